@@ -1,0 +1,79 @@
+# The front door. `make` alone lists what there is; every target installs what it needs, once.
+
+PYTHON ?= $(shell for p in python3.11 python3; do \
+	$$p -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+
+BIN   := .venv/bin
+UV    := $(PYTHON) tools/uv.py
+READY := .venv/.ready
+TOOLS := .tools/.ready
+ARGS  ?=
+
+# Show a talkative command, and what it said only if it failed.
+quietly = @echo "$(1)"; said=$$($(1) 2>&1) || { echo "$$said"; exit 1; }
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.DELETE_ON_ERROR:
+.PHONY: help demo quick test check fix bench soak coverage postgres lock clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY) ## the whole story in half a minute: no key, no server
+	@$(BIN)/perdure demo $(ARGS)
+
+quick: check ## the checks and the SQLite tests, in under a minute
+	$(BIN)/pytest -q --ignore=tests/tidy -m "not postgres and not slow and not soak" $(ARGS)
+
+test: $(READY) ## every test, on both databases
+	$(BIN)/pytest $(ARGS)
+
+check: $(READY) ## format, lint, types, layers, dependencies, tidiness
+	$(BIN)/ruff format --quiet --check --diff .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy --no-error-summary src tests $(wildcard benchmarks examples tools)
+	$(call quietly,$(BIN)/lint-imports --no-logo)
+	$(call quietly,$(BIN)/deptry src)
+	$(BIN)/pytest -q tests/tidy
+
+fix: $(READY) ## format, and mend what the linter can mend
+	$(BIN)/ruff check --quiet --fix-only .
+	$(BIN)/ruff format --quiet .
+
+bench: $(READY) ## measure against the raw drivers and the budgets
+	@$(BIN)/python -m compileall -q src
+	$(BIN)/python -m benchmarks $(ARGS)
+
+soak: $(READY) ## the long kill, power-loss and fault runs, with their figures
+	PERDURE_SOAK=1 $(BIN)/pytest -m soak --timeout=0 --capture=no $(ARGS)
+
+coverage: $(READY) ## which lines the SQLite tests never reach
+	$(BIN)/coverage run -m pytest -q -m "not postgres and not soak" $(ARGS)
+	$(BIN)/coverage report
+
+postgres: $(READY) ## a PostgreSQL server of your own: prints its URL, stops with Ctrl-C
+	@$(BIN)/python -m perdure.testing.postgres
+
+lock: $(TOOLS) ## pin every dependency with its hashes; UPGRADE=1 takes newer versions
+	$(UV) lock pyproject.toml --all-extras $(if $(UPGRADE),--upgrade) --output-file requirements.lock
+	echo uv | $(UV) lock - $(if $(UPGRADE),--upgrade) --output-file tools/installer.lock
+
+clean: ## remove everything that make made
+	rm -rf .venv .tools .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
+	find src tests tools $(wildcard benchmarks examples) -name __pycache__ -prune -exec rm -rf {} +
+
+$(TOOLS): tools/installer.lock
+	@test -n "$(PYTHON)" || { echo "Perdure needs Python 3.11 or later, with pip; set PYTHON=..." >&2; exit 1; }
+	@rm -rf .tools
+	@PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 $(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check \
+		--root-user-action=ignore --require-hashes --target .tools --requirement tools/installer.lock
+	@touch $@
+
+$(READY): requirements.lock pyproject.toml $(TOOLS)
+	@echo "installing into .venv"
+	@test -x $(BIN)/python || $(UV) venv --clear --python $(PYTHON) .venv
+	@$(UV) pip sync --python .venv --require-hashes --compile-bytecode requirements.lock
+	@$(UV) pip install --python .venv --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q src
+	@touch $@

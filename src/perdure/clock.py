@@ -1,0 +1,65 @@
+"""Time, in whole microseconds, as an argument.
+
+A store has one clock; its reading is passed into every move, so nothing below the shell ever looks at the time.
+Two readings exist and are never mixed: `now` is the store's time, which other processes and people see;
+`boot` runs evenly through clock changes and suspends, and is what a deadline on this machine is checked against.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+SECOND = 1_000_000
+
+
+class Clock(Protocol):
+    """What a store needs to know about time."""
+
+    def now(self) -> int:
+        """The store's time, microseconds since 1970."""
+        ...
+
+    def boot(self) -> int:
+        """Microseconds since this machine started; never set back."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clocks: right for a store that lives on one machine."""
+
+    def now(self) -> int:
+        return time.time_ns() // 1000
+
+    def boot(self) -> int:
+        return boot_time()
+
+
+class ServerClock:
+    """A database server's time, told by this machine's boot clock and a measured offset.
+
+    Workers on many machines then agree about leases as well as their round trips allow, and a step of the local
+    wall clock moves nothing.
+    """
+
+    def __init__(self) -> None:
+        self._offset = SystemClock().now() - boot_time()
+        self.measured_at = 0
+
+    def now(self) -> int:
+        return boot_time() + self._offset
+
+    def boot(self) -> int:
+        return boot_time()
+
+    def measured(self, *, asked: int, server: int, answered: int) -> None:
+        """Take a measurement: the server read its clock half-way between our asking and its answer."""
+        self._offset = server - (asked + answered) // 2
+        self.measured_at = answered
+
+
+def boot_time() -> int:
+    return time.clock_gettime_ns(_BOOT) // 1000
+
+
+_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

@@ -1,0 +1,53 @@
+"""A lease: the exclusive right to move a session, or another named resource, for a while.
+
+    epoch = restore epoch << 32 | n
+
+Every acquisition raises the epoch and a restore begins a higher range, so an old epoch never comes back. The nonce
+names one acquisition: asking again with the same nonce is the same acquisition and not a second one.
+"""
+
+from __future__ import annotations
+
+from perdure.domain.record import Record
+
+RESTORE_SHIFT = 32
+
+
+class Lease(Record, frozen=True):
+    """A row of `lease`: a named resource. A session's lease is part of its own row."""
+
+    resource: str
+    holder: str | None
+    nonce: str | None
+    epoch: int
+    until: int | None
+
+
+class Holder:
+    """The holder of a session's lease: what a holder move shows to be let in.
+
+    `cursor` and `chain` are the log's head as of the holder's last commit. They are a guess, and may be behind: an
+    outsider may have appended since. A move that relies on them is guarded and falls back to reading.
+    """
+
+    __slots__ = ("boot_deadline", "chain", "cursor", "epoch", "name", "nonce", "uid")
+
+    def __init__(self, uid: str, name: str, nonce: str, epoch: int, cursor: int, chain: str) -> None:
+        self.uid = uid
+        self.name = name
+        self.nonce = nonce
+        self.epoch = epoch
+        self.cursor = cursor
+        self.chain = chain
+        self.boot_deadline = 0
+
+    def advance(self, cursor: int, chain: str) -> None:
+        if cursor > self.cursor:
+            self.cursor, self.chain = cursor, chain
+
+    def __repr__(self) -> str:
+        return f"Holder({self.name!r}, session {self.uid}, epoch {self.epoch})"
+
+
+def next_epoch(epoch: int, restore_epoch: int) -> int:
+    return max(epoch, restore_epoch << RESTORE_SHIFT) + 1

@@ -1,0 +1,73 @@
+"""A session: one long-lived execution, and the states it may pass through."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from perdure.domain.record import Record
+
+
+class Status(StrEnum):
+    READY = "ready"
+    RUNNING = "running"
+    WAITING = "waiting"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+MOVES: dict[Status, frozenset[Status]] = {
+    Status.READY: frozenset({Status.RUNNING, Status.CANCELLED}),
+    Status.RUNNING: frozenset({Status.READY, Status.WAITING, Status.DONE, Status.FAILED, Status.CANCELLED}),
+    Status.WAITING: frozenset({Status.READY, Status.CANCELLED}),
+    Status.DONE: frozenset(),
+    Status.FAILED: frozenset(),
+    Status.CANCELLED: frozenset(),
+}
+
+TERMINAL = frozenset(status for status, onward in MOVES.items() if not onward)
+
+
+class SessionRecord(Record, frozen=True):
+    """A row of `session`. The lease is part of it, so that holding and moving are one check."""
+
+    json_columns: ClassVar[frozenset[str]] = frozenset({"arguments", "result", "error", "restart_arguments"})
+
+    uid: str
+    id: str
+    program: str
+    arguments: Any
+    result: Any
+    error: Any
+    title: str | None
+    repository: str | None
+    owner: str | None
+    queue: str
+    priority: int
+    concurrency_key: str | None
+    status: str
+    waiting_since: int | None
+    cursor: int
+    chain: str
+    parent_uid: str | None
+    parent_wait: str | None
+    forked_from: str | None
+    forked_at: int | None
+    branch: str
+    lease_holder: str | None
+    lease_nonce: str | None
+    lease_epoch: int
+    lease_until: int | None
+    restart_number: int
+    restart_arguments: Any
+    crash_count: int
+    cancel_requested_at: int | None
+    pause_requested_at: int | None
+    sealed_at: int | None
+    tokens_in: int
+    tokens_out: int
+    cost_micros: int
+    created_at: int
+    updated_at: int
+    version: int

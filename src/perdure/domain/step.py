@@ -1,0 +1,24 @@
+"""A step: a named piece of a program whose result is recorded and not computed again.
+
+Its identity is content and position: restart number, scope, name, digest of the arguments, occurrence.
+"""
+
+from __future__ import annotations
+
+from perdure.domain.record import Record
+
+
+class Step(Record, frozen=True):
+    """A row of `step`. `result` and `error` stay JSON text: a program reads thousands and decodes the few it asks for."""
+
+    session_uid: str
+    restart_number: int
+    scope: str
+    name: str
+    argument_digest: str
+    occurrence: int
+    result: str | None
+    artifact: str | None
+    error: str | None
+    number: int
+    at: int

@@ -1,0 +1,40 @@
+"""A wait: one thing a waiting session waits for. Resolved once, then kept as the record of the answer."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from perdure.domain.record import Record
+
+
+class WaitKind(StrEnum):
+    APPROVAL = "approval"
+    INPUT = "input"
+    TIMER = "timer"
+    DOUBT = "doubt"
+    EFFECT = "effect"
+    LEASE = "lease"
+    CHILD = "child"
+    PAUSED = "paused"
+    PROGRAM = "program"
+
+
+FOR_A_PERSON = frozenset({WaitKind.APPROVAL, WaitKind.INPUT, WaitKind.DOUBT, WaitKind.PAUSED, WaitKind.PROGRAM})
+
+
+class Wait(Record, frozen=True):
+    """A row of `wait`."""
+
+    json_columns: ClassVar[frozenset[str]] = frozenset({"detail", "answer"})
+
+    session_uid: str
+    id: str
+    kind: str
+    ref: str | None
+    detail: Any
+    due_at: int | None
+    since: int
+    answer: Any
+    resolved_by: str | None
+    resolved_at: int | None

@@ -1,0 +1,33 @@
+"""A worker: a disposable process that runs sessions."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from perdure.domain.record import Record
+
+
+class Life(StrEnum):
+    """Whether a process still runs. Across hosts nobody can know, and saying so is an answer."""
+
+    ALIVE = "alive"
+    DEAD = "dead"
+    CANNOT_TELL = "cannot tell"
+
+
+class Worker(Record, frozen=True):
+    """A row of `worker`."""
+
+    json_columns: ClassVar[frozenset[str]] = frozenset({"programs"})
+
+    id: str
+    host: str
+    boot_id: str
+    pid: int
+    start_token: str
+    schema_from: int
+    schema_to: int
+    programs: Any
+    started_at: int
+    seen_at: int

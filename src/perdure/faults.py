@@ -1,0 +1,48 @@
+"""Named points at which a test may kill, stop or fail the process. Inert unless armed.
+
+They stand in shipped code on purpose: what is swept in tests is what runs. A point costs one global read.
+Perdure never arms anything itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+POINTS: dict[str, str] = {
+    "move.before": "a move is about to run inside an open transaction",
+    "move.after": "a move has run and its transaction is still open",
+    "commit.before": "everything is written, nothing is committed",
+    "commit.after": "the commit returned, nobody has been told",
+    "answer.after": "the callers have been told",
+    "artifact.temp": "the bytes are in a temporary file, not synced",
+    "artifact.synced": "the bytes are synced under a temporary name",
+    "artifact.renamed": "the file has its name, the folder is not synced",
+    "artifact.durable": "the folder is synced, the index knows nothing",
+    "migrate.before": "a migration is about to run",
+    "migrate.after": "a migration has run and its transaction is still open",
+    "create.before": "the database is open and has no tables",
+    "create.after": "the tables are there, the folder is not synced",
+    "log.before": "files: a line is about to be written",
+    "log.written": "files: the line is written, not synced",
+    "log.synced": "files: the line is synced, memory is not committed",
+}
+
+_handler: Callable[[str], None] | None = None
+
+
+def point(name: str) -> None:
+    """Say that execution has reached `name`."""
+    if _handler is not None:
+        _handler(name)
+
+
+def arm(handler: Callable[[str], None]) -> None:
+    """Call `handler` at every point from now on, in whichever thread reaches it."""
+    global _handler
+    _handler = handler
+
+
+def disarm() -> None:
+    """Make every point inert again."""
+    global _handler
+    _handler = None

@@ -1,0 +1,96 @@
+"""Identities and digests: the one place that mints an id, draws randomness, or hashes content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import socket
+from functools import cache
+from typing import Any
+
+import msgspec
+import rfc8785
+import uuid_utils
+
+from perdure.errors import ConfigError
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/+-]{0,199}\Z")
+
+
+def new_uid() -> str:
+    """A name that is never given twice anywhere; it sorts by the time of its making."""
+    return uuid_utils.uuid7().hex
+
+
+def new_name(prefix: str) -> str:
+    """A short name for people, such as `s-k3v9q2m7x4`. Unique in a store because the store says so."""
+    number = int.from_bytes(os.urandom(7), "big")
+    return prefix + "-" + "".join(_LETTERS[(number >> (5 * place)) & 31] for place in range(10))
+
+
+_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def salt() -> str:
+    """Sixteen random bytes, so that the digest of something guessable does not give it away."""
+    return os.urandom(16).hex()
+
+
+def digest(content: bytes | str) -> str:
+    """SHA-256 in hexadecimal, of stored bytes as they are."""
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
+def canonical(value: Any) -> bytes:
+    """RFC 8785 JSON: the same bytes for the same value, wherever they are computed."""
+    try:
+        return rfc8785.dumps(value)
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
+        raise ConfigError(f"This value has no canonical JSON form: {error}.") from None
+
+
+def encode(value: Any) -> str:
+    """JSON as it is stored: compact, in the order given."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, UnicodeEncodeError) as error:
+        raise ConfigError(f"This value cannot be stored as JSON: {error}.") from None
+
+
+def decode(text: str) -> Any:
+    """What `encode` stored."""
+    return msgspec.json.decode(text)
+
+
+def check_name(kind: str, name: str) -> str:
+    """Refuse a name that a shell, a path or a database could misread."""
+    if not NAME.match(name):
+        raise ConfigError(
+            f"{kind} {name[:40]!r} is not a usable name.",
+            hint="Use up to 200 letters, digits and . _ : @ / + -, starting with a letter or digit.",
+        )
+    return name
+
+
+def check_text(kind: str, text: str) -> str:
+    """Refuse text that one of the databases could not hold: NUL, or half a surrogate pair."""
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise ConfigError(f"{kind} holds a character that cannot be stored.", hint="Remove NUL and lone surrogates.")
+    return text
+
+
+@cache
+def host() -> str:
+    """This machine's name."""
+    return socket.gethostname()
+
+
+@cache
+def boot_id() -> str:
+    """Changes with every start of the machine; processes of an earlier one are certainly dead."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return "unknown"

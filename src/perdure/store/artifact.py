@@ -1,0 +1,26 @@
+"""Moves and reads of the artifact index. The bytes come first: a row is written only when they are durable."""
+
+from __future__ import annotations
+
+from perdure.domain.artifact import Artifact, Retention
+from perdure.store.move import Log, Transaction, outsider_move
+
+
+@outsider_move
+def index(log: Log, digest: str, *, kind: str, size: int, location: str, retention: Retention) -> None:
+    """Claim bytes that are durable already. Claiming them again changes nothing."""
+    fresh = log.tx.run(
+        "artifact.insert",
+        uid=log.uid, digest=digest, kind=kind, size=size, location=location, retention=retention, now=log.tx.now,
+    )  # fmt: skip
+    if fresh:
+        log.append("artifact.saved", {"digest": digest, "kind": kind, "size": size, "retention": retention})
+
+
+def of_session(tx: Transaction, uid: str, *, limit: int = 10_000) -> list[Artifact]:
+    return [Artifact.from_row(row) for row in tx.all("artifact.of_session", uid=uid, limit=limit)]
+
+
+def digests(tx: Transaction, *, after: str = "", limit: int = 10_000) -> list[str]:
+    """Digests that some session claims, in order, a page at a time."""
+    return [row[0] for row in tx.all("artifact.digests", after=after, limit=limit)]

@@ -1,0 +1,33 @@
+"""Moves and reads of checkpoints: fenced like every holder's write, and never the truth."""
+
+from __future__ import annotations
+
+from perdure.domain.checkpoint import Checkpoint
+from perdure.domain.lease import Holder
+from perdure.store.move import Move, Transaction, hold, plain_move
+
+
+def put(holder: Holder, *, number: int, codec: str, fingerprint: str, body: str) -> Move[None]:
+    """Keep the state after event `number` and drop older checkpoints. Leaves no event: it says nothing new."""
+
+    def run(tx: Transaction) -> None:
+        log = hold(tx, holder)
+        tx.run(
+            "checkpoint.put",
+            uid=log.uid, number=number, codec=codec, fingerprint=fingerprint, body=body, now=tx.now,
+        )  # fmt: skip
+        tx.run("checkpoint.trim", uid=log.uid, before=number)
+
+    return Move("checkpoint.put", "holder", run)
+
+
+@plain_move
+def delete_all(tx: Transaction) -> int:
+    """Drop every checkpoint there is."""
+    return tx.run("checkpoint.delete_all")
+
+
+def latest(tx: Transaction, uid: str, fingerprint: str, *, through: int = 2**62) -> Checkpoint | None:
+    """The newest checkpoint that this program, its tools and its model can start from."""
+    row = tx.one("checkpoint.latest", uid=uid, fingerprint=fingerprint, through=through, limit=1)
+    return Checkpoint.from_row(row) if row else None

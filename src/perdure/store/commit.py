@@ -1,0 +1,209 @@
+"""Group commit: one writer thread takes every waiting move and commits them with one sync.
+
+    enter the gate            one process at a time, in turn
+    begin immediate
+      savepoint; move 1; release        a move that fails is rolled back alone
+      savepoint; move 2; release
+      ...
+    commit                    the one sync that all of them wait for
+    leave the gate
+    answer                    only now does anybody hear of success
+    rest                      checkpoint, if the log has grown long: nobody waits for it
+
+What a crash between two lines means: before `commit` returns nothing of the group is there; after it all of it is, and
+whoever was not answered finds it there by its move id.
+
+Two things are not obvious. A full disk or an interrupt inside one savepoint makes SQLite roll back the *whole*
+transaction, so after every failure we look whether it is still open; if not, the group runs again one by one. And a
+COMMIT that fails may still hold after a crash: only a later synced write decides it, so we make one (the barrier), and
+then search for the moves' ids. A plain read would lie.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from perdure import faults
+from perdure.errors import CommitUnknown, StoreUnavailable
+from perdure.store.move import Transaction
+from perdure.store.ticket import Ticket, answer
+
+Ran = list[tuple[Ticket[Any], Transaction]]
+
+
+class Engine(Protocol):
+    """One connection that writes. Errors of the driver arrive as ours."""
+
+    def begin(self) -> None: ...
+    def savepoint(self) -> None: ...
+    def release(self) -> None: ...
+    def rollback_to_savepoint(self) -> None: ...
+    def commit(self) -> None: ...
+    def abandon(self) -> None: ...
+    def in_transaction(self) -> bool: ...
+    def transaction(self, move_id: str) -> Transaction: ...
+    def translate(self, error: BaseException) -> BaseException: ...
+    def is_ambiguous(self, error: BaseException) -> bool: ...
+    def barrier(self) -> None: ...
+    def pause(self, seconds: float) -> None: ...
+    def rest(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class GroupCommit:
+    """The writer thread and its queue."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Engine],
+        *,
+        largest: int = 512,
+        patience: int = 60,
+        on_commit: Callable[[set[str]], None] = lambda uids: None,
+    ) -> None:
+        self._connect = connect
+        self._largest = largest
+        self._patience = patience
+        self._on_commit = on_commit
+        self._queue: deque[Ticket[Any]] = deque()
+        self._wake = threading.Condition()
+        self._closed = False
+        self._failed_to_open: BaseException | None = None
+        self._opened = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="perdure-writer", daemon=True)
+        self._thread.start()
+        self._opened.wait()
+        if self._failed_to_open is not None:
+            raise self._failed_to_open
+
+    def submit(self, ticket: Ticket[Any]) -> None:
+        with self._wake:
+            if self._closed:
+                raise StoreUnavailable("This store has been closed.", hint="Open it again.")
+            self._queue.append(ticket)
+            if len(self._queue) == 1:
+                self._wake.notify()
+
+    def close(self) -> None:
+        """Finish what is queued, then stop."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        try:
+            engine = self._connect()
+        except BaseException as error:
+            self._failed_to_open = error
+            return
+        finally:
+            self._opened.set()
+        while batch := self._take():
+            self._write(engine, batch)
+            answer(batch)
+            faults.point("answer.after")
+            engine.rest()
+        engine.close()
+
+    def _take(self) -> list[Ticket[Any]]:
+        with self._wake:
+            while not self._queue and not self._closed:
+                self._wake.wait()
+            return [self._queue.popleft() for _ in range(min(len(self._queue), self._largest))]
+
+    def _write(self, engine: Engine, batch: list[Ticket[Any]]) -> None:
+        if not self._attempt(engine, batch):
+            for ticket in batch:
+                self._attempt(engine, [ticket])
+
+    def _attempt(self, engine: Engine, batch: list[Ticket[Any]]) -> bool:
+        """Write a group and decide every ticket in it. False: the group broke, and each must be tried alone."""
+        try:
+            return self._write_group(engine, batch)
+        except BaseException as error:
+            engine.abandon()
+            failure = engine.translate(error)
+            for ticket in batch:
+                ticket.error = ticket.error or failure
+            return True
+
+    def _write_group(self, engine: Engine, batch: list[Ticket[Any]]) -> bool:
+        committed = False
+        while not committed:
+            for ticket in batch:
+                ticket.error = None
+            engine.begin()
+            ran: Ran = []
+            for ticket in batch:
+                if not self._run(engine, ticket, ran):
+                    engine.abandon()
+                    return len(batch) == 1
+            committed = self._commit(engine, ran)
+        return True
+
+    def _run(self, engine: Engine, ticket: Ticket[Any], ran: Ran) -> bool:
+        """Run one move in its savepoint. False: it took the whole transaction down with it."""
+        tx = engine.transaction(ticket.move.id)
+        engine.savepoint()
+        try:
+            faults.point("move.before")
+            ticket.result = ticket.move.run(tx)
+            faults.point("move.after")
+        except BaseException as error:
+            ticket.error = engine.translate(error)
+            if not engine.in_transaction():
+                return False
+            engine.rollback_to_savepoint()
+            return True
+        engine.release()
+        ran.append((ticket, tx))
+        return True
+
+    def _commit(self, engine: Engine, ran: Ran) -> bool:
+        """Commit what ran. False: it is certain that nothing was committed, and safe to run it all again."""
+        if not any(tx.wrote for _, tx in ran):
+            engine.abandon()
+            return True
+        faults.point("commit.before")
+        try:
+            engine.commit()
+        except Exception as error:
+            engine.abandon()
+            if not engine.is_ambiguous(error):
+                raise
+            if not self._resolve(engine, ran, error):
+                return False
+        faults.point("commit.after")
+        touched: set[str] = set()
+        for _, tx in ran:
+            touched |= tx.touched
+            for callback in tx.after_commit:
+                callback()
+        if touched:
+            self._on_commit(touched)
+        return True
+
+    def _resolve(self, engine: Engine, ran: Ran, failure: BaseException) -> bool:
+        """Find out whether a commit that failed holds after all: a synced write first, then the search."""
+        for attempt in range(self._patience * 2):
+            try:
+                engine.barrier()
+                break
+            except Exception:
+                engine.abandon()
+                engine.pause(min(0.01 * 2**attempt, 0.5))
+        else:
+            raise CommitUnknown("A commit was sent, and the disk cannot say whether it holds.") from failure
+        engine.begin()
+        try:
+            return any(
+                engine.transaction(tx.move_id).one("event.of_move", uid=uid, number=number, move_id=tx.move_id)
+                for _, tx in ran
+                for uid, number in tx.appended
+            )
+        finally:
+            engine.abandon()

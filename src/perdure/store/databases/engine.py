@@ -1,0 +1,187 @@
+"""SQLite's side of a transaction: the writer's connection, and our errors for SQLite's.
+
+Shared by every store that keeps its rows in SQLite: a file, memory, or memory rebuilt from text files.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import apsw
+
+from perdure.clock import Clock
+from perdure.errors import Conflict, Damaged, IllegalMove, PerdureError, StoreFull, StoreUnavailable
+from perdure.ids import new_uid
+from perdure.store.gate import Gate
+from perdure.store.move import Row, Transaction
+from perdure.store.statements import load
+
+MOVE_LIMIT = 30.0
+CHECKPOINT_PAGES = 1000
+
+
+class SQLiteTransaction(Transaction):
+    """Named statements on a connection whose transaction is open."""
+
+    def __init__(self, db: apsw.Connection, now: int, move_id: str, restore_epoch: int) -> None:
+        super().__init__(now, move_id, restore_epoch)
+        self._db = db
+        self._sql = load("sqlite")
+
+    def run(self, name: str, /, **values: Any) -> int:
+        self.wrote = True
+        self._db.execute(self._sql[name], values)
+        return self._db.changes()
+
+    def send(self, name: str, /, **values: Any) -> None:
+        self.wrote = True
+        self._db.execute(self._sql[name], values)
+
+    def one(self, name: str, /, **values: Any) -> Row | None:
+        return self._db.execute(self._sql[name], values).fetchone()  # type: ignore[no-any-return]
+
+    def all(self, name: str, /, **values: Any) -> list[Row]:
+        return self._db.execute(self._sql[name], values).fetchall()
+
+
+class SQLiteEngine:
+    """The writer's connection. `gate` is None where no other process can come near."""
+
+    def __init__(self, db: apsw.Connection, clock: Clock, gate: Gate | None = None) -> None:
+        self.db = db
+        self.restore_epoch = 0
+        self._clock = clock
+        self._gate = gate
+        self._inside = False
+        self._deadline = 0.0
+        self._wal_pages = 0
+        db.set_progress_handler(self._too_long, 100_000)
+        db.set_wal_hook(self._grown)  # in place of SQLite's own checkpoints, which run inside COMMIT
+
+    def begin(self) -> None:
+        if self._gate is not None:
+            self._gate.enter()
+            self._inside = True
+        self._deadline = time.monotonic() + MOVE_LIMIT
+        self.db.execute("BEGIN IMMEDIATE")
+
+    def savepoint(self) -> None:
+        self._deadline = time.monotonic() + MOVE_LIMIT
+        self.db.execute("SAVEPOINT move")
+
+    def release(self) -> None:
+        self.db.execute("RELEASE move")
+
+    def rollback_to_savepoint(self) -> None:
+        self.db.execute("ROLLBACK TO move")
+        self.db.execute("RELEASE move")
+
+    def commit(self) -> None:
+        self.db.execute("COMMIT")
+        self._leave()
+
+    def abandon(self) -> None:
+        try:
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._gate is not None and self._inside:
+            self._inside = False
+            self._gate.leave()
+
+    def in_transaction(self) -> bool:
+        return self.db.in_transaction
+
+    def transaction(self, move_id: str) -> SQLiteTransaction:
+        return SQLiteTransaction(self.db, self._clock.now(), move_id, self.restore_epoch)
+
+    def translate(self, error: BaseException) -> BaseException:
+        return translate(error)
+
+    def is_ambiguous(self, error: BaseException) -> bool:
+        """A busy database refused to begin; a full disk cut the last frame short. Of anything else nobody can say."""
+        return isinstance(error, apsw.Error) and not isinstance(error, (apsw.BusyError, apsw.FullError))
+
+    def barrier(self) -> None:
+        """A synced write: after it, what a plain read shows is what a crash would leave."""
+        self.begin()
+        self.transaction("barrier").send("meta.put", key="barrier", value=new_uid())
+        self.commit()
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def rest(self) -> None:
+        """Move a long WAL into the database, now that nobody waits for an answer. A reader in the way is no error."""
+        if self._wal_pages >= CHECKPOINT_PAGES:
+            self._wal_pages = 0
+            with suppress(apsw.Error):
+                self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def _grown(self, db: apsw.Connection, name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _too_long(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    def close(self) -> None:
+        self.db.close()
+        if self._gate is not None:
+            self._gate.close()
+
+
+def connect(path: str, *, vfs: str | None = None, readonly: bool = False, exclusive: bool = False) -> apsw.Connection:
+    """Open a connection with the settings that every one of ours has."""
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+    try:
+        db = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=200)
+        db.set_busy_timeout(5000)
+        if exclusive:
+            db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        if path != ":memory:":
+            db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA fullfsync = 1")
+        db.execute("PRAGMA foreign_keys = 1")
+        db.execute("PRAGMA recursive_triggers = 1")
+        if readonly:
+            db.execute("PRAGMA query_only = 1")
+    except apsw.Error as error:
+        raise translate(error) from error
+    return db
+
+
+def translate(error: BaseException) -> BaseException:
+    """Our error for the driver's. The one place where SQLite's errors are read."""
+    if isinstance(error, PerdureError) or not isinstance(error, apsw.Error):
+        return error
+    text = str(error)
+    for kinds, make in _ERRORS:
+        if isinstance(error, kinds):
+            return make(text)
+    return StoreUnavailable(f"SQLite failed: {text}.")
+
+
+def _constraint(text: str) -> PerdureError:
+    if "perdure: " in text:
+        return IllegalMove(f"The database refused this: {text.split('perdure: ', 1)[1]}.")
+    return Conflict(f"The database refused this: {text}.")
+
+
+_ERRORS: tuple[tuple[tuple[type[BaseException], ...], Callable[[str], PerdureError]], ...] = (
+    ((apsw.ConstraintError, apsw.MismatchError), _constraint),
+    ((apsw.FullError,), lambda text: StoreFull("The disk is full; nothing of this move was written.")),
+    ((apsw.BusyError, apsw.LockedError), lambda text: StoreUnavailable("The database is busy with another program.")),
+    ((apsw.InterruptError,), lambda text: StoreUnavailable(f"The move took longer than {MOVE_LIMIT:g} s.")),
+    ((apsw.CorruptError, apsw.NotADBError), lambda text: Damaged(f"The database file is damaged: {text}.")),
+    ((apsw.ReadOnlyError, apsw.PermissionsError), lambda text: StoreUnavailable("The store cannot be written.")),
+    ((apsw.CantOpenError,), lambda text: StoreUnavailable(f"The database file cannot be opened: {text}.")),
+    ((apsw.IOError,), lambda text: StoreUnavailable(f"The disk failed: {text}.")),
+)

@@ -1,0 +1,117 @@
+"""Where a SQLite store lives: what must be true of the place, and the files beside the database.
+
+perdure.db       the record
+perdure.db.d/    gate and turn (locks), present/ (who has it open), reserve, artifacts/, backups/
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+import apsw
+
+from perdure.errors import ConfigError, StoreUnavailable
+from perdure.ids import new_uid
+from perdure.store.gate import Presence, living
+
+FIXED_IN = 3_051_003  # 3.7.0 up to this version can corrupt a WAL file when it is reset under a reader
+MANY_PROCESSES = 8
+NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs", "lustre"})
+
+
+def check_library(version: int = 0) -> None:
+    """Refuse an SQLite that can corrupt its own log."""
+    version = version or apsw.SQLITE_VERSION_NUMBER
+    if version < FIXED_IN:
+        major, minor, patch = version // 1_000_000, version // 1000 % 1000, version % 1000
+        raise ConfigError(
+            f"SQLite {major}.{minor}.{patch} can corrupt a database in WAL mode.",
+            hint="Install a newer `apsw`, which carries its own SQLite (3.51.3 or later).",
+        )
+
+
+def check_file_system(path: Path, mounts: str | None = None) -> str:
+    """Refuse a network file system, where WAL mode loses data without a word; return the file system's name."""
+    if mounts is None:
+        try:
+            mounts = Path("/proc/self/mounts").read_text()
+        except OSError:
+            return "unknown"
+    best, kind = "", "unknown"
+    for line in mounts.splitlines():
+        _, point, system, *_ = line.split(" ")
+        point = point.replace("\\040", " ")
+        inside = str(path).startswith(point.rstrip("/") + "/") or str(path) == point
+        if inside and len(point) >= len(best):
+            best, kind = point, system
+    if kind in NETWORK:
+        raise ConfigError(
+            f"{path} is on a network file system ({kind}), where SQLite cannot keep its promises.",
+            hint="Put the store on a local disk, or use postgresql://… for several machines.",
+        )
+    return kind
+
+
+def companion(path: Path) -> Path:
+    """The folder beside the database file that holds everything which is not the record."""
+    return path.with_name(path.name + ".d")
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and all above it, each as durable as what will be put into it. SQLite never does this."""
+    missing = [level for level in (folder, *folder.parents) if not level.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for level in reversed(missing):
+            sync_folder(level.parent)
+    except OSError as error:
+        raise StoreUnavailable(f"The folder {folder} cannot be made: {error.strerror}.") from error
+
+
+def announce(path: Path) -> Presence:
+    """Say that this process has the store open, and warn when that makes too many writers for one file."""
+    folder = companion(path) / "present"
+    presence = Presence(folder, f"{os.getpid()}-{new_uid()[:8]}")
+    if (count := len(living(folder))) > MANY_PROCESSES:
+        warnings.warn(
+            f"{count} processes have {path} open; SQLite lets them write one at a time. PostgreSQL is made for this.",
+            stacklevel=2,
+        )
+    return presence
+
+
+class Reserve:
+    """A file that only takes up room, so that there is some left for housekeeping when the disk is full."""
+
+    SIZE = 1 << 20
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "reserve"
+
+    def fill(self) -> bool:
+        """Take the room, if the disk has plenty; False when it has not."""
+        if self.path.exists() and self.path.stat().st_size == self.SIZE:
+            return True
+        there = os.statvfs(self.path.parent)
+        if there.f_bavail * there.f_frsize < 4 * self.SIZE:
+            return False
+        try:
+            self.path.write_bytes(bytes(self.SIZE))
+        except OSError:
+            self.spend()
+            return False
+        return True
+
+    def spend(self) -> None:
+        """Give the room back."""
+        self.path.unlink(missing_ok=True)

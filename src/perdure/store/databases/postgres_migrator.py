@@ -1,0 +1,98 @@
+"""PostgreSQL's side of a transaction, and its migrations: under an advisory lock, and never in a reader's way for long.
+
+A migration waits at most `LOCK_TIMEOUT` for a table lock, because everybody who comes after it waits behind it; then
+it steps back and tries again. Backups are the operator's here: `pg_dump`, or the server's own archive.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import psycopg
+from psycopg import errors
+
+from perdure import faults
+from perdure.store import meta, migrate
+from perdure.store.move import Row, Transaction
+from perdure.store.statements import load
+
+LOCK_TIMEOUT = "500ms"
+ATTEMPTS = 40
+
+
+class PostgresTransaction(Transaction):
+    """Named statements on a connection whose transaction is open, or, for a hot move, on none."""
+
+    def __init__(self, db: psycopg.Connection[Row], now: int, move_id: str, restore_epoch: int) -> None:
+        super().__init__(now, move_id, restore_epoch)
+        self._db = db
+        self._sql = load("postgres")
+        self.result: Any = None
+        self.pipeline: psycopg.Pipeline | None = None
+
+    def run(self, name: str, /, **values: Any) -> int:
+        self.wrote = True
+        cursor = self._db.execute(self._sql[name], values)  # type: ignore[arg-type]
+        if self.pipeline is not None:
+            self.pipeline.sync()
+        return cursor.rowcount
+
+    def send(self, name: str, /, **values: Any) -> None:
+        self.wrote = True
+        self._db.execute(self._sql[name], values)  # type: ignore[arg-type]
+
+    def one(self, name: str, /, **values: Any) -> Row | None:
+        return self._db.execute(self._sql[name], values).fetchone()  # type: ignore[arg-type]
+
+    def all(self, name: str, /, **values: Any) -> list[Row]:
+        return self._db.execute(self._sql[name], values).fetchall()  # type: ignore[arg-type]
+
+
+class PostgresMigrator(migrate.Migrator):
+    """Migrations on one connection."""
+
+    dialect = "postgres"
+
+    def __init__(self, db: psycopg.Connection[Row]) -> None:
+        self._db = db
+
+    def _tx(self) -> PostgresTransaction:
+        return PostgresTransaction(self._db, 0, "migrate", 0)
+
+    def version(self) -> tuple[int, int]:
+        tx = self._tx()
+        if tx.one("meta.exists") is None:
+            return (0, 0)
+        return (int(meta.get(tx, "schema_version") or 0), int(meta.get(tx, "compatible_from") or 0))
+
+    def lock(self) -> None:
+        self._tx().one("meta.lock_migrations")
+
+    def unlock(self) -> None:
+        self._tx().one("meta.unlock_migrations")
+
+    def back_up(self, version: int) -> None:
+        return
+
+    def apply(self, scripts: Iterable[str], properties: Mapping[str, str]) -> None:
+        texts = list(scripts)
+        for attempt in range(ATTEMPTS):
+            try:
+                with self._db.transaction():
+                    self._db.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+                    for text in texts:
+                        self._db.execute(text)  # type: ignore[arg-type]
+                    for key, value in properties.items():
+                        self._tx().send("meta.put", key=key, value=value)
+                    faults.point("migrate.after")
+                return
+            except errors.LockNotAvailable:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                time.sleep(0.1)
+
+    def batch(self, statement: str) -> int:
+        with self._db.transaction():
+            return self._db.execute(statement).rowcount  # type: ignore[arg-type]

@@ -1,0 +1,182 @@
+"""SQLite through apsw: one file, one machine, nothing to set up.
+
+Order at creation: make the file, switch to WAL, create the tables, checkpoint, sync the file's folder, and only then
+accept work. Without that last sync a power cut can take away the file that acknowledged commits are in.
+
+One writer connection lives on the group-commit thread; readers have connections and threads of their own and never
+block it. This module never opens a file through a second copy of SQLite: that silently drops the locks of the first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from perdure import faults
+from perdure.clock import Clock
+from perdure.ids import new_uid
+from perdure.store import meta, migrate
+from perdure.store.commit import GroupCommit
+from perdure.store.databases.engine import SQLiteEngine, SQLiteTransaction, connect, translate
+from perdure.store.databases.place import (
+    Reserve,
+    announce,
+    check_file_system,
+    check_library,
+    companion,
+    make_folder,
+    sync_folder,
+)
+from perdure.store.gate import Gate
+from perdure.store.threads import Threads
+from perdure.store.ticket import Ticket
+from perdure.store.wakeup import Wakeups, watch_file
+
+
+class SQLite:
+    """A database file, or memory (`path` is None).
+
+    `exclusive` keeps everything on one connection: memory has only one, and a file system made of Python, such as the
+    tests use, has no shared memory for a second.
+    """
+
+    dialect = "sqlite"
+
+    def __init__(
+        self, path: Path | None, clock: Clock, *, vfs: str | None = None, exclusive: bool = False, readers: int = 2
+    ) -> None:
+        check_library()
+        self.clock = clock
+        self.path = path
+        self.folder = companion(path) if path is not None else None
+        self._vfs = vfs
+        self._exclusive = exclusive or path is None
+        self.schema_version = 0
+        self._presence = None
+        if path is not None:
+            self._prepare(path)
+            self._presence = announce(path)
+        self.wakeups = Wakeups(None if self._exclusive else watch_file(self._reader))
+        self._commits = GroupCommit(self._writer, on_commit=self.wakeups.bump)
+        self._readers = None if self._exclusive else Threads("perdure-reader", readers, self._reader, self._serve_read)
+
+    def _prepare(self, path: Path) -> None:
+        check_file_system(path.parent.resolve())
+        assert self.folder is not None
+        make_folder(self.folder)
+        Reserve(self.folder).fill()
+
+    def _writer(self) -> SQLiteEngine:
+        """Open the writing connection, bring the schema up to date, and make the file's existence durable."""
+        gate = Gate(self.folder) if self.folder is not None else None
+        db = connect(str(self.path or ":memory:"), vfs=self._vfs, exclusive=self._exclusive)
+        engine = SQLiteEngine(db, self.clock, gate)
+        faults.point("create.before")
+        if migrate.migrate(SQLiteMigrator(engine, self.folder), migrate.load("sqlite")):
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        faults.point("create.after")
+        if self.folder is not None:
+            engine.barrier()  # the last close took the WAL away: its new name must be durable before it is relied on
+            sync_folder(self.folder.parent)
+        tx = engine.transaction("open")
+        self.schema_version = int(meta.get(tx, "schema_version") or 0)
+        engine.restore_epoch = int(meta.get(tx, "restore_epoch") or 0)
+        return engine
+
+    def _reader(self) -> apsw.Connection:
+        return connect(str(self.path), vfs=self._vfs, readonly=True)
+
+    def _serve_read(self, db: apsw.Connection, ticket: Ticket[Any]) -> None:
+        try:
+            db.execute("BEGIN")
+            try:
+                ticket.result = ticket.move.run(SQLiteTransaction(db, self.clock.now(), "read", 0))
+            finally:
+                db.execute("ROLLBACK")
+        except BaseException as error:
+            ticket.error = translate(error)
+
+    def submit_write(self, ticket: Ticket[Any]) -> None:
+        self._commits.submit(ticket)
+
+    def submit_read(self, ticket: Ticket[Any]) -> None:
+        (self._readers or self._commits).submit(ticket)
+
+    def close(self) -> None:
+        self.wakeups.close()
+        if self._readers is not None:
+            self._readers.close()
+        self._commits.close()
+        if self._presence is not None:
+            self._presence.close()
+
+
+class SQLiteMigrator(migrate.Migrator):
+    """Migrations under a lock file of their own; a copy of the database is kept first."""
+
+    dialect = "sqlite"
+
+    def __init__(self, engine: SQLiteEngine, folder: Path | None) -> None:
+        self._engine = engine
+        self._folder = folder
+        self._lock: int | None = None
+
+    def version(self) -> tuple[int, int]:
+        tx = self._engine.transaction("migrate")
+        if tx.one("meta.exists") is None:
+            return (0, 0)
+        return (int(meta.get(tx, "schema_version") or 0), int(meta.get(tx, "compatible_from") or 0))
+
+    def lock(self) -> None:
+        if self._folder is not None:
+            self._lock = os.open(self._folder / "migrate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def back_up(self, version: int) -> None:
+        if self._folder is None:
+            return
+        folder = self._folder / "backups"
+        folder.mkdir(exist_ok=True)
+        path = folder / f"schema-{version:04}-{new_uid()}.db"
+        copy = apsw.Connection(str(path))
+        with copy.backup("main", self._engine.db, "main") as backup:
+            backup.step()
+        copy.close()
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+        sync_folder(folder)
+
+    def apply(self, scripts: Iterable[str], properties: Mapping[str, str]) -> None:
+        self._engine.begin()
+        try:
+            for script in scripts:
+                self._engine.db.execute(script)
+            tx = self._engine.transaction("migrate")
+            for key, value in properties.items():
+                tx.send("meta.put", key=key, value=value)
+            faults.point("migrate.after")
+            self._engine.commit()
+        except BaseException:
+            self._engine.abandon()
+            raise
+
+    def batch(self, statement: str) -> int:
+        self._engine.begin()
+        try:
+            self._engine.db.execute(statement)
+            changed = self._engine.db.changes()
+            self._engine.commit()
+        except BaseException:
+            self._engine.abandon()
+            raise
+        return changed

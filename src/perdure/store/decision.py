@@ -1,0 +1,56 @@
+"""Moves and reads of decisions."""
+
+from __future__ import annotations
+
+from perdure.domain.decision import Decision
+from perdure.errors import ConfigError, Conflict, NotFound
+from perdure.ids import check_text
+from perdure.store.move import Log, Transaction, holder_move
+
+
+@holder_move
+def decide(log: Log, id: str, decision: str, *, because: str, then: str | None = None) -> Decision:
+    """Write down what was chosen and why, before it is acted on."""
+    if not decision.strip() or not because.strip():
+        raise ConfigError("A decision needs a text and a reason.")
+    check_text("The decision", decision + because + (then or ""))
+    fresh = log.tx.run(
+        "decision.insert",
+        uid=log.uid, id=id, decision=decision, rationale=because, planned_action=then, now=log.tx.now,
+    )  # fmt: skip
+    made = get(log.tx, log.uid, id)
+    if fresh:
+        log.append("decision.made", rows={"decision": [made.to_dict()]})
+    elif (made.decision, made.rationale, made.planned_action) != (decision, because, then):
+        raise Conflict(f"Decision {id} of session {log.head.id} exists already, with another text.")
+    return made
+
+
+@holder_move
+def settle(log: Log, id: str, outcome: str) -> Decision:
+    """Write down what came of it. The same outcome again is the same; another one is a conflict."""
+    made = get(log.tx, log.uid, id)
+    if made.outcome is not None:
+        if made.outcome == outcome:
+            return made
+        raise Conflict(f"Decision {id} of session {log.head.id} has another outcome already.")
+    log.tx.run("decision.settle", uid=log.uid, id=id, outcome=check_text("The outcome", outcome), now=log.tx.now)
+    log.append("decision.settled", rows={"decision": [{"id": id, "outcome": outcome, "settled_at": log.tx.now}]})
+    return get(log.tx, log.uid, id)
+
+
+def get(tx: Transaction, uid: str, id: str) -> Decision:
+    row = tx.one("decision.get", uid=uid, id=id)
+    if row is None:
+        raise NotFound(f"There is no decision {id}.")
+    return Decision.from_row(row)
+
+
+def recent(tx: Transaction, uid: str | None = None, *, limit: int = 100) -> list[Decision]:
+    """Decisions of one session or of all, the newest first."""
+    return [Decision.from_row(row) for row in tx.all("decision.list", uid=uid, limit=limit)]
+
+
+def incomplete(tx: Transaction, uid: str | None = None, *, limit: int = 100) -> list[Decision]:
+    """Decisions without an outcome, the oldest first: somebody chose, and nobody knows yet what came of it."""
+    return [Decision.from_row(row) for row in tx.all("decision.incomplete", uid=uid, limit=limit)]

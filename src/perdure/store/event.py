@@ -1,0 +1,81 @@
+"""Moves and reads of a session's log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from perdure.domain import event as event_domain
+from perdure.domain.event import Event
+from perdure.domain.lease import Holder
+from perdure.domain.session import SessionRecord
+from perdure.domain.state import SessionState, fold
+from perdure.errors import NotFound
+from perdure.store.move import MISSED, Missed, Move, Transaction, hold, next_event
+from perdure.store.session import get
+
+PAGE = 1000
+
+
+def append(
+    holder: Holder, kind: str, body: Mapping[str, Any] | None = None, *, effect_id: str | None = None
+) -> Move[int]:
+    """Append one event as the session's holder and return its number: the hot move."""
+
+    def run(tx: Transaction) -> int:
+        log = hold(tx, holder)
+        number = log.append(kind, body, effect_id=effect_id)
+        log.close()
+        return number
+
+    def hot(tx: Transaction) -> int | Missed:
+        cursor = holder.cursor
+        line = next_event(
+            holder.uid, cursor, holder.chain, kind, holder.name, tx.now, tx.move_id, body or {}, effect_id
+        )
+        tx.appended.append((holder.uid, line["number"]))
+        if not tx.run("event.append_held", **line, epoch=holder.epoch, nonce=holder.nonce, cursor=cursor):
+            return MISSED
+        tx.after_commit.append(lambda: holder.advance(line["number"], line["chain"]))
+        return cursor + 1
+
+    return Move("event.append", "holder", run, hot)
+
+
+def after(tx: Transaction, uid: str, number: int = 0, *, limit: int = PAGE) -> list[Event]:
+    """Events after `number`, in order."""
+    return [Event.from_row(row) for row in tx.all("event.after", uid=uid, after=number, limit=limit)]
+
+
+def last(tx: Transaction, uid: str, *, limit: int, through: int = 2**62) -> list[Event]:
+    """The newest events up to `through`, in order."""
+    rows = tx.all("event.last", uid=uid, through=through, limit=limit)
+    return [Event.from_row(row) for row in reversed(rows)]
+
+
+def verify(tx: Transaction, uid: str) -> SessionRecord:
+    """Check a session's whole chain against its row; return the row, or raise `Damaged`."""
+    session = get(tx, uid)
+    chain = event_domain.verify(uid, (row for page in _pages(tx, uid, session.cursor) for row in page))
+    if chain != session.chain:
+        raise event_domain.Damaged(f"The log of session {session.id} does not end where its row says.")
+    return session
+
+
+def state_at(tx: Transaction, uid: str, number: int | None = None) -> SessionState:
+    """The state of a session after event `number` (by default now), derived from its log."""
+    session = get(tx, uid)
+    end = session.cursor if number is None else number
+    if not 1 <= end <= session.cursor:
+        raise NotFound(f"Session {session.id} has events 1 to {session.cursor}, and no event {end}.")
+    return fold(Event.from_row(row) for page in _pages(tx, uid, end) for row in page)
+
+
+def _pages(tx: Transaction, uid: str, end: int) -> Iterator[list[tuple[Any, ...]]]:
+    number = 0
+    while number < end:
+        rows = tx.all("event.after", uid=uid, after=number, limit=min(PAGE, end - number))
+        if not rows:
+            return
+        yield rows
+        number = rows[-1][1]

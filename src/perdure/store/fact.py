@@ -1,0 +1,72 @@
+"""Moves and reads of facts. Optimistic: the writer names the version it read, 0 for "nobody knew"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.domain.fact import Fact
+from perdure.errors import Conflict
+from perdure.ids import check_name, encode
+from perdure.store.move import Log, Transaction, outsider_move
+
+
+@outsider_move
+def remember(
+    log: Log,
+    scope: str,
+    key: str,
+    value: Any,
+    *,
+    expected: int | None = None,
+    verify: str | None = None,
+    stale_after: int | None = None,
+) -> Fact:
+    """Write a fact. `expected` is the version that was read (0: none); without it the newest one is overwritten."""
+    check_name("The fact's scope", scope)
+    check_name("The fact's key", key)
+    known = get(log.tx, scope, key)
+    version = known.version if known else 0
+    if expected is not None and expected != version:
+        raise _changed(scope, key, expected, version)
+    columns = {
+        "scope": scope, "key": key, "value": encode(value), "verify": verify, "uid": log.uid, "by": log.actor,
+        "now": log.tx.now, "stale_after": stale_after,
+    }  # fmt: skip
+    name = "fact.update" if known else "fact.insert"
+    more = {"was": version, "version": version + 1} if known else {}
+    if not log.tx.run(name, **columns, **more):
+        raise _changed(scope, key, version, version + 1)
+    fact = get(log.tx, scope, key)
+    assert fact is not None
+    log.append("fact.remembered", rows={"fact": [fact.to_dict()]})
+    return fact
+
+
+@outsider_move
+def verified(log: Log, scope: str, key: str, version: int) -> None:
+    """Note that a fact was checked and still holds."""
+    if not log.tx.run("fact.verify", scope=scope, key=key, version=version, now=log.tx.now):
+        raise _changed(scope, key, version, None)
+    log.append("fact.verified", rows={"fact": [{"scope": scope, "key": key, "verified_at": log.tx.now}]})
+
+
+@outsider_move
+def forget(log: Log, scope: str, key: str, version: int) -> None:
+    """Forget a fact, as of the version that was read."""
+    if not log.tx.run("fact.delete", scope=scope, key=key, version=version):
+        raise _changed(scope, key, version, None)
+    log.append("fact.forgotten", rows={"fact": [{"scope": scope, "key": key, "forgotten": True}]})
+
+
+def _changed(scope: str, key: str, read: int, now: int | None) -> Conflict:
+    found = "it is gone or newer" if now is None else f"it is at version {now}"
+    return Conflict(f"Fact {scope}/{key} changed since version {read} was read; {found}.")
+
+
+def get(tx: Transaction, scope: str, key: str) -> Fact | None:
+    row = tx.one("fact.get", scope=scope, key=key)
+    return Fact.from_row(row) if row else None
+
+
+def known(tx: Transaction, scope: str | None = None, *, limit: int = 1000) -> list[Fact]:
+    return [Fact.from_row(row) for row in tx.all("fact.list", scope=scope, limit=limit)]

@@ -1,0 +1,123 @@
+"""Leases: who may move a session, or another named resource, and until when.
+
+    acquire     nobody holds it, or its time is over: the epoch rises, the session runs
+    renew       the same holder goes on; fenced by epoch and nonce, leaves no event
+    release     `session.release`, `wait.park` and `session.finish` give a session's lease back
+    take over   its holder is known to be dead, or a person insists: the epoch rises
+
+A crash after any line leaves the lease as it was before or after, never between: each is one transaction. Asking again
+with the same nonce is the same acquisition, so a lost answer does not cost an epoch or lock its owner out.
+The deadline that an act is checked against is kept on the boot clock of the holder's machine and begins *before* the
+request was sent: the holder always stops earlier than the store lets anybody else begin.
+"""
+
+from __future__ import annotations
+
+from perdure.domain.lease import Holder, Lease, next_epoch
+from perdure.domain.record import check_move
+from perdure.domain.session import MOVES, Status
+from perdure.errors import LeaseHeld, LeaseLost
+from perdure.store.move import Log, Move, Transaction, outsider_move, plain_move
+
+
+@outsider_move
+def acquire(log: Log, *, nonce: str, ttl: int) -> Holder:
+    """Take a session that nobody holds; the mover's name becomes the holder's."""
+    head = log.head
+    if head.lease_nonce == nonce:
+        return Holder(head.uid, log.actor, nonce, head.lease_epoch, head.cursor, head.chain)
+    if head.lease_until is not None and head.lease_until >= log.tx.now:
+        raise held_by(f"Session {head.id}", head.lease_holder, head.lease_until - log.tx.now)
+    return _take(log, nonce, ttl, "lease.acquired", because=None)
+
+
+@outsider_move
+def take_over(log: Log, *, nonce: str, ttl: int, because: str) -> Holder:
+    """Take a session from its holder before the time is over, saying why: its process was found dead."""
+    return _take(log, nonce, ttl, "lease.taken_over", because=because)
+
+
+def _take(log: Log, nonce: str, ttl: int, kind: str, *, because: str | None) -> Holder:
+    head = log.head
+    epoch = next_epoch(head.lease_epoch, log.tx.restore_epoch)
+    crashed = head.status == Status.RUNNING
+    if not crashed:
+        check_move("session", MOVES, Status(head.status), Status.RUNNING)
+    (crash_count,) = log.tx.one("lease.crash_count", uid=log.uid) or (0,)
+    log.tx.run(
+        "session.lease",
+        uid=log.uid, holder=log.actor, nonce=nonce, epoch=epoch, until=log.tx.now + ttl,
+        crash_count=crash_count + crashed,
+    )  # fmt: skip
+    body = {"epoch": epoch, "from": head.lease_holder, "because": because}
+    log.append(kind, body, rows={"session": {"status": Status.RUNNING, "waiting_since": None}})
+    return Holder(log.uid, log.actor, nonce, epoch, log.cursor, log.chain)
+
+
+@outsider_move
+def expire(log: Log) -> bool:
+    """Make a session ready whose holder has fallen silent; the count of crashes rises."""
+    head = log.head
+    if head.status != Status.RUNNING or (head.lease_until or 0) >= log.tx.now:
+        return False
+    (crash_count,) = log.tx.one("lease.crash_count", uid=log.uid) or (0,)
+    log.tx.run("session.unlease", uid=log.uid, status=Status.READY, waiting_since=None, crash_count=crash_count + 1)
+    log.append("lease.expired", {"from": head.lease_holder}, rows={"session": {"status": Status.READY}})
+    return True
+
+
+def renew(holder: Holder, ttl: int) -> Move[None]:
+    """Go on holding a session. Leaves no event: it changes who may move, not what is true."""
+
+    def run(tx: Transaction) -> None:
+        changed = tx.run("session.renew", uid=holder.uid, epoch=holder.epoch, nonce=holder.nonce, until=tx.now + ttl)
+        if not changed:
+            raise LeaseLost(f"The lease of session {holder.uid} is no longer {holder.name}'s (epoch {holder.epoch}).")
+
+    return Move("lease.renew", "holder", run)
+
+
+@plain_move
+def acquire_named(tx: Transaction, resource: str, *, holder: str, nonce: str, ttl: int) -> Lease:
+    """Take a named resource that nobody holds."""
+    fresh = Lease(resource, holder, nonce, next_epoch(0, tx.restore_epoch), tx.now + ttl)
+    if tx.run("lease.insert", **fresh.to_dict()):
+        return fresh
+    row = tx.one("lease.lock", resource=resource)
+    assert row is not None
+    now = Lease.from_row(row)
+    if now.nonce == nonce:
+        return now
+    if now.until is not None and now.until >= tx.now:
+        raise held_by(f"Resource {resource}", now.holder, now.until - tx.now)
+    taken = Lease(resource, holder, nonce, next_epoch(now.epoch, tx.restore_epoch), tx.now + ttl)
+    tx.run("lease.take", **taken.to_dict())
+    return taken
+
+
+@plain_move
+def renew_named(tx: Transaction, lease: Lease, *, ttl: int) -> Lease:
+    """Go on holding a named resource."""
+    until = tx.now + ttl
+    if not tx.run("lease.renew", resource=lease.resource, epoch=lease.epoch, nonce=lease.nonce, until=until):
+        raise LeaseLost(f"The lease of {lease.resource} is no longer {lease.holder}'s (epoch {lease.epoch}).")
+    return Lease(lease.resource, lease.holder, lease.nonce, lease.epoch, until)
+
+
+@plain_move
+def release_named(tx: Transaction, lease: Lease) -> bool:
+    """Give a named resource back; False if it was no longer ours."""
+    return bool(tx.run("lease.release", resource=lease.resource, epoch=lease.epoch, nonce=lease.nonce))
+
+
+def named(tx: Transaction, *, limit: int = 1000) -> list[Lease]:
+    return [Lease.from_row(row) for row in tx.all("lease.list", limit=limit)]
+
+
+def held_by(what: str, holder: str | None, remaining: int) -> LeaseHeld:
+    seconds = max(1, remaining // 1_000_000)
+    return LeaseHeld(
+        f"{what} is held by {holder} for up to {seconds} s more.",
+        hint=f"Wait until {holder} is done, or for its lease to end.",
+        holder=holder,
+    )

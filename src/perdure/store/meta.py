@@ -1,0 +1,19 @@
+"""Properties of the store itself: its identity, its schema, its restore epoch."""
+
+from __future__ import annotations
+
+from perdure.store.move import Transaction, plain_move
+
+
+@plain_move
+def put(tx: Transaction, key: str, value: str) -> None:
+    tx.run("meta.put", key=key, value=value)
+
+
+def get(tx: Transaction, key: str) -> str | None:
+    row = tx.one("meta.get", key=key)
+    return row[0] if row else None
+
+
+def everything(tx: Transaction) -> dict[str, str]:
+    return {key: value for key, value in tx.all("meta.all", limit=1000)}

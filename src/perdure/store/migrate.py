@@ -1,0 +1,146 @@
+"""Migrations: numbered SQL files, applied once, in order, by one process at a time.
+
+A file says what it is in its first lines:
+
+    -- phase: expand | contract    expand only adds; contract removes what no living version reads any more
+    -- compatible_from: N          the oldest schema version whose code can still use the store afterwards
+
+`NNNN_name.sql` is for both databases; `NNNN_name.sqlite.sql` and `NNNN_name.postgres.sql`, where they exist, follow it
+in the same transaction. A file `NNNN_name.backfill.sql` holds one statement, run in small batches, each a transaction
+of its own, until it changes nothing more; the version rises only then, so a crash in the middle begins it again.
+
+Order of writes: lock, read the version, (SQLite) back up, one transaction for each migration with the version in it.
+A crash leaves the store at some version, whole. A store newer than this code is refused unless it says that it is
+compatible; an older one is migrated.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+import msgspec
+
+from perdure import faults
+from perdure.errors import ConfigError, SchemaMismatch
+from perdure.ids import new_uid
+from perdure.store.statements import expand
+
+_FILE = re.compile(r"(\d{4})_([a-z_]+)(?:\.(sqlite|postgres|backfill))?\.sql\Z")
+_PHASE = re.compile(r"^-- phase: (expand|contract)$", re.MULTILINE)
+_COMPATIBLE = re.compile(r"^-- compatible_from: (\d+)$", re.MULTILINE)
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One numbered change of the schema, as the given database wants to read it."""
+
+    number: int
+    name: str
+    phase: str
+    compatible_from: int
+    scripts: tuple[str, ...]
+    backfill: str | None
+
+
+class Migrator(ABC):
+    """What a database must offer to be migrated."""
+
+    dialect: str
+
+    @abstractmethod
+    def version(self) -> tuple[int, int]:
+        """The schema version and what it is compatible from; (0, 0) for an empty database."""
+
+    @abstractmethod
+    def lock(self) -> None:
+        """Keep other migrators out until `unlock`."""
+
+    @abstractmethod
+    def unlock(self) -> None: ...
+
+    @abstractmethod
+    def back_up(self, version: int) -> None:
+        """Keep a copy of what there is, where that is this database's way."""
+
+    @abstractmethod
+    def apply(self, scripts: Iterable[str], properties: Mapping[str, str]) -> None:
+        """Run scripts and set properties of the store, in one transaction."""
+
+    @abstractmethod
+    def batch(self, statement: str) -> int:
+        """Run one batch of a backfill in a transaction; return how many rows it changed."""
+
+
+def load(dialect: str, folder: Traversable | None = None) -> list[Migration]:
+    """The migrations this code knows, in order."""
+    folder = folder or resources.files("perdure.store").joinpath("migrations")
+    texts: dict[tuple[int, str], dict[str, str]] = {}
+    for file in folder.iterdir():
+        if match := _FILE.match(file.name):
+            texts.setdefault((int(match[1]), match[2]), {})[match[3] or "both"] = file.read_text(encoding="utf-8")
+    migrations = []
+    for place, ((number, name), parts) in enumerate(sorted(texts.items()), 1):
+        phase, compatible = _PHASE.search(parts.get("both", "")), _COMPATIBLE.search(parts.get("both", ""))
+        if number != place or phase is None or compatible is None:
+            raise ConfigError(f"Migration {number:04}_{name} is out of order, or does not say its phase.")
+        scripts = tuple(expand(parts[part], dialect) for part in ("both", dialect) if part in parts)
+        backfill = expand(parts["backfill"], dialect) if "backfill" in parts else None
+        migrations.append(Migration(number, name, phase[1], int(compatible[1]), scripts, backfill))
+    return migrations
+
+
+def check(version: int, compatible_from: int, known: int) -> None:
+    """Refuse a store that this code would misread."""
+    if version > known and compatible_from > known:
+        raise SchemaMismatch(
+            f"The store has schema {version}, which needs code that knows {compatible_from}; this one knows {known}.",
+            hint="Upgrade Perdure on this machine.",
+        )
+
+
+def migrate(database: Migrator, migrations: list[Migration], *, oldest_alive: int | None = None) -> list[int]:
+    """Bring the database up to date and return the versions applied.
+
+    `oldest_alive` is the lowest schema version that a living worker needs; a contract that would break it is left for
+    later, and so is everything after it.
+    """
+    known = len(migrations)
+    version, compatible_from = database.version()
+    check(version, compatible_from, known)
+    if version >= known:
+        return []
+    database.lock()
+    try:
+        return _apply_all(database, migrations, oldest_alive)
+    finally:
+        database.unlock()
+
+
+def _apply_all(database: Migrator, migrations: list[Migration], oldest_alive: int | None) -> list[int]:
+    version, _ = database.version()  # again, now that nobody else can change it
+    applied: list[int] = []
+    for migration in migrations[version:]:
+        if oldest_alive is not None and migration.compatible_from > oldest_alive:
+            break
+        if version and not applied:
+            database.back_up(version)
+        faults.point("migrate.before")
+        _apply(database, migration)
+        applied.append(migration.number)
+    return applied
+
+
+def _apply(database: Migrator, migration: Migration) -> None:
+    properties = {"schema_version": str(migration.number), "compatible_from": str(migration.compatible_from)}
+    if migration.number == 1:
+        properties |= {"store_id": new_uid(), "restore_epoch": "0"}
+    if migration.backfill is None:
+        database.apply(migration.scripts, properties)
+        return
+    database.apply(migration.scripts, {})
+    while database.batch(migration.backfill):
+        pass
+    database.apply((), properties)

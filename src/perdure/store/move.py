@@ -1,0 +1,294 @@
+"""Moves: the unit of writing. One move is one decision, whole or not at all.
+
+There are three kinds, and a reader can see which is which where it is defined:
+
+    @holder_move    made by the lease's holder; refused when its epoch is no longer current
+    @outsider_move  made by anybody entitled, under the session's row lock: an answer, a vote, a message
+    @plain_move     touches no session's log: a worker's heartbeat, a checkpoint, a named lease
+
+Order of writes inside a session move: lock the session's row, look at it, change rows, append events, advance the
+row's cursor and chain. The lock comes first, so two moves of one session never see the same cursor.
+
+Every move has an id, minted when the move is made and written into its events. When a commit's outcome is unknown the
+store searches for that id: found means committed, with the result it already computed; not found means it runs again.
+A move that appended no event leaves nothing to search for; it must be safe to run twice, and the tests run it twice.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
+
+import msgspec
+
+from perdure.domain import event as event_domain
+from perdure.domain.lease import Holder
+from perdure.errors import Conflict, IllegalMove, LeaseLost, NotFound
+from perdure.ids import encode, new_uid, salt
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Row = tuple[Any, ...]
+
+
+class Transaction(ABC):
+    """What a move writes through: named statements on one open transaction, and the time."""
+
+    now: int
+    move_id: str
+    restore_epoch: int
+
+    def __init__(self, now: int, move_id: str, restore_epoch: int) -> None:
+        self.now = now
+        self.move_id = move_id
+        self.restore_epoch = restore_epoch
+        self.appended: list[tuple[str, int]] = []
+        self.after_commit: list[Callable[[], None]] = []
+        self.touched: set[str] = set()
+        self.wrote = False
+
+    @abstractmethod
+    def run(self, name: str, /, **values: Any) -> int:
+        """Run a named statement; return how many rows it changed."""
+
+    @abstractmethod
+    def send(self, name: str, /, **values: Any) -> None:
+        """Run a named statement whose count nobody needs; where a round trip costs, it shares one with the next."""
+
+    @abstractmethod
+    def one(self, name: str, /, **values: Any) -> Row | None:
+        """The first row of a named query."""
+
+    @abstractmethod
+    def all(self, name: str, /, **values: Any) -> list[Row]:
+        """All rows of a named query."""
+
+
+class Missed:
+    """The answer of a hot path whose guard did not hold: nothing was written, take the long way."""
+
+
+MISSED: Final = Missed()
+
+
+class Move(Generic[T]):
+    """One move, ready to be written. `hot` is a guarded single statement where a database has one for it."""
+
+    __slots__ = ("hot", "id", "kind", "name", "run")
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        run: Callable[[Transaction], T],
+        hot: Callable[[Transaction], T | Missed] | None = None,
+    ) -> None:
+        self.id = new_uid()
+        self.name = name
+        self.kind = kind
+        self.run = run
+        self.hot = hot
+
+    def __repr__(self) -> str:
+        return f"Move({self.name}, {self.kind})"
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The part of a session's row that every move needs."""
+
+    uid: str
+    id: str
+    status: str
+    cursor: int
+    chain: str
+    lease_holder: str | None
+    lease_nonce: str | None
+    lease_epoch: int
+    lease_until: int | None
+    restart_number: int
+    cancel_requested_at: int | None
+    pause_requested_at: int | None
+    sealed_at: int | None
+    version: int
+
+
+class Log:
+    """One session's log, open for one move, its row locked."""
+
+    __slots__ = ("actor", "chain", "cursor", "head", "holder", "tx")
+
+    def __init__(self, tx: Transaction, head: Head, actor: str, holder: Holder | None = None) -> None:
+        self.tx = tx
+        self.head = head
+        self.actor = actor
+        self.holder = holder
+        self.cursor = head.cursor
+        self.chain = head.chain
+
+    @property
+    def uid(self) -> str:
+        return self.head.uid
+
+    def append(
+        self,
+        kind: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        rows: Mapping[str, Any] | None = None,
+        actor: str | None = None,
+        effect_id: str | None = None,
+    ) -> int:
+        """Append one event and return its number. `rows` are the columns this move changed, for time travel."""
+        content = dict(body) if body else {}
+        if rows:
+            content["rows"] = rows
+        line = next_event(
+            self.uid,
+            self.cursor,
+            self.chain,
+            kind,
+            actor or self.actor,
+            self.tx.now,
+            self.tx.move_id,
+            content,
+            effect_id,
+        )
+        self.tx.send("event.insert", **line)
+        self.cursor, self.chain = line["number"], line["chain"]
+        return self.cursor
+
+    def close(self) -> None:
+        """Move the session's row to the new end of its log."""
+        if self.cursor == self.head.cursor:
+            return
+        self.tx.send("session.advance", uid=self.uid, cursor=self.cursor, chain=self.chain, now=self.tx.now)
+        self.tx.appended.append((self.uid, self.cursor))
+        self.tx.touched.add(self.uid)
+        if self.holder is not None:
+            holder, cursor, chain = self.holder, self.cursor, self.chain
+            self.tx.after_commit.append(lambda: holder.advance(cursor, chain))
+
+
+def next_event(
+    uid: str,
+    cursor: int,
+    chain: str,
+    kind: str,
+    actor: str,
+    at: int,
+    move_id: str,
+    content: Mapping[str, Any],
+    effect_id: str | None = None,
+) -> dict[str, Any]:
+    """The row that continues a log after `cursor`."""
+    body, grain = encode(content), salt()
+    digest = event_domain.body_digest(grain, body)
+    return {
+        "session_uid": uid,
+        "number": cursor + 1,
+        "kind": kind,
+        "actor": actor,
+        "at": at,
+        "effect_id": effect_id,
+        "move_id": move_id,
+        "body": body,
+        "salt": grain,
+        "digest": digest,
+        "chain": event_domain.link(chain, cursor + 1, kind, actor, at, effect_id, move_id, digest),
+    }
+
+
+def read_head(tx: Transaction, uid: str) -> Head:
+    row = tx.one("session.lock_head", uid=uid)
+    if row is None:
+        raise NotFound(f"There is no session {uid}.")
+    return Head(*row)
+
+
+def hold(tx: Transaction, holder: Holder) -> Log:
+    """Open the log for its holder. An old epoch gets no further than this."""
+    head = read_head(tx, holder.uid)
+    if head.lease_epoch != holder.epoch or head.lease_nonce != holder.nonce:
+        now = f"{head.lease_holder} holds it now" if head.lease_holder else f"it is {head.status} now"
+        raise LeaseLost(f"Session {head.id} is no longer moved by {holder.name} (epoch {holder.epoch}); {now}.")
+    return Log(tx, head, holder.name, holder)
+
+
+def enter(tx: Transaction, uid: str, actor: str) -> Log:
+    """Open the log for an outsider."""
+    head = read_head(tx, uid)
+    if head.sealed_at is not None:
+        raise IllegalMove(f"Session {head.id} was moved elsewhere and is sealed here.")
+    return Log(tx, head, actor)
+
+
+class HolderMove(Generic[P, T]):
+    """A holder move: call it with the holder to make the move; `on` is its body, for moves that contain it."""
+
+    def __init__(self, on: Callable[Concatenate[Log, P], T]) -> None:
+        self.on = on
+        self.name = _name(on)
+        self.__doc__ = on.__doc__
+
+    def __call__(self, holder: Holder, /, *args: P.args, **kwargs: P.kwargs) -> Move[T]:
+        def run(tx: Transaction) -> T:
+            log = hold(tx, holder)
+            result = self.on(log, *args, **kwargs)
+            log.close()
+            return result
+
+        return Move(self.name, "holder", run)
+
+
+class OutsiderMove(Generic[P, T]):
+    """An outsider move: call it with the session's uid and who makes it."""
+
+    def __init__(self, on: Callable[Concatenate[Log, P], T]) -> None:
+        self.on = on
+        self.name = _name(on)
+        self.__doc__ = on.__doc__
+
+    def __call__(self, uid: str, /, by: str, *args: P.args, **kwargs: P.kwargs) -> Move[T]:
+        def run(tx: Transaction) -> T:
+            log = enter(tx, uid, by)
+            result = self.on(log, *args, **kwargs)
+            log.close()
+            return result
+
+        return Move(self.name, "outsider", run)
+
+
+def holder_move(on: Callable[Concatenate[Log, P], T]) -> HolderMove[P, T]:
+    """Only the lease's holder may make this move."""
+    return HolderMove(on)
+
+
+def outsider_move(on: Callable[Concatenate[Log, P], T]) -> OutsiderMove[P, T]:
+    """Anybody entitled may make this move, lease or not."""
+    return OutsiderMove(on)
+
+
+def plain_move(on: Callable[Concatenate[Transaction, P], T]) -> Callable[P, Move[T]]:
+    """A move outside every session's log. It must be safe to run twice."""
+    name = _name(on)
+
+    def make(*args: P.args, **kwargs: P.kwargs) -> Move[T]:
+        return Move(name, "plain", lambda tx: on(tx, *args, **kwargs))
+
+    make.__doc__ = on.__doc__
+    return make
+
+
+def _name(on: Callable[..., Any]) -> str:
+    return f"{on.__module__.rsplit('.', 1)[-1]}.{on.__name__}"
+
+
+def expect_one(changed: int, message: str) -> None:
+    """A guarded statement changed its one row, or the thing was not as we read it."""
+    if changed != 1:
+        raise Conflict(message)
+
+
+def rows_of(table: str, *rows: Mapping[str, Any]) -> dict[str, Sequence[Mapping[str, Any]]]:
+    return {table: rows}

@@ -1,0 +1,244 @@
+"""Moves and reads of sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from perdure.domain.event import genesis
+from perdure.domain.record import check_move
+from perdure.domain.session import MOVES, TERMINAL, SessionRecord, Status
+from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
+from perdure.ids import check_name, check_text, encode, new_uid
+from perdure.store.move import Head, Log, Move, Transaction, expect_one, holder_move, outsider_move
+
+FOREVER = 2**62
+
+
+class NewSession(msgspec.Struct, frozen=True, kw_only=True):
+    """What must be known to begin a session."""
+
+    id: str
+    program: str
+    arguments: Any
+    title: str | None = None
+    repository: str | None = None
+    owner: str | None = None
+    queue: str = "default"
+    priority: int = 0
+    concurrency_key: str | None = None
+    parent_uid: str | None = None
+    parent_wait: str | None = None
+    forked_from: str | None = None
+    forked_at: int | None = None
+    branch: str = "main"
+
+
+def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
+    """Begin a session. A known id with the same program and arguments is that session; otherwise it is a conflict."""
+    check_name("The session id", new.id)
+    check_name("The program", new.program)
+    for field in ("title", "repository", "owner", "queue", "concurrency_key", "branch"):
+        check_text(f"The session's {field}", getattr(new, field) or "")
+    arguments, uid = encode(new.arguments), new_uid()
+
+    def run(tx: Transaction) -> SessionRecord:
+        columns = msgspec.structs.asdict(new) | {"uid": uid, "arguments": arguments, "chain": genesis(uid)}
+        if tx.run("session.insert", **columns, now=tx.now) == 0:
+            return _same(tx, new)
+        log = Log(tx, Head(*_head_of_new(uid, new.id)), by)
+        shown = get(tx, uid).to_dict()
+        log.append("session.created", rows={"session": {k: v for k, v in shown.items() if k not in _KEPT_APART}})
+        log.close()
+        return get(tx, uid)
+
+    return Move("session.create", "outsider", run)
+
+
+_KEPT_APART = {"chain", "lease_holder", "lease_nonce", "lease_epoch", "lease_until", "crash_count"}
+
+
+def _head_of_new(uid: str, id: str) -> tuple[Any, ...]:
+    return (uid, id, Status.READY, 0, genesis(uid), None, None, 0, None, 0, None, None, None, 1)
+
+
+def _same(tx: Transaction, new: NewSession) -> SessionRecord:
+    there = get_by_id(tx, new.id)
+    given = msgspec.json.decode(encode(new.arguments))
+    if there.program != new.program or there.arguments != given:
+        raise Conflict(f"Session {new.id} exists already, with another program or other arguments.")
+    return there
+
+
+@holder_move
+def release(log: Log) -> None:
+    """Give the session back; another worker may go on."""
+    _unlease(log, Status.READY, "session.released")
+
+
+def _unlease(log: Log, status: Status, kind: str, *, crash_count: int = 0, **body: Any) -> None:
+    check_move("session", MOVES, Status(log.head.status), status)
+    since = log.tx.now if status is Status.WAITING else None
+    log.tx.run("session.unlease", uid=log.uid, status=status, waiting_since=since, crash_count=crash_count)
+    log.append(kind, body, rows={"session": {"status": status, "waiting_since": since}})
+
+
+def park_row(log: Log, waits: list[str]) -> None:
+    """The row's part of parking; `wait.park` decides whether it may."""
+    _unlease(log, Status.WAITING, "session.parked", waits=waits)
+
+
+@holder_move
+def finish(log: Log, status: Status, *, result: Any = None, error: Any = None) -> None:
+    """End the session for good."""
+    if status not in TERMINAL:
+        raise ConfigError(f"A session does not finish as {status}.")
+    check_move("session", MOVES, Status(log.head.status), status)
+    stored = None if status is not Status.DONE else encode(result)
+    failure = None if error is None else encode(error)
+    log.tx.run("session.finish", uid=log.uid, status=status, result=stored, error=failure)
+    shown = result if status is Status.DONE else None
+    log.append(
+        "session.finished",
+        rows={"session": {"status": status, "waiting_since": None, "result": shown, "error": error}},
+    )
+
+
+@holder_move
+def restart(log: Log, arguments: Any) -> int:
+    """Begin the program anew in the same session; return the new restart number."""
+    number = log.head.restart_number + 1
+    log.tx.run("session.restart", uid=log.uid, restart_number=number, arguments=encode(arguments))
+    log.append("session.restarted", rows={"session": {"restart_number": number, "restart_arguments": arguments}})
+    return number
+
+
+@holder_move
+def use(log: Log, *, tokens_in: int, tokens_out: int, cost_micros: int) -> None:
+    """Add what a model call cost to the session's totals."""
+    now = get(log.tx, log.uid)
+    totals = {
+        "tokens_in": now.tokens_in + tokens_in,
+        "tokens_out": now.tokens_out + tokens_out,
+        "cost_micros": now.cost_micros + cost_micros,
+    }
+    log.tx.run("session.use", uid=log.uid, **totals)
+    log.append("note", {"usage": [tokens_in, tokens_out, cost_micros]}, rows={"session": totals})
+
+
+@outsider_move
+def request_cancel(log: Log) -> None:
+    """Ask the session to stop. Its holder honours it between acts; one that waits is woken to honour it."""
+    refuse_finished(log)
+    if log.head.cancel_requested_at is not None:
+        return
+    log.tx.run("session.request_cancel", uid=log.uid, now=log.tx.now)
+    log.append("cancel.requested", rows={"session": {"cancel_requested_at": log.tx.now} | wake(log)})
+
+
+@outsider_move
+def request_pause(log: Log) -> None:
+    """Ask the session to pause at the next safe place."""
+    refuse_finished(log)
+    if log.head.pause_requested_at is not None:
+        return
+    log.tx.run("session.request_pause", uid=log.uid, at=log.tx.now)
+    log.append("pause.requested", rows={"session": {"pause_requested_at": log.tx.now}})
+
+
+@outsider_move
+def describe(log: Log, *, expected: int, **changes: Any) -> int:
+    """Change title, owner, queue or priority as of the version that was read; return the new version."""
+    now = get(log.tx, log.uid)
+    if unknown := changes.keys() - {"title", "owner", "queue", "priority"}:
+        raise ConfigError(f"A session has no {', '.join(sorted(unknown))} to describe.")
+    columns = {name: getattr(now, name) for name in ("title", "owner", "queue", "priority")} | changes
+    version = expected + 1
+    changed = log.tx.run("session.describe", uid=log.uid, was=expected, version=version, **columns)
+    expect_one(changed, f"Session {now.id} changed since version {expected} was read; it is at {now.version}.")
+    log.append("session.described", rows={"session": changes | {"version": version}})
+    return version
+
+
+@outsider_move
+def seal(log: Log) -> None:
+    """Close the session here because it goes on elsewhere."""
+    if log.head.status == Status.RUNNING:
+        raise IllegalMove(f"Session {log.head.id} is running; only a session that nobody moves can be sealed.")
+    log.tx.run("session.seal", uid=log.uid, now=log.tx.now)
+    log.append("session.sealed", rows={"session": {"sealed_at": log.tx.now}})
+
+
+def wake(log: Log) -> dict[str, Any]:
+    """Make a waiting session ready, and return the columns that changed; a session in another state stays in it."""
+    if log.head.status != Status.WAITING:
+        return {}
+    log.tx.run("session.set_status", uid=log.uid, status=Status.READY, waiting_since=None)
+    return {"status": Status.READY, "waiting_since": None}
+
+
+def refuse_finished(log: Log) -> None:
+    if Status(log.head.status) in TERMINAL:
+        raise IllegalMove(f"Session {log.head.id} is {log.head.status} already.")
+
+
+def get(tx: Transaction, uid: str) -> SessionRecord:
+    row = tx.one("session.get", uid=uid)
+    if row is None:
+        raise NotFound(f"There is no session {uid}.")
+    return SessionRecord.from_row(row)
+
+
+def get_by_id(tx: Transaction, id: str) -> SessionRecord:
+    row = tx.one("session.get_by_id", id=id)
+    if row is None:
+        raise NotFound(f"There is no session {id}.", hint="`perdure ls` lists the sessions of this store.")
+    return SessionRecord.from_row(row)
+
+
+def find(tx: Transaction, name: str) -> SessionRecord:
+    """A session by its id, or by a beginning of its id or uid that only it has."""
+    check_text("The session id", name)
+    if row := tx.one("session.get_by_id", id=name):
+        return SessionRecord.from_row(row)
+    rows = tx.all("session.get_by_prefix", prefix=name, beyond=name + "\U0010ffff", limit=3) if name else []
+    if len(rows) > 1:
+        names = ", ".join(SessionRecord.from_row(row).id for row in rows)
+        raise Conflict(f"{name!r} begins several ids: {names}.", hint="Give more letters.")
+    if not rows:
+        raise NotFound(f"There is no session {name!r}.", hint="`perdure ls` lists the sessions of this store.")
+    return SessionRecord.from_row(rows[0])
+
+
+def page(
+    tx: Transaction,
+    *,
+    status: str | None = None,
+    waiting_for: str | None = None,
+    owner: str | None = None,
+    repository: str | None = None,
+    before: SessionRecord | None = None,
+    limit: int = 100,
+) -> list[SessionRecord]:
+    """One page of sessions, the most recently moved first, after `before`."""
+    rows = tx.all(
+        "session.list",
+        status=status,
+        waiting_for=waiting_for,
+        owner=owner,
+        repository=repository,
+        before=before.updated_at if before else FOREVER,
+        before_uid=before.uid if before else "",
+        limit=limit,
+    )
+    return [SessionRecord.from_row(row) for row in rows]
+
+
+def expired(tx: Transaction, *, limit: int = 100) -> list[SessionRecord]:
+    """Sessions that run without a live lease: their holder has fallen silent."""
+    return [SessionRecord.from_row(row) for row in tx.all("session.expired", now=tx.now, limit=limit)]
+
+
+def count(tx: Transaction) -> dict[str, int]:
+    return {status: number for status, number in tx.all("session.count")}

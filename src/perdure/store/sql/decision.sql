@@ -1,0 +1,26 @@
+-- name: decision.insert
+-- Write down what was chosen and why.
+insert into decision (session_uid, id, decision, rationale, planned_action, decided_at)
+values (:uid, :id, :decision, :rationale, :planned_action, :now)
+on conflict (session_uid, id) do nothing;
+
+-- name: decision.settle
+-- Write down what came of it, once.
+update decision set outcome = :outcome, settled_at = :now
+where session_uid = :uid and id = :id and outcome is null;
+
+-- name: decision.get
+-- One decision.
+select {columns:decision} from decision where session_uid = :uid and id = :id;
+
+-- name: decision.list
+-- Decisions, the newest first.
+select {columns:decision} from decision
+where (cast(:uid as text) is null or session_uid = :uid)
+order by decided_at desc, id desc limit :limit;
+
+-- name: decision.incomplete
+-- Decisions whose outcome nobody wrote down, the oldest first.
+select {columns:decision} from decision
+where outcome is null and (cast(:uid as text) is null or session_uid = :uid)
+order by decided_at, id limit :limit;

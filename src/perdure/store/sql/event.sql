@@ -1,0 +1,31 @@
+-- name: event.insert
+-- Append one line to a session's log.
+insert into event (session_uid, number, kind, actor, at, effect_id, move_id, body, salt, digest, chain)
+values (:session_uid, :number, :kind, :actor, :at, :effect_id, :move_id, :body, :salt, :digest, :chain);
+
+
+-- name: event.append_held@postgres
+-- The hot append of a holder who knows the log's head: the guard and both writes in one statement.
+with held as (
+    update session set cursor = :number, chain = :chain, updated_at = :at
+    where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
+    returning uid
+)
+insert into event (session_uid, number, kind, actor, at, effect_id, move_id, body, salt, digest, chain)
+select uid, :number, :kind, :actor, :at, :effect_id, :move_id, :body, :salt, :digest, :chain from held;
+
+-- name: event.of_move
+-- The event a move would have left, if it was committed.
+select number from event where session_uid = :uid and number = :number and move_id = :move_id;
+
+-- name: event.after
+-- A session's events after a number, in order.
+select {columns:event} from event where session_uid = :uid and number > :after order by number limit :limit;
+
+-- name: event.last
+-- A session's newest events, the newest first.
+select {columns:event} from event where session_uid = :uid and number <= :through order by number desc limit :limit;
+
+-- name: event.erase
+-- Forget what an event said; its digest and the chain stay.
+update event set body = null, salt = null where session_uid = :uid and number = :number and body is not null;

@@ -1,0 +1,29 @@
+-- name: lease.lock
+-- Lock and read a named resource's lease.
+select {columns:lease} from lease where resource = :resource {lock};
+
+-- name: lease.insert
+-- The first lease of a resource; if somebody was faster, nothing.
+insert into lease (resource, holder, nonce, epoch, until) values (:resource, :holder, :nonce, :epoch, :until)
+on conflict (resource) do nothing;
+
+-- name: lease.take
+-- Give the resource to a holder.
+update lease set holder = :holder, nonce = :nonce, epoch = :epoch, until = :until where resource = :resource;
+
+-- name: lease.renew
+-- Prolong the lease of the holder that still has it.
+update lease set until = :until where resource = :resource and epoch = :epoch and nonce = :nonce;
+
+-- name: lease.release
+-- Give the resource back; the epoch stays.
+update lease set holder = null, nonce = null, until = null
+where resource = :resource and epoch = :epoch and nonce = :nonce;
+
+-- name: lease.list
+-- Leases of named resources.
+select {columns:lease} from lease order by resource limit :limit;
+
+-- name: lease.crash_count
+-- How often in a row the session has lost its worker.
+select crash_count from session where uid = :uid;

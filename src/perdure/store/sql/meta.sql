@@ -1,0 +1,35 @@
+-- name: meta.get
+-- One property of the store.
+select value from meta where key = :key;
+
+-- name: meta.put
+-- Set one property of the store.
+insert into meta (key, value) values (:key, :value) on conflict (key) do update set value = excluded.value;
+
+-- name: meta.all
+-- Every property of the store.
+select key, value from meta order by key limit :limit;
+
+-- name: meta.server_time@postgres
+-- The server's clock, in microseconds.
+select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint);
+
+-- name: meta.exists
+-- Whether the store has any tables yet.
+select 1 from sqlite_master where type = 'table' and name = 'meta';
+
+-- name: meta.exists@postgres
+-- Whether the store has any tables yet.
+select 1 where to_regclass('meta') is not null;
+
+-- name: meta.notify@postgres
+-- Tell other processes that something changed.
+select pg_notify(:channel, :payload);
+
+-- name: meta.lock_migrations@postgres
+-- Keep other migrators out, for as long as this connection lives.
+select pg_advisory_lock(7010073657);
+
+-- name: meta.unlock_migrations@postgres
+-- Let other migrators in.
+select pg_advisory_unlock(7010073657);

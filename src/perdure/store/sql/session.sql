@@ -1,0 +1,107 @@
+-- name: session.insert
+-- Begin a session; an id that is taken changes nothing.
+insert into session (
+    uid, id, program, arguments, title, repository, owner, queue, priority, concurrency_key, status, waiting_since,
+    cursor, chain, parent_uid, parent_wait, forked_from, forked_at, branch, lease_epoch, restart_number, crash_count,
+    tokens_in, tokens_out, cost_micros, created_at, updated_at, version
+) values (
+    :uid, :id, :program, :arguments, :title, :repository, :owner, :queue, :priority, :concurrency_key, 'ready', null,
+    0, :chain, :parent_uid, :parent_wait, :forked_from, :forked_at, :branch, 0, 0, 0,
+    0, 0, 0, :now, :now, 1
+) on conflict (id) do nothing;
+
+-- name: session.lock_head
+-- Lock a session's row and read what every move needs of it.
+select uid, id, status, cursor, chain, lease_holder, lease_nonce, lease_epoch, lease_until, restart_number,
+    cancel_requested_at, pause_requested_at, sealed_at, version
+from session where uid = :uid {lock};
+
+-- name: session.advance
+-- Move the row to the new end of its log.
+update session set cursor = :cursor, chain = :chain, updated_at = :now where uid = :uid;
+
+-- name: session.set_status
+-- Make a move between states that hold no lease.
+update session set status = :status, waiting_since = :waiting_since where uid = :uid;
+
+-- name: session.lease
+-- Give the session to a holder.
+update session set status = 'running', waiting_since = null, lease_holder = :holder, lease_nonce = :nonce,
+    lease_epoch = :epoch, lease_until = :until, crash_count = :crash_count
+where uid = :uid;
+
+-- name: session.renew
+-- Prolong the lease of the holder that still has it.
+update session set lease_until = :until where uid = :uid and lease_epoch = :epoch and lease_nonce = :nonce;
+
+-- name: session.unlease
+-- Take the session from its holder, into another state.
+update session set status = :status, waiting_since = :waiting_since, lease_holder = null, lease_nonce = null,
+    lease_until = null, crash_count = :crash_count
+where uid = :uid;
+
+-- name: session.finish
+-- End the session with its result or its error.
+update session set status = :status, waiting_since = null, result = :result, error = :error, lease_holder = null,
+    lease_nonce = null, lease_until = null
+where uid = :uid;
+
+-- name: session.request_cancel
+-- Note that somebody asked it to stop.
+update session set cancel_requested_at = :now where uid = :uid;
+
+-- name: session.request_pause
+-- Note that somebody asked it to pause, or that nobody does any more.
+update session set pause_requested_at = :at where uid = :uid;
+
+-- name: session.describe
+-- Change what people see and sort by.
+update session set title = :title, owner = :owner, queue = :queue, priority = :priority, version = :version
+where uid = :uid and version = :was;
+
+-- name: session.restart
+-- Begin the program anew in the same session.
+update session set restart_number = :restart_number, restart_arguments = :arguments where uid = :uid;
+
+-- name: session.use
+-- Add what a model call cost.
+update session set tokens_in = :tokens_in, tokens_out = :tokens_out, cost_micros = :cost_micros where uid = :uid;
+
+-- name: session.seal
+-- Close the session here because it goes on elsewhere.
+update session set sealed_at = :now where uid = :uid;
+
+-- name: session.get
+-- One session by its uid.
+select {columns:session} from session where uid = :uid;
+
+-- name: session.get_by_id
+-- One session by the name people use.
+select {columns:session} from session where id = :id;
+
+-- name: session.get_by_prefix
+-- Sessions whose id or uid begins so; two are enough to know that it is not unique.
+select {columns:session} from session
+where (id >= :prefix and id < :beyond) or (uid >= :prefix and uid < :beyond)
+order by id limit :limit;
+
+-- name: session.list
+-- Sessions by what an operator asks for, the most recently moved first.
+select {columns:session} from session
+where (cast(:status as text) is null or status = :status)
+    and (cast(:owner as text) is null or owner = :owner)
+    and (cast(:repository as text) is null or repository = :repository)
+    and (cast(:waiting_for as text) is null or exists (
+        select 1 from wait where wait.session_uid = session.uid and wait.resolved_at is null and wait.kind = :waiting_for
+    ))
+    and (updated_at < :before or (updated_at = :before and uid < :before_uid))
+order by updated_at desc, uid desc limit :limit;
+
+-- name: session.expired
+-- Sessions whose holder has fallen silent.
+select {columns:session} from session where status = 'running' and lease_until < :now
+order by lease_until limit :limit;
+
+-- name: session.count
+-- How many sessions there are in each state.
+select status, count(*) from session group by status order by status;

@@ -1,0 +1,25 @@
+-- name: step.insert
+-- Record a step's result.
+insert into step (session_uid, restart_number, scope, name, argument_digest, occurrence, result, artifact, error, number, at)
+values (:uid, :restart_number, :scope, :name, :argument_digest, :occurrence, :result, :artifact, :error, :number, :now)
+on conflict (session_uid, restart_number, scope, name, argument_digest, occurrence) do nothing;
+
+-- name: step.record_held@postgres
+-- The hot record of a holder who knows the log's head: guard, event and step in one statement.
+with held as (
+    update session set cursor = :number, chain = :chain, updated_at = :at
+    where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
+        and restart_number = :restart_number
+    returning uid
+), logged as (
+    insert into event (session_uid, number, kind, actor, at, effect_id, move_id, body, salt, digest, chain)
+    select uid, :number, :kind, :actor, :at, :effect_id, :move_id, :body, :salt, :digest, :chain from held
+)
+insert into step (session_uid, restart_number, scope, name, argument_digest, occurrence, result, artifact, error, number, at)
+select uid, :restart_number, :scope, :name, :argument_digest, :occurrence, :result, :artifact, :error, :number, :at
+from held;
+
+-- name: step.of_session
+-- Everything recorded since a restart, in one read.
+select {columns:step} from step where session_uid = :uid and restart_number = :restart_number
+order by number limit :limit;

@@ -1,0 +1,41 @@
+-- name: wait.insert
+-- Ask for something.
+insert into wait (session_uid, id, kind, ref, detail, due_at, since)
+values (:uid, :id, :kind, :ref, :detail, :due_at, :now)
+on conflict (session_uid, id) do nothing;
+
+-- name: wait.resolve
+-- Give it, once.
+update wait set answer = :answer, resolved_by = :by, resolved_at = :now
+where session_uid = :uid and id = :id and resolved_at is null;
+
+-- name: wait.get
+-- One wait.
+select {columns:wait} from wait where session_uid = :uid and id = :id;
+
+-- name: wait.of_session
+-- Everything a session has asked for, in order.
+select {columns:wait} from wait where session_uid = :uid order by since, id limit :limit;
+
+-- name: wait.open_of_session
+-- What a session still waits for.
+select {columns:wait} from wait where session_uid = :uid and resolved_at is null order by since, id limit :limit;
+
+-- name: wait.open_of_kind
+-- What a session still waits for, of one kind.
+select {columns:wait} from wait where session_uid = :uid and resolved_at is null and kind = :kind
+order by since, id limit :limit;
+
+-- name: wait.open
+-- What sessions wait for, the longest wait first.
+select {columns:wait} from wait where resolved_at is null and (cast(:kind as text) is null or kind = :kind)
+order by since, session_uid, id limit :limit;
+
+-- name: wait.due
+-- Waits whose time has come.
+select {columns:wait} from wait where resolved_at is null and due_at is not null and due_at <= :now
+order by due_at limit :limit;
+
+-- name: wait.next_due
+-- When the next wait is due.
+select min(due_at) from wait where resolved_at is null and due_at is not null;

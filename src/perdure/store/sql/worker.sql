@@ -1,0 +1,17 @@
+-- name: worker.put
+-- A worker is here, or still here.
+insert into worker (id, host, boot_id, pid, start_token, schema_from, schema_to, programs, started_at, seen_at)
+values (:id, :host, :boot_id, :pid, :start_token, :schema_from, :schema_to, :programs, :now, :now)
+on conflict (id) do update set programs = excluded.programs, seen_at = excluded.seen_at;
+
+-- name: worker.seen
+-- A worker's heartbeat.
+update worker set seen_at = :now where id = :id;
+
+-- name: worker.delete
+-- A worker has gone.
+delete from worker where id = :id;
+
+-- name: worker.list
+-- Workers, the most recently seen first.
+select {columns:worker} from worker order by seen_at desc, id limit :limit;

@@ -1,0 +1,87 @@
+"""The SQL, by name. One text serves both databases; the few differences are tokens.
+
+A file under `sql/` holds the statements of one noun. Each begins with `-- name: noun.verb` and one line of purpose.
+Parameters are `:named`. Tokens: `{lock}` locks the selected row, `{skip_locked}` passes over rows that others hold,
+`{columns:table}` lists the columns of that table's record. `-- name: noun.verb@postgres` overrides for one database.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+
+from perdure.domain.artifact import Artifact
+from perdure.domain.checkpoint import Checkpoint
+from perdure.domain.decision import Decision
+from perdure.domain.event import Event
+from perdure.domain.fact import Fact
+from perdure.domain.inbox import InboxMessage
+from perdure.domain.lease import Lease
+from perdure.domain.record import Record
+from perdure.domain.session import SessionRecord
+from perdure.domain.step import Step
+from perdure.domain.task import Task
+from perdure.domain.wait import Wait
+from perdure.domain.worker import Worker
+
+RECORDS: dict[str, type[Record]] = {
+    "artifact": Artifact,
+    "checkpoint": Checkpoint,
+    "decision": Decision,
+    "event": Event,
+    "fact": Fact,
+    "inbox": InboxMessage,
+    "lease": Lease,
+    "session": SessionRecord,
+    "step": Step,
+    "task": Task,
+    "wait": Wait,
+    "worker": Worker,
+}
+
+TOKENS: dict[str, dict[str, str]] = {
+    "sqlite": {"lock": "", "skip_locked": "", "int": "integer", "strict": "strict",
+               "references_kind": "references event_kind (kind)"},
+    "postgres": {"lock": "for update", "skip_locked": "for update skip locked", "int": "bigint", "strict": "",
+                 "references_kind": ""},
+}  # fmt: skip
+
+_NAME = re.compile(r"^-- name: ([a-z_]+\.[a-z_]+)(?:@(sqlite|postgres))?\n", re.MULTILINE)
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+_TOKEN = re.compile(r"\{(?:columns:([a-z]+)|([a-z_]+))\}")
+
+
+@cache
+def load(dialect: str) -> dict[str, str]:
+    """Every statement as the given database wants to read it."""
+    statements: dict[str, str] = {}
+    overrides: dict[str, str] = {}
+    for file in sorted(resources.files("perdure.store").joinpath("sql").iterdir(), key=lambda file: file.name):
+        if not file.name.endswith(".sql"):
+            continue
+        parts = _NAME.split(file.read_text(encoding="utf-8"))
+        for name, only, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+            if only is None:
+                statements[name] = text
+            elif only == dialect:
+                overrides[name] = text
+    return {name: for_dialect(text, dialect) for name, text in (statements | overrides).items()}
+
+
+def for_dialect(text: str, dialect: str) -> str:
+    """Fill in the tokens, drop the comments, and spell the parameters as the driver wants them."""
+    text = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--")).strip().rstrip(";")
+    text = expand(text, dialect)
+    return _PARAMETER.sub(r"%(\1)s", text) if dialect == "postgres" else text
+
+
+def expand(text: str, dialect: str) -> str:
+    """Fill in the tokens only."""
+
+    def token(match: re.Match[str]) -> str:
+        if match[1]:
+            return ", ".join(RECORDS[match[1]].columns())
+        return TOKENS[dialect][match[2]]
+
+    return _TOKEN.sub(token, text)

@@ -1,0 +1,62 @@
+"""Moves and reads of steps."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.domain.lease import Holder
+from perdure.domain.step import Step
+from perdure.errors import ConfigError, Conflict
+from perdure.ids import digest
+from perdure.store.move import MISSED, Missed, Move, Transaction, hold, next_event
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """A step's identity and what came of it: JSON text, or the digest of an artifact, or an error as JSON text."""
+
+    restart_number: int
+    scope: str
+    name: str
+    argument_digest: str
+    occurrence: int
+    result: str | None = None
+    artifact: str | None = None
+    error: str | None = None
+
+
+def record(holder: Holder, step: Recorded) -> Move[int]:
+    """Record a step's result, once; return the number of its event."""
+    columns = msgspec.structs.asdict(step)
+    if (step.result is not None) + (step.artifact is not None) + (step.error is not None) != 1:
+        raise ConfigError("A step has a result, an artifact or an error, and only one of them.")
+    shown = {
+        "step": {"scope": step.scope, "name": step.name, "occurrence": step.occurrence},
+        "outcome": digest(step.result or step.artifact or step.error or ""),
+    }
+
+    def run(tx: Transaction) -> int:
+        log = hold(tx, holder)
+        if step.restart_number != log.head.restart_number:
+            raise Conflict(f"Session {log.head.id} was restarted; step {step.name} belongs to an earlier run.")
+        number = log.append("step.recorded", shown)
+        if not tx.run("step.insert", uid=log.uid, **columns, number=number, now=tx.now):
+            raise Conflict(f"Step {step.name} of session {log.head.id} has been recorded already.")
+        log.close()
+        return number
+
+    def hot(tx: Transaction) -> int | Missed:
+        cursor = holder.cursor
+        line = next_event(holder.uid, cursor, holder.chain, "step.recorded", holder.name, tx.now, tx.move_id, shown)
+        guard = {"epoch": holder.epoch, "nonce": holder.nonce, "cursor": cursor}
+        tx.appended.append((holder.uid, line["number"]))
+        if not tx.run("step.record_held", **line, **columns, **guard):
+            return MISSED
+        tx.after_commit.append(lambda: holder.advance(line["number"], line["chain"]))
+        return cursor + 1
+
+    return Move("step.record", "holder", run, hot)
+
+
+def of_session(tx: Transaction, uid: str, restart_number: int, *, limit: int = 10_000_000) -> list[Step]:
+    """Everything recorded since the last restart, in one bulk read."""
+    return [Step(*row) for row in tx.all("step.of_session", uid=uid, restart_number=restart_number, limit=limit)]

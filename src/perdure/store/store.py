@@ -1,0 +1,141 @@
+"""The store: one place to write moves to and read from, whatever database is behind it.
+
+    await store.write(move)        commit a move; the answer comes when it is durable
+    store.write_now(move)          the same, for callers that have no event loop
+    await store.read(query, ...)   a consistent read; never blocks a write
+
+`open_store` chooses the database by the target:
+
+    None                           the user's own SQLite file
+    some/path.db                   a SQLite file
+    memory:                        SQLite in memory; nothing is kept
+    files:DIR                      readable text files, for one process at a time
+    postgresql://...               PostgreSQL
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+
+from perdure.clock import Clock, SystemClock
+from perdure.config import default_store
+from perdure.domain.event import Event
+from perdure.errors import ConfigError
+from perdure.store import event
+from perdure.store.move import Move, Transaction
+from perdure.store.ticket import Ticket, reading
+from perdure.store.wakeup import SLOW_POLL, Wakeups
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Database(Protocol):
+    """What a database must do for the store."""
+
+    dialect: str
+    clock: Clock
+    wakeups: Wakeups
+    folder: Path | None
+    schema_version: int
+
+    def submit_write(self, ticket: Ticket[Any]) -> None: ...
+    def submit_read(self, ticket: Ticket[Any]) -> None: ...
+    def close(self) -> None: ...
+
+
+class Store:
+    """An open store. Use it as a context manager, or close it."""
+
+    def __init__(self, database: Database, target: str) -> None:
+        self.database = database
+        self.target = target
+        self.clock = database.clock
+        self.wakeups = database.wakeups
+        self.folder = database.folder
+
+    async def write(self, move: Move[T]) -> T:
+        """Commit a move. Cancelling the caller does not take the move back."""
+        ticket = Ticket(move, asyncio.get_running_loop())
+        self.database.submit_write(ticket)
+        return await ticket.outcome()
+
+    def write_now(self, move: Move[T]) -> T:
+        """Commit a move and block until it is durable."""
+        ticket = Ticket(move, None)
+        self.database.submit_write(ticket)
+        return ticket.wait()
+
+    async def read(self, query: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a query that sees one moment of the store."""
+        ticket = Ticket(reading(lambda tx: query(tx, *args, **kwargs)), asyncio.get_running_loop())
+        self.database.submit_read(ticket)
+        return await ticket.outcome()
+
+    def read_now(self, query: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a query and block until it has its answer."""
+        ticket = Ticket(reading(lambda tx: query(tx, *args, **kwargs)), None)
+        self.database.submit_read(ticket)
+        return ticket.wait()
+
+    async def follow(self, uid: str, after: int = 0, *, poll: float = SLOW_POLL) -> AsyncIterator[Event]:
+        """A session's events after a number, for ever: first those that are there, then each as it comes."""
+        while True:
+            seen = self.wakeups.version
+            page = await self.read(event.after, uid, after)
+            for line in page:
+                after = line.number
+                yield line
+            if not page:
+                await self.wakeups.wait(seen, uid, poll)
+
+    def close(self) -> None:
+        """Finish what was submitted and let go of the database."""
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_store(target: str | Path | None = None, *, clock: Clock | None = None, connections: int = 8) -> Store:
+    """Open the store at `target`, creating it if there is none."""
+    name = str(target) if target is not None else str(default_store())
+    if not name.strip() or "\0" in name:
+        raise ConfigError("The store's address is empty or holds a NUL.", hint="Give a path, or postgresql://…")
+    return Store(_database(name, clock, connections), name)
+
+
+def _database(name: str, clock: Clock | None, connections: int) -> Database:
+    if name.startswith(("postgresql://", "postgres://")):
+        try:
+            from perdure.store.databases.postgres import PostgreSQL
+        except ImportError:
+            raise ConfigError(
+                "PostgreSQL needs a package that is not installed.", hint="Run `pip install 'perdure[postgres]'`."
+            ) from None
+        return PostgreSQL(name, connections=connections, clock=clock)
+    if name == "memory:":
+        from perdure.store.databases.sqlite import SQLite
+
+        return SQLite(None, clock or SystemClock())
+    if name.startswith("files:"):
+        from perdure.store.databases.files import Files
+
+        return Files(Path(name.removeprefix("files:")).expanduser(), clock or SystemClock())
+    if "://" in name:
+        raise ConfigError(
+            f"{name.split('://', 1)[0]}:// is no kind of store.",
+            hint="Use a path, memory:, files:DIR or postgresql://…",
+        )
+    from perdure.store.databases.sqlite import SQLite
+
+    return SQLite(Path(name).expanduser().absolute(), clock or SystemClock())

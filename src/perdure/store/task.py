@@ -1,0 +1,72 @@
+"""Moves and reads of the plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.domain.record import check_move
+from perdure.domain.task import MOVES, Task, TaskState
+from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
+from perdure.ids import check_name, check_text
+from perdure.store.move import Log, Transaction, holder_move
+
+CHANGEABLE = frozenset({"title", "state", "priority", "branch", "assigned_worker", "note"})
+
+
+@holder_move
+def add(
+    log: Log,
+    id: str,
+    title: str,
+    *,
+    parent_id: str | None = None,
+    priority: int = 0,
+    branch: str | None = None,
+    assigned_worker: str | None = None,
+    note: str | None = None,
+) -> Task:
+    """Add a task. The same task again is that task; another one under its id is a conflict."""
+    check_name("The task id", id)
+    check_text("The task", title + (note or "") + (branch or "") + (assigned_worker or ""))
+    if parent_id is not None:
+        get(log.tx, log.uid, parent_id)
+    fresh = log.tx.run(
+        "task.insert",
+        uid=log.uid, id=id, parent_id=parent_id, title=title, priority=priority, branch=branch,
+        assigned_worker=assigned_worker, note=note, now=log.tx.now,
+    )  # fmt: skip
+    task = get(log.tx, log.uid, id)
+    if fresh:
+        log.append("task.added", rows={"task": [task.to_dict()]})
+    elif (task.title, task.parent_id) != (title, parent_id):
+        raise Conflict(f"Task {id} of session {log.head.id} exists already, with another title or place.")
+    return task
+
+
+@holder_move
+def change(log: Log, id: str, **changes: Any) -> Task:
+    """Move a task on. A task is done only when nothing below it is unfinished."""
+    if unknown := changes.keys() - CHANGEABLE:
+        raise ConfigError(f"A task has no {', '.join(sorted(unknown))} to change.")
+    task = get(log.tx, log.uid, id)
+    state = TaskState(changes.get("state", task.state))
+    if state != task.state:
+        check_move("task", MOVES, TaskState(task.state), state)
+    if state is TaskState.DONE and (below := log.tx.all("task.unfinished_below", uid=log.uid, id=id, limit=5)):
+        raise IllegalMove(f"Task {id} is not done while {', '.join(row[0] for row in below)} is unfinished.")
+    columns = {name: getattr(task, name) for name in CHANGEABLE} | changes
+    log.tx.run("task.change", uid=log.uid, id=id, now=log.tx.now, **columns)
+    log.append("task.changed", rows={"task": [{"id": id, "updated_at": log.tx.now} | changes]})
+    return get(log.tx, log.uid, id)
+
+
+def get(tx: Transaction, uid: str, id: str) -> Task:
+    row = tx.one("task.get", uid=uid, id=id)
+    if row is None:
+        raise NotFound(f"The plan has no task {id}.")
+    return Task.from_row(row)
+
+
+def of_session(tx: Transaction, uid: str, *, limit: int = 10_000) -> list[Task]:
+    """A session's plan; the tree is by `parent_id`, siblings are in order."""
+    return [Task.from_row(row) for row in tx.all("task.of_session", uid=uid, limit=limit)]

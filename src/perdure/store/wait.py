@@ -1,0 +1,118 @@
+"""Moves and reads of waits.
+
+A decision that lands between asking and parking is never missed: the wait is in the table before anybody can answer
+it, `resolve` and `park` both hold the session's row lock, and `park` refuses when one of its waits has been resolved.
+
+    ask      open           wait in the table, session still running
+    answer   resolve        wait resolved; a waiting session becomes ready, a running one will see it when it parks
+    park     park           nothing resolved: waiting, lease given up. something resolved: stays running, is told
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.domain.wait import Wait, WaitKind
+from perdure.errors import Conflict, IllegalMove, NotFound
+from perdure.ids import decode, encode
+from perdure.store import session
+from perdure.store.move import Log, Transaction, holder_move, outsider_move
+
+MANY = 10_000
+
+
+@holder_move
+def open_(
+    log: Log, id: str, kind: WaitKind, *, ref: str | None = None, detail: Any = None, due_at: int | None = None
+) -> Wait:
+    """Ask for something. Asking again under the same id is the same wait, resolved or not."""
+    stored = None if detail is None else encode(detail)
+    fresh = log.tx.run(
+        "wait.insert", uid=log.uid, id=id, kind=kind, ref=ref, detail=stored, due_at=due_at, now=log.tx.now
+    )
+    wait = get(log.tx, log.uid, id)
+    if fresh:
+        log.append("wait.opened", rows={"wait": [wait.to_dict()]})
+    elif (wait.kind, wait.ref) != (kind, ref):
+        raise Conflict(f"Wait {id} of session {log.head.id} is for something else.")
+    return wait
+
+
+@holder_move
+def park(log: Log, ids: list[str]) -> list[Wait]:
+    """Wait for these, giving up the lease. If any is resolved already, stay running and return those."""
+    if not ids:
+        raise IllegalMove("A session that waits must wait for something.")
+    resolved = [wait for id in ids if (wait := get(log.tx, log.uid, id)).resolved_at is not None]
+    if not resolved:
+        session.park_row(log, ids)
+    return resolved
+
+
+@outsider_move
+def resolve(log: Log, id: str, answer: Any = None) -> Wait:
+    """Give what a session waits for. The same answer again is the same answer; another one is a conflict."""
+    wait = get(log.tx, log.uid, id)
+    if wait.resolved_at is not None:
+        if wait.resolved_by == log.actor and wait.answer == _stored(answer):
+            return wait
+        raise Conflict(f"Wait {id} of session {log.head.id} was resolved by {wait.resolved_by} already.")
+    return settle(log, wait, answer)
+
+
+@outsider_move
+def fire(log: Log, id: str) -> Wait:
+    """Resolve a wait whose time has come; one that was resolved meanwhile stays as it is."""
+    wait = get(log.tx, log.uid, id)
+    if wait.resolved_at is not None:
+        return wait
+    if wait.due_at is None or wait.due_at > log.tx.now:
+        raise IllegalMove(f"Wait {id} of session {log.head.id} is not due yet.")
+    return settle(log, wait, None)
+
+
+def settle(log: Log, wait: Wait, answer: Any) -> Wait:
+    """Resolve an open wait and wake its session; the part that several moves share."""
+    stored = None if answer is None else encode(answer)
+    log.tx.run("wait.resolve", uid=log.uid, id=wait.id, answer=stored, by=log.actor, now=log.tx.now)
+    row = {"id": wait.id, "answer": answer, "resolved_by": log.actor, "resolved_at": log.tx.now}
+    log.append("wait.resolved", {"kind": wait.kind}, rows={"wait": [row], "session": session.wake(log)})
+    return get(log.tx, log.uid, wait.id)
+
+
+def _stored(value: Any) -> Any:
+    return None if value is None else decode(encode(value))
+
+
+def get(tx: Transaction, uid: str, id: str) -> Wait:
+    row = tx.one("wait.get", uid=uid, id=id)
+    if row is None:
+        raise NotFound(f"The session waits for nothing called {id}.")
+    return Wait.from_row(row)
+
+
+def of_session(tx: Transaction, uid: str) -> list[Wait]:
+    return [Wait.from_row(row) for row in tx.all("wait.of_session", uid=uid, limit=MANY)]
+
+
+def open_of_session(tx: Transaction, uid: str) -> list[Wait]:
+    return [Wait.from_row(row) for row in tx.all("wait.open_of_session", uid=uid, limit=MANY)]
+
+
+def open_of_kind(tx: Transaction, uid: str, kind: WaitKind) -> list[Wait]:
+    return [Wait.from_row(row) for row in tx.all("wait.open_of_kind", uid=uid, kind=kind, limit=MANY)]
+
+
+def open_waits(tx: Transaction, *, kind: str | None = None, limit: int = 100) -> list[Wait]:
+    """What sessions wait for, the longest wait first."""
+    return [Wait.from_row(row) for row in tx.all("wait.open", kind=kind, limit=limit)]
+
+
+def due(tx: Transaction, *, limit: int = 100) -> list[Wait]:
+    """Waits whose time has come."""
+    return [Wait.from_row(row) for row in tx.all("wait.due", now=tx.now, limit=limit)]
+
+
+def next_due(tx: Transaction) -> int | None:
+    row = tx.one("wait.next_due")
+    return row[0] if row else None

@@ -1,0 +1,170 @@
+"""Wake-ups: how a reader learns that something changed, in this process or another.
+
+A wake-up is a hint and never the news itself: the reader reads again. A missed one costs a slow poll, never a stuck
+reader. Within a process commits say which sessions they touched. Across processes PostgreSQL sends notifications,
+many commits in one; on SQLite a counter in the file's own header is compared while somebody waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import apsw
+import psycopg
+
+from perdure.store.statements import load
+
+SLOW_POLL = 5.0
+TICK = 0.025
+CHANNEL = "perdure"
+
+
+class Wakeups:
+    """The waiters of one process. `start` begins to listen to other processes when the first one comes."""
+
+    def __init__(self, start: Callable[[Wakeups], Any] | None = None) -> None:
+        self.version = 0
+        self._start = start
+        self._lock = threading.Lock()
+        self._waiters: dict[asyncio.Future[None], tuple[str | None, asyncio.AbstractEventLoop]] = {}
+        self.closed = threading.Event()
+        self.somebody_waits = threading.Event()
+
+    def bump(self, uids: Iterable[str] | None = None) -> None:
+        """Something changed: in these sessions, or (None) anywhere."""
+        touched = None if uids is None else frozenset(uids)
+        with self._lock:
+            self.version += 1
+            woken = [
+                (future, loop)
+                for future, (uid, loop) in self._waiters.items()
+                if touched is None or uid is None or uid in touched
+            ]
+        for future, loop in woken:
+            try:
+                loop.call_soon_threadsafe(_wake, future)
+            except RuntimeError:  # that loop is closed, and its waiter with it
+                continue
+
+    async def wait(self, seen: int, uid: str | None = None, timeout: float = SLOW_POLL) -> None:
+        """Return when something changed since `version` was `seen`, or when it is time to look anyway."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        with self._lock:
+            if self.version != seen:
+                return
+            self._waiters[future] = (uid, loop)
+            start, self._start = self._start, None
+        if start is not None:
+            start(self)
+        self.somebody_waits.set()
+        try:
+            await asyncio.wait_for(future, timeout)
+        except TimeoutError:
+            return
+        finally:
+            with self._lock:
+                self._waiters.pop(future, None)
+                if not self._waiters:
+                    self.somebody_waits.clear()
+
+    def close(self) -> None:
+        self.closed.set()
+        self.somebody_waits.set()
+        self.bump()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def watch_file(connect: Callable[[], apsw.Connection]) -> Callable[[Wakeups], None]:
+    """Compare the file's change counter while somebody waits."""
+
+    def watch(wakeups: Wakeups) -> None:
+        db = connect()
+        seen = db.data_version()
+        while not wakeups.closed.is_set():
+            wakeups.somebody_waits.wait()
+            if (now := db.data_version()) != seen:
+                seen = now
+                wakeups.bump()
+            wakeups.closed.wait(TICK)
+        db.close()
+
+    return lambda wakeups: threading.Thread(target=watch, args=(wakeups,), name="perdure-watch", daemon=True).start()
+
+
+def listen(connect: Callable[[], psycopg.Connection[Any]]) -> Callable[[Wakeups], None]:
+    """Listen for other processes' notifications, and look once after every reconnect."""
+
+    def watch(wakeups: Wakeups) -> None:
+        while not wakeups.closed.is_set():
+            try:
+                with connect() as db:
+                    db.execute(f"LISTEN {CHANNEL}")
+                    wakeups.bump()
+                    while not wakeups.closed.is_set():
+                        for notice in db.notifies(timeout=1.0, stop_after=1):
+                            wakeups.bump(notice.payload.split(",") if notice.payload else None)
+            except Exception:  # the server is away: waiters fall back to the slow poll until it is back
+                wakeups.closed.wait(1.0)
+
+    return lambda wakeups: threading.Thread(target=watch, args=(wakeups,), name="perdure-listen", daemon=True).start()
+
+
+class Notifier:
+    """Tells other processes which sessions changed: at most one notification at a time, many commits in it."""
+
+    MOST = 200
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], pause: float = 0.01) -> None:
+        self._connect = connect
+        self._pause = pause
+        self._pending: set[str] = set()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def notify(self, uids: Iterable[str]) -> None:
+        with self._lock:
+            self._pending.update(uids)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="perdure-notify", daemon=True)
+                self._thread.start()
+        self._wake.set()
+
+    def _run(self) -> None:
+        db: psycopg.Connection[Any] | None = None
+        while True:
+            self._wake.wait()
+            if not self._closed.is_set():
+                self._closed.wait(self._pause)
+            self._wake.clear()
+            with self._lock:
+                uids, self._pending = self._pending, set()
+            if uids:
+                db = self._send(db, ",".join(uids) if len(uids) <= self.MOST else "")
+            elif self._closed.is_set():
+                break
+        if db is not None:
+            db.close()
+
+    def _send(self, db: psycopg.Connection[Any] | None, payload: str) -> psycopg.Connection[Any] | None:
+        try:
+            db = db or self._connect()
+            db.execute(load("postgres")["meta.notify"], {"channel": CHANNEL, "payload": payload})
+        except Exception:  # a lost hint: readers poll slowly as well
+            return None
+        return db
+
+    def close(self) -> None:
+        self._closed.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()

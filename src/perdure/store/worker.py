@@ -1,0 +1,32 @@
+"""Moves and reads of workers: who is here, since when, and what they know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.domain.worker import Worker
+from perdure.ids import encode
+from perdure.store.move import Transaction, plain_move
+
+
+@plain_move
+def register(tx: Transaction, worker: Worker) -> None:
+    """A worker begins; registering again only refreshes it."""
+    tx.run("worker.put", **(worker.to_dict() | {"programs": encode(worker.programs)}), now=tx.now)
+
+
+@plain_move
+def seen(tx: Transaction, id: str) -> bool:
+    """A heartbeat; False when the worker has been forgotten and must register again."""
+    return bool(tx.run("worker.seen", id=id, now=tx.now))
+
+
+@plain_move
+def forget(tx: Transaction, ids: Sequence[str]) -> None:
+    """Workers that have ended."""
+    for id in ids:
+        tx.run("worker.delete", id=id)
+
+
+def workers(tx: Transaction, *, limit: int = 1000) -> list[Worker]:
+    return [Worker.from_row(row) for row in tx.all("worker.list", limit=limit)]

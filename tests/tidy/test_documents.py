@@ -1,0 +1,37 @@
+"""What a user may meet is documented: every error code and every setting."""
+
+import re
+
+from perdure import config, errors
+from tests.tidy.source import text
+
+ERRORS = sorted(
+    (
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.PerdureError) and kind is not errors.PerdureError
+    ),
+    key=lambda kind: kind.__name__,
+)
+
+
+def test_every_error_carries_a_code_a_hint_and_whether_a_retry_can_help() -> None:
+    assert ERRORS
+    assert [kind.__name__ for kind in ERRORS if not re.fullmatch(r"[a-z][a-z0-9_.-]*", kind.code)] == []
+    assert [kind.__name__ for kind in ERRORS if not kind.hint.strip() or not isinstance(kind.retry, bool)] == []
+
+
+def test_no_two_errors_share_a_code() -> None:
+    codes = [kind.code for kind in ERRORS]
+    assert [code for code in set(codes) if codes.count(code) > 1] == []
+
+
+def test_every_error_is_documented() -> None:
+    page = text("docs/reference/errors.md")
+    assert [kind.__name__ for kind in ERRORS if f"`{kind.code}`" not in page or f"`{kind.__name__}`" not in page] == []
+
+
+def test_every_setting_is_documented() -> None:
+    page = text("docs/reference/settings.md")
+    assert config.SETTINGS
+    assert [one.name for one in config.SETTINGS if f"`{one.name}`" not in page or f"`{one.env}`" not in page] == []

@@ -1,0 +1,40 @@
+"""What the repository holds: a complete lock, and nothing about anybody's machine."""
+
+import re
+import subprocess
+import tomllib
+
+import pytest
+
+from tests.tidy.source import ROOT, place, text
+
+LOCKS = ("requirements.lock", "tools/installer.lock")
+MACHINE = re.compile(rb"(?<![\w.])/(?:work|root)/|/tmp/[b]ash")
+
+
+def normal(requirement: str) -> str:
+    return re.split(r"[\s\[<>=!~;]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    listing = subprocess.check_output(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT)
+    paths = [ROOT / name for name in listing.decode().split("\0") if name]
+    assert paths
+    assert [place(path) for path in paths if path.is_file() and MACHINE.search(path.read_bytes())] == []
+
+
+def test_every_declared_dependency_is_locked_with_a_hash() -> None:
+    project = tomllib.loads(text("pyproject.toml"))["project"]
+    wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    locked = re.findall(r"^(\S+)==.*\\\n    --hash=sha256:", text("requirements.lock"), re.MULTILINE)
+    assert {normal(requirement) for requirement in wanted} - set(locked) == set()
+
+
+def test_the_locks_name_no_registry() -> None:
+    assert [name for name in LOCKS if re.search(r"://|^--|@ ", text(name), re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize("path", ["work", "root"])
+def test_the_rule_sees_a_path_of_one_machine(path: str) -> None:
+    assert MACHINE.search(f'open("/{path}/notes")'.encode())
+    assert not MACHINE.search(f"https://example.org/{path}/notes".encode())

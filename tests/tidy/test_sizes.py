@@ -1,0 +1,71 @@
+"""Size is a symptom: a long file or function has its reason here, and may only shrink."""
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.tidy.source import files, parsed, place, text
+
+FILE_LIMIT = 300
+FUNCTION_LIMIT = 40
+
+
+class Allowed(NamedTuple):
+    lines: int
+    reason: str
+
+
+LONG_FILES: dict[str, Allowed] = {}
+LONG_FUNCTIONS: dict[str, Allowed] = {}  # "src/perdure/store/commit.py:Writer.run": Allowed(52, "why")
+
+
+def functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, int]]:
+    """Every function with its length from `def` to its last line; decorators are not counted."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{prefix}{child.name}", (child.end_lineno or child.lineno) - child.lineno + 1
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from functions(child, f"{prefix}{child.name}.")
+        else:
+            yield from functions(child, prefix)
+
+
+def complaints(sizes: dict[str, int], limit: int, allowed: dict[str, Allowed]) -> list[str]:
+    found = []
+    for name, lines in sizes.items():
+        most = allowed[name].lines if name in allowed else limit
+        if lines > most:
+            found.append(f"{name}: {lines} lines, {most} allowed")
+    for name, entry in allowed.items():
+        lines = sizes.get(name, 0)
+        if lines <= limit:
+            found.append(f"{name}: {lines} lines need no entry any more; remove it")
+        elif lines < entry.lines * 0.9:
+            found.append(f"{name}: only {lines} lines now; lower its entry from {entry.lines}")
+        if not entry.reason:
+            found.append(f"{name}: say why it is long")
+    return found
+
+
+def test_files_are_short_or_say_why() -> None:
+    sizes = {place(path): len(text(path).splitlines()) for path in files("src")}
+    assert complaints(sizes, FILE_LIMIT, LONG_FILES) == []
+
+
+def test_functions_are_short_or_say_why() -> None:
+    sizes = {name: lines for path in files("src") for name, lines in functions(parsed(path), f"{place(path)}:")}
+    assert complaints(sizes, FUNCTION_LIMIT, LONG_FUNCTIONS) == []
+
+
+def test_the_ratchet_only_turns_one_way() -> None:
+    allowed = {"a": Allowed(100, "it is a table")}
+    assert complaints({"a": 100, "b": 40}, 40, allowed) == []
+    assert complaints({"a": 101}, 40, allowed) == ["a: 101 lines, 100 allowed"]
+    assert complaints({"a": 100, "b": 41}, 40, allowed) == ["b: 41 lines, 40 allowed"]
+    assert complaints({"a": 89}, 40, allowed) == ["a: only 89 lines now; lower its entry from 100"]
+    assert complaints({"a": 40}, 40, allowed) == ["a: 40 lines need no entry any more; remove it"]
+
+
+def test_the_rule_measures_nested_and_decorated_functions() -> None:
+    tree = ast.parse("class A:\n    @cached\n    def f(self):\n        def g():\n            pass\n        return g\n")
+    assert dict(functions(tree, "")) == {"A.f": 4, "A.f.g": 2}

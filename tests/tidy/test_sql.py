@@ -1,0 +1,140 @@
+"""SQL stands in `.sql` files, one per noun, each query with a name and a purpose."""
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from tests.tidy.source import files, literals, parsed, place, text
+
+HOMES = ("src/perdure/store/sql/", "src/perdure/store/migrations/")
+DATABASES = "src/perdure/store/databases/"
+
+# Queries that one database has for itself. Each costs us a second thing to test, so the list is exact: adding one is a
+# decision.
+OVERRIDES = (
+    "event.append_held@postgres",
+    "step.record_held@postgres",
+)
+
+QUERY = re.compile(
+    r"\b(select\b.+\bfrom|insert\s+into|update\s+\S+\s+set|delete\s+from"
+    r"|(create|alter|drop)\s+(temp\w*\s+|unique\s+|virtual\s+)?(table|index|trigger|view))\b",
+    re.IGNORECASE | re.DOTALL,
+)
+CONTROL = re.compile(
+    r"\s*(pragma\s+\w|begin\s+(immediate|deferred|exclusive|transaction|isolation)|savepoint\s+\S+\s*$"
+    r"|rollback\s+to\b|release\s+savepoint\b|prepare\s+transaction\b)",
+    re.IGNORECASE,
+)
+CONTROL_WORD = re.compile(r"\s*(begin|commit|end|rollback|release|savepoint|abort)\b", re.IGNORECASE)
+NAME = re.compile(r"-- name: (?P<name>(?P<noun>[a-z_]+)\.[a-z_]+)(@(?P<dialect>postgres|sqlite))?$")
+
+
+def queries_in(tree: ast.AST) -> list[int]:
+    return [line for said, line in literals(tree) if QUERY.search(said)]
+
+
+def transaction_control_in(tree: ast.AST) -> list[int]:
+    executed = [
+        (node.args[0].value, node.lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr.startswith("execute")
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+    ]
+    spoken = {line for said, line in literals(tree) if CONTROL.match(said)}
+    return sorted(spoken | {line for said, line in executed if CONTROL_WORD.match(str(said))})
+
+
+class Query(NamedTuple):
+    name: str
+    noun: str
+    dialect: str | None
+    purpose: str
+    body: str
+    where: str
+
+
+def queries() -> Iterator[Query]:
+    for path in files("src/perdure/store/sql", suffix=".sql"):
+        lines = text(path).splitlines()
+        starts = [number for number, line in enumerate(lines) if line.startswith("-- name:")]
+        for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+            where = f"{place(path)}:{start + 1}"
+            named = NAME.match(lines[start])
+            assert named, f"{where}: a query is named `-- name: noun.verb` or `-- name: noun.verb@postgres`"
+            purpose, body = "".join(lines[start + 1 : start + 2]), "\n".join(lines[start + 2 : end]).strip()
+            yield Query(named["name"], named["noun"], named["dialect"], purpose, body, where)
+
+
+def test_sql_stands_only_in_the_store() -> None:
+    code = [path for path in files("src") if not place(path).startswith(HOMES)]
+    assert [f"{place(path)}:{line}" for path in code for line in queries_in(parsed(path))] == []
+    assert [place(path) for path in files("src", suffix=".sql") if not place(path).startswith(HOMES)] == []
+
+
+def test_only_the_databases_begin_and_end_transactions() -> None:
+    code = [path for path in files("src") if not place(path).startswith((DATABASES, *HOMES))]
+    assert [f"{place(path)}:{line}" for path in code for line in transaction_control_in(parsed(path))] == []
+
+
+def test_every_query_has_a_purpose_and_a_text() -> None:
+    assert [query.where for query in queries() if not re.match(r"-- \S", query.purpose) or not query.body] == []
+
+
+def test_every_query_has_a_name_of_its_own_in_the_file_of_its_noun() -> None:
+    names = [(query.name, query.dialect) for query in queries()]
+    assert [name for name in set(names) if names.count(name) > 1] == []
+    assert [query.where for query in queries() if f"/{query.noun}.sql:" not in query.where] == []
+
+
+def test_every_query_is_used() -> None:
+    spoken = {said for path in files("src") for said, _ in literals(parsed(path))}
+    assert [query.where for query in queries() if query.name not in spoken] == []
+
+
+def test_overrides_for_one_database_are_counted() -> None:
+    assert tuple(sorted(f"{query.name}@{query.dialect}" for query in queries() if query.dialect)) == OVERRIDES
+
+
+def test_queries_mean_the_same_on_both_databases() -> None:
+    """`like` differs in case, and a clock in the database is not the clock of the store."""
+    trap = re.compile(r"\b(i?like|now\s*\(|current_timestamp|strftime|datetime\s*\()", re.IGNORECASE)
+    shared = [query for query in queries() if query.dialect is None]
+    assert [query.where for query in shared if trap.search(re.sub(r"--.*", "", query.body))] == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'x = "SELECT uid FROM session"',
+        'x = f"select {columns} from {table}"',
+        'x = "insert " "into event values (?)"',
+        'run("update session set status = ?")',
+        'run("""\n  delete\n  from lease""")',
+        'run("create unique index i on t (a)")',
+    ],
+)
+def test_the_rule_sees_a_query(code: str) -> None:
+    assert queries_in(ast.parse(code)) == [1]
+
+
+@pytest.mark.parametrize("code", ['"""Select a row from the table."""', 'x = "choose one from the list"'])
+def test_the_rule_leaves_prose_alone(code: str) -> None:
+    assert queries_in(ast.parse(code)) == []
+
+
+@pytest.mark.parametrize(
+    "code", ['tx.execute("COMMIT")', 'tx.execute("begin")', 'x = "PRAGMA synchronous=FULL"', 'x = f"savepoint {name}"']
+)
+def test_the_rule_sees_transaction_control(code: str) -> None:
+    assert transaction_control_in(ast.parse(code)) == [1]
+
+
+def test_the_rule_leaves_words_alone() -> None:
+    assert transaction_control_in(ast.parse('lease.release("commit"); x = "begin"')) == []
