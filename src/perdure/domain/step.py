@@ -9,7 +9,7 @@ from perdure.domain.record import Record
 
 
 class Step(Record, frozen=True):
-    """A row of `step`. `result` and `error` stay JSON text: a program reads thousands and decodes the few it asks for."""
+    """A row of `step`. `result` and `error` stay JSON text: a program reads thousands and decodes a few."""
 
     session_uid: str
     restart_number: int

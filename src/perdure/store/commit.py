@@ -62,7 +62,7 @@ class GroupCommit:
         *,
         largest: int = 512,
         patience: int = 60,
-        on_commit: Callable[[set[str]], None] = lambda uids: None,
+        on_commit: Callable[[set[str]], None],
     ) -> None:
         self._connect = connect
         self._largest = largest

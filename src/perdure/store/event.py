@@ -10,7 +10,7 @@ from perdure.domain.event import Event
 from perdure.domain.lease import Holder
 from perdure.domain.session import SessionRecord
 from perdure.domain.state import SessionState, fold
-from perdure.errors import NotFound
+from perdure.errors import Damaged, NotFound
 from perdure.store.move import MISSED, Missed, Move, Transaction, hold, next_event
 from perdure.store.session import get
 
@@ -58,7 +58,7 @@ def verify(tx: Transaction, uid: str) -> SessionRecord:
     session = get(tx, uid)
     chain = event_domain.verify(uid, (row for page in _pages(tx, uid, session.cursor) for row in page))
     if chain != session.chain:
-        raise event_domain.Damaged(f"The log of session {session.id} does not end where its row says.")
+        raise Damaged(f"The log of session {session.id} does not end where its row says.")
     return session
 
 

@@ -16,4 +16,4 @@ def get(tx: Transaction, key: str) -> str | None:
 
 
 def everything(tx: Transaction) -> dict[str, str]:
-    return {key: value for key, value in tx.all("meta.all", limit=1000)}
+    return dict(tx.all("meta.all", limit=1000))

@@ -148,7 +148,7 @@ def request_pause(log: Log) -> None:
 
 
 @outsider_move
-def describe(log: Log, *, expected: int, **changes: Any) -> int:
+def describe(log: Log, /, *, expected: int, **changes: Any) -> int:
     """Change title, owner, queue or priority as of the version that was read; return the new version."""
     now = get(log.tx, log.uid)
     if unknown := changes.keys() - {"title", "owner", "queue", "priority"}:
@@ -241,4 +241,4 @@ def expired(tx: Transaction, *, limit: int = 100) -> list[SessionRecord]:
 
 
 def count(tx: Transaction) -> dict[str, int]:
-    return {status: number for status, number in tx.all("session.count")}
+    return dict(tx.all("session.count"))

@@ -44,7 +44,7 @@ def add(
 
 
 @holder_move
-def change(log: Log, id: str, **changes: Any) -> Task:
+def change(log: Log, /, id: str, **changes: Any) -> Task:
     """Move a task on. A task is done only when nothing below it is unfinished."""
     if unknown := changes.keys() - CHANGEABLE:
         raise ConfigError(f"A task has no {', '.join(sorted(unknown))} to change.")

@@ -44,7 +44,6 @@ SETTINGS = {
     "dynamic_shared_memory_type": "mmap",  # in the data folder: a killed server leaves nothing in /dev/shm
     "log_line_prefix": "%m [%p] %d ",
 }
-
 INITDB = ("--username=postgres", "--auth=scram-sha-256", "--no-locale", "--encoding=UTF8", "--no-sync")
 SPARSE = {"LC_ALL": "C"} | {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
 

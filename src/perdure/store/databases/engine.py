@@ -5,6 +5,7 @@ Shared by every store that keeps its rows in SQLite: a file, memory, or memory r
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -41,7 +42,7 @@ class SQLiteTransaction(Transaction):
         self._db.execute(self._sql[name], values)
 
     def one(self, name: str, /, **values: Any) -> Row | None:
-        return self._db.execute(self._sql[name], values).fetchone()  # type: ignore[no-any-return]
+        return self._db.execute(self._sql[name], values).fetchone()
 
     def all(self, name: str, /, **values: Any) -> list[Row]:
         return self._db.execute(self._sql[name], values).fetchall()
@@ -56,7 +57,7 @@ class SQLiteEngine:
         self._clock = clock
         self._gate = gate
         self._inside = False
-        self._deadline = 0.0
+        self._deadline = math.inf
         self._wal_pages = 0
         db.set_progress_handler(self._too_long, 100_000)
         db.set_wal_hook(self._grown)  # in place of SQLite's own checkpoints, which run inside COMMIT
@@ -67,6 +68,11 @@ class SQLiteEngine:
             self._inside = True
         self._deadline = time.monotonic() + MOVE_LIMIT
         self.db.execute("BEGIN IMMEDIATE")
+
+    def script(self, text: str) -> int:
+        """Run statements that change the schema or backfill it; return how many rows the last one changed."""
+        self.db.execute(text)
+        return self.db.changes()
 
     def savepoint(self) -> None:
         self._deadline = time.monotonic() + MOVE_LIMIT
@@ -124,7 +130,7 @@ class SQLiteEngine:
             with suppress(apsw.Error):
                 self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
-    def _grown(self, db: apsw.Connection, name: str, pages: int) -> int:
+    def _grown(self, _db: apsw.Connection, _name: str, pages: int) -> int:
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
@@ -177,11 +183,11 @@ def _constraint(text: str) -> PerdureError:
 
 _ERRORS: tuple[tuple[tuple[type[BaseException], ...], Callable[[str], PerdureError]], ...] = (
     ((apsw.ConstraintError, apsw.MismatchError), _constraint),
-    ((apsw.FullError,), lambda text: StoreFull("The disk is full; nothing of this move was written.")),
-    ((apsw.BusyError, apsw.LockedError), lambda text: StoreUnavailable("The database is busy with another program.")),
-    ((apsw.InterruptError,), lambda text: StoreUnavailable(f"The move took longer than {MOVE_LIMIT:g} s.")),
+    ((apsw.FullError,), lambda _: StoreFull("The disk is full; nothing of this move was written.")),
+    ((apsw.BusyError, apsw.LockedError), lambda _: StoreUnavailable("The database is busy with another program.")),
+    ((apsw.InterruptError,), lambda _: StoreUnavailable(f"The move took longer than {MOVE_LIMIT:g} s.")),
     ((apsw.CorruptError, apsw.NotADBError), lambda text: Damaged(f"The database file is damaged: {text}.")),
-    ((apsw.ReadOnlyError, apsw.PermissionsError), lambda text: StoreUnavailable("The store cannot be written.")),
+    ((apsw.ReadOnlyError, apsw.PermissionsError), lambda _: StoreUnavailable("The store cannot be written.")),
     ((apsw.CantOpenError,), lambda text: StoreUnavailable(f"The database file cannot be opened: {text}.")),
     ((apsw.IOError,), lambda text: StoreUnavailable(f"The disk failed: {text}.")),
 )

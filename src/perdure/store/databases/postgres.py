@@ -12,6 +12,7 @@ still be committing), and search for the move's id. A plain read would lie.
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -53,7 +54,7 @@ class PostgreSQL:
     """A PostgreSQL database: threads with a connection each for writing, and others for reading."""
 
     dialect = "postgres"
-    folder = None
+    folder: Path | None = None
 
     def __init__(self, url: str, *, connections: int = 8, clock: Clock | None = None, patience: float = 30.0) -> None:
         self.url = url
@@ -127,7 +128,7 @@ class Connection:
         clock = self._server.server_clock
         assert self._db is not None
         asked = clock.boot()
-        row = self._db.execute(load("postgres")["meta.server_time"]).fetchone()  # type: ignore[arg-type]
+        row = self._db.execute(load("postgres")["meta.server_time"]).fetchone()
         assert row is not None
         clock.measured(asked=asked, server=row[0], answered=clock.boot())
 
@@ -251,7 +252,7 @@ def connect(url: str) -> psycopg.Connection[Row]:
             "application_name": "perdure",
             "options": TIME_LIMITS,
         }
-        return psycopg.connect(**(defaults | given), autocommit=True)  # type: ignore[arg-type]
+        return psycopg.connect(**(defaults | given), autocommit=True)
     except psycopg.ProgrammingError as error:
         raise ConfigError(f"This is not a PostgreSQL address: {error}".strip() + ".") from error
     except psycopg.OperationalError as error:

@@ -34,20 +34,20 @@ class PostgresTransaction(Transaction):
 
     def run(self, name: str, /, **values: Any) -> int:
         self.wrote = True
-        cursor = self._db.execute(self._sql[name], values)  # type: ignore[arg-type]
+        cursor = self._db.execute(self._sql[name], values)
         if self.pipeline is not None:
             self.pipeline.sync()
         return cursor.rowcount
 
     def send(self, name: str, /, **values: Any) -> None:
         self.wrote = True
-        self._db.execute(self._sql[name], values)  # type: ignore[arg-type]
+        self._db.execute(self._sql[name], values)
 
     def one(self, name: str, /, **values: Any) -> Row | None:
-        return self._db.execute(self._sql[name], values).fetchone()  # type: ignore[arg-type]
+        return self._db.execute(self._sql[name], values).fetchone()
 
     def all(self, name: str, /, **values: Any) -> list[Row]:
-        return self._db.execute(self._sql[name], values).fetchall()  # type: ignore[arg-type]
+        return self._db.execute(self._sql[name], values).fetchall()
 
 
 class PostgresMigrator(migrate.Migrator):
@@ -74,7 +74,7 @@ class PostgresMigrator(migrate.Migrator):
         self._tx().one("meta.unlock_migrations")
 
     def back_up(self, version: int) -> None:
-        return
+        """Left to the operator: `pg_dump`, or the server's archive."""
 
     def apply(self, scripts: Iterable[str], properties: Mapping[str, str]) -> None:
         texts = list(scripts)
@@ -83,7 +83,7 @@ class PostgresMigrator(migrate.Migrator):
                 with self._db.transaction():
                     self._db.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
                     for text in texts:
-                        self._db.execute(text)  # type: ignore[arg-type]
+                        self._db.execute(text)
                     for key, value in properties.items():
                         self._tx().send("meta.put", key=key, value=value)
                     faults.point("migrate.after")
@@ -95,4 +95,4 @@ class PostgresMigrator(migrate.Migrator):
 
     def batch(self, statement: str) -> int:
         with self._db.transaction():
-            return self._db.execute(statement).rowcount  # type: ignore[arg-type]
+            return self._db.execute(statement).rowcount

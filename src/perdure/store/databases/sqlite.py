@@ -160,7 +160,7 @@ class SQLiteMigrator(migrate.Migrator):
         self._engine.begin()
         try:
             for script in scripts:
-                self._engine.db.execute(script)
+                self._engine.script(script)
             tx = self._engine.transaction("migrate")
             for key, value in properties.items():
                 tx.send("meta.put", key=key, value=value)
@@ -173,8 +173,7 @@ class SQLiteMigrator(migrate.Migrator):
     def batch(self, statement: str) -> int:
         self._engine.begin()
         try:
-            self._engine.db.execute(statement)
-            changed = self._engine.db.changes()
+            changed = self._engine.script(statement)
             self._engine.commit()
         except BaseException:
             self._engine.abandon()

@@ -1,0 +1,175 @@
+"""Artifacts in a folder: `artifacts/ab/abcdef...`, written once, never changed.
+
+    temp       write the bytes under a name nobody looks for
+    sync       the bytes are durable
+    rename     the file has its name: it appears whole or not at all
+    sync       the name is durable
+    index      a row in the store claims it for a session
+
+A crash before the last line leaves a file that no row claims: an orphan, which costs room and nothing else. A row
+never claims bytes that are not there. Every read checks the digest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from perdure import faults
+from perdure.domain.artifact import Artifact, Retention
+from perdure.errors import Damaged, NotFound, StoreFull, StoreUnavailable
+from perdure.ids import digest, new_uid
+from perdure.store import artifact, session
+from perdure.store.move import Transaction
+from perdure.store.store import Store
+
+CHUNK = 1 << 20
+
+
+class Directory:
+    """A folder of artifacts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._temporary = folder / "temp"
+
+    def put(self, content: bytes | Iterable[bytes]) -> tuple[str, int]:
+        """Store bytes and return their digest and size. Bytes that are there already are not written again."""
+        chunks: Iterable[bytes] = [content] if isinstance(content, bytes) else content
+        if isinstance(content, bytes) and self._is_whole(path := self._path(name := digest(content)), len(content)):
+            return name, path.stat().st_size
+        try:
+            return self._write(chunks)
+        except OSError as error:
+            if error.errno in (28, 122):  # no space, quota
+                raise StoreFull("The disk is full; the artifact was not kept.") from error
+            raise StoreUnavailable(f"The artifact cannot be written: {error.strerror}.") from error
+
+    def _write(self, chunks: Iterable[bytes]) -> tuple[str, int]:
+        self._make(self._temporary)
+        temporary = self._temporary / new_uid()
+        hashing, size = sha256(), 0
+        try:
+            with open(temporary, "xb") as file:
+                for chunk in chunks:
+                    file.write(chunk)
+                    hashing.update(chunk)
+                    size += len(chunk)
+                file.flush()
+                faults.point("artifact.temp")
+                os.fsync(file.fileno())
+            faults.point("artifact.synced")
+            name = hashing.hexdigest()
+            path = self._path(name)
+            self._make(path.parent)
+            temporary.rename(path)
+            faults.point("artifact.renamed")
+            _sync(path.parent)
+            faults.point("artifact.durable")
+            return name, size
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    def get(self, name: str) -> bytes:
+        """The bytes, checked against their digest."""
+        try:
+            content = self._path(name).read_bytes()
+        except FileNotFoundError:
+            raise NotFound(f"Artifact {name[:12]} is not here.") from None
+        if digest(content) != name:
+            raise Damaged(f"Artifact {name[:12]} does not match its digest.")
+        return content
+
+    def open(self, name: str) -> Iterator[bytes]:
+        """The bytes in pieces; the digest is checked at the end, and a mismatch raises there."""
+        hashing = sha256()
+        try:
+            with open(self._path(name), "rb") as file:
+                while chunk := file.read(CHUNK):
+                    hashing.update(chunk)
+                    yield chunk
+        except FileNotFoundError:
+            raise NotFound(f"Artifact {name[:12]} is not here.") from None
+        if hashing.hexdigest() != name:
+            raise Damaged(f"Artifact {name[:12]} does not match its digest.")
+
+    def has(self, name: str) -> bool:
+        return self._path(name).is_file()
+
+    def names(self) -> Iterator[str]:
+        """Every artifact in the folder, claimed or not."""
+        for folder in sorted(self.folder.glob("[0-9a-f][0-9a-f]")):
+            for path in sorted(folder.iterdir()):
+                yield path.name
+
+    def remove(self, name: str) -> None:
+        self._path(name).unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        if len(name) != 64 or not set(name) <= set("0123456789abcdef"):
+            raise NotFound(f"{name[:20]!r} is not the digest of an artifact.")
+        return self.folder / name[:2] / name
+
+    def _is_whole(self, path: Path, size: int) -> bool:
+        """A file under its final name was synced before it got that name; its name may not have been."""
+        if not path.is_file() or path.stat().st_size != size:
+            return False
+        _sync(path.parent)
+        return True
+
+    def _make(self, folder: Path) -> None:
+        missing = [level for level in (folder, *folder.parents) if not level.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for level in reversed(missing):
+            _sync(level.parent)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def directory_of(store: Store) -> Directory:
+    """The artifact folder that belongs to a store on this machine."""
+    if store.folder is None:
+        raise NotFound("This store has no folder for artifacts.", hint="Give one in the settings.")
+    return Directory(store.folder / "artifacts")
+
+
+async def save(
+    store: Store,
+    directory: Directory,
+    uid: str,
+    content: bytes,
+    *,
+    by: str,
+    kind: str = "application/octet-stream",
+    retention: Retention = Retention.SESSION,
+) -> str:
+    """Keep bytes for a session: the bytes first, then the row that claims them."""
+    name, size = directory.put(content)
+    await store.write(
+        artifact.index(uid, by, name, kind=kind, size=size, location=name[:2] + "/" + name, retention=retention)
+    )
+    return name
+
+
+def orphans(tx: Transaction, directory: Directory) -> list[str]:
+    """Files that no row claims: what a crash between the bytes and the row leaves behind."""
+    claimed, after = set[str](), ""
+    while page := artifact.digests(tx, after=after):
+        claimed.update(page)
+        after = page[-1]
+    return [name for name in directory.names() if name not in claimed]
+
+
+def missing(tx: Transaction, directory: Directory, uid: str) -> list[Artifact]:
+    """Rows whose bytes are gone: this never happens by a crash."""
+    session.get(tx, uid)
+    return [row for row in artifact.of_session(tx, uid) if not directory.has(row.digest)]

@@ -1,0 +1,258 @@
+"""Sessions as text files: the same moves on SQLite in memory, rebuilt at open from append-only logs.
+
+    DIR/lock                   held while the store is open: one process at a time
+    DIR/store.jsonl            what belongs to no session
+    DIR/sessions/NAME.jsonl    one log per session
+
+A line is one move, with every row it changed, so a move is whole or not there. Lines are numbered through all files;
+replaying them in order gives the tables back. The files are for people: they can be read, compared, and kept in git.
+
+Order of writes: run the move in memory, append its line, sync the file, commit in memory, answer. A crash before the
+sync leaves a torn last line or none, and the next open drops it; after it, the move is there. When a write fails the
+line is cut off again; should even that fail, nobody knows what the disk holds and the store refuses to go on.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import apsw
+
+from perdure import faults
+from perdure.clock import Clock
+from perdure.errors import Damaged, StoreFull, StoreUnavailable
+from perdure.ids import encode
+from perdure.store import meta, migrate
+from perdure.store.commit import GroupCommit
+from perdure.store.databases.engine import SQLiteEngine, connect
+from perdure.store.databases.journal import Change, Line, read_lines, readable, statement
+from perdure.store.databases.place import make_folder, sync_folder
+from perdure.store.databases.sqlite import SQLiteMigrator
+from perdure.store.gate import holder_of
+from perdure.store.ticket import Ticket
+from perdure.store.wakeup import Wakeups
+
+
+class Files:
+    """A folder of text files."""
+
+    dialect = "sqlite"
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self.clock = clock
+        self.folder: Path | None = folder.absolute()
+        self.schema_version = 0
+        make_folder(folder / "sessions")
+        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = holder_of(self._lock)
+            os.close(self._lock)
+            raise StoreUnavailable(
+                f"{holder} has {folder} open, and files: is for one process at a time.",
+                hint="Wait for it to end, or use a SQLite store.",
+            ) from None
+        self.wakeups = Wakeups()
+        try:
+            self._commits = GroupCommit(self._writer, largest=1, on_commit=self.wakeups.bump)
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _writer(self) -> FilesEngine:
+        assert self.folder is not None
+        engine = FilesEngine(self.folder, self.clock)
+        engine.replay()
+        migrate.migrate(SQLiteMigrator(engine, None), migrate.load("sqlite"))
+        tx = engine.transaction("open")
+        self.schema_version = int(meta.get(tx, "schema_version") or 0)
+        engine.restore_epoch = int(meta.get(tx, "restore_epoch") or 0)
+        return engine
+
+    def submit_write(self, ticket: Ticket[Any]) -> None:
+        self._commits.submit(ticket)
+
+    def submit_read(self, ticket: Ticket[Any]) -> None:
+        self._commits.submit(ticket)
+
+    def close(self) -> None:
+        self.wakeups.close()
+        self._commits.close()
+        os.close(self._lock)
+
+
+class FilesEngine(SQLiteEngine):
+    """SQLite in memory whose commits are lines of text."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        super().__init__(connect(":memory:"), clock)
+        self._folder = folder
+        self._number = 0
+        self._schema = 0
+        self._changes: list[Change] = []
+        self._move_id = ""
+        self._files: dict[str, str] = {}
+        self._tables: dict[str, tuple[list[str], list[str]]] = {}
+        self._watching = True
+        self._broken = False
+        self.db.preupdate_hook(self._changed)
+
+    def begin(self) -> None:
+        if self._broken:
+            raise StoreUnavailable("An earlier write failed half-way; what the files hold is not known.")
+        self._changes = []
+        super().begin()
+
+    def transaction(self, move_id: str) -> Any:
+        self._move_id = move_id
+        return super().transaction(move_id)
+
+    def rollback_to_savepoint(self) -> None:
+        self._changes = []
+        super().rollback_to_savepoint()
+
+    def script(self, text: str) -> int:
+        """Migrations run again at replay; what they change is not written down."""
+        self._watching = False
+        try:
+            return super().script(text)
+        finally:
+            self._watching = True
+            self._tables.clear()
+
+    def commit(self) -> None:
+        if self._changes:
+            self._write(self._file_of(self._changes))
+        super().commit()
+
+    def _changed(self, update: apsw.PreUpdate) -> None:
+        if not self._watching:
+            return
+        columns, key = self._describe(update.table_name)
+        old = dict(zip(columns, map(readable, update.old), strict=True)) if update.old else {}
+        new = dict(zip(columns, map(readable, update.new), strict=True)) if update.new else {}
+        if not old:
+            self._changes.append(["insert", update.table_name, {k: v for k, v in new.items() if v is not None}])
+        elif not new:
+            self._changes.append(["delete", update.table_name, {k: old[k] for k in key}])
+        else:
+            changed = {k: v for k, v in new.items() if v != old[k]}
+            if changed:
+                self._changes.append(["update", update.table_name, {k: old[k] for k in key}, changed])
+
+    def _describe(self, table: str) -> tuple[list[str], list[str]]:
+        if table not in self._tables:
+            rows = list(self.db.execute(f"PRAGMA table_info({table})"))
+            key = [name for _, name in sorted((row[5], row[1]) for row in rows if row[5])]
+            self._tables[table] = ([row[1] for row in rows], key)
+        return self._tables[table]
+
+    def _file_of(self, changes: list[Change]) -> Path:
+        """A move belongs to the log of the first session it touched."""
+        for _, table, row, *_ in changes:
+            uid = row.get("uid") if table == "session" else row.get("session_uid")
+            if uid is None:
+                continue
+            if uid not in self._files:
+                self._files[uid] = file_name(row["id"] if "id" in row and table == "session" else uid, uid)
+            return self._folder / "sessions" / self._files[uid]
+        return self._folder / "store.jsonl"
+
+    def _write(self, path: Path) -> None:
+        faults.point("log.before")
+        line = Line(self._number + 1, self._clock.now(), self._move_id, self._changes)
+        fresh = not path.exists()
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(descriptor).st_size
+            try:
+                write_all(descriptor, encode(line).encode() + b"\n")
+                faults.point("log.written")
+                os.fsync(descriptor)
+                if fresh:
+                    sync_folder(path.parent)
+            except OSError as error:
+                self._cut_off(descriptor, size)
+                raise failure(error) from error
+        finally:
+            os.close(descriptor)
+        self._number += 1
+        faults.point("log.synced")
+
+    def _cut_off(self, descriptor: int, size: int) -> None:
+        try:
+            os.ftruncate(descriptor, size)
+            os.fsync(descriptor)
+        except OSError:
+            self._broken = True
+
+    def replay(self) -> None:
+        """Rebuild the tables from the logs."""
+        lines: list[tuple[Line, Path]] = []
+        torn: list[tuple[Path, int]] = []
+        for path in [self._folder / "store.jsonl", *sorted((self._folder / "sessions").glob("*.jsonl"))]:
+            whole, end, size = read_lines(path)
+            lines += ((line, path) for line in whole)
+            if end < size:
+                torn.append((path, end))
+        lines.sort(key=lambda item: item[0].n)
+        if len(torn) > 1:
+            raise Damaged(f"{len(torn)} files in {self._folder} end in the middle of a line; a crash tears only one.")
+        for place, (line, path) in enumerate(lines, 1):
+            if line.n != place:
+                raise Damaged(f"Line {place} is missing from {self._folder}; {path.name} goes on with {line.n}.")
+        self._watching = False
+        self.db.execute("BEGIN")
+        for line, path in lines:
+            self._apply(line, path)
+        self.db.execute("COMMIT")
+        self._watching = True
+        self._number = len(lines)
+        for path, end in torn:
+            os.truncate(path, end)
+
+    def _apply(self, line: Line, path: Path) -> None:
+        for change in line.rows:
+            operation, table, row = change[:3]
+            if table == "meta" and row.get("key") == "schema_version":
+                self._migrate_to(int((row | (change[3] if operation == "update" else {}))["value"]))
+            if table == "session" and operation == "insert":
+                self._files[row["uid"]] = path.name
+            try:
+                self.db.execute(*statement(operation, table, row, *change[3:]))
+            except apsw.Error as error:
+                raise Damaged(f"Line {line.n} in {path.name} does not fit what came before it: {error}.") from None
+
+    def _migrate_to(self, version: int) -> None:
+        for migration in migrate.load("sqlite")[self._schema : version]:
+            for script in migration.scripts:
+                self.db.execute(script)
+            while migration.backfill is not None:
+                self.db.execute(migration.backfill)
+                if not self.db.changes():
+                    break
+        self._schema = version
+        self._tables.clear()
+
+
+def file_name(id: str, uid: str) -> str:
+    name = quote(id, safe="@+ ")
+    return (name if len(name) <= 120 else uid) + ".jsonl"
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def failure(error: OSError) -> StoreFull | StoreUnavailable:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull("The disk is full; nothing of this move was written.")
+    return StoreUnavailable(f"The disk failed: {error.strerror}.")
