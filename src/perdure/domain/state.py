@@ -17,6 +17,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     "task": ("id",),
     "decision": ("id",),
     "fact": ("scope", "key"),
+    "effect": ("id",),
+    "approval": ("id",),
 }
 
 NOT_STATE = frozenset({"lease_holder", "lease_nonce", "lease_epoch", "lease_until", "chain"})
@@ -31,6 +33,8 @@ class SessionState(msgspec.Struct, frozen=True):
     tasks: dict[str, dict[str, Any]]
     decisions: dict[str, dict[str, Any]]
     facts: dict[str, dict[str, Any]]
+    effects: dict[str, dict[str, Any]]
+    approvals: dict[str, dict[str, Any]]
 
 
 def fold(events: Iterable[Any]) -> SessionState:
@@ -47,7 +51,7 @@ def fold(events: Iterable[Any]) -> SessionState:
             for row in rows.get(table, ()):
                 name = row_name(keys, row)
                 tables[table][name] = tables[table].get(name, {}) | row
-    return SessionState(number, session, tables["wait"], tables["task"], tables["decision"], tables["fact"])
+    return SessionState(number, session, *(tables[table] for table in KEYS))
 
 
 def row_name(keys: tuple[str, ...], row: dict[str, Any]) -> str:

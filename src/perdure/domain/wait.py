@@ -24,7 +24,7 @@ FOR_A_PERSON = frozenset({WaitKind.APPROVAL, WaitKind.INPUT, WaitKind.DOUBT, Wai
 
 
 class Wait(Record, frozen=True):
-    """A row of `wait`."""
+    """A row of `wait`; the numbers are those of the events that opened and resolved it."""
 
     json_columns: ClassVar[frozenset[str]] = frozenset({"detail", "answer"})
 
@@ -38,3 +38,5 @@ class Wait(Record, frozen=True):
     answer: Any
     resolved_by: str | None
     resolved_at: int | None
+    number: int
+    resolved_number: int | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.domain import event as event_domain
@@ -11,7 +11,7 @@ from perdure.domain.lease import Holder
 from perdure.domain.session import SessionRecord
 from perdure.domain.state import SessionState, fold
 from perdure.errors import Damaged, NotFound
-from perdure.store.move import MISSED, Missed, Move, Transaction, hold, next_event
+from perdure.store.move import MISSED, Log, Missed, Move, Transaction, hold, next_event, outsider_move
 from perdure.store.session import get
 
 PAGE = 1000
@@ -40,6 +40,15 @@ def append(
         return cursor + 1
 
     return Move("event.append", "holder", run, hot)
+
+
+@outsider_move
+def erase(log: Log, numbers: Sequence[int], *, because: str) -> int:
+    """Forget what events said, saying why. Their digests stay, and the chain still verifies."""
+    erased = [number for number in numbers if log.tx.run("event.erase", uid=log.uid, number=number)]
+    if erased:
+        log.append("event.erased", {"numbers": erased, "because": because})
+    return len(erased)
 
 
 def after(tx: Transaction, uid: str, number: int = 0, *, limit: int = PAGE) -> list[Event]:

@@ -11,9 +11,11 @@ import re
 from functools import cache
 from importlib import resources
 
+from perdure.domain.approval import Approval, Vote
 from perdure.domain.artifact import Artifact
 from perdure.domain.checkpoint import Checkpoint
 from perdure.domain.decision import Decision
+from perdure.domain.effect import Attempt, Effect
 from perdure.domain.event import Event
 from perdure.domain.fact import Fact
 from perdure.domain.inbox import InboxMessage
@@ -26,9 +28,12 @@ from perdure.domain.wait import Wait
 from perdure.domain.worker import Worker
 
 RECORDS: dict[str, type[Record]] = {
+    "approval": Approval,
     "artifact": Artifact,
+    "attempt": Attempt,
     "checkpoint": Checkpoint,
     "decision": Decision,
+    "effect": Effect,
     "event": Event,
     "fact": Fact,
     "inbox": InboxMessage,
@@ -36,6 +41,7 @@ RECORDS: dict[str, type[Record]] = {
     "session": SessionRecord,
     "step": Step,
     "task": Task,
+    "vote": Vote,
     "wait": Wait,
     "worker": Worker,
 }

@@ -28,8 +28,9 @@ def open_(
     """Ask for something. Asking again under the same id is the same wait, resolved or not."""
     stored = None if detail is None else encode(detail)
     fresh = log.tx.run(
-        "wait.insert", uid=log.uid, id=id, kind=kind, ref=ref, detail=stored, due_at=due_at, now=log.tx.now
-    )
+        "wait.insert",
+        uid=log.uid, id=id, kind=kind, ref=ref, detail=stored, due_at=due_at, now=log.tx.now, number=log.cursor + 1,
+    )  # fmt: skip
     wait = get(log.tx, log.uid, id)
     if fresh:
         log.append("wait.opened", rows={"wait": [wait.to_dict()]})
@@ -74,8 +75,11 @@ def fire(log: Log, id: str) -> Wait:
 def settle(log: Log, wait: Wait, answer: Any) -> Wait:
     """Resolve an open wait and wake its session; the part that several moves share."""
     stored = None if answer is None else encode(answer)
-    log.tx.run("wait.resolve", uid=log.uid, id=wait.id, answer=stored, by=log.actor, now=log.tx.now)
-    row = {"id": wait.id, "answer": answer, "resolved_by": log.actor, "resolved_at": log.tx.now}
+    number = log.cursor + 1
+    log.tx.run("wait.resolve", uid=log.uid, id=wait.id, answer=stored, by=log.actor, now=log.tx.now, number=number)
+    row = {
+        "id": wait.id, "answer": answer, "resolved_by": log.actor, "resolved_at": log.tx.now, "resolved_number": number,
+    }  # fmt: skip
     log.append("wait.resolved", {"kind": wait.kind}, rows={"wait": [row], "session": session.wake(log)})
     return get(log.tx, log.uid, wait.id)
 
@@ -89,6 +93,21 @@ def get(tx: Transaction, uid: str, id: str) -> Wait:
     if row is None:
         raise NotFound(f"The session waits for nothing called {id}.")
     return Wait.from_row(row)
+
+
+def find(tx: Transaction, id: str) -> Wait:
+    """One wait by its id alone."""
+    rows = tx.all("wait.by_id", id=id, limit=2)
+    if not rows:
+        raise NotFound(f"Nobody waits for anything called {id}.")
+    if len(rows) > 1:
+        raise Conflict(f"Several sessions have a wait called {id}.")
+    return Wait.from_row(rows[0])
+
+
+def for_ref(tx: Transaction, ref: str) -> list[Wait]:
+    """Open waits, of whichever session, for one thing: a parent's effect, a child."""
+    return [Wait.from_row(row) for row in tx.all("wait.by_ref", ref=ref, limit=MANY)]
 
 
 def of_session(tx: Transaction, uid: str) -> list[Wait]:

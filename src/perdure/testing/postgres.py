@@ -47,9 +47,8 @@ SETTINGS = {
 INITDB = ("--username=postgres", "--auth=scram-sha-256", "--no-locale", "--encoding=UTF8", "--no-sync")
 SPARSE = {"LC_ALL": "C"} | {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
 
-# Runs between fork and the server: a small interpreter and not `preexec_fn`, which may deadlock in a process with
-# threads. The death signal comes after the change of user, which would clear it, and before a look at the parent, who
-# may have died in between.
+# Runs between fork and server: an interpreter, since `preexec_fn` may deadlock where there are threads. The death
+# signal comes after the change of user, which clears it, and before a look at the parent, who may be dead already.
 BECOME = """
 import ctypes, os, sys
 uid, gid, launcher, death = map(int, sys.argv[1:5])
@@ -286,7 +285,8 @@ class PostgresServer:
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # in the background a shell leaves SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt), PostgresServer() as server:
         print(server.url, flush=True)
         print(f"PostgreSQL is ready; its log is {server.folder / 'server.log'}; Ctrl-C ends it.", file=sys.stderr)

@@ -29,8 +29,7 @@ from urllib.parse import urlsplit
 from perdure.errors import ConfigError
 
 Mode = Literal["cut_before_commit", "cut_after_commit", "cut_reply_race", "cut_late_commit", "stall", "refuse"]
-
-ENCRYPTION_REQUESTS = (80877103, 80877104)  # for TLS and for GSSAPI
+ENCRYPTION = (80877103, 80877104)  # the requests for TLS and for GSSAPI
 ENDS = (b"Q", b"S", b"F")  # Query, Sync, FunctionCall: each ends a transaction or a part of one, with a ReadyForQuery
 LOST = b"lost"
 
@@ -84,7 +83,8 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._refuse()
+        self._close_door()
+        self._cut_all()
         self.flowing.set()
         self.healed.set()
         self._acceptor.join()
@@ -150,17 +150,22 @@ class Proxy:
             self._links.discard(link)
 
     def _fire(self, mode: Mode) -> None:
+        """Whoever learns of the failure finds it in force and `fired` set, so connections are cut last."""
         self._armed = None
         if mode == "stall":
             self.flowing.clear()
-        elif mode == "refuse":
-            self._refuse()
+        if mode == "refuse":
+            self._close_door()
         self.fired.set()
+        if mode == "refuse":
+            self._cut_all()
 
-    def _refuse(self) -> None:
+    def _close_door(self) -> None:
+        self._listening = False
+        _hang_up(self._listener)
+
+    def _cut_all(self) -> None:
         with self._guard:
-            self._listening = False
-            _hang_up(self._listener)
             for link in self._links:
                 link.cut()
 
@@ -214,7 +219,7 @@ class _Link(threading.Thread):
             head = self.client.recv(8, socket.MSG_WAITALL)
             if len(head) < 8:
                 raise ConnectionError("the client left")
-            if int.from_bytes(head[4:]) not in ENCRYPTION_REQUESTS:
+            if int.from_bytes(head[4:]) not in ENCRYPTION:
                 return bytearray(head) + self.client.recv(int.from_bytes(head[:4]) - 8, socket.MSG_WAITALL)
             self._forward(self.client, bytearray(b"N"))
 

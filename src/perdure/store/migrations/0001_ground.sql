@@ -84,6 +84,7 @@ insert into event_kind (kind, meaning) values
     ('pause.requested', 'somebody asked it to pause'),
     ('message', 'a line of the transcript'),
     ('note', 'something worth keeping'),
+    ('event.erased', 'what an event said was forgotten'),
     ('wait.opened', 'it asked for something'),
     ('wait.resolved', 'it was given'),
     ('inbox.received', 'a message came in'),

@@ -1,12 +1,12 @@
 -- name: wait.insert
 -- Ask for something.
-insert into wait (session_uid, id, kind, ref, detail, due_at, since)
-values (:uid, :id, :kind, :ref, :detail, :due_at, :now)
+insert into wait (session_uid, id, kind, ref, detail, due_at, since, number)
+values (:uid, :id, :kind, :ref, :detail, :due_at, :now, :number)
 on conflict (session_uid, id) do nothing;
 
 -- name: wait.resolve
 -- Give it, once.
-update wait set answer = :answer, resolved_by = :by, resolved_at = :now
+update wait set answer = :answer, resolved_by = :by, resolved_at = :now, resolved_number = :number
 where session_uid = :uid and id = :id and resolved_at is null;
 
 -- name: wait.get
@@ -39,3 +39,11 @@ order by due_at limit :limit;
 -- name: wait.next_due
 -- When the next wait is due.
 select min(due_at) from wait where resolved_at is null and due_at is not null;
+
+-- name: wait.by_id
+-- One wait by its id alone; ids are made of digests and collide only when somebody chose them.
+select {columns:wait} from wait where id = :id order by session_uid limit :limit;
+
+-- name: wait.by_ref
+-- Waits of other sessions for one thing.
+select {columns:wait} from wait where ref = :ref and resolved_at is null order by session_uid, id limit :limit;

@@ -1,0 +1,146 @@
+"""The doctor: looks at a store from outside and says what is there, what is wrong, and what to do about it.
+
+Owns the report and the judgement in it. It never repairs, never migrates, never creates a store, and gives an answer
+for a store that cannot be opened too: then that is the finding, beside everything else that could be seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+from perdure.clock import boot_time
+from perdure.control import depth, findings
+from perdure.control.liveness import presences_at
+from perdure.control.report import Disk, Latency, Report, Schema, Stale, WorkerLife
+from perdure.domain.worker import Life, Worker
+from perdure.errors import ConfigError, NotFound, PerdureError
+from perdure.ids import new_uid
+from perdure.store import doctor, migrate
+from perdure.store.databases.place import Reserve, check_file_system, check_library
+from perdure.store.doctor import Look, Place
+from perdure.store.gate import life_of
+
+SAMPLES = 20
+BLOCK = bytes(4096)
+
+
+def examine(target: str | None = None, *, deep: bool = False) -> Report:
+    """Look at the store at `target`, which may not exist. `deep` reads every page and every chain."""
+    place = doctor.place_of(target)
+    report = Report(kind=place.kind, place=place.shown)
+    if place.kind in ("sqlite", "files"):
+        _see_disk(report, place)
+    try:
+        if place.kind == "memory":
+            raise NotFound("A store in memory is gone with its process; there is nothing to look at.")
+        with doctor.look(place) as found:
+            _see_store(report, place, found, deep=deep)
+    except PerdureError as error:
+        report.findings.append(findings.cannot_open(error, expected=place.given and place.kind != "memory"))
+    report.findings += findings.judge(report)
+    report.depth = depth.of(report)
+    report.healthy = not any(finding.level == "wrong" for finding in report.findings)
+    return report
+
+
+def _see_store(report: Report, place: Place, found: Look, *, deep: bool) -> None:
+    properties = doctor.properties(found.tx)
+    if place.kind == "postgres":
+        report.server, report.clock_offset = doctor.server(found.tx), found.offset
+        report.size = report.server.size
+        report.processes = [f"{host}: {count} connections" for host, count in report.server.clients.items()]
+    if not properties:
+        raise NotFound(f"{place.shown} holds no Perdure store.", hint="Check the address; the first use makes a store.")
+    report.exists = True
+    known = len(migrate.load("postgres" if place.kind == "postgres" else "sqlite"))
+    version, compatible_from = int(properties["schema_version"]), int(properties["compatible_from"])
+    report.store_id, report.schema = properties["store_id"], Schema(version, compatible_from, known)
+    if place.kind == "sqlite" and place.path is not None:
+        report.durability = doctor.durability(place.path)
+    if place.kind == "postgres" and report.server is not None and not report.server.in_recovery:
+        report.latency = measure(lambda: doctor.commit(found.tx), of="commit on the server")
+    migrate.check(version, compatible_from, known)
+    _see_rows(report, place, found)
+    if deep:
+        report.findings += [findings.damaged(what) for what in doctor.damage(found.tx)]
+        report.read_everything = True
+
+
+def _see_rows(report: Report, place: Place, found: Look) -> None:
+    survey = doctor.survey(found.tx)
+    locks = presences_at(place.folder, report.store_id or "", shared=place.kind == "postgres")
+    report.sessions, report.stale, report.undecided = survey.sessions, survey.stale, survey.undecided
+    report.workers = [_with_life(one, locks.life(one)) for one in survey.workers]
+    report.stale_sessions = [
+        Stale(one.id, one.lease_holder or "", found.tx.now - (one.lease_until or 0)) for one in survey.stale_sessions
+    ]
+
+
+def _with_life(one: Worker, life: Life) -> WorkerLife:
+    return WorkerLife(one.id, one.host, one.pid, life, one.seen_at)
+
+
+def _see_disk(report: Report, place: Place) -> None:
+    """The disk is looked at even where there is no store: it is where one would be."""
+    assert place.folder is not None
+    assert place.path is not None
+    report.sqlite = doctor.sqlite_version()
+    folder = next(level for level in (place.folder, *place.folder.parents) if level.is_dir())
+    file_system = "network"
+    try:
+        check_library()
+        file_system = check_file_system(folder.resolve())
+    except ConfigError as error:
+        report.findings.append(findings.wrong(error.message, error.hint))
+    there = os.statvfs(folder)
+    reserve = Reserve(folder).path
+    report.disk = Disk(
+        str(folder), file_system, there.f_bavail * there.f_frsize, reserve.stat().st_size if reserve.exists() else 0
+    )
+    report.latency = measure_disk(folder)
+    if place.kind == "sqlite":
+        files = [place.path.with_name(place.path.name + end) for end in ("", "-wal")]
+        report.size = sum(file.stat().st_size for file in files if file.is_file())
+    else:
+        report.size = sum(file.stat().st_size for file in place.path.rglob("*.jsonl"))
+    report.processes = _present(place.folder / "present")
+
+
+def _present(folder: Path) -> list[str]:
+    """The processes that have a SQLite store open: each holds a lock named by its number."""
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    return [f"process {name.partition('-')[0]}" for name in names if life_of(folder, name) is not Life.DEAD]
+
+
+def measure(act: Callable[[], object], *, of: Literal["sync of this disk", "commit on the server"]) -> Latency:
+    times = []
+    for _ in range(SAMPLES):
+        began = boot_time()
+        act()
+        times.append(boot_time() - began)
+    return Latency(int(median(times)), max(times), SAMPLES, of)
+
+
+def measure_disk(folder: Path) -> Latency | None:
+    """Write and sync one page again and again in a file that nobody else sees; None where that is not allowed."""
+    path = folder / f"doctor-{new_uid()}"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+    try:
+
+        def act() -> None:
+            os.write(descriptor, BLOCK)
+            os.fsync(descriptor)
+
+        return measure(act, of="sync of this disk")
+    except OSError:
+        return None
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)

@@ -1,0 +1,162 @@
+"""What the doctor makes of what it saw: a sentence, how bad it is, and what to do.
+
+Whatever is as it should be is no finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perdure.control.report import Finding, Report
+from perdure.domain.worker import Life
+from perdure.errors import NotFound, PerdureError
+from perdure.store.databases.place import MANY_PROCESSES
+
+SCARCE = 64 << 20
+FAST = 20  # microseconds: no disk that keeps its word syncs faster than this
+SKEWED = 2_000_000
+
+
+def wrong(what: str, do: str) -> Finding:
+    return Finding("wrong", what, do)
+
+
+def risk(what: str, do: str) -> Finding:
+    return Finding("risk", what, do)
+
+
+def note(what: str, do: str) -> Finding:
+    return Finding("note", what, do)
+
+
+def cannot_open(error: PerdureError, *, expected: bool) -> Finding:
+    """The store cannot be read. One that nobody has made yet is a fault only where somebody named it."""
+    if isinstance(error, NotFound) and not expected:
+        return note(error.message, error.hint)
+    return wrong(error.message, error.hint)
+
+
+def damaged(what: str) -> Finding:
+    return wrong(f"Damaged: {what}", "Stop the workers, keep a copy of the files as they are, and restore a backup.")
+
+
+def judge(report: Report) -> list[Finding]:
+    """Every rule, applied."""
+    rules = (_schema, _durability, _disk, _server, _standbys, _sessions, _workers)
+    return [finding for rule in rules for finding in rule(report)]
+
+
+def _schema(report: Report) -> Iterator[Finding]:
+    if report.schema is None:
+        return
+    if report.schema.version < report.schema.known:
+        how = "Run `perdure migrate`." if report.kind == "postgres" else "`perdure migrate` does it, or the next use."
+        yield note(f"The schema is at {report.schema.version}; this version knows {report.schema.known}.", how)
+    elif report.schema.version > report.schema.known >= report.schema.compatible_from:
+        yield note(
+            f"The schema is at {report.schema.version}, newer than the {report.schema.known} known here, and compatible.",
+            "Upgrade Perdure on this machine when it suits.",
+        )
+
+
+def _durability(report: Report) -> Iterator[Finding]:
+    durable = report.durability
+    if durable is not None and (durable.journal_mode != "wal" or durable.synchronous not in ("full", "extra")):
+        yield wrong(
+            f"A power cut can take acknowledged work: journal mode {durable.journal_mode}, sync {durable.synchronous}.",
+            "Find out which program changed the file's journal mode, and keep it away from the store.",
+        )
+
+
+def _disk(report: Report) -> Iterator[Finding]:
+    disk = report.disk
+    if disk is None:
+        return
+    if disk.free < SCARCE:
+        yield wrong(f"Only {disk.free >> 20} MiB are free in {disk.folder}.", "Make room before the store is full.")
+    if report.exists and report.kind == "sqlite" and not disk.reserve:
+        yield note("The reserve for a full disk is not there.", "It is filled again at the next use, if there is room.")
+    if disk.file_system in ("tmpfs", "ramfs"):
+        yield wrong(
+            f"{disk.folder} is in memory ({disk.file_system}): it is gone when the machine restarts.",
+            "Put the store on a disk.",
+        )
+    if disk.file_system == "overlay":
+        yield risk(f"{disk.folder} is a container's own layer: it is gone with the container.", "Mount a volume there.")
+    if report.latency is None:
+        yield wrong(f"Nothing can be written in {disk.folder}.", "Give this user the right to write there.")
+    elif report.latency.median < FAST and disk.file_system not in ("tmpfs", "ramfs"):
+        yield risk(
+            f"A sync takes {report.latency.median} µs, faster than a disk can be: something answers before it is done.",
+            "Find out whether this disk keeps synced data through a power cut.",
+        )
+    if report.processes and len(report.processes) > MANY_PROCESSES:
+        yield note(f"{len(report.processes)} processes share one SQLite file.", "PostgreSQL is made for this.")
+
+
+def _server(report: Report) -> Iterator[Finding]:
+    server = report.server
+    if server is None:
+        return
+    if server.in_recovery:
+        yield wrong("This server is a standby and takes no writes.", "Point the address at the primary.")
+    if server.fsync != "on":
+        yield wrong("The server runs with fsync off: a crash can destroy the database.", "Set fsync = on and restart.")
+    if server.full_page_writes != "on":
+        yield wrong("full_page_writes is off: a crash can leave torn pages.", "Set full_page_writes = on and reload.")
+    if server.synchronous_commit == "off":
+        yield wrong(
+            "synchronous_commit is off: commits that were acknowledged can be lost in a crash.",
+            "Set synchronous_commit = on for this role or database.",
+        )
+    if abs(report.clock_offset or 0) > SKEWED:
+        yield note(
+            f"The server's clock is {(report.clock_offset or 0) / 1e6:+.1f} s from this machine's.",
+            "Leases follow the server's clock, so nothing breaks; synchronise both, or logs will confuse you.",
+        )
+
+
+def _standbys(report: Report) -> Iterator[Finding]:
+    server = report.server
+    if server is None or server.in_recovery:
+        return
+    waited_for = bool(server.synchronous_standby_names) and server.synchronous_commit not in ("off", "local")
+    in_step = [name for name, state in server.standbys if state in ("sync", "quorum")]
+    if waited_for and not in_step and not any(state == "unknown" for _, state in server.standbys):
+        yield wrong(
+            f"Commits wait for a standby ({server.synchronous_standby_names}), and none is connected.",
+            "Bring the standby back, or take its name out of synchronous_standby_names.",
+        )
+    if not waited_for and (server.standbys or server.absent_standbys):
+        yield risk(
+            "The standby is asynchronous: commits that were acknowledged can be lost in a failover. "
+            "In our experiment 374 of 1,040 were.",
+            "Name it in synchronous_standby_names, with synchronous_commit = on.",
+        )
+    if server.absent_standbys:
+        yield note(
+            f"A place is kept for a standby that is not connected: {', '.join(server.absent_standbys)}.",
+            "Bring it back or drop its slot; until then the server keeps every log file for it.",
+        )
+
+
+def _sessions(report: Report) -> Iterator[Finding]:
+    if report.stale:
+        names = ", ".join(one.id for one in report.stale_sessions[:3]) + (", …" if report.stale > 3 else "")
+        yield wrong(
+            f"{_many(report.stale, 'session stands', 'sessions stand')} still: their worker fell silent ({names}).",
+            "Nothing is lost. Run them again, or start a worker: any worker may take them now.",
+        )
+
+
+def _workers(report: Report) -> Iterator[Finding]:
+    dead = [one.id for one in report.workers if one.life is Life.DEAD]
+    if dead:
+        yield note(
+            f"{_many(len(dead), 'worker', 'workers')} died without saying so: {', '.join(dead[:3])}.",
+            "Nothing to do: their sessions are free for others.",
+        )
+
+
+def _many(count: int, one: str, more: str) -> str:
+    return f"{count} {one if count == 1 else more}"

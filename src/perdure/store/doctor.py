@@ -1,0 +1,255 @@
+"""A look at a store from outside: what it is, what its rows say, and how durable its connections are.
+
+`look` opens what is there and nothing else. It never creates a store, migrates one, waits in line with the writers or
+leaves a trace, so it also works on a full disk and on a store of another version. What the findings mean is not decided
+here; the reads take any transaction, and serve an open store as well.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import apsw
+import msgspec
+
+from perdure.clock import Clock, ServerClock, SystemClock
+from perdure.config import default_store
+from perdure.domain.session import SessionRecord
+from perdure.domain.worker import Worker
+from perdure.errors import ConfigError, Damaged, NotFound, StoreUnavailable
+from perdure.store import event, meta, session, worker
+from perdure.store.databases.engine import SQLiteTransaction, connect, translate
+from perdure.store.databases.place import companion
+from perdure.store.gate import holder_of
+from perdure.store.move import Transaction
+
+SOME = 20
+
+Kind = Literal["sqlite", "files", "memory", "postgres"]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a store is, or would be."""
+
+    kind: Kind
+    address: str
+    shown: str
+    path: Path | None
+    folder: Path | None
+    given: bool
+
+
+def place_of(target: str | None) -> Place:
+    """What an address means; nothing is opened."""
+    name = target if target is not None else str(default_store())
+    given = target is not None
+    if name.startswith(("postgresql://", "postgres://")):
+        return Place("postgres", name, without_password(name), None, None, given)
+    if name == "memory:":
+        return Place("memory", name, name, None, None, given)
+    if name.startswith("files:"):
+        folder = Path(name.removeprefix("files:")).expanduser().absolute()
+        return Place("files", name, f"files:{folder}", folder, folder, given)
+    if "://" in name or not name.strip() or "\0" in name:
+        raise ConfigError(f"{name!r} is no store.", hint="Use a path, memory:, files:DIR or postgresql://…")
+    path = Path(name).expanduser().absolute()
+    return Place("sqlite", name, str(path), path, companion(path), given)
+
+
+def without_password(url: str) -> str:
+    parts = urlsplit(url)
+    login, at, address = parts.netloc.rpartition("@")
+    query = [(key, "***" if key == "password" else value) for key, value in parse_qsl(parts.query)]
+    hidden = f"{login.partition(':')[0]}:***" if ":" in login else login
+    return parts._replace(netloc=hidden + at + address, query=urlencode(query, safe="*/")).geturl()
+
+
+class Look:
+    """An existing store, open for reading. `offset` is the server's clock minus this machine's, where there is one."""
+
+    def __init__(self, tx: Transaction, clock: Clock, offset: int | None = None) -> None:
+        self.tx = tx
+        self.clock = clock
+        self.offset = offset
+
+
+@contextmanager
+def look(place: Place) -> Iterator[Look]:
+    """Open what is there, to read. Raises `NotFound`, `Damaged`, `StoreUnavailable` or `ConfigError`."""
+    if place.kind == "postgres":
+        with _look_at_server(place) as found:
+            yield found
+    elif place.kind == "files":
+        with _look_at_files(place) as found:
+            yield found
+    else:
+        with _look_at_file(place) as found:
+            yield found
+
+
+@contextmanager
+def _look_at_file(place: Place) -> Iterator[Look]:
+    if place.path is None or not place.path.exists():
+        raise NotFound(f"There is no store at {place.shown}.", hint="The first session makes it.")
+    if place.path.is_dir():
+        raise ConfigError(f"{place.shown} is a folder.", hint=f"For a store of text files say files:{place.shown}")
+    clock = SystemClock()
+    try:
+        db = apsw.Connection(str(place.path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            db.set_busy_timeout(5000)
+            with db:
+                yield Look(SQLiteTransaction(db, clock.now(), "look", 0), clock)
+        finally:
+            db.close()
+    except apsw.Error as error:
+        raise translate(error) from error
+
+
+@contextmanager
+def _look_at_files(place: Place) -> Iterator[Look]:
+    from perdure.store.databases.files import FilesEngine
+
+    assert place.folder is not None
+    if not (place.folder / "store.jsonl").exists():
+        raise NotFound(f"There is no store at {place.shown}.", hint="The first session makes it.")
+    lock = os.open(place.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        engine = FilesEngine(place.folder, clock := SystemClock())
+        engine.replay()
+        yield Look(engine.transaction("look"), clock)
+    except BlockingIOError:
+        raise StoreUnavailable(
+            f"{holder_of(lock)} has {place.folder} open, and files: is for one process at a time.",
+            hint="It is in use and can be looked at when that process has ended.",
+        ) from None
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def _look_at_server(place: Place) -> Iterator[Look]:
+    """A standby is looked at too, and then found to be one."""
+    try:
+        import psycopg
+
+        from perdure.store.databases import postgres
+        from perdure.store.databases.postgres_migrator import PostgresTransaction
+    except ImportError:
+        raise no_driver() from None
+    clock = ServerClock()
+    try:
+        with postgres.connect(f"{place.address}{'&' if '?' in place.address else '?'}target_session_attrs=any") as db:
+            asked, local = clock.boot(), clock.now()
+            row = PostgresTransaction(db, 0, "look", 0).one("meta.server_time")
+            assert row is not None
+            clock.measured(asked=asked, server=row[0], answered=clock.boot())
+            yield Look(PostgresTransaction(db, clock.now(), "look", 0), clock, row[0] - local)
+    except psycopg.Error as error:
+        raise postgres.translate(error) from error
+
+
+def no_driver() -> ConfigError:
+    return ConfigError(
+        "PostgreSQL needs a package that is not installed.", hint="Run `pip install 'perdure[postgres]'`."
+    )
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """What the rows say, the same on every database."""
+
+    sessions: dict[str, int]
+    stale: int
+    stale_sessions: list[SessionRecord]
+    workers: list[Worker]
+    undecided: int
+
+
+def properties(tx: Transaction) -> dict[str, str]:
+    """The store's own properties; none where there is no store."""
+    return meta.everything(tx) if tx.one("meta.exists") else {}
+
+
+def survey(tx: Transaction) -> Survey:
+    """Counts, and the first few of what needs a person."""
+    (undecided,) = tx.one("doctor.undecided") or (0,)
+    (stale,) = tx.one("doctor.stale", now=tx.now) or (0,)
+    return Survey(session.count(tx), stale, session.expired(tx, limit=SOME), worker.workers(tx), undecided)
+
+
+def damage(tx: Transaction) -> list[str]:
+    """Read everything and return what does not fit: SQLite's own structure, and every session's chain."""
+    found = []
+    if isinstance(tx, SQLiteTransaction):
+        found += [row[0] for row in tx.all("doctor.damage") if row[0] != "ok"]
+    after = ""
+    while page := [row[0] for row in tx.all("doctor.session_uids", after=after, limit=1000)]:
+        for uid in page:
+            try:
+                event.verify(tx, uid)
+            except Damaged as error:
+                found.append(error.message)
+        after = page[-1]
+    return found
+
+
+def sqlite_version() -> str:
+    return apsw.sqlite_lib_version()
+
+
+class Durability(msgspec.Struct, frozen=True):
+    """What one of the store's own connections to its SQLite file really has."""
+
+    journal_mode: str
+    synchronous: str
+
+
+def durability(path: Path) -> Durability:
+    """Open a connection exactly as the store does, and ask it. Only for a file that is a store."""
+    db = connect(str(path), readonly=True)
+    try:
+        row = SQLiteTransaction(db, 0, "look", 0).one("doctor.durability")
+    except apsw.Error as error:
+        raise translate(error) from error
+    finally:
+        db.close()
+    journal_mode, synchronous = row or ("unknown", -1)
+    return Durability(journal_mode, {0: "off", 1: "normal", 2: "full", 3: "extra"}.get(synchronous, "unknown"))
+
+
+class Server(msgspec.Struct, frozen=True):
+    """A PostgreSQL server, as the store's connections see it."""
+
+    version: str
+    database: str
+    size: int
+    synchronous_commit: str
+    fsync: str
+    full_page_writes: str
+    synchronous_standby_names: str
+    archive_mode: str
+    in_recovery: bool
+    timeline: int
+    standbys: list[tuple[str, str]]
+    absent_standbys: list[str]
+    clients: dict[str, int]
+
+
+def server(tx: Transaction) -> Server:
+    row = tx.one("doctor.server") or ()
+    standbys = tx.all("doctor.standbys", limit=SOME)
+    absent = [name for (name,) in tx.all("doctor.absent_standbys", limit=SOME)]
+    clients: dict[str, int] = dict(tx.all("doctor.clients", limit=SOME))
+    return Server(*(*row, standbys, absent, clients))
+
+
+def commit(tx: Transaction) -> None:
+    """Make one durable commit that changes no table."""
+    tx.one("doctor.commit")

@@ -1,0 +1,372 @@
+"""The ledger's moves: plan, dispatch, settle, and what a doubt may become.
+
+Planning and dispatching are holder moves: an old epoch can do neither. Settling is fenced by the attempt and not by
+the epoch, because a known outcome must not be thrown away when the lease has moved on. It is accepted until a newer
+attempt was dispatched or the effect was otherwise resolved; after that it is kept in the log as a late outcome.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from perdure.domain.effect import MOVES, Attempt, AttemptOutcome, Effect, EffectState, Replay, Verdict
+from perdure.domain.record import check_move
+from perdure.domain.wait import WaitKind
+from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
+from perdure.ids import encode
+from perdure.store import wait
+from perdure.store.move import Log, Transaction, holder_move, outsider_move
+
+MANY = 1_000_000
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True):
+    """What must be known to plan an effect. JSON columns are JSON text already."""
+
+    id: str
+    position: str
+    generation: int
+    tool: str
+    replay: str
+    targets: str
+    intent: str
+    intent_digest: str
+    idempotency_key: str
+    task_id: str | None = None
+    policy_version: str | None = None
+    rule: str | None = None
+    supersedes: str | None = None
+
+
+class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
+    """Who acts, and until when: what an attempt needs to know before it begins."""
+
+    worker: str
+    process: str
+    deadline_at: int | None = None
+    sandbox: str | None = None
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of an attempt: a result as JSON text or artifact, or an error as JSON text."""
+
+    outcome: AttemptOutcome
+    result: str | None = None
+    artifact: str | None = None
+    error: str | None = None
+    reference: str | None = None
+
+
+@holder_move
+def plan(log: Log, intent: Intent, *, approval_id: str | None = None) -> Effect:
+    """Write down an intent. The same intent again is that effect."""
+    if there := log.tx.one("effect.get", uid=log.uid, id=intent.id):
+        return Effect.from_row(there)
+    if intent.supersedes is not None:
+        _move(log, get(log.tx, log.uid, intent.supersedes), EffectState.SUPERSEDED, "effect.superseded")
+    _insert(log, intent, EffectState.PLANNED, "effect.planned", approval_id=approval_id)
+    return get(log.tx, log.uid, intent.id)
+
+
+@holder_move
+def plan_and_dispatch(log: Log, intent: Intent, dispatch: Dispatch) -> int:
+    """Plan and dispatch at once, when nothing asks. Returns the attempt's number."""
+    if intent.supersedes is not None:
+        _move(log, get(log.tx, log.uid, intent.supersedes), EffectState.SUPERSEDED, "effect.superseded")
+    _insert(log, intent, EffectState.DISPATCHED, "effect.dispatched", body={"attempt": 1})
+    _attempt(log, intent.id, 1, dispatch)
+    return 1
+
+
+@holder_move
+def dispatch(log: Log, id: str, dispatch: Dispatch, *, because: str | None = None) -> int:
+    """Put an attempt into the ledger before it begins. Returns its number."""
+    effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
+    if effect.state != EffectState.DISPATCHED:
+        check_move("effect", MOVES, EffectState(effect.state), EffectState.DISPATCHED)
+    if effect.approval_id is not None:
+        _consume(log, effect)
+    number = len(attempts) + 1
+    log.tx.send("effect.dispatch", uid=log.uid, id=id)
+    _attempt(log, id, number, dispatch)
+    spent = {"doubted_at": None, "doubt": None, "verdict": None, "verdict_by": None, "verdict_because": None}
+    row = {"id": id, "state": EffectState.DISPATCHED} | spent
+    log.append("effect.dispatched", {"attempt": number, "because": because}, rows={"effect": [row]}, effect_id=id)
+    return number
+
+
+def _consume(log: Log, effect: Effect) -> None:
+    changed = log.tx.run(
+        "approval.consume",
+        uid=log.uid, id=effect.approval_id, effect_id=effect.id, intent_digest=effect.intent_digest,
+    )  # fmt: skip
+    if not changed:
+        raise IllegalMove(f"Effect {effect.id} has no approval for exactly this intent.")
+
+
+def _insert(
+    log: Log,
+    intent: Intent,
+    state: EffectState,
+    kind: str,
+    *,
+    body: dict[str, Any] | None = None,
+    outcome: Outcome | None = None,
+    approval_id: str | None = None,
+) -> None:
+    number, settled = log.cursor + 1, outcome is not None
+    columns = msgspec.structs.asdict(intent) | {
+        "session_uid": log.uid,
+        "state": state,
+        "approval_id": approval_id,
+        "result": outcome.result if outcome else None,
+        "artifact": outcome.artifact if outcome else None,
+        "error": outcome.error if outcome else None,
+        "number": number,
+        "settled_at": log.tx.now if settled else None,
+        "settled_number": number if settled else None,
+    }
+    log.tx.send("effect.insert", **columns, now=log.tx.now)
+    opened = {name: msgspec.Raw(columns[name].encode()) for name in ("position", "targets", "intent")}
+    error = {"error": msgspec.Raw(columns["error"].encode())} if columns["error"] else {}
+    row = columns | opened | error | {"planned_at": log.tx.now}
+    log.append(kind, body, rows={"effect": [row]}, effect_id=intent.id)
+
+
+def _attempt(log: Log, effect_id: str, number: int, dispatch: Dispatch, outcome: Outcome | None = None) -> None:
+    assert log.holder is not None
+    log.tx.send(
+        "attempt.insert",
+        uid=log.uid,
+        effect_id=effect_id,
+        number=number,
+        worker=dispatch.worker,
+        epoch=log.holder.epoch,
+        process=dispatch.process,
+        sandbox=dispatch.sandbox,
+        deadline_at=dispatch.deadline_at,
+        outcome=outcome.outcome if outcome else None,
+        error=outcome.error if outcome else None,
+        ended_at=log.tx.now if outcome else None,
+        settled_at=log.tx.now if outcome else None,
+        now=log.tx.now,
+    )
+
+
+@holder_move
+def record(log: Log, intent: Intent, dispatch: Dispatch, outcome: Outcome) -> None:
+    """Record an effect that needed no intent of its own: a `pure` one that ran, or a `joint` one that just commits."""
+    if intent.replay not in (Replay.PURE, Replay.JOINT):
+        raise ConfigError(f"A {intent.replay} effect is dispatched before it is settled.")
+    done = outcome.outcome is AttemptOutcome.ACKNOWLEDGED
+    state, kind = (EffectState.ACKNOWLEDGED, "effect.acknowledged") if done else (EffectState.FAILED, "effect.failed")
+    _insert(log, intent, state, kind, outcome=outcome, body={"attempt": 1})
+    _attempt(log, intent.id, 1, dispatch, outcome)
+
+
+@outsider_move
+def settle(log: Log, id: str, number: int, outcome: Outcome, *, retry: int = 1) -> Effect:
+    """Say what came of an attempt. Proof of failure plans it again while `retry` allows."""
+    effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
+    if not _counts(effect, attempts, number, outcome):
+        log.append("effect.late_outcome", {"attempt": number, "outcome": outcome.outcome}, effect_id=id)
+        return effect
+    log.tx.send(
+        "attempt.settle",
+        uid=log.uid, effect_id=id, number=number, outcome=outcome.outcome, error=outcome.error, now=log.tx.now,
+    )  # fmt: skip
+    match outcome.outcome:
+        case AttemptOutcome.ACKNOWLEDGED:
+            _move(log, effect, EffectState.ACKNOWLEDGED, "effect.acknowledged", outcome=outcome, attempt=number)
+        case AttemptOutcome.FAILED if number < retry:
+            _move(log, effect, EffectState.PLANNED, "effect.failed", outcome=outcome, attempt=number)
+        case AttemptOutcome.FAILED:
+            _move(log, effect, EffectState.FAILED, "effect.failed", outcome=outcome, attempt=number)
+        case AttemptOutcome.ABSENT:
+            _move(log, effect, EffectState.PLANNED, "effect.absent", attempt=number)
+        case AttemptOutcome.UNKNOWN:
+            log.append("effect.unknown", {"attempt": number, "error": _opened(outcome.error)}, effect_id=id)
+    return get(log.tx, log.uid, id)
+
+
+def _counts(effect: Effect, attempts: list[Attempt], number: int, outcome: Outcome) -> bool:
+    if not attempts or number != attempts[-1].number:
+        return False
+    if effect.state == EffectState.PLANNED:
+        return outcome.outcome is AttemptOutcome.ACKNOWLEDGED and attempts[-1].outcome == AttemptOutcome.ABSENT
+    return effect.state == EffectState.DISPATCHED and attempts[-1].outcome in (None, AttemptOutcome.UNKNOWN)
+
+
+def _opened(text: str | None) -> Any:
+    return None if text is None else msgspec.Raw(text.encode())
+
+
+def _move(
+    log: Log,
+    effect: Effect,
+    state: EffectState,
+    kind: str,
+    *,
+    outcome: Outcome | None = None,
+    verdict: tuple[Verdict, str, str] | None = None,
+    **body: Any,
+) -> None:
+    """Change an effect's state, with its event."""
+    check_move("effect", MOVES, EffectState(effect.state), state)
+    final = state not in (EffectState.PLANNED, EffectState.DISPATCHED)
+    kept = state in (EffectState.COMPENSATED, EffectState.SUPERSEDED)
+    said = verdict or ((effect.verdict, effect.verdict_by, effect.verdict_because) if kept else (None, None, None))
+    error = outcome.error if outcome else (encode(effect.error) if kept and effect.error is not None else None)
+    columns = {
+        "state": state,
+        "result": outcome.result if outcome else (effect.result if kept else None),
+        "artifact": outcome.artifact if outcome else (effect.artifact if kept else None),
+        "reference": outcome.reference if outcome else effect.reference,
+        "settled_at": log.tx.now if final else None,
+        "settled_number": log.cursor + 1 if final else None,
+        "verdict": said[0],
+        "verdict_by": said[1],
+        "verdict_because": said[2],
+    }
+    log.tx.send("effect.settle", uid=log.uid, id=effect.id, error=error, **columns)
+    row = columns | {"id": effect.id, "error": _opened(error)}
+    log.append(kind, body, rows={"effect": [row]}, effect_id=effect.id)
+
+
+@outsider_move
+def ended(log: Log, id: str, number: int, *, because: str) -> None:
+    """The act of an attempt is known to have ended: its process was found dead. From now on `inflight` runs."""
+    if log.tx.run("attempt.end", uid=log.uid, effect_id=id, number=number, now=log.tx.now):
+        log.append("effect.ended", {"attempt": number, "because": because}, effect_id=id)
+
+
+@holder_move
+def doubt(log: Log, id: str, why: str, *, evidence: Any = None) -> str:
+    """Ask a person what came of an effect; returns the id of the wait."""
+    effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
+    wait_id = f"doubt-{id}-{len(attempts)}"
+    if effect.state != EffectState.DISPATCHED:
+        raise IllegalMove(f"Effect {id} is {effect.state}; only one that was dispatched can be in doubt.")
+    if effect.doubted_at is None:
+        log.tx.send("effect.doubt", uid=log.uid, id=id, now=log.tx.now, doubt=why)
+        row = {"id": id, "doubted_at": log.tx.now, "doubt": why}
+        log.append("effect.doubted", {"why": why, "evidence": evidence}, rows={"effect": [row]}, effect_id=id)
+        detail = {"tool": effect.tool, "intent": effect.intent, "why": why}
+        wait.open_.on(log, wait_id, WaitKind.DOUBT, ref=id, detail=detail)
+    return wait_id
+
+
+@outsider_move
+def pronounce(
+    log: Log,
+    id: str,
+    verdict: Verdict,
+    *,
+    because: str,
+    reference: str | None = None,
+    result: str | None = None,
+) -> Effect:
+    """A person says what came of an effect in doubt. The same word again changes nothing."""
+    if not because.strip():
+        raise ConfigError("A verdict needs a reason.", hint="Say what you looked at with --because.")
+    effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
+    if effect.verdict is not None and (effect.verdict, effect.verdict_by) == (verdict, log.actor):
+        return effect
+    if effect.doubted_at is None or effect.state != EffectState.DISPATCHED:
+        raise IllegalMove(f"Effect {id} is {effect.state} and not in doubt; there is nothing to settle.")
+    said, number = (verdict, log.actor, because), attempts[-1].number
+    log.append("effect.settled", {"verdict": verdict, "because": because, "attempt": number}, effect_id=id)
+    match verdict:
+        case Verdict.HAPPENED:
+            known = Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=result or "null", reference=reference)
+            _move(log, effect, EffectState.ACKNOWLEDGED, "effect.acknowledged", outcome=known, verdict=said)
+        case Verdict.ABSENT:
+            log.tx.send("attempt.rule_absent", uid=log.uid, effect_id=id, number=number, now=log.tx.now)
+            _move(log, effect, EffectState.PLANNED, "effect.absent", verdict=said)
+        case Verdict.ABANDON:
+            given_up = Outcome(outcome=AttemptOutcome.UNKNOWN, error=encode({"code": "abandoned", "message": because}))
+            _move(log, effect, EffectState.FAILED, "effect.failed", outcome=given_up, verdict=said)
+    asked = wait.get(log.tx, log.uid, f"doubt-{id}-{number}")
+    if asked.resolved_at is None:
+        wait.settle(log, asked, verdict)
+    return get(log.tx, log.uid, id)
+
+
+@holder_move
+def give_up(log: Log, id: str, why: str) -> Effect:
+    """Proof that it did not happen, or a `pure` effect that raised too often, and no attempts are left."""
+    effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
+    error = encode({"code": "not-done", "message": why}) if attempts[-1].error is None else encode(attempts[-1].error)
+    _move(log, effect, EffectState.FAILED, "effect.failed", outcome=Outcome(outcome=AttemptOutcome.FAILED, error=error))
+    return get(log.tx, log.uid, id)
+
+
+@holder_move
+def refuse(log: Log, id: str, code: str, message: str) -> Effect:
+    """It is not allowed, and was never dispatched."""
+    effect = get(log.tx, log.uid, id)
+    refused = Outcome(outcome=AttemptOutcome.FAILED, error=encode({"code": code, "message": message}))
+    _move(log, effect, EffectState.REFUSED, "effect.refused", outcome=refused)
+    return get(log.tx, log.uid, id)
+
+
+@holder_move
+def compensated(log: Log, id: str, *, by_effect: str) -> Effect:
+    """Its undo was acknowledged."""
+    effect = get(log.tx, log.uid, id)
+    if get(log.tx, log.uid, by_effect).state != EffectState.ACKNOWLEDGED:
+        raise IllegalMove(f"The undo {by_effect} of effect {id} is not acknowledged.")
+    _move(log, effect, EffectState.COMPENSATED, "effect.compensated", undo=by_effect)
+    return get(log.tx, log.uid, id)
+
+
+def get(tx: Transaction, uid: str, id: str) -> Effect:
+    row = tx.one("effect.get", uid=uid, id=id)
+    if row is None:
+        raise NotFound(f"There is no effect {id} in this session.")
+    return Effect.from_row(row)
+
+
+def find(tx: Transaction, name: str) -> Effect:
+    """One effect by its id, or by a beginning of it that only it has."""
+    rows = tx.all("effect.by_id", prefix=name, beyond=name + "\U0010ffff", limit=3) if name else []
+    if not rows:
+        raise NotFound(f"There is no effect {name!r}.", hint="`perdure effects` lists them.")
+    if len(rows) > 1:
+        names = ", ".join(Effect.from_row(row).id for row in rows)
+        raise Conflict(f"{name!r} begins several effects: {names}.", hint="Give more letters.")
+    return Effect.from_row(rows[0])
+
+
+def of_effect(tx: Transaction, uid: str, id: str) -> list[Attempt]:
+    """Every attempt of an effect, in order."""
+    return [Attempt.from_row(row) for row in tx.all("attempt.of_effect", uid=uid, effect_id=id, limit=MANY)]
+
+
+def of_session(tx: Transaction, uid: str, *, through: int = 2**62) -> list[Effect]:
+    """Everything a session planned up to an event, in order."""
+    return [Effect.from_row(row) for row in tx.all("effect.of_session", uid=uid, through=through, limit=MANY)]
+
+
+def unsettled(tx: Transaction, uid: str) -> list[Effect]:
+    return [Effect.from_row(row) for row in tx.all("effect.unsettled", uid=uid, limit=MANY)]
+
+
+def listing(
+    tx: Transaction,
+    *,
+    uid: str | None = None,
+    state: str | None = None,
+    tool: str | None = None,
+    in_doubt: bool = False,
+    since: int = 0,
+    limit: int = 1000,
+) -> list[Effect]:
+    """Effects by what an operator asks for, the newest first."""
+    rows = tx.all(
+        "effect.list",
+        uid=uid, state=state, tool=tool, in_doubt="yes" if in_doubt else None, since=since, limit=limit,
+    )  # fmt: skip
+    return [Effect.from_row(row) for row in rows]

@@ -1,0 +1,25 @@
+-- name: attempt.insert
+-- One dispatch.
+insert into attempt (session_uid, effect_id, number, worker, epoch, process, sandbox, dispatched_at, deadline_at,
+    outcome, error, ended_at, settled_at)
+values (:uid, :effect_id, :number, :worker, :epoch, :process, :sandbox, :now, :deadline_at, :outcome, :error,
+    :ended_at, :settled_at);
+
+-- name: attempt.settle
+-- What came of a dispatch.
+update attempt set outcome = :outcome, error = :error, ended_at = coalesce(ended_at, :now), settled_at = :now
+where session_uid = :uid and effect_id = :effect_id and number = :number;
+
+-- name: attempt.rule_absent
+-- It is held not to have happened; when its act ended stays as it was.
+update attempt set outcome = 'absent', settled_at = :now
+where session_uid = :uid and effect_id = :effect_id and number = :number;
+
+-- name: attempt.end
+-- Its act is known to have ended, and nothing else is known.
+update attempt set ended_at = :now
+where session_uid = :uid and effect_id = :effect_id and number = :number and ended_at is null;
+
+-- name: attempt.of_effect
+-- Every dispatch of an effect, in order.
+select {columns:attempt} from attempt where session_uid = :uid and effect_id = :effect_id order by number limit :limit;

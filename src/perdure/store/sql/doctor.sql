@@ -1,0 +1,48 @@
+-- name: doctor.undecided
+-- How many decisions have no outcome yet.
+select count(*) from decision where outcome is null;
+
+-- name: doctor.stale
+-- How many sessions are marked running although their lease is over.
+select count(*) from session where status = 'running' and lease_until < :now;
+
+-- name: doctor.session_uids
+-- Every session, a page at a time.
+select uid from session where uid > :after order by uid limit :limit;
+
+-- name: doctor.durability@sqlite
+-- The durability that this connection has.
+select (select journal_mode from pragma_journal_mode), (select synchronous from pragma_synchronous);
+
+-- name: doctor.damage@sqlite
+-- What is wrong with the file, the first few things of it; the word ok if nothing is.
+pragma quick_check(5);
+
+-- name: doctor.server@postgres
+-- The server, and the durability that this connection has.
+select current_setting('server_version'), current_database(), pg_database_size(current_database()),
+    current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes'),
+    current_setting('synchronous_standby_names'), current_setting('archive_mode'),
+    pg_is_in_recovery(), (select timeline_id from pg_control_checkpoint());
+
+-- name: doctor.standbys@postgres
+-- The standbys that are connected. A role without pg_monitor sees that there are some, and not how they replicate.
+select coalesce(application_name, ''), coalesce(sync_state, 'unknown') from pg_stat_replication
+where state is distinct from 'backup' and pid not in (
+    select active_pid from pg_replication_slots where slot_type = 'logical' and active_pid is not null
+)
+order by 1, 2 limit :limit;
+
+-- name: doctor.absent_standbys@postgres
+-- Standbys that have a place reserved and are not connected.
+select slot_name from pg_replication_slots where slot_type = 'physical' and not active order by 1 limit :limit;
+
+-- name: doctor.clients@postgres
+-- Who has this database open, by machine.
+select coalesce(host(client_addr), 'local socket'), count(*) from pg_stat_activity
+where datname = current_database() and application_name = 'perdure' and pid <> pg_backend_pid()
+group by 1 order by 1 limit :limit;
+
+-- name: doctor.commit@postgres
+-- A commit that leaves nothing but a mark in the server's log: how long one takes.
+select pg_logical_emit_message(true, 'perdure', 'doctor');
