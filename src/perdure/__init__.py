@@ -1,5 +1,100 @@
 """Perdure: sessions of AI coding agents that survive anything, and do nothing twice."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perdure.errors import (
+        ApprovalDenied,
+        ApprovalExpired,
+        BundleInvalid,
+        ConfigError,
+        Conflict,
+        EffectCompensated,
+        EffectInDoubt,
+        IllegalMove,
+        LeaseHeld,
+        LeaseLost,
+        ModelError,
+        NotDone,
+        NotFound,
+        PerdureError,
+        PolicyDenied,
+        ProgramChanged,
+        ProgramUnknown,
+        SchemaMismatch,
+        SessionFailed,
+        SessionWaiting,
+        StepFailed,
+        StoreFull,
+        StoreUnavailable,
+        Suspended,
+        ToolError,
+    )
+    from perdure.runtime.program import Bound, Program, program
+    from perdure.runtime.runtime import Runtime, open, run
+    from perdure.runtime.session import Session
+    from perdure.runtime.tool import Call, Gate, Outcome, Tool, Transaction, tool
+
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = [
+    "ApprovalDenied",
+    "ApprovalExpired",
+    "Bound",
+    "BundleInvalid",
+    "Call",
+    "ConfigError",
+    "Conflict",
+    "EffectCompensated",
+    "EffectInDoubt",
+    "Gate",
+    "IllegalMove",
+    "LeaseHeld",
+    "LeaseLost",
+    "ModelError",
+    "NotDone",
+    "NotFound",
+    "Outcome",
+    "PerdureError",
+    "PolicyDenied",
+    "Program",
+    "ProgramChanged",
+    "ProgramUnknown",
+    "Runtime",
+    "SchemaMismatch",
+    "Session",
+    "SessionFailed",
+    "SessionWaiting",
+    "StepFailed",
+    "StoreFull",
+    "StoreUnavailable",
+    "Suspended",
+    "Tool",
+    "ToolError",
+    "Transaction",
+    "__version__",
+    "open",
+    "program",
+    "run",
+    "tool",
+]
+
+_HOME = {
+    "perdure.runtime.program": ("Bound", "Program", "program"),
+    "perdure.runtime.runtime": ("Runtime", "open", "run"),
+    "perdure.runtime.session": ("Session",),
+    "perdure.runtime.tool": ("Call", "Gate", "Outcome", "Tool", "Transaction", "tool"),
+}
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: `perdure --version` needs none of them."""
+    if name not in __all__:
+        raise AttributeError(f"module 'perdure' has no attribute {name!r}")
+    value = getattr(import_module(_MODULE.get(name, "perdure.errors")), name)
+    globals()[name] = value
+    return value

@@ -32,19 +32,29 @@ def examine(target: str | None = None, *, deep: bool = False) -> Report:
     """Look at the store at `target`, which may not exist. `deep` reads every page and every chain."""
     place = doctor.place_of(target)
     report = Report(kind=place.kind, place=place.shown)
-    if place.kind in ("sqlite", "files"):
-        _see_disk(report, place)
     try:
-        if place.kind == "memory":
-            raise NotFound("A store in memory is gone with its process; there is nothing to look at.")
-        with doctor.look(place) as found:
-            _see_store(report, place, found, deep=deep)
+        if place.kind in ("sqlite", "files"):
+            _see_disk(report, place)
+        _see_inside(report, place, deep=deep)
     except PerdureError as error:
-        report.findings.append(findings.cannot_open(error, expected=place.given and place.kind != "memory"))
+        report.findings.append(findings.cannot_open(error, expected=place.given))
+    except OSError as error:
+        report.findings.append(findings.cannot_read(error))
     report.findings += findings.judge(report)
     report.depth = depth.of(report)
     report.healthy = not any(finding.level == "wrong" for finding in report.findings)
     return report
+
+
+def _see_inside(report: Report, place: Place, *, deep: bool) -> None:
+    if place.kind == "memory":
+        return
+    if place.kind == "files" and report.processes:
+        report.exists = True
+        report.findings.append(findings.in_use(report.processes[0]))
+        return
+    with doctor.look(place) as found:
+        _see_store(report, place, found, deep=deep)
 
 
 def _see_store(report: Report, place: Place, found: Look, *, deep: bool) -> None:
@@ -107,11 +117,15 @@ def _see_disk(report: Report, place: Place) -> None:
         report.size = sum(file.stat().st_size for file in files if file.is_file())
     else:
         report.size = sum(file.stat().st_size for file in place.path.rglob("*.jsonl"))
-    report.processes = _present(place.folder / "present")
+    report.processes = _present(place)
 
 
-def _present(folder: Path) -> list[str]:
-    """The processes that have a SQLite store open: each holds a lock named by its number."""
+def _present(place: Place) -> list[str]:
+    """The processes that have a store on this machine open: each holds a lock, named by its number."""
+    assert place.folder is not None
+    if place.kind == "files":
+        return [holder.lower() for holder in [doctor.holder_of_files(place)] if holder]
+    folder = place.folder / "present"
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     return [f"process {name.partition('-')[0]}" for name in names if life_of(folder, name) is not Life.DEAD]
 

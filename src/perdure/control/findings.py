@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from perdure.control.report import Finding, Report
 from perdure.domain.worker import Life
-from perdure.errors import NotFound, PerdureError
+from perdure.errors import Damaged, NotFound, PerdureError
 from perdure.store.databases.place import MANY_PROCESSES
 
 SCARCE = 64 << 20
@@ -31,13 +31,23 @@ def note(what: str, do: str) -> Finding:
 
 def cannot_open(error: PerdureError, *, expected: bool) -> Finding:
     """The store cannot be read. One that nobody has made yet is a fault only where somebody named it."""
-    if isinstance(error, NotFound) and not expected:
-        return note(error.message, error.hint)
-    return wrong(error.message, error.hint)
+    if isinstance(error, NotFound):
+        if not expected:
+            return note(error.message, error.hint)
+        return wrong(error.message, "Check the address. If it is right, the first session makes the store.")
+    return damaged(error.message) if isinstance(error, Damaged) else wrong(error.message, error.hint)
+
+
+def cannot_read(error: OSError) -> Finding:
+    return wrong(f"{error.filename} cannot be read: {error.strerror}.", "Run as the user that the store belongs to.")
+
+
+def in_use(process: str) -> Finding:
+    return note(f"It is in use by {process}, and text files are for one process at a time.", "Look again later.")
 
 
 def damaged(what: str) -> Finding:
-    return wrong(f"Damaged: {what}", "Stop the workers, keep a copy of the files as they are, and restore a backup.")
+    return wrong(what, "Stop the workers, keep a copy of the files as they are, and restore a backup.")
 
 
 def judge(report: Report) -> list[Finding]:
@@ -47,14 +57,17 @@ def judge(report: Report) -> list[Finding]:
 
 
 def _schema(report: Report) -> Iterator[Finding]:
-    if report.schema is None:
+    schema = report.schema
+    if schema is None:
         return
-    if report.schema.version < report.schema.known:
-        how = "Run `perdure migrate`." if report.kind == "postgres" else "`perdure migrate` does it, or the next use."
-        yield note(f"The schema is at {report.schema.version}; this version knows {report.schema.known}.", how)
-    elif report.schema.version > report.schema.known >= report.schema.compatible_from:
+    behind = f"The schema is at {schema.version}; this version of Perdure wants {schema.known}."
+    if schema.version < schema.known and report.kind == "postgres":
+        yield wrong(behind, "Run `perdure migrate` once.")
+    elif schema.version < schema.known:
+        yield note(behind, "The next use brings it up to date; `perdure migrate` does it now.")
+    elif schema.version > schema.known >= schema.compatible_from:
         yield note(
-            f"The schema is at {report.schema.version}, newer than the {report.schema.known} known here, and compatible.",
+            f"The schema is at {schema.version}, newer than the {schema.known} known here, and still compatible.",
             "Upgrade Perdure on this machine when it suits.",
         )
 

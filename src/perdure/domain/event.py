@@ -16,6 +16,8 @@ from perdure.domain.record import Record
 from perdure.errors import Damaged
 from perdure.ids import digest, encode
 
+SALT = 32  # letters; a fixed length, so that nothing can be moved between salt and body under one digest
+
 
 class Event(Record, frozen=True):
     """A row of `event`. An erased one has neither body nor salt."""
@@ -60,7 +62,9 @@ def verify(session_uid: str, rows: Iterable[tuple[Any, ...]], *, previous: str |
         where = f"session {session_uid}, event {number}"
         if uid != session_uid or at_number != number:
             raise Damaged(f"The log has a gap: expected {where}, found {at_number}.")
-        if body is not None and body_digest(salt or "", body) != digest_:
+        if (body is None) != (salt is None) or (salt is not None and len(salt) != SALT):
+            raise Damaged(f"The body and its salt do not belong together: {where}.")
+        if body is not None and body_digest(salt, body) != digest_:
             raise Damaged(f"The body does not match its digest: {where}.")
         chain = link(chain, number, kind, actor, at, effect_id, move_id, digest_)
         if chain != chained:

@@ -27,10 +27,21 @@ class Holder:
     """The holder of a session's lease: what a holder move shows to be let in.
 
     `cursor` and `chain` are the log's head as of the holder's last commit. They are a guess, and may be behind: an
-    outsider may have appended since. A move that relies on them is guarded and falls back to reading.
+    outsider may have appended since. A move that relies on them is guarded and falls back to reading. The requests are
+    what the holder's last look at its row said.
     """
 
-    __slots__ = ("boot_deadline", "chain", "cursor", "epoch", "name", "nonce", "uid")
+    __slots__ = (
+        "boot_deadline",
+        "cancel_requested",
+        "chain",
+        "cursor",
+        "epoch",
+        "name",
+        "nonce",
+        "pause_requested",
+        "uid",
+    )
 
     def __init__(self, uid: str, name: str, nonce: str, epoch: int, cursor: int, chain: str) -> None:
         self.uid = uid
@@ -40,6 +51,8 @@ class Holder:
         self.cursor = cursor
         self.chain = chain
         self.boot_deadline = 0
+        self.cancel_requested = False
+        self.pause_requested = False
 
     def advance(self, cursor: int, chain: str) -> None:
         if cursor > self.cursor:

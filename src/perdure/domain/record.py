@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, get_type_hints
 
 import msgspec
 
-from perdure.errors import IllegalMove
-from perdure.ids import decode
+from perdure.errors import ConfigError, IllegalMove
+from perdure.ids import check_text, decode
 
 State = TypeVar("State", bound=StrEnum)
 
@@ -37,6 +37,28 @@ class Record(msgspec.Struct, frozen=True, kw_only=False):
 
     def to_dict(self) -> dict[str, Any]:
         return msgspec.structs.asdict(self)
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON. `==` is not enough: to Python, True is 1."""
+    return msgspec.json.encode(one, order="sorted") == msgspec.json.encode(other, order="sorted")
+
+
+def check_columns(record: type[Record], changes: Mapping[str, Any], changeable: frozenset[str]) -> None:
+    """Refuse a change of columns that do not exist or must not change, or to what they cannot hold."""
+    noun = record.__name__.removesuffix("Record").lower()
+    types = get_type_hints(record)
+    for name, value in changes.items():
+        if name not in changeable:
+            raise ConfigError(f"A {noun} has no {name} to change; it has {', '.join(sorted(changeable))}.")
+        try:
+            msgspec.convert(value, types[name], strict=True)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"The {noun}'s {name} cannot be {value!r:.40}: {error}.") from None
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ConfigError(f"The {noun}'s {name} is too large.")
+        if isinstance(value, str):
+            check_text(f"The {noun}'s {name}", value)
 
 
 def check_move(noun: str, moves: Mapping[State, frozenset[State]], old: State, new: State) -> None:

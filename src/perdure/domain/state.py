@@ -21,7 +21,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "approval": ("id",),
 }
 
-NOT_STATE = frozenset({"lease_holder", "lease_nonce", "lease_epoch", "lease_until", "chain"})
+NOT_STATE = frozenset({"chain", "crash_count", "lease_holder", "lease_nonce", "lease_epoch", "lease_until"})
 
 
 class SessionState(msgspec.Struct, frozen=True):
@@ -50,9 +50,13 @@ def fold(events: Iterable[Any]) -> SessionState:
         for table, keys in KEYS.items():
             for row in rows.get(table, ()):
                 name = row_name(keys, row)
-                tables[table][name] = tables[table].get(name, {}) | row
+                if row.get("forgotten"):
+                    tables[table].pop(name, None)
+                else:
+                    tables[table][name] = tables[table].get(name, {}) | row
     return SessionState(number, session, *(tables[table] for table in KEYS))
 
 
 def row_name(keys: tuple[str, ...], row: dict[str, Any]) -> str:
-    return "/".join(str(row[key]) for key in keys)
+    """A row's key as one word. No name holds a space, so two rows never share it."""
+    return " ".join(str(row[key]) for key in keys)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from perdure.domain.artifact import Artifact, Retention
+from perdure.ids import check_text
 from perdure.store.move import Log, Transaction, outsider_move
 
 
 @outsider_move
 def index(log: Log, digest: str, *, kind: str, size: int, location: str, retention: Retention) -> None:
     """Claim bytes that are durable already. Claiming them again changes nothing."""
+    check_text("The artifact", digest + kind + location)
     fresh = log.tx.run(
         "artifact.insert",
         uid=log.uid, digest=digest, kind=kind, size=size, location=location, retention=retention, now=log.tx.now,

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from perdure.domain.checkpoint import Checkpoint
 from perdure.domain.lease import Holder
+from perdure.errors import ConfigError
+from perdure.ids import check_text
 from perdure.store.move import Move, Transaction, hold, plain_move
 
 
 def put(holder: Holder, *, number: int, codec: str, fingerprint: str, body: str) -> Move[None]:
     """Keep the state after event `number` and drop older checkpoints. Leaves no event: it says nothing new."""
+    check_text("The checkpoint", codec + fingerprint)
+    if "\0" in body:
+        raise ConfigError("The checkpoint holds a NUL, which cannot be stored as text.", hint="Encode it as text.")
 
     def run(tx: Transaction) -> None:
         log = hold(tx, holder)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from perdure.domain.decision import Decision
 from perdure.errors import ConfigError, Conflict, NotFound
-from perdure.ids import check_text
+from perdure.ids import check_name, check_text
 from perdure.store.move import Log, Transaction, holder_move
 
 
 @holder_move
 def decide(log: Log, id: str, decision: str, *, because: str, then: str | None = None) -> Decision:
     """Write down what was chosen and why, before it is acted on."""
+    check_name("The decision id", id)
     if not decision.strip() or not because.strip():
         raise ConfigError("A decision needs a text and a reason.")
     check_text("The decision", decision + because + (then or ""))

@@ -1,8 +1,8 @@
 """A look at a store from outside: what it is, what its rows say, and how durable its connections are.
 
-`look` opens what is there and nothing else. It never creates a store, migrates one, waits in line with the writers or
-leaves a trace, so it also works on a full disk and on a store of another version. What the findings mean is not decided
-here; the reads take any transaction, and serve an open store as well.
+`look` opens what is there and changes nothing in it: it never creates a store, migrates one, or waits in line with the
+writers, so it also works on a full disk and on a store of another version. What the findings mean is not decided here.
+The reads take any transaction, and serve an open store as well.
 """
 
 from __future__ import annotations
@@ -119,19 +119,37 @@ def _look_at_files(place: Place) -> Iterator[Look]:
     assert place.folder is not None
     if not (place.folder / "store.jsonl").exists():
         raise NotFound(f"There is no store at {place.shown}.", hint="The first session makes it.")
-    lock = os.open(place.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with _lock_of_files(place) as holder:
+        if holder is not None:
+            raise StoreUnavailable(f"{holder} has {place.shown} open.", hint="Look again when it has ended.")
+        engine = FilesEngine(place.folder, clock := SystemClock())
+        engine.replay()  # under the lock, because it cuts off half a line that a crash has left
+        yield Look(engine.transaction("look"), clock)
+
+
+@contextmanager
+def _lock_of_files(place: Place) -> Iterator[str | None]:
+    """Keep other processes out, or say which one is inside. A copy without a lock file was never opened."""
+    assert place.folder is not None
+    try:
+        lock = os.open(place.folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield None
+        return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        engine = FilesEngine(place.folder, clock := SystemClock())
-        engine.replay()
-        yield Look(engine.transaction("look"), clock)
     except BlockingIOError:
-        raise StoreUnavailable(
-            f"{holder_of(lock)} has {place.folder} open, and files: is for one process at a time.",
-            hint="It is in use and can be looked at when that process has ended.",
-        ) from None
+        yield holder_of(lock)
+    else:
+        yield None
     finally:
         os.close(lock)
+
+
+def holder_of_files(place: Place) -> str | None:
+    """The process that has a store of text files open, which is for one at a time."""
+    with _lock_of_files(place) as holder:
+        return holder
 
 
 @contextmanager
@@ -147,11 +165,11 @@ def _look_at_server(place: Place) -> Iterator[Look]:
     clock = ServerClock()
     try:
         with postgres.connect(f"{place.address}{'&' if '?' in place.address else '?'}target_session_attrs=any") as db:
-            asked, local = clock.boot(), clock.now()
+            asked = clock.boot()
             row = PostgresTransaction(db, 0, "look", 0).one("meta.server_time")
             assert row is not None
             clock.measured(asked=asked, server=row[0], answered=clock.boot())
-            yield Look(PostgresTransaction(db, clock.now(), "look", 0), clock, row[0] - local)
+            yield Look(PostgresTransaction(db, clock.now(), "look", 0), clock, clock.now() - SystemClock().now())
     except psycopg.Error as error:
         raise postgres.translate(error) from error
 
@@ -214,6 +232,7 @@ class Durability(msgspec.Struct, frozen=True):
 def durability(path: Path) -> Durability:
     """Open a connection exactly as the store does, and ask it. Only for a file that is a store."""
     db = connect(str(path), readonly=True)
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     try:
         row = SQLiteTransaction(db, 0, "look", 0).one("doctor.durability")
     except apsw.Error as error:

@@ -117,7 +117,7 @@ def _insert(
     approval_id: str | None = None,
 ) -> None:
     number, settled = log.cursor + 1, outcome is not None
-    columns = msgspec.structs.asdict(intent) | {
+    columns = {name: getattr(intent, name) for name in Intent.__struct_fields__} | {
         "session_uid": log.uid,
         "state": state,
         "approval_id": approval_id,
@@ -295,6 +295,12 @@ def pronounce(
 
 
 @holder_move
+def noted(log: Log, id: str, number: int, why: str) -> None:
+    """What recovery found out and decided, for whoever reads the log."""
+    log.append("effect.recovered", {"attempt": number, "why": why}, effect_id=id)
+
+
+@holder_move
 def give_up(log: Log, id: str, why: str) -> Effect:
     """Proof that it did not happen, or a `pure` effect that raised too often, and no attempts are left."""
     effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
@@ -327,6 +333,11 @@ def get(tx: Transaction, uid: str, id: str) -> Effect:
     if row is None:
         raise NotFound(f"There is no effect {id} in this session.")
     return Effect.from_row(row)
+
+
+def maybe(tx: Transaction, uid: str, id: str) -> Effect | None:
+    row = tx.one("effect.get", uid=uid, id=id)
+    return Effect.from_row(row) if row else None
 
 
 def find(tx: Transaction, name: str) -> Effect:

@@ -10,7 +10,7 @@ from perdure.domain.event import Event
 from perdure.domain.lease import Holder
 from perdure.domain.session import SessionRecord
 from perdure.domain.state import SessionState, fold
-from perdure.errors import Damaged, NotFound
+from perdure.errors import ConfigError, Damaged, NotFound
 from perdure.store.move import MISSED, Log, Missed, Move, Transaction, hold, next_event, outsider_move
 from perdure.store.session import get
 
@@ -21,6 +21,8 @@ def append(
     holder: Holder, kind: str, body: Mapping[str, Any] | None = None, *, effect_id: str | None = None
 ) -> Move[int]:
     """Append one event as the session's holder and return its number: the hot move."""
+    if body and "rows" in body:
+        raise ConfigError("An event's own body cannot say `rows`: that is where a move says what it changed.")
 
     def run(tx: Transaction) -> int:
         log = hold(tx, holder)
@@ -36,6 +38,7 @@ def append(
         tx.appended.append((holder.uid, line["number"]))
         if not tx.run("event.append_held", **line, epoch=holder.epoch, nonce=holder.nonce, cursor=cursor):
             return MISSED
+        tx.touched.add(holder.uid)
         tx.after_commit.append(lambda: holder.advance(line["number"], line["chain"]))
         return cursor + 1
 

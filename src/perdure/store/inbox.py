@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.domain.inbox import InboxMessage, Mode
+from perdure.domain.record import same_json
 from perdure.domain.wait import WaitKind
 from perdure.errors import Conflict
 from perdure.ids import check_name, decode, encode
@@ -16,12 +17,12 @@ from perdure.store.move import Log, Transaction, expect_one, holder_move, outsid
 def receive(log: Log, id: str, body: Any, mode: Mode = Mode.QUEUE) -> InboxMessage:
     """Take in a message. An exact retry gets the same receipt; other content under the same id is refused."""
     check_name("The message id", id)
-    session.refuse_finished(log)
     stored = encode(body)
     if there := get(log.tx, log.uid, id):
-        if (there.body, there.mode, there.sender) == (decode(stored), mode, log.actor):
+        if (there.mode, there.sender) == (mode, log.actor) and same_json(there.body, body):
             return there
         raise Conflict(f"Message {id} of session {log.head.id} has been received already, with other content.")
+    session.refuse_finished(log)
     (newest,) = log.tx.one("inbox.last_sequence", uid=log.uid) or (0,)
     log.tx.run(
         "inbox.insert",

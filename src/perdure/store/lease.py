@@ -17,7 +17,8 @@ from perdure.domain.lease import Holder, Lease, next_epoch
 from perdure.domain.record import check_move
 from perdure.domain.session import MOVES, Status
 from perdure.errors import LeaseHeld, LeaseLost
-from perdure.store.move import Log, Move, Transaction, outsider_move, plain_move
+from perdure.ids import check_name
+from perdure.store.move import Log, Move, Transaction, outsider_move, plain_move, read_head, see_requests
 
 
 @outsider_move
@@ -32,12 +33,21 @@ def acquire(log: Log, *, nonce: str, ttl: int) -> Holder:
 
 
 @outsider_move
-def take_over(log: Log, *, nonce: str, ttl: int, because: str) -> Holder:
-    """Take a session from its holder before the time is over, saying why: its process was found dead."""
+def take_over(log: Log, *, nonce: str, ttl: int, because: str, taken_from: str | None = None) -> Holder:
+    """Take a session from its holder before the time is over, saying why: its process was found dead.
+
+    `taken_from` is who was found dead; if somebody else holds it by now, it is not taken from them.
+    """
+    head = log.head
+    if head.lease_nonce == nonce:
+        return Holder(head.uid, log.actor, nonce, head.lease_epoch, head.cursor, head.chain)
+    if taken_from is not None and head.lease_holder not in (taken_from, None):
+        raise held_by(f"Session {head.id}", head.lease_holder, (head.lease_until or 0) - log.tx.now)
     return _take(log, nonce, ttl, "lease.taken_over", because=because)
 
 
 def _take(log: Log, nonce: str, ttl: int, kind: str, *, because: str | None) -> Holder:
+    check_name("The lease's nonce", nonce)
     head = log.head
     epoch = next_epoch(head.lease_epoch, log.tx.restore_epoch)
     crashed = head.status == Status.RUNNING
@@ -73,6 +83,7 @@ def renew(holder: Holder, ttl: int) -> Move[None]:
         changed = tx.run("session.renew", uid=holder.uid, epoch=holder.epoch, nonce=holder.nonce, until=tx.now + ttl)
         if not changed:
             raise LeaseLost(f"The lease of session {holder.uid} is no longer {holder.name}'s (epoch {holder.epoch}).")
+        see_requests(holder, read_head(tx, holder.uid))
 
     return Move("lease.renew", "holder", run)
 
@@ -80,6 +91,8 @@ def renew(holder: Holder, ttl: int) -> Move[None]:
 @plain_move
 def acquire_named(tx: Transaction, resource: str, *, holder: str, nonce: str, ttl: int) -> Lease:
     """Take a named resource that nobody holds."""
+    for kind, name in (("The resource", resource), ("The holder", holder), ("The lease's nonce", nonce)):
+        check_name(kind, name)
     fresh = Lease(resource, holder, nonce, next_epoch(0, tx.restore_epoch), tx.now + ttl)
     if tx.run("lease.insert", **fresh.to_dict()):
         return fresh

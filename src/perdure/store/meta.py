@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from perdure.ids import check_name, check_text
 from perdure.store.move import Transaction, plain_move
 
 
 @plain_move
 def put(tx: Transaction, key: str, value: str) -> None:
-    tx.run("meta.put", key=key, value=value)
+    tx.run("meta.put", key=check_name("The property", key), value=check_text("The property", value))
 
 
 def get(tx: Transaction, key: str) -> str | None:

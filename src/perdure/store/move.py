@@ -57,6 +57,10 @@ class Transaction(ABC):
         """Run a named statement whose count nobody needs; where a round trip costs, it shares one with the next."""
 
     @abstractmethod
+    def execute(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
+        """Run a statement of a user's own, with `?` for its parameters: an effect on the same database."""
+
+    @abstractmethod
     def one(self, name: str, /, **values: Any) -> Row | None:
         """The first row of a named query."""
 
@@ -212,7 +216,13 @@ def hold(tx: Transaction, holder: Holder) -> Log:
     if head.lease_epoch != holder.epoch or head.lease_nonce != holder.nonce:
         now = f"{head.lease_holder} holds it now" if head.lease_holder else f"it is {head.status} now"
         raise LeaseLost(f"Session {head.id} is no longer moved by {holder.name} (epoch {holder.epoch}); {now}.")
+    see_requests(holder, head)
     return Log(tx, head, holder.name, holder)
+
+
+def see_requests(holder: Holder, head: Head) -> None:
+    holder.cancel_requested = head.cancel_requested_at is not None
+    holder.pause_requested = head.pause_requested_at is not None
 
 
 def enter(tx: Transaction, uid: str, actor: str) -> Log:

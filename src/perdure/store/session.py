@@ -7,13 +7,15 @@ from typing import Any
 import msgspec
 
 from perdure.domain.event import genesis
-from perdure.domain.record import check_move
+from perdure.domain.record import check_columns, check_move, same_json
 from perdure.domain.session import MOVES, TERMINAL, SessionRecord, Status
+from perdure.domain.state import NOT_STATE
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name, check_text, encode, new_uid
 from perdure.store.move import Head, Log, Move, Transaction, expect_one, holder_move, outsider_move
 
 FOREVER = 2**62
+DESCRIBED = frozenset({"title", "owner", "queue", "priority"})
 
 
 class NewSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +35,8 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     forked_from: str | None = None
     forked_at: int | None = None
     branch: str = "main"
+    restart_number: int = 0
+    restart_arguments: Any = None
 
 
 def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
@@ -45,18 +49,16 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
 
     def run(tx: Transaction) -> SessionRecord:
         columns = msgspec.structs.asdict(new) | {"uid": uid, "arguments": arguments, "chain": genesis(uid)}
+        columns["restart_arguments"] = encode(new.restart_arguments) if new.restart_number else None
         if tx.run("session.insert", **columns, now=tx.now) == 0:
             return _same(tx, new)
         log = Log(tx, Head(*_head_of_new(uid, new.id)), by)
         shown = get(tx, uid).to_dict()
-        log.append("session.created", rows={"session": {k: v for k, v in shown.items() if k not in _KEPT_APART}})
+        log.append("session.created", rows={"session": {k: v for k, v in shown.items() if k not in NOT_STATE}})
         log.close()
         return get(tx, uid)
 
     return Move("session.create", "outsider", run)
-
-
-_KEPT_APART = {"chain", "lease_holder", "lease_nonce", "lease_epoch", "lease_until", "crash_count"}
 
 
 def _head_of_new(uid: str, id: str) -> tuple[Any, ...]:
@@ -65,8 +67,7 @@ def _head_of_new(uid: str, id: str) -> tuple[Any, ...]:
 
 def _same(tx: Transaction, new: NewSession) -> SessionRecord:
     there = get_by_id(tx, new.id)
-    given = msgspec.json.decode(encode(new.arguments))
-    if there.program != new.program or there.arguments != given:
+    if there.program != new.program or not same_json(there.arguments, new.arguments):
         raise Conflict(f"Session {new.id} exists already, with another program or other arguments.")
     return there
 
@@ -94,6 +95,8 @@ def finish(log: Log, status: Status, *, result: Any = None, error: Any = None) -
     """End the session for good."""
     if status not in TERMINAL:
         raise ConfigError(f"A session does not finish as {status}.")
+    if status is Status.DONE and error is not None:
+        raise ConfigError("A session that is done has a result and no error.")
     check_move("session", MOVES, Status(log.head.status), status)
     stored = None if status is not Status.DONE else encode(result)
     failure = None if error is None else encode(error)
@@ -148,12 +151,25 @@ def request_pause(log: Log) -> None:
 
 
 @outsider_move
+def wake_up(log: Log) -> None:
+    """Make a waiting session ready because what it waited for is here, though nobody resolved it."""
+    if changed := wake(log):
+        log.append("session.released", rows={"session": changed})
+
+
+@outsider_move
+def resume(log: Log) -> None:
+    """Let a session that was asked to pause go on."""
+    log.tx.run("session.request_pause", uid=log.uid, at=None)
+    log.append("pause.requested", {"over": True}, rows={"session": {"pause_requested_at": None} | wake(log)})
+
+
+@outsider_move
 def describe(log: Log, /, *, expected: int, **changes: Any) -> int:
     """Change title, owner, queue or priority as of the version that was read; return the new version."""
+    check_columns(SessionRecord, changes, DESCRIBED)
     now = get(log.tx, log.uid)
-    if unknown := changes.keys() - {"title", "owner", "queue", "priority"}:
-        raise ConfigError(f"A session has no {', '.join(sorted(unknown))} to describe.")
-    columns = {name: getattr(now, name) for name in ("title", "owner", "queue", "priority")} | changes
+    columns = {name: getattr(now, name) for name in DESCRIBED} | changes
     version = expected + 1
     changed = log.tx.run("session.describe", uid=log.uid, was=expected, version=version, **columns)
     expect_one(changed, f"Session {now.id} changed since version {expected} was read; it is at {now.version}.")

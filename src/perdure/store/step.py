@@ -7,7 +7,7 @@ import msgspec
 from perdure.domain.lease import Holder
 from perdure.domain.step import Step
 from perdure.errors import ConfigError, Conflict
-from perdure.ids import digest
+from perdure.ids import check_text, digest
 from perdure.store.move import MISSED, Missed, Move, Transaction, hold, next_event
 
 
@@ -29,6 +29,7 @@ def record(holder: Holder, step: Recorded) -> Move[int]:
     columns = msgspec.structs.asdict(step)
     if (step.result is not None) + (step.artifact is not None) + (step.error is not None) != 1:
         raise ConfigError("A step has a result, an artifact or an error, and only one of them.")
+    check_text("The step", step.scope + step.name + step.argument_digest + (step.artifact or ""))
     shown = {
         "step": {"scope": step.scope, "name": step.name, "occurrence": step.occurrence},
         "outcome": digest(step.result or step.artifact or step.error or ""),
@@ -51,12 +52,14 @@ def record(holder: Holder, step: Recorded) -> Move[int]:
         tx.appended.append((holder.uid, line["number"]))
         if not tx.run("step.record_held", **line, **columns, **guard):
             return MISSED
+        tx.touched.add(holder.uid)
         tx.after_commit.append(lambda: holder.advance(line["number"], line["chain"]))
         return cursor + 1
 
     return Move("step.record", "holder", run, hot)
 
 
-def of_session(tx: Transaction, uid: str, restart_number: int, *, limit: int = 10_000_000) -> list[Step]:
-    """Everything recorded since the last restart, in one bulk read."""
-    return [Step(*row) for row in tx.all("step.of_session", uid=uid, restart_number=restart_number, limit=limit)]
+def of_session(tx: Transaction, uid: str, restart_number: int, *, through: int = 2**62) -> list[Step]:
+    """Everything recorded since the last restart, up to an event, in one bulk read."""
+    rows = tx.all("step.of_session", uid=uid, restart_number=restart_number, through=through, limit=10_000_000)
+    return [Step(*row) for row in rows]

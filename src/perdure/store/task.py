@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.domain.record import check_move
+from perdure.domain.record import check_columns, check_move
 from perdure.domain.task import MOVES, Task, TaskState
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name, check_text
 from perdure.store.move import Log, Transaction, holder_move
 
 CHANGEABLE = frozenset({"title", "state", "priority", "branch", "assigned_worker", "note"})
+UNFINISHED = frozenset({TaskState.OPEN, TaskState.ACTIVE, TaskState.BLOCKED})
 
 
 @holder_move
@@ -37,6 +38,7 @@ def add(
     )  # fmt: skip
     task = get(log.tx, log.uid, id)
     if fresh:
+        _refuse_below_done(log, task)
         log.append("task.added", rows={"task": [task.to_dict()]})
     elif (task.title, task.parent_id) != (title, parent_id):
         raise Conflict(f"Task {id} of session {log.head.id} exists already, with another title or place.")
@@ -46,18 +48,26 @@ def add(
 @holder_move
 def change(log: Log, /, id: str, **changes: Any) -> Task:
     """Move a task on. A task is done only when nothing below it is unfinished."""
-    if unknown := changes.keys() - CHANGEABLE:
-        raise ConfigError(f"A task has no {', '.join(sorted(unknown))} to change.")
+    check_columns(Task, changes, CHANGEABLE)
     task = get(log.tx, log.uid, id)
-    state = TaskState(changes.get("state", task.state))
+    if (wanted := changes.get("state", task.state)) not in set(TaskState):
+        raise ConfigError(f"A task cannot be {wanted!r:.40}; it is {', '.join(TaskState)}.")
+    state = TaskState(wanted)
     if state != task.state:
         check_move("task", MOVES, TaskState(task.state), state)
     if state is TaskState.DONE and (below := log.tx.all("task.unfinished_below", uid=log.uid, id=id, limit=5)):
         raise IllegalMove(f"Task {id} is not done while {', '.join(row[0] for row in below)} is unfinished.")
     columns = {name: getattr(task, name) for name in CHANGEABLE} | changes
     log.tx.run("task.change", uid=log.uid, id=id, now=log.tx.now, **columns)
+    if state in UNFINISHED:
+        _refuse_below_done(log, task)
     log.append("task.changed", rows={"task": [{"id": id, "updated_at": log.tx.now} | changes]})
     return get(log.tx, log.uid, id)
+
+
+def _refuse_below_done(log: Log, task: Task) -> None:
+    if task.parent_id is not None and get(log.tx, log.uid, task.parent_id).state == TaskState.DONE:
+        raise IllegalMove(f"Task {task.id} cannot go on below {task.parent_id}, which is done.", hint="Open that first.")
 
 
 def get(tx: Transaction, uid: str, id: str) -> Task:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from perdure.domain.record import same_json
 from perdure.domain.wait import Wait, WaitKind
-from perdure.errors import Conflict, IllegalMove, NotFound
-from perdure.ids import decode, encode
+from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
+from perdure.ids import check_name, check_text, encode
 from perdure.store import session
 from perdure.store.move import Log, Transaction, holder_move, outsider_move
 
@@ -26,6 +27,10 @@ def open_(
     log: Log, id: str, kind: WaitKind, *, ref: str | None = None, detail: Any = None, due_at: int | None = None
 ) -> Wait:
     """Ask for something. Asking again under the same id is the same wait, resolved or not."""
+    check_name("The wait", id)
+    check_text("What is waited for", ref or "")
+    if kind == WaitKind.TIMER and due_at is None:
+        raise ConfigError(f"Wait {id} is for a time and does not say which.")
     stored = None if detail is None else encode(detail)
     fresh = log.tx.run(
         "wait.insert",
@@ -55,7 +60,7 @@ def resolve(log: Log, id: str, answer: Any = None) -> Wait:
     """Give what a session waits for. The same answer again is the same answer; another one is a conflict."""
     wait = get(log.tx, log.uid, id)
     if wait.resolved_at is not None:
-        if wait.resolved_by == log.actor and wait.answer == _stored(answer):
+        if wait.resolved_by == log.actor and same_json(wait.answer, answer):
             return wait
         raise Conflict(f"Wait {id} of session {log.head.id} was resolved by {wait.resolved_by} already.")
     return settle(log, wait, answer)
@@ -82,10 +87,6 @@ def settle(log: Log, wait: Wait, answer: Any) -> Wait:
     }  # fmt: skip
     log.append("wait.resolved", {"kind": wait.kind}, rows={"wait": [row], "session": session.wake(log)})
     return get(log.tx, log.uid, wait.id)
-
-
-def _stored(value: Any) -> Any:
-    return None if value is None else decode(encode(value))
 
 
 def get(tx: Transaction, uid: str, id: str) -> Wait:

@@ -142,15 +142,16 @@ class Notifier:
     def _run(self) -> None:
         db: psycopg.Connection[Any] | None = None
         while True:
-            self._wake.wait()
             if not self._closed.is_set():
+                self._wake.wait()
                 self._closed.wait(self._pause)
             self._wake.clear()
+            last = self._closed.is_set()  # looked at after the clear: whoever closes later sets it again
             with self._lock:
                 uids, self._pending = self._pending, set()
             if uids:
                 db = self._send(db, ",".join(uids) if len(uids) <= self.MOST else "")
-            elif self._closed.is_set():
+            if last:
                 break
         if db is not None:
             db.close()

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure.domain.worker import Worker
-from perdure.ids import encode
+from perdure.ids import check_name, check_text, encode
 from perdure.store.move import Transaction, plain_move
 
 
 @plain_move
 def register(tx: Transaction, worker: Worker) -> None:
     """A worker begins; registering again only refreshes it."""
+    check_name("The worker", worker.id)
+    check_text("The worker", worker.host + worker.boot_id + worker.start_token)
     tx.run("worker.put", **(worker.to_dict() | {"programs": encode(worker.programs)}), now=tx.now)
 
 

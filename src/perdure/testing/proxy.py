@@ -282,18 +282,17 @@ class _Link(threading.Thread):
         self.answers.join()
 
     def _answers(self) -> None:
-        ready = bytearray()
+        ready, over = bytearray(), False
         with contextlib.suppress(OSError):
             for batch in self._read(self.server):
                 for message in batch:
-                    kind, asked = message[:1], self.owed[0] if self.owed else b""
-                    # In COPY FROM STDIN the server skips the Sync that came with the statement; another will follow.
-                    if kind == b"Z" or (kind == b"G" and asked == b"S"):
-                        self.owed.popleft()
+                    asked = self.owed[0] if self.owed else b""
                     if asked is not LOST:
                         ready += message
-                    elif kind == b"Z":
-                        self._forward(self.client, ready)
-                        raise ConnectionAbortedError("as ordered")
-                self._forward(self.client, ready)
+                    if message[:1] == b"Z":
+                        over = self.owed.popleft() is LOST
+                with contextlib.suppress(OSError):  # the client is gone, which is for the other thread to act upon
+                    self._forward(self.client, ready)
+                if over:
+                    break
         self.cut()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -40,6 +40,10 @@ class SQLiteTransaction(Transaction):
     def send(self, name: str, /, **values: Any) -> None:
         self.wrote = True
         self._db.execute(self._sql[name], values)
+
+    def execute(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
+        self.wrote = True
+        return self._db.execute(sql, tuple(parameters)).fetchall()
 
     def one(self, name: str, /, **values: Any) -> Row | None:
         return self._db.execute(self._sql[name], values).fetchone()

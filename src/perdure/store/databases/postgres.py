@@ -264,8 +264,8 @@ def prepare(db: psycopg.Connection[Row]) -> tuple[int, int]:
     """Create the tables in an empty database; say no to one that this code would misread."""
     migrator, migrations = PostgresMigrator(db), migrate.load("postgres")
     version, compatible_from = migrator.version()
-    if version == 0:
-        migrate.migrate(migrator, migrations)
+    if version < len(migrations) and (version == 0 or not PostgresTransaction(db, 0, "open", 0).all("session.count")):
+        migrate.migrate(migrator, migrations)  # new, or its creation was cut off: nobody has used it yet
         version, compatible_from = migrator.version()
     migrate.check(version, compatible_from, len(migrations))
     if version < len(migrations):

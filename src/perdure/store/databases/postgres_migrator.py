@@ -7,7 +7,7 @@ it steps back and tries again. Backups are the operator's here: `pg_dump`, or th
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -42,6 +42,13 @@ class PostgresTransaction(Transaction):
     def send(self, name: str, /, **values: Any) -> None:
         self.wrote = True
         self._db.execute(self._sql[name], values)
+
+    def execute(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
+        self.wrote = True
+        cursor = self._db.execute(sql.replace("%", "%%").replace("?", "%s"), tuple(parameters))
+        if self.pipeline is not None:
+            self.pipeline.sync()
+        return cursor.fetchall() if cursor.description else []
 
     def one(self, name: str, /, **values: Any) -> Row | None:
         return self._db.execute(self._sql[name], values).fetchone()

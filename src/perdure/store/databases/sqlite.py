@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,12 @@ class SQLite:
             self._prepare(path)
             self._presence = announce(path)
         self.wakeups = Wakeups(None if self._exclusive else watch_file(self._reader))
-        self._commits = GroupCommit(self._writer, on_commit=self.wakeups.bump)
+        try:
+            self._commits = GroupCommit(self._writer, on_commit=self.wakeups.bump)
+        except BaseException:
+            if self._presence is not None:
+                self._presence.close()
+            raise
         self._readers = None if self._exclusive else Threads("perdure-reader", readers, self._reader, self._serve_read)
 
     def _prepare(self, path: Path) -> None:
@@ -72,13 +78,38 @@ class SQLite:
         Reserve(self.folder).fill()
 
     def _writer(self) -> SQLiteEngine:
-        """Open the writing connection, bring the schema up to date, and make the file's existence durable."""
+        """Open the writing connection and make it ready, or let go of everything that was taken for it."""
         gate = Gate(self.folder) if self.folder is not None else None
-        db = connect(str(self.path or ":memory:"), vfs=self._vfs, exclusive=self._exclusive)
-        engine = SQLiteEngine(db, self.clock, gate)
+        try:
+            engine = SQLiteEngine(self._first(gate), self.clock, gate)
+        except BaseException:
+            if gate is not None:
+                gate.close()
+            raise
+        try:
+            self._make_ready(engine)
+        except BaseException as error:
+            with suppress(apsw.Error):
+                engine.abandon()
+            engine.close()
+            raise translate(error) from error
+        return engine
+
+    def _first(self, gate: Gate | None) -> apsw.Connection:
+        """The connection that may find no file and switch it to WAL, at which SQLite lets nobody wait in turn."""
+        if gate is not None:
+            gate.enter()
+        try:
+            return connect(str(self.path or ":memory:"), vfs=self._vfs, exclusive=self._exclusive)
+        finally:
+            if gate is not None:
+                gate.leave()
+
+    def _make_ready(self, engine: SQLiteEngine) -> None:
+        """Bring the schema up to date, and make the file's existence durable."""
         faults.point("create.before")
         if migrate.migrate(SQLiteMigrator(engine, self.folder), migrate.load("sqlite")):
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            engine.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         faults.point("create.after")
         if self.folder is not None:
             engine.barrier()  # the last close took the WAL away: its new name must be durable before it is relied on
@@ -86,7 +117,6 @@ class SQLite:
         tx = engine.transaction("open")
         self.schema_version = int(meta.get(tx, "schema_version") or 0)
         engine.restore_epoch = int(meta.get(tx, "restore_epoch") or 0)
-        return engine
 
     def _reader(self) -> apsw.Connection:
         return connect(str(self.path), vfs=self._vfs, readonly=True)

@@ -2,12 +2,12 @@
 -- Begin a session; an id that is taken changes nothing.
 insert into session (
     uid, id, program, arguments, title, repository, owner, queue, priority, concurrency_key, status, waiting_since,
-    cursor, chain, parent_uid, parent_wait, forked_from, forked_at, branch, lease_epoch, restart_number, crash_count,
-    tokens_in, tokens_out, cost_micros, created_at, updated_at, version
+    cursor, chain, parent_uid, parent_wait, forked_from, forked_at, branch, lease_epoch, restart_number, restart_arguments,
+    crash_count, tokens_in, tokens_out, cost_micros, created_at, updated_at, version
 ) values (
     :uid, :id, :program, :arguments, :title, :repository, :owner, :queue, :priority, :concurrency_key, 'ready', null,
-    0, :chain, :parent_uid, :parent_wait, :forked_from, :forked_at, :branch, 0, 0, 0,
-    0, 0, 0, :now, :now, 1
+    0, :chain, :parent_uid, :parent_wait, :forked_from, :forked_at, :branch, 0, :restart_number, :restart_arguments,
+    0, 0, 0, 0, :now, :now, 1
 ) on conflict (id) do nothing;
 
 -- name: session.lock_head

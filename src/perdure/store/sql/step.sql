@@ -21,5 +21,5 @@ from held;
 
 -- name: step.of_session
 -- Everything recorded since a restart, in one read.
-select {columns:step} from step where session_uid = :uid and restart_number = :restart_number
+select {columns:step} from step where session_uid = :uid and restart_number = :restart_number and number <= :through
 order by number limit :limit;

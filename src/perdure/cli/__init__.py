@@ -1,0 +1,85 @@
+"""The command line: one module per command, loaded when it is asked for.
+
+`main` is the one place where an error becomes a sentence and an exit code:
+
+    0 done    1 failed    2 wrong use    3 waiting for a person    4 held elsewhere
+
+To add a command, write `cli/NAME.py` with a function `NAME` under `@command` and give it a line in `COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from keyword import iskeyword
+
+import click
+
+from perdure import __version__
+from perdure.errors import ConfigError, LeaseHeld, PerdureError, SessionWaiting, StoreUnavailable
+
+COMMANDS = {
+    "demo": "Five tasks, killed twice, finished all the same. No key, no server.",
+    "doctor": "Say how the store is, which promises it keeps, and what to do.",
+    "migrate": "Bring the store's schema up to date.",
+}
+
+EXIT_CODES: dict[type[PerdureError], int] = {ConfigError: 2, SessionWaiting: 3, LeaseHeld: 4}
+
+
+class Commands(click.Group):
+    """The commands by name. Listing them imports none of them."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, _: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        own = f"{name}_" if iskeyword(name) else name
+        found: click.Command = getattr(importlib.import_module(f"perdure.cli.{own}"), own)
+        return found
+
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="perdure %(version)s")
+def perdure() -> None:
+    """Sessions of AI coding agents that survive anything, and do nothing twice."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and end the process."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = perdure.main(given, prog_name="perdure", standalone_mode=False)
+    except PerdureError as error:
+        code = complain(error, as_json="--json" in given)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        code = 2
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f"`{context.command_path} --help` lists what there is." if context else "`perdure --help` helps."
+        code = complain(ConfigError(error.format_message(), hint=hint), as_json="--json" in given)
+    except click.Abort:
+        code = 130
+    except OSError as error:
+        code = complain(StoreUnavailable(f"{error.strerror}: {error.filename}."), as_json="--json" in given)
+    sys.exit(code or 0)
+
+
+def complain(error: PerdureError, *, as_json: bool) -> int:
+    """Say what happened in one sentence, with its code and what to do, and return the exit code."""
+    if as_json:
+        import json
+
+        said = {"code": error.code, "message": error.message, "hint": error.hint, "retry": error.retry}
+        click.echo(json.dumps({"error": said}, ensure_ascii=False), err=True)
+    else:
+        click.echo(f"error: {error.message} [{error.code}]\n hint: {error.hint}", err=True)
+    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)

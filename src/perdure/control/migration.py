@@ -1,0 +1,65 @@
+"""Migration: bring a store's schema up to date, without breaking a worker that still runs older code.
+
+Steps that only add are always applied. A step after which the code of a living worker could no longer use the store is
+left for later, and so is everything behind it. A worker that cannot be asked counts as living for a day after it was
+last seen.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.clock import SECOND
+from perdure.control.liveness import Presences, presences_at
+from perdure.domain.worker import Life, Worker
+from perdure.errors import ConfigError, IllegalMove, NotFound
+from perdure.store import doctor, migrate, worker
+from perdure.store.upgrade import migrator
+
+DAY = 86_400 * SECOND
+
+
+class Migrated(msgspec.Struct, frozen=True):
+    """What was done: the schema before and after, and the newest that this code knows."""
+
+    place: str
+    before: int
+    after: int
+    known: int
+
+
+def bring_up_to_date(target: str | None, migrations: list[migrate.Migration] | None = None) -> Migrated:
+    """Migrate as far as the living allow. Raises `IllegalMove`, naming them, when that is not the whole way."""
+    place = doctor.place_of(target)
+    if place.kind in ("memory", "files"):
+        raise ConfigError(f"{place.shown} needs no migration.", hint="It is brought up to date whenever it is opened.")
+    with doctor.look(place) as found:
+        properties = doctor.properties(found.tx)
+        if not properties:
+            raise NotFound(f"{place.shown} holds no Perdure store.", hint="The first use makes one, up to date.")
+        locks = presences_at(place.folder, properties["store_id"], shared=place.kind == "postgres")
+        alive = [one for one in worker.workers(found.tx) if may_live(locks, one, found.tx.now)]
+    steps = migrate.load("postgres" if place.kind == "postgres" else "sqlite") if migrations is None else migrations
+    before = int(properties["schema_version"])
+    oldest = min((one.schema_to for one in alive), default=None)
+    with migrator(place) as database:
+        migrate.migrate(database, steps, oldest_alive=oldest)
+        after, _ = database.version()
+    if after < len(steps):
+        raise _held_back(before, after, [one for one in alive if one.schema_to < steps[after].compatible_from])
+    return Migrated(place.shown, before, after, len(steps))
+
+
+def may_live(locks: Presences, one: Worker, now: int) -> bool:
+    life = locks.life(one)
+    return life is Life.ALIVE or (life is Life.CANNOT_TELL and now - one.seen_at < DAY)
+
+
+def _held_back(before: int, after: int, by: list[Worker]) -> IllegalMove:
+    names = ", ".join(f"{one.id} on {one.host}" for one in by)
+    return IllegalMove(
+        f"The schema went from {before} to {after} and stops there: the next step would break {names}.",
+        hint="Upgrade or stop those workers, then run `perdure migrate` again.",
+        before=before,
+        after=after,
+    )

@@ -1,0 +1,21 @@
+"""Durations as people write them: "20s", "24h", "500ms", or seconds as a number."""
+
+from __future__ import annotations
+
+import re
+
+from perdure.clock import SECOND
+from perdure.errors import ConfigError
+
+_UNITS = {"ms": SECOND // 1000, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}
+_TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\Z")
+
+
+def microseconds(duration: str | float) -> int:
+    """A duration in microseconds."""
+    if isinstance(duration, str):
+        if match := _TEXT.match(duration.strip()):
+            return int(float(match[1]) * _UNITS[match[2]])
+    elif duration >= 0:
+        return int(duration * SECOND)
+    raise ConfigError(f"{duration!r} is no duration.", hint='Write "500ms", "20s", "15m", "24h" or "7d".')

@@ -1,0 +1,57 @@
+"""Identity is content and position: where a call stands in its program.
+
+    place = (scope path, kind, name, argument digest, occurrence in the scope)
+
+It is taken when `s.x(...)` is *called*, not when it is awaited, so calls made in order have the same places in every
+run. A task that runs beside others enters a scope of its own; a call from a task that did not is refused,
+because its order among the others would be chance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple
+
+from perdure.errors import ConfigError
+from perdure.ids import check_name
+
+
+class Place(NamedTuple):
+    """Where a call stands."""
+
+    scope: str
+    kind: str
+    name: str
+    argument_digest: str
+    occurrence: int
+
+    def position(self, restart_number: int) -> list[Any]:
+        return [restart_number, *self]
+
+
+class Lane:
+    """One line of execution inside a program: the program itself, or a scope."""
+
+    def __init__(self, path: str, owner: asyncio.Task[Any] | None) -> None:
+        self.path = path
+        self.owner = owner
+        self.waiting = 0
+        self._counts: dict[tuple[str, str, str], int] = {}
+        self._scopes: set[str] = set()
+
+    def place(self, kind: str, name: str, argument_digest: str) -> Place:
+        """The next place of this call in this lane."""
+        key = (kind, name, argument_digest)
+        occurrence = self._counts.get(key, 0)
+        self._counts[key] = occurrence + 1
+        return Place(self.path, kind, name, argument_digest, occurrence)
+
+    def enter(self, name: str) -> str:
+        """The path of a scope inside this one; a name is used once."""
+        check_name("The scope", name)
+        if "/" in name:
+            raise ConfigError(f"The scope {name!r} may not hold a slash.")
+        if name in self._scopes:
+            raise ConfigError(f"The scope {name!r} was entered already.", hint="Give each scope its own name.")
+        self._scopes.add(name)
+        return f"{self.path}/{name}" if self.path else name

@@ -1,0 +1,175 @@
+"""One run of one session: the program from the top, until it ends or can only wait.
+
+A wait holds its caller. Only when no act is running and nothing else can progress is the program unwound, with
+`Suspended`, and the session parked. Between the two the answer may have come: parking looks once more, under the
+session's lock, and the program runs again at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from perdure.clock import SECOND
+from perdure.domain.lease import Holder
+from perdure.domain.wait import Wait, WaitKind
+from perdure.errors import LeaseLost, PerdureError, StoreError, Suspended
+from perdure.runtime.place import Lane
+from perdure.runtime.records import Records
+from perdure.store import wait
+from perdure.store.move import Move
+
+if TYPE_CHECKING:
+    from perdure.runtime.runtime import Runtime
+
+T = TypeVar("T")
+LINGER = 0.01
+HOLD_SHORT = SECOND  # a timer that is due this soon is waited for in place
+
+
+class Run:
+    """What the program, the ledger and the waits of one run share."""
+
+    def __init__(self, runtime: Runtime, holder: Holder, records: Records) -> None:
+        self.runtime = runtime
+        self.store = runtime.store
+        self.clock = runtime.store.clock
+        self.holder = holder
+        self.records = records
+        self.session = records.session
+        self.unwinding = False
+        self.stopped: PerdureError | None = None
+        self.restart: dict[str, Any] | None = None
+        self.lanes: list[Lane] = []
+        self._active = 0
+        self._idle = asyncio.Event()
+        self._waiting: dict[str, list[asyncio.Future[Wait]]] = {}
+        self._due: dict[str, int] = {}
+        self._watcher: asyncio.Task[None] | None = None
+        self._check_planned = False
+        self._loop = asyncio.get_running_loop()
+
+    async def write(self, move: Move[T]) -> T:
+        """Commit a move. Without the lease or the store the program cannot go on, whatever it would catch."""
+        try:
+            return await self.store.write(move)
+        except (LeaseLost, StoreError) as error:
+            self.stop(error)
+            raise Suspended from error
+
+    def stop(self, error: PerdureError) -> None:
+        """Give the run up; safe to call from any thread."""
+        self.stopped = self.stopped or error
+        self._loop.call_soon_threadsafe(self.unwind)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Something of this run is going on; while it is, the program is not unwound."""
+        if self.unwinding:
+            raise Suspended
+        self._active += 1
+        try:
+            yield
+        finally:
+            self._active -= 1
+            self._idle.set()
+            self._check_soon()
+
+    def honour_requests(self) -> None:
+        """Between acts: stop or pause if somebody asked for it."""
+        if self.holder.cancel_requested or self.holder.pause_requested:
+            self.unwind()
+            raise Suspended
+
+    async def wait_for(self, id: str, lane: Lane | None = None) -> Wait:
+        """Hold the caller until a wait of this session is resolved."""
+        found = await self.store.read(wait.get, self.session.uid, id)
+        if found.resolved_at is not None:
+            return found
+        if self.unwinding:
+            raise Suspended
+        future: asyncio.Future[Wait] = self._loop.create_future()
+        self._waiting.setdefault(id, []).append(future)
+        if found.due_at is not None:
+            self._due[id] = found.due_at
+        if self._watcher is None:
+            self._watcher = self._loop.create_task(self._watch())
+        self._active -= 1
+        if lane is not None:
+            lane.waiting += 1
+        self._check_soon()
+        try:
+            return await future
+        finally:
+            self._active += 1
+            if lane is not None:
+                lane.waiting -= 1
+
+    async def _watch(self) -> None:
+        """Look for answers while somebody waits for one."""
+        while self._waiting and not self.unwinding:
+            seen = self.store.wakeups.version
+            await self._look()
+            soonest = min(self._due.values(), default=None)
+            pause = 5.0 if soonest is None else min(5.0, max(0.0, (soonest - self.clock.now()) / SECOND))
+            await self.store.wakeups.wait(seen, self.session.uid, pause)
+        self._watcher = None
+
+    async def _look(self) -> None:
+        now = self.clock.now()
+        for id, due in list(self._due.items()):
+            if due <= now and id in self._waiting:
+                del self._due[id]
+                await self.runtime.fire(await self.store.read(wait.get, self.session.uid, id))
+        for found in await self.store.read(wait.of_session, self.session.uid):
+            if found.resolved_at is not None and found.id in self._waiting:
+                self._due.pop(found.id, None)
+                for future in self._waiting.pop(found.id):
+                    if not future.done():
+                        future.set_result(found)
+
+    def _check_soon(self) -> None:
+        if self._waiting and not self._check_planned and not self.unwinding:
+            self._check_planned = True
+            self._loop.call_later(LINGER, self._check)
+
+    def _check(self) -> None:
+        """Unwind when nothing can progress: no act, and every side-by-side task waits."""
+        self._check_planned = False
+        if self.unwinding or self._active or not self._waiting:
+            return
+        if any(lane.path and not lane.waiting for lane in self.lanes):
+            self._check_soon()
+            return
+        soonest = min(self._due.values(), default=None)
+        if soonest is not None and soonest - self.clock.now() <= HOLD_SHORT:
+            self._check_soon()
+            return
+        self.unwind()
+
+    def unwind(self) -> None:
+        """Unwind the program: everything that waits is told, and nothing new begins."""
+        self.unwinding = True
+        for futures in self._waiting.values():
+            for future in futures:
+                if not future.done():
+                    future.set_exception(Suspended())
+
+    @property
+    def blocked_on(self) -> list[str]:
+        """The waits that held the program when it was unwound."""
+        return list(self._waiting)
+
+    async def settle_down(self) -> None:
+        """Wait until nothing of this run is going on any more: an act that began is never left alone."""
+        while self._active:
+            self._idle.clear()
+            await self._idle.wait()
+        if self._watcher is not None:
+            self._watcher.cancel()
+
+
+def needs_person(found: Wait) -> bool:
+    return found.kind in (WaitKind.APPROVAL, WaitKind.INPUT, WaitKind.DOUBT, WaitKind.PAUSED, WaitKind.PROGRAM)

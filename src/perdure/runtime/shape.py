@@ -1,0 +1,105 @@
+"""The shape of a function: what it takes, what it returns, and how both become JSON and come back.
+
+Arguments are bound by name and validated before anything is planned. What `step`, `do` and `child` return is the
+decoded record, as the annotated type, on the first run too: a program never sees a value that a later run would not.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_type_hints
+
+import msgspec
+
+from perdure.errors import ConfigError
+from perdure.ids import canonical, digest, encode
+
+
+class Shape:
+    """One function's parameters and result."""
+
+    def __init__(self, function: Callable[..., Any], *, given: Sequence[str] = ()) -> None:
+        """`given` are the leading parameters that Perdure supplies, such as a tool's `call`."""
+        self.name = getattr(function, "__name__", "function")
+        self.is_async = inspect.iscoroutinefunction(function)
+        signature = inspect.signature(function)
+        hints = _hints(function)
+        parameters = [p for p in signature.parameters.values() if p.name not in given]
+        for parameter in parameters:
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise ConfigError(f"{self.name} takes *{parameter.name}; a durable call names each argument.")
+        self._signature = signature.replace(parameters=parameters)
+        fields = [(p.name, hints.get(p.name, Any)) for p in parameters]
+        self._type = msgspec.defstruct(f"{self.name}_arguments", fields, forbid_unknown_fields=True)
+        returns = hints.get("return", Any)
+        self.returns: Any = type(None) if returns is None else returns
+        self._decoder = _decoder(self.name, self.returns)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments by name, as JSON, or a sentence about what is wrong with them."""
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ConfigError(f"{self.name}: {error}.") from None
+        bound.apply_defaults()
+        try:
+            plain: dict[str, Any] = msgspec.to_builtins(dict(bound.arguments), str_keys=True)
+            msgspec.convert(plain, self._type)
+        except (msgspec.ValidationError, TypeError) as error:
+            raise ConfigError(f"{self.name}: {error}.", hint="Arguments are JSON, structs or dataclasses.") from None
+        canonical(plain)
+        return plain
+
+    def unbind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Recorded arguments as the annotated types."""
+        try:
+            opened = msgspec.convert(dict(arguments), self._type)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{self.name} no longer takes what was recorded: {error}.") from None
+        return {name: getattr(opened, name) for name in self._type.__struct_fields__}
+
+    def encode_result(self, value: Any) -> str:
+        """A result as JSON text, if it would come back as the annotated type."""
+        text = encode(value)
+        self.decode_result(text)
+        return text
+
+    def decode_result(self, text: str) -> Any:
+        """A recorded result as the annotated type."""
+        try:
+            return self._decoder.decode(text)
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"{self.name} does not return what its annotation says: {error}.") from None
+
+    def allows_none(self) -> bool:
+        try:
+            self._decoder.decode("null")
+        except msgspec.MsgspecError:
+            return False
+        return True
+
+    def json_schema(self) -> dict[str, Any]:
+        """What it takes, as JSON Schema."""
+        (schema,), parts = msgspec.json.schema_components([self._type])
+        name = schema["$ref"].rsplit("/", 1)[-1]
+        opened: dict[str, Any] = parts.pop(name)
+        return opened | ({"$defs": parts} if parts else {})
+
+
+def argument_digest(arguments: Mapping[str, Any]) -> str:
+    return digest(canonical(arguments))
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except (NameError, TypeError):
+        return {}
+
+
+def _decoder(name: str, type_: Any) -> msgspec.json.Decoder[Any]:
+    try:
+        return msgspec.json.Decoder(type_)
+    except TypeError as error:
+        raise ConfigError(f"{name} returns something that cannot be recorded: {error}.") from None

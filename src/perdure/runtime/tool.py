@@ -1,0 +1,244 @@
+"""Tools: how a program reaches the outside world, and what each declares about being asked twice.
+
+A tool says which replay rule it deserves. Nothing is guessed: without a declaration the rule is `escalate`, and a
+person is asked whenever the outcome is unknown.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+
+import msgspec
+
+from perdure.clock import SECOND
+from perdure.domain.effect import Replay, Rule
+from perdure.errors import ConfigError, NotDone
+from perdure.ids import check_name
+from perdure.runtime.durations import microseconds
+from perdure.runtime.shape import Shape
+
+Q = ParamSpec("Q")
+X = TypeVar("X", covariant=True)  # noqa: PLC0105 - one letter, as in the contract
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """Ask people before the effect is dispatched."""
+
+    name: str
+    quorum: int = 1
+    expires: str | float | None = "24h"
+    requester_may_decide: bool = False
+
+
+class Call:
+    """What a tool may know about the attempt it is in. `key` is the same for every attempt of one effect."""
+
+    __slots__ = ("_heartbeat", "attempt", "effect_id", "key", "session_id")
+
+    def __init__(
+        self, key: str, attempt: int, session_id: str, effect_id: str, heartbeat: Callable[[], None] | None = None
+    ) -> None:
+        self.key = key
+        self.attempt = attempt
+        self.session_id = session_id
+        self.effect_id = effect_id
+        self._heartbeat = heartbeat
+
+    def heartbeat(self) -> None:
+        """Say that a long act still goes on. Raises `LeaseLost` when it must stop."""
+        if self._heartbeat is not None:
+            self._heartbeat()
+
+
+class Outcome:
+    """A probe's answer: it happened, it is not there, or it cannot be told."""
+
+    __slots__ = ("reference", "result", "said", "why")
+
+    def __init__(self, said: str, result: Any = None, reference: str | None = None, why: str | None = None) -> None:
+        self.said = said
+        self.result = result
+        self.reference = reference
+        self.why = why
+
+    @classmethod
+    def happened(cls, result: Any = None, *, reference: str | None = None) -> Outcome:
+        return cls("happened", result, reference)
+
+    @classmethod
+    def absent(cls) -> Outcome:
+        return cls("absent")
+
+    @classmethod
+    def unknown(cls, why: str = "The probe cannot tell.") -> Outcome:
+        return cls("unknown", why=why)
+
+    def __repr__(self) -> str:
+        return f"Outcome.{self.said}"
+
+
+class Transaction:
+    """The store's own transaction, given to a `joint` tool: what it writes commits with the record, or not at all."""
+
+    __slots__ = ("_execute",)
+
+    def __init__(self, execute: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]) -> None:
+        self._execute = execute
+
+    def execute(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement with `?` for its parameters; return its rows."""
+        first = sql.lstrip().split(None, 1)[0].lower() if sql.strip() else ""
+        if first in _NOT_ALLOWED:
+            raise ConfigError(f"A joint tool may not {first or 'run nothing'}: the transaction is not its own.")
+        return self._execute(sql, params)
+
+
+_NOT_ALLOWED = frozenset(
+    {"", "begin", "commit", "rollback", "end", "savepoint", "release", "pragma", "attach", "detach", "vacuum", "set"}
+)
+
+
+class Tool(Generic[Q, X]):
+    """A tool: a function and its rule. Calling it directly just calls the function."""
+
+    def __init__(self, function: Callable[Q, X], name: str, **declared: Any) -> None:
+        self.function = function
+        self.name = check_name("The tool", name)
+        self.key: str | None = None
+        self.replay = Replay(declared["replay"])
+        self.inflight = microseconds(declared["inflight"])
+        self.timeout = None if declared["timeout"] is None else microseconds(declared["timeout"])
+        self.retry = int(declared["retry"])
+        self.key_ttl = None if declared["key_ttl"] is None else microseconds(declared["key_ttl"])
+        self.safe_errors: tuple[type[BaseException], ...] = (NotDone, *declared["safe_errors"])
+        self.targets: tuple[str, ...] = tuple(declared["targets"])
+        self.gate: Gate | None = declared["gate"]
+        first = next(iter(inspect.signature(function).parameters.values()), None)
+        self.wants_call = first is not None and first.name == "call"
+        self.wants_transaction = self.replay is Replay.JOINT
+        self.shape = Shape(
+            function, given=[first.name] if first and (self.wants_call or self.wants_transaction) else []
+        )
+        self.probing: Callable[..., Any] | None = None
+        self.undoing: Tool[..., Any] | None = None
+        self._check(first)
+
+    def _check(self, first: inspect.Parameter | None) -> None:
+        if self.retry < 1:
+            raise ConfigError(f"Tool {self.name}: retry counts all attempts, so it is at least 1.")
+        if self.wants_transaction and (first is None or self.shape.is_async):
+            raise ConfigError(f"Tool {self.name}: a joint tool is a plain function whose first parameter is `tx`.")
+
+    def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> X:
+        return self.function(*args, **kwargs)
+
+    def probe(self, function: F) -> F:
+        """Declare how to find out whether it happened: the tool's parameters, an `Outcome` back."""
+        self.probing = function
+        return function
+
+    def undo(self, function: F) -> F:
+        """Declare how to take it back: `(call, result, ...)`, idempotent, and content when there is nothing to undo."""
+        self.undoing = Tool(
+            function, f"{self.name}.undo",
+            replay=Replay.IDEMPOTENT, inflight=self.inflight / SECOND, timeout=None, retry=self.retry, key_ttl=None,
+            safe_errors=(), targets=self.targets, gate=None,
+        )  # fmt: skip
+        TOOLS[self.undoing.name] = self.undoing
+        return function
+
+    def keyed(self, key: str) -> Tool[Q, X]:
+        """The same tool for one of several equal calls side by side, told apart by `key`."""
+        twin = cast("Tool[Q, X]", object.__new__(Tool))
+        twin.__dict__ = self.__dict__ | {"key": check_name("The key", key)}
+        return twin
+
+    @property
+    def rule(self) -> Rule:
+        if self.replay is Replay.PROBE and self.probing is None:
+            raise ConfigError(
+                f"Tool {self.name} is declared `probe` and has no probe.", hint=f"Add @{self.name}.probe."
+            )
+        if self.replay is Replay.COMPENSATE and self.undoing is None:
+            raise ConfigError(
+                f"Tool {self.name} is declared `compensate` and has no undo.", hint=f"Add @{self.name}.undo."
+            )
+        return Rule(
+            self.replay, self.inflight, self.retry, self.key_ttl, self.probing is not None, self.undoing is not None
+        )
+
+    def targets_of(self, arguments: dict[str, Any]) -> list[str]:
+        """What an intent touches, by the tool's templates."""
+        try:
+            return [target.format(**arguments) for target in self.targets]
+        except (KeyError, IndexError, AttributeError) as error:
+            raise ConfigError(f"Tool {self.name}: a target names an unknown parameter: {error}.") from None
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name}, {self.replay})"
+
+
+TOOLS: dict[str, Tool[..., Any]] = {}
+
+
+@overload
+def tool(function: Callable[Q, X], /) -> Tool[Q, X]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = ...,
+    replay: str = ...,
+    inflight: str | float = ...,
+    timeout: str | float | None = ...,
+    retry: int = ...,
+    key_ttl: str | float | None = ...,
+    safe_errors: tuple[type[BaseException], ...] = ...,
+    targets: Sequence[str] = ...,
+    gate: Gate | None = ...,
+) -> Callable[[Callable[Q, X]], Tool[Q, X]]: ...
+
+
+def tool(
+    function: Callable[Q, X] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    replay: str = "escalate",
+    inflight: str | float = "30s",
+    timeout: str | float | None = None,
+    retry: int = 3,
+    key_ttl: str | float | None = None,
+    safe_errors: tuple[type[BaseException], ...] = (),
+    targets: Sequence[str] = (),
+    gate: Gate | None = None,
+) -> Any:
+    """Declare a tool. See `docs/how-to/choose-a-replay-rule.md` for which rule it deserves."""
+
+    def declare(function: Callable[Q, X]) -> Tool[Q, X]:
+        made: Tool[Q, X] = Tool(
+            function, name or function.__name__,
+            replay=replay, inflight=inflight, timeout=timeout, retry=retry, key_ttl=key_ttl, safe_errors=safe_errors,
+            targets=targets, gate=gate,
+        )  # fmt: skip
+        register(TOOLS, made.name, made, made.function)
+        return made
+
+    return declare if function is None else declare(function)
+
+
+def register(registry: dict[str, Any], name: str, thing: Any, function: Callable[..., Any]) -> None:
+    """Register by name. The same source again replaces it (notebooks, `__main__`); another one is refused."""
+    there = registry.get(name)
+    if there is not None and _source(there.function) != _source(function):
+        raise ConfigError(f"Two definitions are named {name}.", hint="Rename one; rows refer to names.")
+    registry[name] = thing
+
+
+def _source(function: Callable[..., Any]) -> tuple[str, str]:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return (code.co_filename if code else "", getattr(function, "__qualname__", ""))

@@ -1,0 +1,56 @@
+"""Who this process is, as the ledger writes it down, and whether another process still lives."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from perdure.domain.worker import Life, Worker
+from perdure.ids import encode, host, new_name
+from perdure.runtime.liveness import Alive, Presences, presences
+from perdure.store.store import Store
+
+
+class Me:
+    """This process as a worker of a store. A store in memory has no other, and needs no lock."""
+
+    def __init__(self, store: Store, programs: list[str]) -> None:
+        self._presences: Presences | None = None
+        self._alive: Alive | None = None
+        if store.folder is None and store.database.dialect == "sqlite":
+            self.id = new_name("w")
+            shown: dict[str, Any] = {"id": self.id, "host": host(), "pid": os.getpid()}
+        else:
+            self._presences = presences(store)
+            self._alive = self._presences.enter(store, programs=programs)
+            self.id = self._alive.id
+            row = self._alive.worker
+            shown = {
+                "id": row.id, "host": row.host, "boot_id": row.boot_id, "pid": row.pid, "start_token": row.start_token,
+            }  # fmt: skip
+        self.process = encode(shown)
+        self.name = f"{self.id}@{host()}:{os.getpid()}"
+
+    def life_of(self, process: dict[str, Any]) -> Life:
+        """Whether the process of an attempt still lives, or a command that it started."""
+        if process.get("id") == self.id:
+            return Life.ALIVE
+        if self._presences is None:
+            return Life.DEAD
+        try:
+            row = Worker(
+                process["id"], process["host"], process["boot_id"], process["pid"], process["start_token"],
+                0, 0, None, 0, 0,
+            )  # fmt: skip
+        except KeyError:
+            return Life.CANNOT_TELL
+        return self._presences.life(row)
+
+    def life(self, worker: Worker) -> Life:
+        if worker.id == self.id:
+            return Life.ALIVE
+        return Life.DEAD if self._presences is None else self._presences.life(worker)
+
+    def close(self) -> None:
+        if self._alive is not None:
+            self._alive.close()

@@ -1,0 +1,54 @@
+"""A store, open only to change its schema: nothing else is started, and nothing is created."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import apsw
+
+from perdure.clock import SystemClock
+from perdure.errors import ConfigError
+from perdure.store.databases.engine import SQLiteEngine, connect, translate
+from perdure.store.databases.place import make_folder
+from perdure.store.databases.sqlite import SQLiteMigrator
+from perdure.store.doctor import Place, no_driver
+from perdure.store.gate import Gate
+from perdure.store.migrate import Migrator
+
+
+@contextmanager
+def migrator(place: Place) -> Iterator[Migrator]:
+    """What migrates the existing store at this place."""
+    if place.kind == "postgres":
+        with _of_server(place) as found:
+            yield found
+    elif place.path is not None and place.folder is not None and place.kind == "sqlite":
+        make_folder(place.folder)
+        engine = SQLiteEngine(connect(str(place.path)), SystemClock(), Gate(place.folder))
+        try:
+            yield SQLiteMigrator(engine, place.folder)
+        except apsw.Error as error:
+            raise translate(error) from error
+        finally:
+            engine.close()
+    else:
+        raise ConfigError(
+            f"{place.shown} has no schema to migrate.", hint="It is brought up to date when it is opened."
+        )
+
+
+@contextmanager
+def _of_server(place: Place) -> Iterator[Migrator]:
+    try:
+        import psycopg
+
+        from perdure.store.databases import postgres
+        from perdure.store.databases.postgres_migrator import PostgresMigrator
+    except ImportError:
+        raise no_driver() from None
+    try:
+        with postgres.connect(place.address) as db:
+            yield PostgresMigrator(db)
+    except psycopg.Error as error:
+        raise postgres.translate(error) from error
