@@ -43,11 +43,27 @@ def digest(content: bytes | str) -> str:
 
 
 def canonical(value: Any) -> bytes:
-    """RFC 8785 JSON: the same bytes for the same value, wherever they are computed."""
+    """RFC 8785 JSON: the same bytes for the same value, wherever they are computed.
+
+    Without fractions and with plain keys, sorted JSON is canonical JSON, and twenty times cheaper to make.
+    """
     try:
+        if _is_plain(value):
+            return msgspec.json.encode(value, order="sorted")
         return rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
         raise ConfigError(f"This value has no canonical JSON form: {error}.") from None
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    if kind is str or value is None or kind is bool:
+        return True
+    if kind is int:
+        return -(2**53) < value < 2**53
+    if kind is dict:
+        return all(type(key) is str and key.isascii() and _is_plain(item) for key, item in value.items())
+    return (kind is list or kind is tuple) and all(_is_plain(item) for item in value)
 
 
 def encode(value: Any) -> str:

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import threading
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -53,7 +57,7 @@ async def call(
 
 
 async def _in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A thread of its own: one that never ends must not take a place from others."""
+    """A thread of its own, though not a new one: a call that never ends must not take a place from others."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
@@ -72,10 +76,37 @@ async def _in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs
             value = context.run(function, *args, **kwargs)
         except BaseException as raised:
             error = RuntimeError("StopIteration") if isinstance(raised, StopIteration) else raised
-        loop.call_soon_threadsafe(deliver, value, error)
+        with suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
+            loop.call_soon_threadsafe(deliver, value, error)
 
-    threading.Thread(target=work, name="perdure-act", daemon=True).start()
+    Actor.free().jobs.put(work)
     return await future
+
+
+class Actor(threading.Thread):
+    """A thread that acts, and then waits for the next act. There are as many as acts under way at once."""
+
+    _idle: ClassVar[deque[Actor]] = deque()
+
+    def __init__(self) -> None:
+        super().__init__(name="perdure-act", daemon=True)
+        self.jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.start()
+
+    @classmethod
+    def free(cls) -> Actor:
+        try:
+            return cls._idle.pop()
+        except IndexError:
+            return cls()
+
+    def run(self) -> None:
+        while True:
+            self.jobs.get()()
+            self._idle.append(self)
+
+
+os.register_at_fork(after_in_child=Actor._idle.clear)  # threads do not survive a fork
 
 
 def outcome(tool: Tool[..., Any], ended: Ended) -> Outcome:

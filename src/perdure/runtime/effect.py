@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from perdure import faults
 from perdure.domain.effect import (
     SETTLED,
     Action,
@@ -153,6 +154,7 @@ class Ledger:
 
     async def _act(self, tool: Tool[..., Any], id: str, key: str, arguments: dict[str, Any], number: int) -> Effect:
         """Act and settle. A lease that has run out meanwhile is proof that the act did not begin."""
+        faults.point("act.before")
         if self.run.clock.boot() >= self.run.holder.boot_deadline or self.run.unwinding:
             known = effects.Outcome(outcome=AttemptOutcome.ABSENT)
         else:
@@ -176,7 +178,10 @@ class Ledger:
     ) -> effects.Outcome:
         given = [self._given(id, key, number)] if tool.wants_call else []
         opened = tool.shape.unbind(arguments)
-        return outcome(tool, await call(tool.function, tool.shape.is_async, tool.timeout, *given, **opened))
+        faults.point("act.begun")
+        ended = await call(tool.function, tool.shape.is_async, tool.timeout, *given, **opened)
+        faults.point("act.after")
+        return outcome(tool, ended)
 
     def _given(self, id: str, key: str, number: int) -> Call:
         heart, holder = self.run.runtime.heart, self.run.holder
@@ -268,6 +273,7 @@ class Ledger:
         given = [self._given(effect.id, effect.idempotency_key, number)] if tool.wants_call else []
         is_async = asyncio.iscoroutinefunction(tool.probing)
         ended = await call(tool.probing, is_async, tool.timeout, *given, **tool.shape.unbind(effect.intent))
+        faults.point("probe.after")
         if isinstance(ended.value, Outcome) and ended.error is None:
             return ended.value
         why = str(ended.error) if ended.error else f"it returned {type(ended.value).__name__} and no Outcome"

@@ -84,9 +84,13 @@ class Presences:
         if one.boot_id != self.boot_id:
             certain = not self.shared or (origin.machine == self.machine != UNKNOWN)
             return Life.DEAD if certain else Life.CANNOT_TELL
-        if (self.folder / one.id).exists():
-            return life_of(self.folder, one.id)
-        return self._life_without_lock(one, origin)
+        try:
+            (self.folder / one.id).stat()
+        except FileNotFoundError:
+            return self._life_without_lock(one, origin)
+        except OSError:
+            return Life.CANNOT_TELL
+        return life_of(self.folder, one.id)
 
     def _life_without_lock(self, one: Worker, origin: Origin) -> Life:
         """Its file is gone: it left in order, or we look in another folder, or somebody tidied up under it."""
@@ -105,9 +109,11 @@ class Presences:
 
     def _make_folder(self) -> None:
         """A folder under a name that anybody may take, such as one in /tmp, must be ours alone."""
+        if not self.shared:
+            return
         self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        if self.folder.parent.stat().st_uid != os.getuid() and self.shared:
+        if self.folder.parent.stat().st_uid != os.getuid():
             raise PermissionError(EPERM, f"{self.folder.parent} belongs to somebody else")
 
     def _origin(self) -> Origin:

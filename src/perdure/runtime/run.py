@@ -42,6 +42,7 @@ class Run:
         self.unwinding = False
         self.stopped: PerdureError | None = None
         self.restart: dict[str, Any] | None = None
+        self.blocked_on: list[str] = []  # the waits that held the program when it was unwound
         self.lanes: list[Lane] = []
         self._active = 0
         self._idle = asyncio.Event()
@@ -111,7 +112,11 @@ class Run:
         """Look for answers while somebody waits for one."""
         while self._waiting and not self.unwinding:
             seen = self.store.wakeups.version
-            await self._look()
+            try:
+                await self._look()
+            except PerdureError as error:
+                self.stop(error)
+                break
             soonest = min(self._due.values(), default=None)
             pause = 5.0 if soonest is None else min(5.0, max(0.0, (soonest - self.clock.now()) / SECOND))
             await self.store.wakeups.wait(seen, self.session.uid, pause)
@@ -121,7 +126,6 @@ class Run:
         now = self.clock.now()
         for id, due in list(self._due.items()):
             if due <= now and id in self._waiting:
-                del self._due[id]
                 await self.runtime.fire(await self.store.read(wait.get, self.session.uid, id))
         for found in await self.store.read(wait.of_session, self.session.uid):
             if found.resolved_at is not None and found.id in self._waiting:
@@ -151,16 +155,13 @@ class Run:
 
     def unwind(self) -> None:
         """Unwind the program: everything that waits is told, and nothing new begins."""
+        if not self.unwinding:
+            self.blocked_on = list(self._waiting)
         self.unwinding = True
         for futures in self._waiting.values():
             for future in futures:
                 if not future.done():
                     future.set_exception(Suspended())
-
-    @property
-    def blocked_on(self) -> list[str]:
-        """The waits that held the program when it was unwound."""
-        return list(self._waiting)
 
     async def settle_down(self) -> None:
         """Wait until nothing of this run is going on any more: an act that began is never left alone."""

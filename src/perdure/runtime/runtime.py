@@ -104,7 +104,7 @@ class Runtime:
             program=bound.program.name,
             arguments=bound.arguments,
             owner=owner,
-            repository=None if repository is None else os.path.abspath(repository),
+            repository=None if repository is None else _absolute(repository),
             title=title,
             priority=priority,
         )
@@ -399,6 +399,10 @@ class Runtime:
 
     async def _uid(self, name: str | None) -> str | None:
         return None if name is None else (await self.store.read(sessions.find, name)).uid
+
+
+def _absolute(path: str | Path) -> str:
+    return os.path.abspath(path)
 
 
 def _waiting_sentence(view: SessionView) -> str:

@@ -1,0 +1,36 @@
+"""What the documents say is what happens."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def block(page: str, language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", (DOCS / page).read_text(), re.S)
+    assert found is not None
+    return found[1]
+
+
+def test_the_tutorial_survives_its_own_kill(tmp_path: Path) -> None:
+    (tmp_path / "review.py").write_text(block("tutorial.md", "python"))
+    command = [sys.executable, "review.py"]
+    killed = subprocess.run([*command, "crash"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert len((tmp_path / "comments.jsonl").read_text().splitlines()) == 1
+
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert again.stdout == "comment 1: The diff of 7 is fine.\n", again.stderr
+    assert len((tmp_path / "comments.jsonl").read_text().splitlines()) == 1
+
+
+def test_every_link_between_the_documents_leads_somewhere() -> None:
+    pages = [*DOCS.rglob("*.md"), *(DOCS.parent / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"))]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
