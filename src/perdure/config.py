@@ -23,6 +23,8 @@ class Setting(msgspec.Struct, frozen=True):
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("store", "PERDURE_STORE", "Where sessions are kept.", "perdure.db in the user's data folder"),
+    Setting("app", "PERDURE_APP", "Modules that define programs and tools, separated by commas.", "none"),
+    Setting("by", "PERDURE_BY", "Who acts when a person answers, votes or settles.", "whoever is logged in"),
     Setting("connections", "PERDURE_CONNECTIONS", "How many PostgreSQL connections write at once.", "8"),
 )
 
@@ -40,7 +42,9 @@ def read_settings(folder: Path | None = None) -> dict[str, str]:
     known = {setting.name for setting in SETTINGS}
     if unknown := sorted(values.keys() - known):
         raise ConfigError(f"perdure.toml sets {unknown[0]!r}, which is no setting.", hint=f"Known: {sorted(known)}.")
-    settings = {name: str(value) for name, value in values.items()}
+    settings = {
+        name: ",".join(map(str, value)) if isinstance(value, list) else str(value) for name, value in values.items()
+    }
     for setting in SETTINGS:
         if (given := os.environ.get(setting.env)) is not None:
             settings[setting.name] = given

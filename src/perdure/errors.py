@@ -255,6 +255,11 @@ class SessionWaiting(SessionError):
     code = "session-waiting"
     hint = "Answer what it waits for, then run it again."
 
+    @property
+    def waits(self) -> list[Any]:
+        """What it waits for, as records of `wait`."""
+        return list(self.details.get("waits", ()))
+
 
 class BundleInvalid(PerdureError):
     """The bundle is torn, forged or of an unknown major version; nothing was imported."""

@@ -46,6 +46,20 @@ class DiskFault:
         with self._lock:
             self._room = size
 
+    def full_of(self, growth: int, code: int = apsw.SQLITE_FULL) -> None:
+        """Let the files grow by `growth` bytes more, then fail with `code`; what they hold may still be overwritten.
+
+        This is how a real disk is full. A quota that is used up is the same to the program, except that SQLite takes
+        it for SQLITE_IOERR_WRITE.
+        """
+        with self._lock:
+            self._growth, self._code = growth, code
+
+    def open_fails(self, times: int = 1) -> None:
+        """The next `times` files are not opened: SQLITE_CANTOPEN."""
+        with self._lock:
+            self._bad_opens = times
+
     def write_fails(self, nth: int = 1, times: int = 1) -> None:
         """The nth write from now, and the `times - 1` after it, fail with SQLITE_IOERR_WRITE and write nothing."""
         with self._lock:
@@ -59,6 +73,9 @@ class DiskFault:
     def heal(self) -> None:
         with self._lock:
             self._room = None
+            self._growth: int | None = None
+            self._code = apsw.SQLITE_FULL
+            self._bad_opens = 0
             self._bad_writes = range(0)
             self._bad_syncs = range(0)
 
@@ -73,6 +90,20 @@ class DiskFault:
             fits = min(size, self._room)
             self._room -= fits
             return fits
+
+    def grow(self, growth: int) -> None:
+        """A file is about to grow; raises when there is no room for that."""
+        with self._lock:
+            if self._growth is not None and growth > 0:
+                if growth > self._growth:
+                    raise apsw.exception_for(self._code)
+                self._growth -= growth
+
+    def open(self) -> None:
+        with self._lock:
+            if self._bad_opens:
+                self._bad_opens -= 1
+                raise apsw.exception_for(apsw.SQLITE_CANTOPEN)
 
     def sync(self) -> None:
         """Count a sync; raises when it is to fail."""
@@ -89,6 +120,7 @@ class _FaultVFS(apsw.VFS):
         super().__init__(name, base)
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
+        self._disk.open()
         return _FaultFile(self._base, name, flags, self._disk)
 
 
@@ -98,6 +130,7 @@ class _FaultFile(apsw.VFSFile):
         super().__init__(base, name, flags)
 
     def xWrite(self, data: Any, offset: int) -> None:
+        self._disk.grow(offset + len(data) - self.xFileSize())
         fits = self._disk.take(len(data))
         if fits:
             super().xWrite(data[:fits], offset)

@@ -17,15 +17,33 @@ from keyword import iskeyword
 import click
 
 from perdure import __version__
-from perdure.errors import ConfigError, LeaseHeld, PerdureError, SessionWaiting, StoreUnavailable
+from perdure.errors import ConfigError, LeaseHeld, PerdureError, ProgramUnknown, SessionWaiting, StoreUnavailable
 
 COMMANDS = {
-    "demo": "Five tasks, killed twice, finished all the same. No key, no server.",
+    "demo": "One comment, killed at the worst moment: still one comment. No key, no server.",
+    "run": "Run a program as a session, to its end or to where only a person can go on.",
+    "ls": "List sessions: those that need a person, then those that run, then the rest.",
+    "show": "Show a session: its state, what it waits for and what to type, its effects, its last events.",
+    "send": "Send a message to a session, whether it runs or waits.",
+    "answer": "Answer a question that a session asked.",
+    "resume": "Go on with a session after a crash, a pause or an answer.",
+    "fork": "Branch a session at one of its events.",
+    "cancel": "Ask a session to stop, and its children with it.",
+    "pause": "Ask a session to pause between two acts, until `perdure resume` lets it go on.",
+    "effects": "List effects: what was done to the outside world, what is under way, and what is in doubt.",
+    "settle": "Say what came of an effect in doubt, and why you know.",
+    "approvals": "List what waits for a person's yes or no, the longest wait first.",
+    "approve": "Say yes to exactly what an approval is bound to.",
+    "deny": "Say no to what an approval asks for.",
+    "tasks": "Show a session's plan",
+    "decisions": "List decisions, of one session or of all: what was chosen, why, and what came of it.",
+    "facts": "List what sessions remember; a fact past its age is marked stale.",
+    "verify": "Check that every event is there, unchanged and in its place: one session's log, or all.",
     "doctor": "Say how the store is, which promises it keeps, and what to do.",
     "migrate": "Bring the store's schema up to date.",
 }
 
-EXIT_CODES: dict[type[PerdureError], int] = {ConfigError: 2, SessionWaiting: 3, LeaseHeld: 4}
+EXIT_CODES: dict[type[PerdureError], int] = {ConfigError: 2, ProgramUnknown: 2, SessionWaiting: 3, LeaseHeld: 4}
 
 
 class Commands(click.Group):
@@ -81,5 +99,7 @@ def complain(error: PerdureError, *, as_json: bool) -> int:
         said = {"code": error.code, "message": error.message, "hint": error.hint, "retry": error.retry}
         click.echo(json.dumps({"error": said}, ensure_ascii=False), err=True)
     else:
-        click.echo(f"error: {error.message} [{error.code}]\n hint: {error.hint}", err=True)
+        from perdure.cli.plain import safe
+
+        click.echo(f"error: {safe(error.message)} [{error.code}]\n hint: {safe(error.hint)}", err=True)
     return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)

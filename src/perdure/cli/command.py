@@ -1,4 +1,4 @@
-"""What every command shares: `--store`, `--json`, the settings, and how it speaks.
+"""What every command shares: `--store`, `--json`, `--app`, the settings, and how it speaks.
 
 A command is a function of a `Shell` and its own options. It returns its exit code, or nothing for 0, and raises what
 goes wrong; it never catches an error to print it.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,18 +17,50 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 UNBOUNDED = 10_000  # columns, where nobody looks at a terminal: a line is a line, and can be searched for
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Shell:
-    """What a command is given: where the store is, what is set, and a mouth."""
+    """What a command is given: where the store is, what is set, who asks, and a mouth."""
 
-    def __init__(self, store: str | None, json: bool) -> None:
+    def __init__(self, store: str | None, json: bool, app: Sequence[str] = (), by: str | None = None) -> None:
         from perdure.config import read_settings
 
         self.settings = read_settings()
         self.given = store
         self.store = store if store is not None else self.settings.get("store")
         self.json = json
+        self.app = tuple(app)
+        self._by = by
+
+    @property
+    def by(self) -> str:
+        """Who acts: `--by`, the setting, or whoever is logged in."""
+        return self._by or self.settings.get("by") or login()
+
+    @property
+    def connections(self) -> int:
+        from perdure.errors import ConfigError
+
+        given = self.settings.get("connections", "8")
+        if not given.isdecimal() or not 1 <= int(given) <= 1000:
+            raise ConfigError(f"The setting `connections` is {given!r}.", hint="Set it to a number from 1 to 1000.")
+        return int(given)
+
+    @property
+    def width(self) -> int:
+        """The columns of the terminal, if anybody looks at one."""
+        if sys.stdout.isatty() or "COLUMNS" in os.environ:
+            from shutil import get_terminal_size
+
+            return get_terminal_size().columns
+        return UNBOUNDED
+
+    def load(self) -> None:
+        """Import the programs and tools that `--app` or the settings name."""
+        from perdure.cli.app import load, named
+
+        load(self.app or named(self.settings.get("app", "")))
 
     def show(self, *parts: RenderableType) -> None:
         """Print for people: in colour on a terminal that wants it, plain everywhere else."""
@@ -41,22 +73,68 @@ class Shell:
                 console.print(part, soft_wrap=isinstance(part, str))
         click.echo("\n".join(line.rstrip() for line in said.get().splitlines()), color=True)
 
+    def say(self, *lines: str) -> None:
+        """Print plain lines, which may be styled with `click.style`; quicker than `show`."""
+        coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        for line in lines:
+            click.echo(line, color=coloured)
+
+    def note(self, line: str) -> None:
+        """Say something beside the result, on the standard error."""
+        if not self.json:
+            click.echo(line, err=True)
+
     def emit(self, value: Any) -> None:
         """Print one JSON object on one line."""
         import msgspec
 
         click.echo(msgspec.json.encode(value).decode())
 
+    def again(self, *words: str, app: bool = False) -> str:
+        """A command to type next, on the same store and with the same code."""
+        import shlex
+
+        line = ["perdure", *words]
+        if self.given is not None:
+            line += ["--store", self.given if "://" not in self.given else _without_password(self.given)]
+        for one in self.app if app else ():
+            line += ["--app", one]
+        return shlex.join(line)
+
+
+def login() -> str:
+    """Who is logged in, by a name that can be voted with."""
+    from getpass import getuser
+
+    try:
+        return getuser()
+    except (KeyError, OSError):  # a container's user may have a number and no name
+        return f"uid-{os.getuid()}"
+
+
+def _without_password(url: str) -> str:
+    from perdure.store.doctor import without_password
+
+    return without_password(url)
+
+
+def person(function: F) -> F:
+    """Give a command the option `--by`, because a person acts."""
+    return click.option("--by", metavar="NAME", help="Who says so; by default whoever is logged in.")(function)
+
 
 def command(run: Callable[..., int | None]) -> click.Command:
     """Make a function a command, with the options that every command has."""
 
-    def invoke(store: str | None, json: bool, **options: Any) -> int:
-        return run(Shell(store, json), **options) or 0
+    def invoke(store: str | None, json: bool, app: tuple[str, ...], by: str | None = None, **options: Any) -> int:
+        return run(Shell(store, json, app, by), **options) or 0
 
     own: list[click.Parameter] = list(reversed(getattr(run, "__click_params__", [])))
     shared: list[click.Parameter] = [
         click.Option(["--store"], metavar="ADDRESS", help="Where sessions are kept: a path, files:DIR, postgresql://…"),
-        click.Option(["--json"], is_flag=True, help="Print one JSON object."),
+        click.Option(["--json"], is_flag=True, help="Print JSON: one object, or one a line for a list."),
+        click.Option(
+            ["--app"], metavar="MODULE", multiple=True, help="Where programs and tools are: a module, or a .py file."
+        ),
     ]
     return click.Command(name=run.__name__.rstrip("_"), callback=invoke, params=[*own, *shared], help=run.__doc__)

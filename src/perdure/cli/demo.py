@@ -1,202 +1,161 @@
-"""`perdure demo`: runs `examples/five_tasks.py` in a process of its own, kills it twice, and tells what was left.
+"""`perdure demo`: one comment, killed at the worst moment, and still one comment.
 
-The demo believes nothing that the program says about itself after a kill: what was computed is counted from what each
-process printed while it lived, and what was recorded is read back from the store.
+start    a service: an HTTP server in a process of its own, with a synced log of its own
+run      `examples/one_comment.py` in another process: it reads, decides, posts
+kill     SIGKILL from here, once the service's log has the comment and before Perdure could record it
+look     at the service's log, at the ledger, at the recovery plan
+again    the program once more, in a new process
+count    from the service's log, which decides the exit code
 """
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import tempfile
-import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from perdure.cli.command import Shell, command
-from perdure.errors import ConfigError, SessionFailed
+from perdure.cli.plain import count
+from perdure.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.padding import Padding
 
-STOPS = ("after task 2", "inside task 4", "")
-LIMIT = 60.0
-
-
-class Task(msgspec.Struct):
-    """One task: what became of it in each run, how often it was computed, and what the store says it gave."""
-
-    number: int
-    title: str
-    runs: list[str]
-    computed: int
-    result: Any
-
-
-class Run(msgspec.Struct):
-    """One life of the program: what it said, and whether it was killed."""
-
-    said: list[str]
-    killed: bool
-
-
-class Story(msgspec.Struct):
-    """What happened in one store."""
-
-    store: str
-    tasks: list[Task]
-    kills: int
-    events: int
-    result: Any
+    from perdure.cli.scene import Counts, Known, Life, Scene
+    from perdure.runtime.recovery import Recovery
 
 
 @command
-@click.option("--keep", metavar="DIR", type=click.Path(file_okay=False), help="Keep the stores in DIR, to look at.")
+@click.option("--keep", metavar="DIR", type=click.Path(file_okay=False), help="Keep the store and the logs in DIR.")
 def demo(shell: Shell, keep: str | None) -> int:
-    """Five tasks, killed twice, finished all the same. No key, no server.
+    """One comment, killed at the worst moment: still one comment. No key, no server.
 
-    Runs in text files and in SQLite, both made for the demo; with --store, in that store as well.
+    Runs in a SQLite store of its own; with --store, in that one.
     """
+    from perdure.cli.scene import Scene
+    from perdure.ids import new_name
+    from perdure.testing.sink import Sink
+
+    if shell.given == "memory:":
+        raise ConfigError("A store in memory ends with its process, and here it is killed.", hint="Name another store.")
     with tempfile.TemporaryDirectory(prefix="perdure-demo-") as temporary:
         folder = Path(keep or temporary).absolute()
         if keep and folder.exists() and any(folder.iterdir()):
             raise ConfigError(f"{folder} is not empty.", hint="Name a folder that is empty or does not exist.")
         folder.mkdir(parents=True, exist_ok=True)
-        if not shell.json:
-            shell.show(OPENING)
-        stories = []
-        for name, target in targets(folder, shell.given):
-            stories.append(tell(name, target))
-            if not shell.json:
-                shell.show("", f"[bold]{stories[-1].store}[/]", table(stories[-1]))
-        untouched = result_of(live("memory:", "never-killed", stop=""))
-    same = all(story.result == untouched for story in stories)
+        target = shell.given or str(folder / "demo.db")
+        name = new_name("review-7") if shell.given else "review-7"
+        with Sink(folder / "service") as service:
+            first = Scene(target, service, "probe", name)
+            second = Scene(target, service, "escalate", f"{name}-escalate")
+            return tell(shell, target, first, second, folder if keep else None)
+
+
+def tell(shell: Shell, target: str, scene: Scene, other: Scene, kept: Path | None) -> int:
+    """Tell the story as it happens, and judge it in the end."""
+    from perdure.cli.scene import WANTED, contrast
+
+    show: Callable[..., None] = (lambda *_: None) if shell.json else shell.show
+    show(OPENING, "")
+    killed = scene.live(kill=True)
+    show(f"[bold]1. Run it, and kill it[/]   process {killed.pid}", *said(killed.said), KILLED, "")
+    before = scene.look()
+    show("[bold]2. What is known now[/]", *known(killed, before), "", PLAN, plan_table(before.plan), "")
+    again = scene.live()
+    after = scene.look(since=before.cursor)
+    show(f"[bold]3. Run it again[/]   process {again.pid}", *said(again.said), "", LOG, *said(after.log), "")
+    counts = [scene.count(after), contrast(other)]
+    show("[bold]4. Count[/]   in the service's own log; who was asked, in the session's", counts_table(counts))
+    right = killed.kept_at_kill == WANTED and before.in_the_window and all(one.right for one in counts)
     if shell.json:
-        shell.emit({"stories": stories, "never_killed": untouched, "same": same})
-    else:
-        shell.show(*ending(stories, untouched, same, keep))
-    return 0 if same else 1
+        shell.emit({
+            "store": shown(target), "session": scene.session, "killed": killed, "ledger": before.effects,
+            "plan": before.plan, "again": again, "log": after.log, "counts": counts, "right": right,
+        })  # fmt: skip
+    show("", CONTRAST, "", RIGHT if right else WRONG, "", *around(shell, target, scene.session, before.cursor, kept))
+    return 0 if right else 1
 
 
-def targets(folder: Path, given: str | None) -> list[tuple[str, str]]:
+def said(lines: list[str]) -> list[str]:
+    from rich.markup import escape
+
+    return [f"   {escape(line)}" for line in lines]
+
+
+def known(killed: Life, before: Known) -> list[str]:
+    lines = [f"at the service   {count(killed.kept_at_kill or 0, 'comment')}"]
+    for one in before.effects:
+        attempts = one["attempts"]
+        lines.append(f"in the ledger    {one['tool']}: {one['state']}, attempt {len(attempts)}, outcome {attempts[-1]}")
+    return said(lines)
+
+
+def plan_table(plan: list[Recovery]) -> Padding:
+    rows = [(one.effect_id, one.state, one.action, one.why) for one in plan]
+    return table(("effect", "state", "what will be done", "why"), rows)
+
+
+def counts_table(counts: list[Counts]) -> Padding:
+    rows = [(one.replay, one.wanted, one.at_service, one.duplicated, one.lost, one.people_asked) for one in counts]
+    return table(("tool declared", "effects wanted", "at the service", "duplicated", "lost", "people asked"), rows)
+
+
+def table(headings: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Padding:
+    from rich.markup import escape
+    from rich.padding import Padding
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in headings:
+        made.add_column(heading, no_wrap=heading != "why")
+    for row in rows:
+        made.add_row(*(escape(str(cell)) for cell in row))
+    return Padding(made, (0, 0, 0, 3))
+
+
+def shown(target: str) -> str:
     from perdure.store.doctor import place_of
 
-    own = [("text files", f"files:{folder / 'files'}"), ("SQLite", str(folder / "demo.db"))]
-    return [*own, ("your store", given)] if given and place_of(given).kind != "memory" else own
+    return place_of(target).shown
 
 
-def script() -> Path:
-    """The program that is killed: shipped beside this module, or, in a working copy, an example to read."""
-    shipped = Path(__file__).with_name("five_tasks.py")
-    return shipped if shipped.exists() else Path(__file__).parents[3] / "examples" / "five_tasks.py"
+def around(shell: Shell, target: str, session: str, at: int, kept: Path | None) -> list[str]:
+    """Where to go on: what is still there to look at, and how to try it with a tool of one's own."""
+    from shlex import join
 
-
-def tell(name: str, target: str) -> Story:
-    """Run the program until it is done, killing it on the way, and read back what the store kept."""
-    from perdure.ids import decode, new_name
-    from perdure.store import event, session, step
-    from perdure.store import task as plan
-    from perdure.store.store import open_store
-
-    id = new_name("demo")
-    runs = [live(target, id, stop=stop) for stop in STOPS]
-    with open_store(target) as store:
-        kept = store.read_now(event.verify, store.read_now(session.get_by_id, id).uid)
-        steps = {one.name: one for one in store.read_now(step.of_session, kept.uid, kept.restart_number)}
-        titles = {one.id: one.title for one in store.read_now(plan.of_session, kept.uid)}
-    tasks = [
-        Task(
-            number,
-            title,
-            [became(run, number) for run in runs],
-            computed(runs, number),
-            decode(steps[id].result or "null"),
-        )
-        for number, (id, title) in enumerate(sorted(titles.items()), 1)
-    ]
-    return Story(name, tasks, sum(run.killed for run in runs), kept.cursor, kept.result)
-
-
-def live(target: str, id: str, *, stop: str) -> Run:
-    """Run the program once; when it says that it stands where it should die, kill it."""
-    arguments = [sys.executable, str(script()), target, "--session", id, "--stop", stop]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        limit = threading.Timer(LIMIT, process.kill)
-        limit.start()
-        said = []
-        for line in process.stdout or ():
-            said.append(line.strip())
-            if line.startswith("stopped: "):
-                process.send_signal(signal.SIGKILL)
-        errors = process.communicate()[1].strip().splitlines()
-        limit.cancel()
-    if process.returncode != (-signal.SIGKILL if stop else 0):
-        raise SessionFailed(f"The program ended with {process.returncode}: {''.join(errors[-1:]) or 'no message'}.")
-    return Run(said, process.returncode == -signal.SIGKILL)
-
-
-def result_of(run: Run) -> Any:
-    return msgspec.json.decode(run.said[-1].removeprefix("result: "))
-
-
-def became(run: Run, number: int) -> str:
-    """What one life of the program did with a task."""
-    said = [line.split()[2] for line in run.said if line.startswith(f"task {number}: ")]
-    return "lost" if said[-1:] == ["computing"] else "".join(said[-1:])
-
-
-def computed(runs: list[Run], number: int) -> int:
-    return sum(run.said.count(f"task {number}: computing") for run in runs)
+    if shell.given is None and kept is None:
+        return ["Look around: `perdure demo --keep DIR` keeps the store and the service's log.", OWN]
+    store = ["--store", shown(target)]
+    ways = {
+        join(["perdure", "show", session, *store]): "the session's log",
+        join(["perdure", "show", session, "--at", str(at), *store]): "what was known at the kill",
+        join(["perdure", "effects", *store]): "the ledger",
+    }
+    widest = max(map(len, ways))
+    outside = [] if kept is None else [f"The service's own log: {kept / 'service' / session}.jsonl"]
+    return ["Look around:", *said([f"{way:{widest}}  {what}" for way, what in ways.items()]), *outside, OWN]
 
 
 OPENING = """\
-Five tasks, each building on the one before. The program is killed with SIGKILL after task 2, started again,
-killed inside task 4 before its result was recorded, and started once more."""
+A program reviews a pull request: it reads the diff, decides, and posts one comment. The comment goes to a real
+HTTP service in a process of its own, which knows nothing about Perdure: every POST makes a comment."""
 
+KILLED = """\
+   SIGKILL, from outside: the service has committed the comment, and Perdure has not recorded it.
+   (So that the kill always hits this moment, the tool was told to stand still there. The kill is real.)"""
 
-def table(story: Story) -> Table:
-    from rich.markup import escape
-    from rich.table import Table
+PLAN = "   What the next run will do about it, and why:"
 
-    from perdure.ids import encode
+LOG = "   What recovery decided, and on what evidence, in the session's log:"
 
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in ("task", "run 1", "run 2", "run 3", "computed", "result"):
-        width = {"task": max(len(task.title) for task in story.tasks) + 2, "result": None}.get(heading, 8)
-        shown.add_column(heading, no_wrap=True, overflow="ellipsis", min_width=width)
-    for task in story.tasks:
-        often = {1: "once", 2: "twice"}.get(task.computed, f"{task.computed} times")
-        shown.add_row(f"{task.number} {task.title}", *task.runs, often, escape(encode(task.result)))
-    return shown
+CONTRAST = """\
+   The second line is the same program, killed at the same moment, with its tool declared `escalate`: nobody but
+   a person can tell. So a person was asked, and nothing was guessed. (The demo looked, and answered.)"""
 
+RIGHT = "[green]Killed twice. Nothing is there twice, and nothing is lost.[/]"
+WRONG = "[bold red]The counts are wrong. This must never happen; please report it with what stands above.[/]"
 
-def ending(stories: list[Story], untouched: Any, same: bool, keep: str | None) -> list[str]:
-    if same:
-        where = " = ".join(story.store for story in stories)
-        verdict = f"[green]The same result, {untouched}:[/] {where} = a run that nobody killed."
-    else:
-        found = ", ".join(f"{story.store} {story.result}" for story in stories)
-        verdict = f"[bold red]The results differ:[/] {found}, without a kill {untouched}."
-    events = ", ".join(str(story.events) for story in stories)
-    kept = [f"The stores are in {keep}. Read {Path(keep) / 'files' / 'sessions'}: it is text."] if keep else []
-    return [
-        "",
-        verdict,
-        "",
-        MEANING,
-        f"Each session's log was read back ({events} events) and its chain verifies.",
-        *kept,
-    ]
-
-
-MEANING = """\
-recorded  computed, and in the store before the next task began
-kept      taken from the store by a later run, not computed again
-lost      computed, and killed before it was recorded: computed again by the next run
-
-Computing twice is harmless. Acting twice is not: acts on the outside world need the effect ledger,
-which is still being built and is not part of this demo."""
+OWN = "Your own program, killed at every such moment: docs/how-to/crash-sweep.md"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perdure.control.report import Report
 
 KINDS = {"sqlite": "SQLite file", "files": "text files", "memory": "memory", "postgres": "PostgreSQL"}
-LOOKS = {"wrong": "bold red", "risk": "yellow", "note": "cyan"}
+LOOKS = {"wrong": "bold red", "stuck": "bold red", "risk": "yellow", "note": "cyan"}
 
 
 @command
@@ -64,8 +64,9 @@ def lines(report: Report) -> Iterator[tuple[str, str]]:
         yield "stale leases", str(report.stale or "none")
         yield "workers", _workers(report)
         yield "decisions", f"{report.undecided or 'none'} without an outcome"
+        yield "effects", f"{report.in_doubt or 'none'} in doubt"
     if report.processes is not None:
-        yield "open in", ", ".join(report.processes) or "no other process"
+        yield "open in", ", ".join(report.processes) or "no process"
     if report.exists and report.sessions is not None:
         yield (
             "contents",
@@ -96,7 +97,8 @@ def _ground(report: Report) -> Iterator[tuple[str, str]]:
         yield "disk", f"{report.disk.file_system}, {amount(report.disk.free)} free{reserve}"
     if report.latency:
         took = f"{report.latency.median / 1000:.2f} ms, at worst {report.latency.worst / 1000:.2f} ms"
-        yield "commit" if report.server else "sync", f"{took} ({report.latency.samples} tries of 4 KiB)"
+        tries = f"{report.latency.samples} tries" if report.server else f"{report.latency.samples} tries of 4 KiB"
+        yield "commit" if report.server else "sync", f"{took} ({tries})"
 
 
 def _workers(report: Report) -> str:
@@ -119,8 +121,9 @@ def conclusion(report: Report) -> Iterator[str]:
         yield f"\ndepth none yet; missing for {depth.next}: {escape('; '.join(depth.missing))}"
     elif depth is not None:
         yield f"\ndepth none: {depth.next} is not held until what is wrong above is put right"
-    wrong = sum(finding.level == "wrong" for finding in report.findings)
-    yield f"[bold red]{wrong} wrong[/]" if wrong else "[green]nothing wrong[/]"
+    counts = [f"{sum(one.level == level for one in report.findings)} {level}" for level in ("wrong", "stuck")]
+    bad = ", ".join(count for count in counts if not count.startswith("0 "))
+    yield f"[bold red]{bad}[/]" if bad else "[green]nothing wrong[/]"
 
 
 def amount(size: int) -> str:

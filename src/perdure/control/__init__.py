@@ -1,1 +1,1 @@
-"""The control plane: what survives workers, and tells the living from the dead. It moves no session by itself."""
+"""The control plane: what survives workers, and looks after them and their stores. It moves no session by itself."""

@@ -17,30 +17,19 @@ NAMES = {
 
 
 def of(report: Report) -> Depth:
-    """Judge by what was seen. Something wrong with the store itself means that its level is not held."""
+    """The level that this kind of store can hold, unless something about it is wrong."""
+    level = {"memory": "D0", "files": "D0", "sqlite": "D1", "postgres": "D3"}[report.kind]
+    if faults := [finding.what for finding in report.findings if finding.level == "wrong"]:
+        return _none(level, faults)
     if report.kind == "memory":
-        return _at("D0", ["a SQLite file: leave --store away, or give a path"])
-    faults = [finding.what for finding in report.findings if finding.level == "wrong"]
-    broken = faults if not report.exists or not _kept(report) else []
+        return _at(level, ["a SQLite file: leave --store away, or give a path"])
+    if not report.exists:
+        return _none(level, ["a first session, which makes the store"])
     if report.kind == "files":
-        return _none("D0", broken) if broken else _at("D0", ["a SQLite file in place of files:"])
+        return _at(level, ["a SQLite file in place of files:"])
     if report.kind == "sqlite":
-        if not report.exists and not faults:
-            return _none("D1", ["a first session, which makes the store"])
-        return _none("D1", broken) if broken else _at("D1", ["`perdure serve`, which this version does not have yet"])
-    return _none("D3", broken) if broken else _at("D3", _for_governed(report))
-
-
-def _kept(report: Report) -> bool:
-    """Whether acknowledged work survives a crash of this machine, or of the server."""
-    if report.server is not None:
-        safe = (report.server.fsync, report.server.full_page_writes) == ("on", "on")
-        return safe and report.server.synchronous_commit != "off" and not report.server.in_recovery
-    in_memory = report.disk is not None and report.disk.file_system in ("tmpfs", "ramfs", "network")
-    durable = report.durability is None or (
-        report.durability.journal_mode == "wal" and report.durability.synchronous in ("full", "extra")
-    )
-    return durable and not in_memory and report.sessions is not None
+        return _at(level, ["`perdure serve`, which this version does not have yet"])
+    return _at(level, _for_governed(report))
 
 
 def _for_governed(report: Report) -> list[str]:

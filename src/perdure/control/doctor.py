@@ -14,11 +14,11 @@ from typing import Literal
 
 from perdure.clock import boot_time
 from perdure.control import depth, findings
-from perdure.control.liveness import presences_at
 from perdure.control.report import Disk, Latency, Report, Schema, Stale, WorkerLife
 from perdure.domain.worker import Life, Worker
 from perdure.errors import ConfigError, NotFound, PerdureError
 from perdure.ids import new_uid
+from perdure.runtime.liveness import presences_at
 from perdure.store import doctor, migrate
 from perdure.store.databases.place import Reserve, check_file_system, check_library
 from perdure.store.doctor import Look, Place
@@ -42,7 +42,7 @@ def examine(target: str | None = None, *, deep: bool = False) -> Report:
         report.findings.append(findings.cannot_read(error))
     report.findings += findings.judge(report)
     report.depth = depth.of(report)
-    report.healthy = not any(finding.level == "wrong" for finding in report.findings)
+    report.healthy = not any(finding.level in ("wrong", "stuck") for finding in report.findings)
     return report
 
 
@@ -70,10 +70,12 @@ def _see_store(report: Report, place: Place, found: Look, *, deep: bool) -> None
     version, compatible_from = int(properties["schema_version"]), int(properties["compatible_from"])
     report.store_id, report.schema = properties["store_id"], Schema(version, compatible_from, known)
     if place.kind == "sqlite" and place.path is not None:
-        report.durability = doctor.durability(place.path)
+        report.durability = doctor.durability(found.tx, place.path)
     if place.kind == "postgres" and report.server is not None and not report.server.in_recovery:
         report.latency = measure(lambda: doctor.commit(found.tx), of="commit on the server")
     migrate.check(version, compatible_from, known)
+    if version < known:  # its rows may lack what this code would read
+        return
     _see_rows(report, place, found)
     if deep:
         report.findings += [findings.damaged(what) for what in doctor.damage(found.tx)]
@@ -83,7 +85,8 @@ def _see_store(report: Report, place: Place, found: Look, *, deep: bool) -> None
 def _see_rows(report: Report, place: Place, found: Look) -> None:
     survey = doctor.survey(found.tx)
     locks = presences_at(place.folder, report.store_id or "", shared=place.kind == "postgres")
-    report.sessions, report.stale, report.undecided = survey.sessions, survey.stale, survey.undecided
+    report.sessions, report.stale = survey.sessions, survey.stale
+    report.undecided, report.in_doubt = survey.undecided, survey.in_doubt
     report.workers = [_with_life(one, locks.life(one)) for one in survey.workers]
     report.stale_sessions = [
         Stale(one.id, one.lease_holder or "", found.tx.now - (one.lease_until or 0)) for one in survey.stale_sessions

@@ -21,6 +21,10 @@ def wrong(what: str, do: str) -> Finding:
     return Finding("wrong", what, do)
 
 
+def stuck(what: str, do: str) -> Finding:
+    return Finding("stuck", what, do)
+
+
 def risk(what: str, do: str) -> Finding:
     return Finding("risk", what, do)
 
@@ -86,7 +90,7 @@ def _disk(report: Report) -> Iterator[Finding]:
     if disk is None:
         return
     if disk.free < SCARCE:
-        yield wrong(f"Only {disk.free >> 20} MiB are free in {disk.folder}.", "Make room before the store is full.")
+        yield stuck(f"Only {disk.free >> 20} MiB are free in {disk.folder}.", "Make room before the store is full.")
     if report.exists and report.kind == "sqlite" and not disk.reserve:
         yield note("The reserve for a full disk is not there.", "It is filled again at the next use, if there is room.")
     if disk.file_system in ("tmpfs", "ramfs"):
@@ -136,7 +140,7 @@ def _standbys(report: Report) -> Iterator[Finding]:
     waited_for = bool(server.synchronous_standby_names) and server.synchronous_commit not in ("off", "local")
     in_step = [name for name, state in server.standbys if state in ("sync", "quorum")]
     if waited_for and not in_step and not any(state == "unknown" for _, state in server.standbys):
-        yield wrong(
+        yield stuck(
             f"Commits wait for a standby ({server.synchronous_standby_names}), and none is connected.",
             "Bring the standby back, or take its name out of synchronous_standby_names.",
         )
@@ -156,20 +160,24 @@ def _standbys(report: Report) -> Iterator[Finding]:
 def _sessions(report: Report) -> Iterator[Finding]:
     if report.stale:
         names = ", ".join(one.id for one in report.stale_sessions[:3]) + (", …" if report.stale > 3 else "")
-        yield wrong(
-            f"{_many(report.stale, 'session stands', 'sessions stand')} still: their worker fell silent ({names}).",
-            "Nothing is lost. Run them again, or start a worker: any worker may take them now.",
+        one = report.stale == 1
+        yield stuck(
+            f"{report.stale} {'session stands' if one else 'sessions stand'} still, left by a silent worker: {names}.",
+            f"Nothing is lost. Run {'it' if one else 'them'} again, or start a worker: any may go on now.",
+        )
+    if report.in_doubt:
+        yield note(
+            f"{report.in_doubt} {'effect is' if report.in_doubt == 1 else 'effects are'} in doubt: "
+            "dispatched, and nobody knows what came of it.",
+            "Look at the outside system, and settle each with what you find.",
         )
 
 
 def _workers(report: Report) -> Iterator[Finding]:
     dead = [one.id for one in report.workers if one.life is Life.DEAD]
     if dead:
+        names = ", ".join(dead[:3]) + (", …" if len(dead) > 3 else "")
         yield note(
-            f"{_many(len(dead), 'worker', 'workers')} died without saying so: {', '.join(dead[:3])}.",
-            "Nothing to do: their sessions are free for others.",
+            f"{len(dead)} {'worker' if len(dead) == 1 else 'workers'} died without leaving in order: {names}.",
+            "Nothing to do: what a dead worker held is free for others.",
         )
-
-
-def _many(count: int, one: str, more: str) -> str:
-    return f"{count} {one if count == 1 else more}"

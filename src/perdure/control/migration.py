@@ -10,10 +10,10 @@ from __future__ import annotations
 import msgspec
 
 from perdure.clock import SECOND
-from perdure.control.liveness import Presences, presences_at
 from perdure.domain.worker import Life, Worker
 from perdure.errors import ConfigError, IllegalMove, NotFound
-from perdure.store import doctor, migrate, worker
+from perdure.runtime.liveness import Presences, presences_at
+from perdure.store import doctor, migrate
 from perdure.store.upgrade import migrator
 
 DAY = 86_400 * SECOND
@@ -38,7 +38,7 @@ def bring_up_to_date(target: str | None, migrations: list[migrate.Migration] | N
         if not properties:
             raise NotFound(f"{place.shown} holds no Perdure store.", hint="The first use makes one, up to date.")
         locks = presences_at(place.folder, properties["store_id"], shared=place.kind == "postgres")
-        alive = [one for one in worker.workers(found.tx) if may_live(locks, one, found.tx.now)]
+        alive = [one for one in doctor.workers(found.tx) if may_live(locks, one, found.tx.now)]
     steps = migrate.load("postgres" if place.kind == "postgres" else "sqlite") if migrations is None else migrations
     before = int(properties["schema_version"])
     oldest = min((one.schema_to for one in alive), default=None)

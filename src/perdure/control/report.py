@@ -13,11 +13,11 @@ from perdure.store.doctor import Durability, Server
 class Finding(msgspec.Struct, frozen=True):
     """One thing to know, and what to do about it.
 
-    `wrong`: a promise does not hold, or somebody's work stands still. `risk`: it holds, and one more failure may break
-    it. `note`: worth knowing.
+    `wrong`: a promise does not hold. `stuck`: work stands still, or soon will. `risk`: all is well, and one more
+    failure may break a promise. `note`: worth knowing.
     """
 
-    level: Literal["wrong", "risk", "note"]
+    level: Literal["wrong", "stuck", "risk", "note"]
     what: str
     do: str
 
@@ -96,6 +96,7 @@ class Report(msgspec.Struct, kw_only=True):
     workers: list[WorkerLife] = msgspec.field(default_factory=list)
     processes: list[str] | None = None
     undecided: int | None = None
+    in_doubt: int | None = None
     read_everything: bool = False
     findings: list[Finding] = msgspec.field(default_factory=list)
     depth: Depth | None = None

@@ -17,7 +17,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from perdure.clock import SECOND
 from perdure.domain.record import Record
+from perdure.domain.worker import Life
 from perdure.ids import canonical, digest
 
 
@@ -171,13 +173,16 @@ def intent_digest(tool: str, arguments: Any, targets: Any) -> str:
     return digest(canonical([tool, arguments, targets]))
 
 
-def recover(effect: Effect, attempts: list[Attempt], rule: Rule, now: int) -> Course:
-    """The replay table: what the last durable state of an effect allows."""
+def recover(effect: Effect, attempts: list[Attempt], rule: Rule, now: int, life: Life = Life.CANNOT_TELL) -> Course:
+    """The replay table: what the last durable state of an effect allows.
+
+    `life` is that of the process of the last attempt; it matters only while nobody knows whether the act has ended.
+    """
     if effect.state in SETTLED:
         return Course(Action.NOTHING, f"It is {effect.state}; its outcome is returned as recorded.")
     last = attempts[-1] if attempts else None
     if effect.state == EffectState.PLANNED:
-        return _planned(effect, last, rule)
+        return _planned(effect, last, rule, now, life)
     assert last is not None
     if effect.verdict is None and effect.doubted_at is not None:
         return Course(Action.ASK, effect.doubt or "Nobody can say what came of it.")
@@ -191,17 +196,21 @@ def recover(effect: Effect, attempts: list[Attempt], rule: Rule, now: int) -> Co
         case Replay.PROBE:
             return Course(Action.PROBE, "Its outcome is unknown; the probe is asked.")
         case Replay.COMPENSATE:
-            return _counted(Action.UNDO, last, rule, "Its outcome is unknown; it is undone, and then planned anew.")
+            why = "Its outcome is unknown; it is undone, and then planned anew."
+            return _counted(Action.UNDO, last, rule, why, now, life)
         case _:
             return Course(Action.ASK, "Its outcome is unknown, and nothing but a person can tell.")
 
 
-def _planned(effect: Effect, last: Attempt | None, rule: Rule) -> Course:
+def _planned(effect: Effect, last: Attempt | None, rule: Rule, now: int, life: Life) -> Course:
     if last is None:
         return Course(Action.DISPATCH, "It was planned and never dispatched.")
-    if effect.verdict == Verdict.ABSENT:
-        return _counted(Action.DISPATCH, last, rule, f"{effect.verdict_by} says that it did not happen.")
-    return Course(Action.DISPATCH, "It is known not to have happened, and attempts are left.")
+    if effect.verdict != Verdict.ABSENT:
+        return Course(Action.DISPATCH, "It is known not to have happened, and attempts are left.")
+    why = f"{effect.verdict_by} says that it did not happen."
+    if last.ended_at is None and life is Life.CANNOT_TELL:
+        return Course(Action.DISPATCH, why, (last.settled_at or now) + rule.inflight)
+    return _counted(Action.DISPATCH, last, rule, why, now, life)
 
 
 def _idempotent(attempts: list[Attempt], rule: Rule, now: int) -> Course:
@@ -214,21 +223,25 @@ def _idempotent(attempts: list[Attempt], rule: Rule, now: int) -> Course:
     return Course(Action.ASK, f"Its outcome is unknown and {spent}.")
 
 
-def _counted(action: Action, last: Attempt, rule: Rule, why: str) -> Course:
-    """A request in flight may still land: these count only `inflight` after the act is known to have ended."""
-    if last.ended_at is None:
-        return Course(Action.ASK, "Nobody can tell whether its last attempt is still under way.")
-    return Course(action, why, last.ended_at + rule.inflight)
+def _counted(action: Action, last: Attempt, rule: Rule, why: str, now: int, life: Life) -> Course:
+    """A request in flight may still land: these count only `inflight` after the act is known to have ended.
+
+    An act that is known to be under way is looked at again later; a person is asked only where nobody can know.
+    """
+    if last.ended_at is not None:
+        return Course(action, why, last.ended_at + rule.inflight)
+    if life is Life.ALIVE:
+        return Course(action, f"Attempt {last.number} is still under way.", now + max(rule.inflight, SECOND))
+    if life is Life.DEAD:
+        return Course(action, why, now + rule.inflight)
+    return Course(Action.ASK, "Nobody can tell whether its last attempt is still under way.")
 
 
-def after_absent(attempts: list[Attempt], rule: Rule, now: int) -> Course:
+def after_absent(attempts: list[Attempt], rule: Rule, now: int, life: Life = Life.CANNOT_TELL) -> Course:
     """What a probe's `absent` allows. It is not final: a request in flight may still land."""
-    last = attempts[-1]
-    if last.ended_at is None:
-        return Course(Action.ASK, "The probe found nothing, but nobody can tell whether the last attempt is under way.")
-    counts_at = last.ended_at + rule.inflight
-    if now < counts_at:
-        return Course(Action.PROBE, "The probe found nothing yet; a request may still be in flight.", counts_at)
+    counted = _counted(Action.PROBE, attempts[-1], rule, "The probe found nothing yet; it may still land.", now, life)
+    if counted.action is Action.ASK or (counted.not_before or 0) > now:
+        return counted
     if len(attempts) >= rule.retry:
         return Course(Action.FAIL, f"The probe found nothing, and {len(attempts)} attempts are spent.")
     return Course(Action.DISPATCH, "The probe found nothing, and nothing can be in flight any more.")

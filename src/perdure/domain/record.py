@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, TypeVar, get_type_hints
 
 import msgspec
 
-from perdure.errors import ConfigError, IllegalMove
+from perdure.errors import ConfigError, Damaged, IllegalMove
 from perdure.ids import check_text, decode
 
 State = TypeVar("State", bound=StrEnum)
@@ -32,7 +32,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=False):
         values = list(row)
         for place, name in enumerate(cls.__struct_fields__):
             if name in cls.json_columns and values[place] is not None:
-                values[place] = decode(values[place])
+                try:
+                    values[place] = decode(values[place])
+                except (msgspec.DecodeError, TypeError, UnicodeError) as error:
+                    noun = cls.__name__.removesuffix("Record").lower()
+                    raise Damaged(f"The {name} of {noun} {str(row[0])[:80]!r} is not JSON: {error}.") from None
         return cls(*values)
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import os
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from queue import SimpleQueue
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
@@ -33,31 +30,31 @@ class Ended(msgspec.Struct, frozen=True):
     error: BaseException | None = None
 
 
+Late = Callable[[TimeoutError], Awaitable[None]]
+
+
 async def call(
-    function: Callable[..., Any], is_async: bool, timeout: int | None, /, *args: Any, **kwargs: Any
+    function: Callable[..., Any], is_async: bool, timeout: int | None, late: Late | None, /, *args: Any, **kwargs: Any
 ) -> Ended:
-    """Call a function to its end, wherever that is."""
-    if is_async:
-        task = asyncio.ensure_future(function(*args, **kwargs))
-    else:
-        task = asyncio.ensure_future(_in_thread(function, args, kwargs))
-    done, _ = await asyncio.wait({task}, timeout=None if timeout is None else timeout / SECOND)
-    if not done and is_async:
-        task.cancel()
-    try:
-        return Ended(value=await task)
-    except BaseException as error:
-        if not task.done():  # we are being cancelled, and not the call: it must still be seen to its end
+    """Call a function to its end, wherever that is. `late` hears of one that overruns and cannot be stopped."""
+    task = asyncio.ensure_future(function(*args, **kwargs) if is_async else _in_thread(function, args, kwargs))
+    await asyncio.wait({task}, timeout=None if timeout is None else timeout / SECOND)
+    overrun = TimeoutError(f"no answer within {(timeout or 0) / SECOND:g} s")
+    if not task.done():
+        if is_async:
             task.cancel()
-            await asyncio.wait({task})
-            raise
-        if isinstance(error, asyncio.CancelledError):
-            return Ended(error=TimeoutError(f"no answer within {(timeout or 0) / SECOND:g} s"))
+        elif late is not None:
+            await late(overrun)
+        await asyncio.wait({task})
+    if task.cancelled():
+        return Ended(error=overrun if timeout is not None else RuntimeError("it was cancelled from within"))
+    if (error := task.exception()) is not None:
         return Ended(error=error)
+    return Ended(value=task.result())
 
 
 async def _in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A thread of its own, though not a new one: a call that never ends must not take a place from others."""
+    """A thread of its own: one that never ends must not take a place from others."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
@@ -79,34 +76,8 @@ async def _in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs
         with suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
             loop.call_soon_threadsafe(deliver, value, error)
 
-    Actor.free().jobs.put(work)
+    threading.Thread(target=work, name="perdure-act", daemon=True).start()
     return await future
-
-
-class Actor(threading.Thread):
-    """A thread that acts, and then waits for the next act. There are as many as acts under way at once."""
-
-    _idle: ClassVar[deque[Actor]] = deque()
-
-    def __init__(self) -> None:
-        super().__init__(name="perdure-act", daemon=True)
-        self.jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self.start()
-
-    @classmethod
-    def free(cls) -> Actor:
-        try:
-            return cls._idle.pop()
-        except IndexError:
-            return cls()
-
-    def run(self) -> None:
-        while True:
-            self.jobs.get()()
-            self._idle.append(self)
-
-
-os.register_at_fork(after_in_child=Actor._idle.clear)  # threads do not survive a fork
 
 
 def outcome(tool: Tool[..., Any], ended: Ended) -> Outcome:

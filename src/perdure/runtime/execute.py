@@ -11,6 +11,7 @@ Whatever happens in between, the session is never left running without a live le
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from perdure.domain.effect import Effect, EffectState
@@ -18,7 +19,7 @@ from perdure.domain.lease import Holder
 from perdure.domain.session import SessionRecord, Status
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Life
-from perdure.errors import LeaseHeld, LeaseLost, PerdureError, ProgramChanged, ProgramUnknown, Suspended
+from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, ProgramUnknown, Suspended
 from perdure.ids import decode, new_uid
 from perdure.runtime import records
 from perdure.runtime.act import describe
@@ -28,7 +29,7 @@ from perdure.runtime.run import Run
 from perdure.runtime.session import Session
 from perdure.runtime.tool import TOOLS
 from perdure.store import effect as effects
-from perdure.store import lease, wait, worker
+from perdure.store import lease, leave, wait, worker
 from perdure.store import session as sessions
 
 if TYPE_CHECKING:
@@ -41,12 +42,10 @@ async def execute(runtime: Runtime, session: SessionRecord) -> None:
     try:
         while await _once(runtime, holder):
             pass
-    except asyncio.CancelledError:
-        await asyncio.shield(_give_back(runtime, holder))
+    except LeaseLost:
         raise
-    except PerdureError as error:
-        if not isinstance(error, LeaseLost):
-            await _give_back(runtime, holder)
+    except (Exception, asyncio.CancelledError):
+        await asyncio.shield(_give_back(runtime, holder))
         raise
     finally:
         runtime.heart.drop(holder)
@@ -82,22 +81,17 @@ async def _once(runtime: Runtime, holder: Holder) -> bool:
     run = Run(runtime, holder, await runtime.store.read(records.load, holder.uid))
     runtime.heart.keep(holder, holder.boot_deadline - runtime.heart.ttl, run.stop)
     ledger = Ledger(run, runtime.policy)
-    if missing := _missing_code(run):
-        return await _park_for_code(run, missing)
-    ended: BaseException | None = None
-    result: Any = None
     try:
-        await _recover(run, ledger)
-        run.honour_requests()
-        result = await _program(run, ledger)
-    except BaseException as error:
-        ended = error
-    if isinstance(ended, asyncio.CancelledError) and not run.unwinding:
-        run.unwind()
-        await run.settle_down()
-        raise ended
-    await run.settle_down()
-    return await _leave(run, ended, result)
+        if run.session.cancel_requested_at is not None and await _stopped(run):
+            return False
+        if missing := _missing_code(run):
+            return await _park_for_code(run, missing)
+        if not await _recover(run, ledger):
+            return await _suspend(run)
+        return await _leave(run, *await _program(run, ledger))
+    except Suspended:
+        assert run.stopped is not None
+        raise run.stopped from None
 
 
 def _missing_code(run: Run) -> str | None:
@@ -115,31 +109,52 @@ def _missing_code(run: Run) -> str | None:
 async def _park_for_code(run: Run, missing: str) -> bool:
     id = f"program-{run.session.cursor}"
     await run.write(wait.open_(run.holder, id, WaitKind.PROGRAM, ref=missing))
-    await run.write(wait.park(run.holder, [id]))
-    return False
+    return not await run.write(leave.park(run.holder, [id], stopping=True))
 
 
-async def _recover(run: Run, ledger: Ledger) -> None:
-    """Settle doubts before the program runs again."""
-    unsettled = await run.store.read(effects.unsettled, run.session.uid)
-    left = [one for one in unsettled if one.state == EffectState.DISPATCHED and one.position[2] != "undo"]
-    if not left:
-        return
+async def _recover(run: Run, ledger: Ledger) -> bool:
+    """Settle doubts before the program runs again. False: something must be waited for first."""
+    await _pay(run)
+    unsettled = await run.read(effects.unsettled, run.session.uid)
+    under_way = {one.id: one for one in unsettled if one.state == EffectState.DISPATCHED}
+    left = [one for one in under_way.values() if one.position[0] != "undo" or one.position[1] not in under_way]
+    if left:
 
-    async def drive(effect: Effect) -> None:
-        with run.active():
-            await ledger.drive(tool_of(effect), effect)
+        async def drive(effect: Effect) -> None:
+            with run.active():
+                await ledger.drive(tool_of(effect), effect)
 
-    ends = await asyncio.gather(*(drive(effect) for effect in left), return_exceptions=True)
-    for error in ends:
-        if isinstance(error, BaseException) and not isinstance(error, Suspended):
-            raise error
-    if run.unwinding:
-        raise Suspended
-    run.records = await run.store.read(records.load, run.session.uid)
+        ends = await run.see_through(_all([drive(effect) for effect in left]))
+        for error in ends:
+            if isinstance(error, BaseException) and not isinstance(error, Suspended):
+                raise error
+        if run.stopped is not None:
+            raise run.stopped
+        if run.unwinding:
+            return False
+        run.records = await run.read(records.load, run.session.uid)
+    try:
+        run.honour_requests()
+    except Suspended:
+        return False
+    return True
 
 
-async def _program(run: Run, ledger: Ledger) -> Any:
+async def _all(work: list[Coroutine[Any, Any, None]]) -> list[BaseException | None]:
+    return await asyncio.gather(*work, return_exceptions=True)
+
+
+async def _pay(run: Run) -> None:
+    """Write down what is known and the store could not take when it came."""
+    owed = run.runtime.owed
+    for uid, id, number in [due for due in owed if due[0] == run.session.uid]:
+        known, retry = owed[uid, id, number]
+        await run.write(effects.settle(uid, run.holder.name, id, number, known, retry=retry))
+        del owed[uid, id, number]
+
+
+async def _program(run: Run, ledger: Ledger) -> tuple[BaseException | None, Any]:
+    """Run the program from the top to its end, however it ends: what it raised, or what it returned."""
     program = get_program(run.session.program)
     given = run.session.restart_arguments if run.session.restart_number else run.session.arguments
     arguments = program.shape.unbind(given)
@@ -149,50 +164,64 @@ async def _program(run: Run, ledger: Ledger) -> Any:
         handle._begin()
         return await program.function(handle, **arguments)
 
-    return await asyncio.ensure_future(main())
+    ended: BaseException | None = None
+    result: Any = None
+    try:
+        result = await asyncio.ensure_future(main())
+    except BaseException as error:
+        ended = error
+    this = asyncio.current_task()
+    cancelled = isinstance(ended, asyncio.CancelledError) and this is not None and this.cancelling() > 0
+    if cancelled:
+        run.unwind()
+    await run.see_through(run.settle_down())
+    if cancelled and ended is not None:
+        raise ended
+    return ended, result
 
 
 async def _leave(run: Run, ended: BaseException | None, result: Any) -> bool:
-    """Leave the session in a named state."""
+    """Leave the session in a named state. True: it could not be left, run it again."""
     if run.stopped is not None:
         raise run.stopped
     if run.restart is not None:
-        arguments = get_program(run.session.program).shape.bind((), run.restart)
-        await run.write(sessions.restart(run.holder, arguments))
+        await run.write(leave.restart(run.holder, run.restart))
         return True
     if run.unwinding:
         return await _suspend(run)
-    if isinstance(ended, ProgramChanged):
-        raise ended
     if ended is None:
-        text = get_program(run.session.program).shape.encode_result(result)
-        await _finish(run, Status.DONE, result=decode(text))
-    else:
-        await _finish(run, Status.FAILED, error=decode(describe(ended)))
-    return False
+        try:
+            done = decode(get_program(run.session.program).shape.encode_result(result))
+        except ConfigError as error:
+            ended = error
+        else:
+            return not await _finish(run, Status.DONE, result=done)
+    return not await _finish(run, Status.FAILED, error=decode(describe(ended)))
 
 
 async def _suspend(run: Run) -> bool:
-    waits = run.blocked_on
-    if run.holder.cancel_requested and not await _in_doubt(run):
-        await _finish(run, Status.CANCELLED, error={"code": "cancelled", "message": "It was asked to stop."})
+    stopping = run.holder.cancel_requested
+    if stopping and await _stopped(run):
         return False
-    if run.holder.pause_requested and not waits:
+    waits = run.blocked_on
+    if run.holder.pause_requested and not waits and not stopping:
         id = f"paused-{run.holder.cursor}"
         await run.write(wait.open_(run.holder, id, WaitKind.PAUSED))
         waits = [id]
-    resolved = await run.write(wait.park(run.holder, waits))
-    return bool(resolved)
+    return not waits or not await run.write(leave.park(run.holder, waits, stopping=stopping))
 
 
-async def _in_doubt(run: Run) -> bool:
-    left = await run.store.read(effects.unsettled, run.session.uid)
-    for effect in left:
-        if effect.state == EffectState.PLANNED:
-            await run.write(effects.refuse(run.holder, effect.id, "cancelled", "The session was cancelled first."))
-    return any(effect.state == EffectState.DISPATCHED for effect in left)
+async def _stopped(run: Run) -> bool:
+    """Whether a request to stop could be honoured: not while an effect may be under way."""
+    error = {"type": "Cancelled", "code": "cancelled", "message": "It was asked to stop."}
+    stopped = await run.write(leave.stop(run.holder, error=error))
+    if stopped:
+        await run.runtime.tell_parent(run.session.uid)
+    return stopped
 
 
-async def _finish(run: Run, status: Status, *, result: Any = None, error: Any = None) -> None:
-    await run.write(sessions.finish(run.holder, status, result=result, error=error))
-    await run.runtime.tell_parent(run.session.uid)
+async def _finish(run: Run, status: Status, *, result: Any = None, error: Any = None) -> bool:
+    finished = await run.write(leave.finish(run.holder, status, result=result, error=error))
+    if finished:
+        await run.runtime.tell_parent(run.session.uid)
+    return finished

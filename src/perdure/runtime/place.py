@@ -32,12 +32,18 @@ class Place(NamedTuple):
 class Lane:
     """One line of execution inside a program: the program itself, or a scope."""
 
-    def __init__(self, path: str, owner: asyncio.Task[Any] | None) -> None:
+    def __init__(self, path: str, owner: asyncio.Task[Any] | None, outer: Lane | None = None) -> None:
         self.path = path
         self.owner = owner
+        self.outer = outer
+        self.inside: set[Lane] = set()  # the scopes that are open inside this one
         self.waiting = 0
         self._counts: dict[tuple[str, str, str], int] = {}
         self._scopes: set[str] = set()
+
+    def is_blocked(self) -> bool:
+        """Whether it can only wait: for a wait of its own, or, as far as anybody can tell, for the scopes inside it."""
+        return bool(self.waiting or self.inside or not self.path)
 
     def place(self, kind: str, name: str, argument_digest: str) -> Place:
         """The next place of this call in this lane."""

@@ -1,22 +1,29 @@
 """What a session has on record, in one bulk read, for a program that runs again from the top.
 
 A branch reads its own records and those its line had at the fork: steps, effects and answers up to that event. What was
-settled there it inherits and cannot repeat; what was unsettled there belongs to the session that planned it.
+settled there it inherits and cannot repeat; what was unsettled there belongs to the session that planned it. A restart
+bounds the read: what came before it is not asked for again.
 """
 
 from __future__ import annotations
 
-from perdure.domain.effect import Effect, EffectState
+from collections.abc import Iterator
+from typing import Any
+
+from perdure.domain.effect import Effect, EffectState, Replay
+from perdure.domain.fact import private_scope
 from perdure.domain.session import SessionRecord
 from perdure.domain.step import Step
-from perdure.domain.wait import Wait
-from perdure.errors import ProgramChanged
+from perdure.domain.wait import Wait, WaitKind
+from perdure.errors import Damaged, ProgramChanged
 from perdure.ids import digest, encode
 from perdure.runtime.place import Place
 from perdure.store import effect as effects
+from perdure.store import event, fact
 from perdure.store import session as sessions
 from perdure.store import step as steps
 from perdure.store import wait as waits
+from perdure.store.leave import CLOSED
 from perdure.store.move import Transaction
 
 
@@ -35,13 +42,19 @@ class Records:
     def step_at(self, place: Place) -> Step | None:
         return self.steps.get(place)
 
-    def effect_at(self, place: Place) -> Effect | None:
-        """The effect recorded for this call. None: it is new, and no record of the same tool is left waiting for it."""
+    def ask(self, place: Place) -> None:
+        """The program has called this, awaited or not."""
         self._asked.add(place)
+
+    def effect_at(self, place: Place, replay: Replay) -> Effect | None:
+        """The effect recorded for a call. None: it is new, and no record of the same tool is left waiting for it.
+
+        A `pure` call may run beside others and be recorded after them, and running it again is not acting twice.
+        """
         if (found := self.effects.get(place)) is not None:
             return found
         left = self._by_tool.get((place.scope, place.name), set()) - self._asked
-        if left and "#" not in place.name:
+        if left and replay is not Replay.PURE:
             asked = min(left, key=lambda other: self.effects[other].number)
             raise ProgramChanged(
                 f"The program calls {place.name} with new arguments, while its recorded call "
@@ -60,9 +73,6 @@ class Records:
                 return found
         return None
 
-    def add(self, place: Place, effect: Effect) -> None:
-        self.effects[place] = effect
-
     def is_foreign(self, effect: Effect) -> bool:
         """Whether another session of the line planned it."""
         return effect.session_uid != self.session.uid
@@ -70,43 +80,79 @@ class Records:
 
 def load(tx: Transaction, uid: str) -> Records:
     """Read everything that the current run of a session can ask for."""
-    session = sessions.get(tx, uid)
-    records = Records(session)
-    through, line = 2**62, session
-    while True:
-        _add(tx, records, line.uid, through)
-        if line.forked_from is None or line.forked_at is None:
-            break
-        through = min(through, line.forked_at)
-        line = sessions.get(tx, line.forked_from)
-        records.line.append(line.uid)
+    records = Records(sessions.get(tx, uid))
+    for one, after, through in line_of(tx, records.session):
+        if one.uid != uid:
+            records.line.append(one.uid)
+        _add(tx, records, one.uid, after, through)
     for place in records.effects:
-        if place.kind != "undo":
+        if "#" not in place.name:
             records._by_tool.setdefault((place.scope, place.name), set()).add(place)
     return records
+
+
+def line_of(tx: Transaction, session: SessionRecord) -> Iterator[tuple[SessionRecord, int, int]]:
+    """The sessions whose records count for this run, each with the events after and up to which they do.
+
+    Numbers are those of each session's own log. A restart cuts the line: what came before it is not asked for again.
+    """
+    through = 2**62
+    while True:
+        restarted = session.restart_number > 0
+        after = event.newest_of(tx, session.uid, "session.restarted", through=through) if restarted else 0
+        yield session, after, through
+        if after or session.forked_from is None or session.forked_at is None:
+            return
+        through = session.forked_at
+        session = sessions.get(tx, session.forked_from)
+
+
+def recalled(tx: Transaction, session: SessionRecord, scope: str | None, key: str) -> Any:
+    """A fact's value; of a private one, what the line knew at the fork, unless the branch knows better."""
+    known = fact.get(tx, scope or private_scope(session.uid), key)
+    while known is None and scope is None and session.forked_from is not None:
+        then = event.state_at(tx, session.forked_from, session.forked_at)
+        session = sessions.get(tx, session.forked_from)
+        if (row := then.facts.get(f"{private_scope(session.uid)} {key}")) is not None:
+            return row["value"]
+    return None if known is None else known.value
 
 
 def wait_id(prefix: str, uid: str, place: Place, restart_number: int) -> str:
     return f"{prefix}-{digest(encode([uid, *place.position(restart_number)]))[:16]}"
 
 
-def _add(tx: Transaction, records: Records, uid: str, through: int) -> None:
+def _add(tx: Transaction, records: Records, uid: str, after: int, through: int) -> None:
     restart = records.session.restart_number
     for step in steps.of_session(tx, uid, restart, through=through):
         place = Place(step.scope, "step", step.name, step.argument_digest, step.occurrence)
         records.steps.setdefault(place, step)
-    for effect in effects.of_session(tx, uid, through=through):
-        number, *rest = effect.position
-        if number == restart:
-            _keep_newest(records, Place(*rest), effect)
-    for wait in waits.of_session(tx, uid):
-        if wait.number <= through:
-            still_open = wait.resolved_number is not None and wait.resolved_number > through
-            if not still_open:
-                records.waits.setdefault(wait.id, wait)
+    for effect in effects.of_session(tx, uid, after=after, through=through):
+        place_, number = _place(effect)
+        if place_ is not None and number == restart:
+            _keep_newest(records, place_, effect)
+    for wait in waits.between(tx, uid, after, through):
+        if wait.kind == WaitKind.CHILD or _is_settled(wait, through) or uid == records.session.uid:
+            records.waits.setdefault(wait.id, wait)
+
+
+def _is_settled(wait: Wait, through: int) -> bool:
+    """Whether an answer was there at the fork; one that came later, or was never given, is not inherited."""
+    return wait.resolved_number is not None and wait.resolved_number <= through and wait.resolved_by != CLOSED
+
+
+def _place(effect: Effect) -> tuple[Place | None, int]:
+    """Where a recorded effect stands, and in which run of the program; an undo stands nowhere in it."""
+    position = effect.position
+    if isinstance(position, list) and position[:1] == ["undo"]:
+        return None, 0
+    if not isinstance(position, list) or len(position) != 6 or not isinstance(position[0], int):
+        raise Damaged(f"Effect {effect.id} stands nowhere: its position is {position!r:.80}.")
+    return Place(*position[1:]), position[0]
 
 
 def _keep_newest(records: Records, place: Place, effect: Effect) -> None:
     there = records.effects.get(place)
-    if there is None or (there.generation < effect.generation and there.state == EffectState.SUPERSEDED):
+    same = there is not None and there.session_uid == effect.session_uid
+    if there is None or (same and there.generation < effect.generation and there.state == EffectState.SUPERSEDED):
         records.effects[place] = effect

@@ -1,4 +1,7 @@
-"""Recovery, shown before it runs: what would be done with each unsettled effect, and why."""
+"""Recovery, shown before it runs: what would be done with each unsettled effect, and why.
+
+It follows the same table as a run does (`domain.effect.recover`), on the same evidence, and does nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,17 @@ from typing import Any
 import msgspec
 
 from perdure.domain.effect import Action, Attempt, Effect, EffectState, recover
+from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Life
-from perdure.runtime.tool import TOOLS
+from perdure.runtime.fork import newest, was_cancelled
+from perdure.runtime.policy import Policy
+from perdure.runtime.records import line_of
+from perdure.runtime.tool import TOOLS, Tool
 from perdure.store import approval
 from perdure.store import effect as effects
 from perdure.store.move import Transaction
+
+LifeOf = Callable[[Attempt], Life]
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -27,29 +36,71 @@ class Recovery(msgspec.Struct, frozen=True):
     not_before: int | None
 
 
-def plan(tx: Transaction, uid: str, life_of: Callable[[dict[str, Any]], Life]) -> list[Recovery]:
+def plan(tx: Transaction, session: SessionRecord, policy: Policy, life_of: LifeOf) -> list[Recovery]:
     """The recovery plan of a session; reads only."""
-    return [_for(tx, effect, life_of) for effect in effects.unsettled(tx, uid)]
+    own = [_for(tx, effect, session, policy, life_of) for effect in effects.unsettled(tx, session.uid)]
+    return own + _of_line(tx, session)
 
 
-def _for(tx: Transaction, effect: Effect, life_of: Callable[[dict[str, Any]], Life]) -> Recovery:
+def _for(tx: Transaction, effect: Effect, session: SessionRecord, policy: Policy, life_of: LifeOf) -> Recovery:
     attempts = effects.of_effect(tx, effect.session_uid, effect.id)
-
-    def say(action: str, why: str, not_before: int | None = None) -> Recovery:
-        return Recovery(effect.id, effect.tool, effect.state, len(attempts), action, why, not_before)
-
-    if effect.tool not in TOOLS:
-        return say("wait for code", f"No tool named {effect.tool} is loaded here.")
-    if effect.approval_id is not None and effect.state == EffectState.PLANNED:
-        asked = approval.get(tx, effect.session_uid, effect.approval_id)
-        if asked.decision is None:
-            return say("wait for approval", f"The gate {asked.gate} asks, and nobody has decided approval {asked.id}.")
-    if attempts and attempts[-1].ended_at is None and effect.state == EffectState.DISPATCHED:
-        life = life_of(attempts[-1].process)
+    tool = TOOLS.get(effect.tool)
+    if tool is None:
+        return _say(effect, attempts, "wait for code", f"No tool named {effect.tool} is loaded here.")
+    if effect.state == EffectState.PLANNED and (gated := _gated(tx, effect, tool, session, policy)) is not None:
+        return _say(effect, attempts, *gated)
+    life = Life.DEAD
+    if attempts and attempts[-1].ended_at is None:
+        life = life_of(attempts[-1])
         if life is Life.DEAD:
             attempts = [*attempts[:-1], msgspec.structs.replace(attempts[-1], ended_at=tx.now)]
-    course = recover(effect, attempts, TOOLS[effect.tool].rule, tx.now)
-    return say(course.action, course.why + _evidence(attempts, course.action), course.not_before)
+    course = recover(effect, attempts, tool.rule, tx.now, life)
+    return _say(effect, attempts, course.action, course.why + _evidence(attempts, course.action), course.not_before)
+
+
+def _gated(
+    tx: Transaction, effect: Effect, tool: Tool[..., Any], session: SessionRecord, policy: Policy
+) -> tuple[str, str] | None:
+    """What the gate makes of a planned effect, before anything else is done with it."""
+    if effect.position[0] == "undo":
+        return None
+    if effect.approval_id is not None:
+        asked = approval.get(tx, effect.session_uid, effect.approval_id)
+        if asked.decision is None:
+            return "wait for approval", f"The gate {asked.gate} asks, and nobody has decided approval {asked.id}."
+    ruling = policy.rule(tool, session, effect.intent)
+    if ruling.answer == "deny":
+        return "refuse", ruling.why
+    if ruling.question is not None and effect.approval_id is None:
+        return "ask for approval", ruling.why
+    return None
+
+
+def _of_line(tx: Transaction, session: SessionRecord) -> list[Recovery]:
+    """What a branch would do about the effects of its line: wait for those unsettled at the fork, and do without those
+    that were planned after it."""
+    found = []
+    for one, after, through in line_of(tx, session):
+        if one.uid == session.uid:
+            continue
+        for effect in effects.of_session(tx, one.uid, after=after):
+            if effect.position[0] == "undo" or effect.state == EffectState.SUPERSEDED:
+                continue
+            attempts = effects.of_effect(tx, one.uid, effect.id)
+            if effect.number > through:
+                why = f"Session {one.id} planned it after event {through}, where this branch begins."
+                found.append(_say(effect, attempts, "not inherited", why))
+            elif newest(tx, effect)[1]:
+                why = f"It belongs to session {one.id}; the branch waits for its outcome."
+                found.append(_say(effect, attempts, "wait for its session", why))
+            elif was_cancelled(effect):
+                why = f"It was refused when session {one.id} was; the branch plans its own."
+                found.append(_say(effect, attempts, "plan anew", why))
+    return found
+
+
+def _say(effect: Effect, attempts: list[Attempt], action: str, why: str, not_before: int | None = None) -> Recovery:
+    return Recovery(effect.id, effect.tool, effect.state, len(attempts), action, why, not_before)
 
 
 def _evidence(attempts: list[Attempt], action: Action) -> str:

@@ -8,22 +8,23 @@ session's lock, and the program runs again at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from perdure.clock import SECOND
 from perdure.domain.lease import Holder
-from perdure.domain.wait import Wait, WaitKind
+from perdure.domain.wait import FOR_A_PERSON, Wait
 from perdure.errors import LeaseLost, PerdureError, StoreError, Suspended
 from perdure.runtime.place import Lane
 from perdure.runtime.records import Records
 from perdure.store import wait
-from perdure.store.move import Move
+from perdure.store.move import Move, Transaction
 
 if TYPE_CHECKING:
     from perdure.runtime.runtime import Runtime
 
+P = ParamSpec("P")
 T = TypeVar("T")
 LINGER = 0.01
 HOLD_SHORT = SECOND  # a timer that is due this soon is waited for in place
@@ -40,6 +41,7 @@ class Run:
         self.records = records
         self.session = records.session
         self.unwinding = False
+        self.over = False
         self.stopped: PerdureError | None = None
         self.restart: dict[str, Any] | None = None
         self.blocked_on: list[str] = []  # the waits that held the program when it was unwound
@@ -57,19 +59,49 @@ class Run:
         try:
             return await self.store.write(move)
         except (LeaseLost, StoreError) as error:
-            self.stop(error)
-            raise Suspended from error
+            raise self.give_up(error) from error
+
+    async def read(self, query: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Read; without the store the program cannot go on either."""
+        try:
+            return await self.store.read(query, *args, **kwargs)
+        except StoreError as error:
+            raise self.give_up(error) from error
+
+    async def see_through(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something to its end, even if the caller is cancelled meanwhile; it then hears of it afterwards."""
+        task, cancelled = asyncio.ensure_future(work), None
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            if not task.cancelled():
+                task.exception()
+            raise cancelled
+        return task.result()
+
+    def give_up(self, error: PerdureError) -> Suspended:
+        """The run cannot go on, whatever its program would catch; returns what unwinds it."""
+        self.stopped = self.stopped or error
+        self.unwind()
+        return Suspended()
 
     def stop(self, error: PerdureError) -> None:
-        """Give the run up; safe to call from any thread."""
-        self.stopped = self.stopped or error
-        self._loop.call_soon_threadsafe(self.unwind)
+        """Give the run up, from any thread."""
+        with suppress(RuntimeError):  # the loop is closed, and the run with it
+            self._loop.call_soon_threadsafe(self.give_up, error)
+
+    def check(self) -> None:
+        """Nothing new begins in a run that is being unwound or is over."""
+        if self.unwinding or self.over:
+            raise Suspended
 
     @contextmanager
     def active(self) -> Iterator[None]:
         """Something of this run is going on; while it is, the program is not unwound."""
-        if self.unwinding:
-            raise Suspended
+        self.check()
         self._active += 1
         try:
             yield
@@ -86,17 +118,17 @@ class Run:
 
     async def wait_for(self, id: str, lane: Lane | None = None) -> Wait:
         """Hold the caller until a wait of this session is resolved."""
-        found = await self.store.read(wait.get, self.session.uid, id)
+        found = await self.read(wait.get, self.session.uid, id)
         if found.resolved_at is not None:
             return found
-        if self.unwinding:
-            raise Suspended
+        self.check()
         future: asyncio.Future[Wait] = self._loop.create_future()
         self._waiting.setdefault(id, []).append(future)
         if found.due_at is not None:
             self._due[id] = found.due_at
-        if self._watcher is None:
-            self._watcher = self._loop.create_task(self._watch())
+        if self._watcher is not None:
+            self._watcher.cancel()  # it may sleep longer than this wait can
+        self._watcher = self._loop.create_task(self._watch())
         self._active -= 1
         if lane is not None:
             lane.waiting += 1
@@ -107,6 +139,16 @@ class Run:
             self._active += 1
             if lane is not None:
                 lane.waiting -= 1
+            self._forget(id, future)
+
+    def _forget(self, id: str, future: asyncio.Future[Wait]) -> None:
+        """Nobody waits there any more: it was given, or its task was cancelled."""
+        left = [other for other in self._waiting.get(id, ()) if other is not future]
+        if left:
+            self._waiting[id] = left
+        else:
+            self._waiting.pop(id, None)
+            self._due.pop(id, None)
 
     async def _watch(self) -> None:
         """Look for answers while somebody waits for one."""
@@ -120,17 +162,15 @@ class Run:
             soonest = min(self._due.values(), default=None)
             pause = 5.0 if soonest is None else min(5.0, max(0.0, (soonest - self.clock.now()) / SECOND))
             await self.store.wakeups.wait(seen, self.session.uid, pause)
-        self._watcher = None
 
     async def _look(self) -> None:
         now = self.clock.now()
         for id, due in list(self._due.items()):
             if due <= now and id in self._waiting:
                 await self.runtime.fire(await self.store.read(wait.get, self.session.uid, id))
-        for found in await self.store.read(wait.of_session, self.session.uid):
-            if found.resolved_at is not None and found.id in self._waiting:
-                self._due.pop(found.id, None)
-                for future in self._waiting.pop(found.id):
+        for found in await self.store.read(wait.some, self.session.uid, list(self._waiting)):
+            if found.resolved_at is not None:
+                for future in self._waiting.get(found.id, ()):
                     if not future.done():
                         future.set_result(found)
 
@@ -144,7 +184,8 @@ class Run:
         self._check_planned = False
         if self.unwinding or self._active or not self._waiting:
             return
-        if any(lane.path and not lane.waiting for lane in self.lanes):
+        given = any(future.done() for futures in self._waiting.values() for future in futures)
+        if given or not all(lane.is_blocked() for lane in self.lanes):
             self._check_soon()
             return
         soonest = min(self._due.values(), default=None)
@@ -158,13 +199,18 @@ class Run:
         if not self.unwinding:
             self.blocked_on = list(self._waiting)
         self.unwinding = True
+        self._dismiss()
+
+    def _dismiss(self) -> None:
         for futures in self._waiting.values():
             for future in futures:
                 if not future.done():
                     future.set_exception(Suspended())
 
     async def settle_down(self) -> None:
-        """Wait until nothing of this run is going on any more: an act that began is never left alone."""
+        """The program has ended. An act that began is never left alone; what else its tasks wanted is not begun."""
+        self.over = True
+        self._dismiss()
         while self._active:
             self._idle.clear()
             await self._idle.wait()
@@ -173,4 +219,4 @@ class Run:
 
 
 def needs_person(found: Wait) -> bool:
-    return found.kind in (WaitKind.APPROVAL, WaitKind.INPUT, WaitKind.DOUBT, WaitKind.PAUSED, WaitKind.PROGRAM)
+    return found.kind in FOR_A_PERSON

@@ -1,55 +1,44 @@
-"""The runtime: what a user holds. Starting, running, answering, settling, forking, and looking."""
+"""The runtime: what a user holds. Starting sessions and moving them; looking and answering are what it inherits."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from perdure.artifacts.directory import Directory
 from perdure.clock import SECOND, Clock
-from perdure.domain.approval import Approval, Decided
-from perdure.domain.decision import Decision
-from perdure.domain.effect import Effect, EffectState, Verdict
-from perdure.domain.event import Event
-from perdure.domain.fact import Fact
-from perdure.domain.inbox import InboxMessage, Mode
+from perdure.domain.effect import Effect
 from perdure.domain.session import TERMINAL, SessionRecord, Status
-from perdure.domain.state import SessionState
-from perdure.domain.task import Task
 from perdure.domain.wait import Wait, WaitKind
-from perdure.errors import ConfigError, LeaseHeld, NotFound, SessionFailed, SessionWaiting
+from perdure.errors import Conflict, LeaseHeld, LeaseLost, PerdureError, SessionFailed, SessionWaiting
 from perdure.ids import encode, new_name
-from perdure.runtime import recovery
 from perdure.runtime.durations import microseconds
 from perdure.runtime.execute import execute
+from perdure.runtime.fork import newest
 from perdure.runtime.heart import Heart
+from perdure.runtime.looking import SessionView as SessionView
+from perdure.runtime.outsider import Outsider
 from perdure.runtime.place import Lane
 from perdure.runtime.policy import Intent, Policy
 from perdure.runtime.program import PROGRAMS, Bound, get_program
 from perdure.runtime.run import Run, needs_person
 from perdure.runtime.tool import TOOLS
 from perdure.runtime.values import Values
-from perdure.runtime.worker import Me
-from perdure.store import approval, decision, event, fact, inbox, task, wait
+from perdure.store import approval, wait
 from perdure.store import effect as effects
 from perdure.store import session as sessions
+from perdure.store.move import Transaction
 from perdure.store.store import Store, open_store
 
 T = TypeVar("T")
 LEASE = "15s"
 
 
-class SessionView(SessionRecord, frozen=True):
-    """A session with what it waits for."""
-
-    waits: tuple[Wait, ...] = ()
-
-
-class Runtime:
+class Runtime(Outsider):
     """An open store with the code that is loaded here. Use it as `async with perdure.open(...) as rt`."""
 
     def __init__(
@@ -60,19 +49,9 @@ class Runtime:
         by: str = "owner",
         lease: str | float = LEASE,
     ) -> None:
-        self.store = store
-        self.by = by
-        self.policy = Policy(policy, store.clock)
+        super().__init__(store, Policy(policy, store.clock), by)
         self.heart = Heart(store, microseconds(lease))
-        self.values = Values(Directory(store.folder / "artifacts") if store.folder is not None else None)
-        self._me: Me | None = None
-
-    @property
-    def worker(self) -> Me:
-        """This process as a worker; registered when it first runs something."""
-        if self._me is None:
-            self._me = Me(self.store, sorted(PROGRAMS))
-        return self._me
+        self.values = Values(store)
 
     async def __aenter__(self) -> Self:
         return self
@@ -111,32 +90,15 @@ class Runtime:
         made = await self.store.write(sessions.create(new, by=owner or self.by))
         return await self.get(made.id)
 
-    async def get(self, name: str) -> SessionView:
-        """A session by its id or a beginning of it, with what it waits for."""
-        record = await self.store.read(sessions.find, name)
-        waits = await self.store.read(wait.open_of_session, record.uid)
-        return SessionView(**record.to_dict(), waits=tuple(waits))
-
     async def run(self, name: str) -> SessionView:
         """Move a session here until it is finished or waits."""
         view = await self.get(name)
         await self._poke(view)
         view = await self.get(view.uid)
-        while view.status not in TERMINAL:
-            if view.status == Status.WAITING:
-                if not self._can_go_on(view):
-                    return view
-                await self.store.write(sessions.wake_up(view.uid, self.by))
-            await execute(self, view)
-            view = await self.get(view.uid)
-            if view.status == Status.WAITING:
-                break
-        return view
-
-    def _can_go_on(self, view: SessionView) -> bool:
-        """Whether code that a waiting session waited for is loaded now."""
-        names = [one.ref for one in view.waits if one.kind == WaitKind.PROGRAM]
-        return bool(names) and all(name in PROGRAMS or name in TOOLS for name in names)
+        if view.status in TERMINAL or view.status == Status.WAITING:
+            return view
+        await execute(self, view)
+        return await self.get(view.uid)
 
     async def complete(self, name: str) -> SessionView:
         """Run a session to its end, timers and children included, or to where only a person can go on."""
@@ -182,16 +144,20 @@ class Runtime:
         return view.result
 
     async def _poke(self, view: SessionView) -> None:
-        """Give a session what it waits for and what has come meanwhile: timers, children, effects of its parent."""
+        """Give a session what it waits for and what has come meanwhile: timers, children, its line's effects, code."""
         for one in view.waits:
             if one.due_at is not None and one.due_at <= self.store.clock.now():
                 await self.fire(one)
             elif one.kind == WaitKind.CHILD and one.ref is not None:
+                with suppress(LeaseHeld, LeaseLost):  # somebody else moves it
+                    await self.run(one.ref)
                 await self.tell_parent(one.ref)
             elif one.kind == WaitKind.EFFECT and one.ref is not None:
-                found = await self.store.read(effects.find, one.ref)
-                if found.state not in (EffectState.PLANNED, EffectState.DISPATCHED):
-                    await self.store.write(wait.resolve(view.uid, self.by, one.id, found.state))
+                found, is_open = await self.store.read(_newest, one.ref)
+                if not is_open:
+                    await self.give(one, found.state, self.by)
+            elif one.kind == WaitKind.PROGRAM and (one.ref in PROGRAMS or one.ref in TOOLS):
+                await self.give(one, None, self.by)
 
     async def fire(self, due: Wait) -> None:
         """A wait whose time has come. Firing it twice is firing it once."""
@@ -200,8 +166,22 @@ class Runtime:
         else:
             await self.store.write(wait.fire(due.session_uid, "timer", due.id))
 
-    async def run_child(self, run: Run, bound: Bound[Any], name: str, wait_id: str, lane: Lane) -> Wait:
-        """Begin a child once, run it here if nobody else does, and wait for it."""
+    async def run_child(
+        self, run: Run, bound: Bound[Any], name: str, wait_id: str, lane: Lane, inherited: str | None
+    ) -> Wait:
+        """Begin a child once, run it here if nobody else does, and wait for it. A branch inherits its line's child."""
+        uid = inherited or (await self._begin_child(run, bound, name, wait_id)).uid
+        await run.write(wait.open_(run.holder, wait_id, WaitKind.CHILD, ref=uid))
+        try:
+            await self.run(uid)
+        except (LeaseHeld, LeaseLost):
+            pass  # another worker runs it; its end resolves the wait
+        except PerdureError as error:  # the child cannot go on here: nothing is known of its end
+            raise run.give_up(error) from error
+        await self.tell_parent(uid)
+        return await run.wait_for(wait_id, lane)
+
+    async def _begin_child(self, run: Run, bound: Bound[Any], name: str, wait_id: str) -> SessionRecord:
         new = sessions.NewSession(
             id=name,
             program=bound.program.name,
@@ -212,193 +192,23 @@ class Runtime:
             parent_wait=wait_id,
         )
         child = await run.write(sessions.create(new, by=run.holder.name))
-        await run.write(wait.open_(run.holder, wait_id, WaitKind.CHILD, ref=child.uid))
-        try:
-            await self.run(child.uid)
-        except LeaseHeld:
-            pass  # another worker runs it; its end resolves the wait
-        await self.tell_parent(child.uid)
-        return await run.wait_for(wait_id, lane)
+        if (child.parent_uid, child.parent_wait) != (new.parent_uid, new.parent_wait):
+            raise Conflict(f"Session {name} exists already, and is not this child.", hint="Give the child another id.")
+        return child
 
     async def tell_parent(self, uid: str) -> None:
-        """Resolve the wait of a finished child's parent. Done again after a crash, it changes nothing."""
+        """Resolve the waits for a finished child. Done again after a crash, it changes nothing."""
         child = await self.store.read(sessions.get, uid)
-        if child.parent_uid is None or child.parent_wait is None or child.status not in TERMINAL:
+        if child.status not in TERMINAL:
             return
-        try:
-            asked = await self.store.read(wait.get, child.parent_uid, child.parent_wait)
-        except NotFound:
-            return
-        if asked.resolved_at is None:
-            answer = {"id": child.id, "status": child.status, "result": child.result, "error": child.error}
-            await self.store.write(wait.resolve(child.parent_uid, f"child:{child.id}", child.parent_wait, answer))
+        answer = {"id": child.id, "status": child.status, "result": child.result, "error": child.error}
+        for asked in await self.store.read(wait.for_ref, child.uid):
+            if asked.kind == WaitKind.CHILD:
+                await self.give(asked, answer, f"child:{child.id}")
 
-    async def send(
-        self, name: str, text: Any, *, message_id: str | None = None, mode: str = "queue", by: str | None = None
-    ) -> InboxMessage:
-        """Send a session a message, from any process. The same id again is the same message."""
-        session = await self.store.read(sessions.find, name)
-        move = inbox.receive(session.uid, by or self.by, message_id or new_name("m"), text, Mode(mode))
-        return await self.store.write(move)
 
-    async def answer(self, wait_id: str, answer: Any, *, by: str | None = None) -> Wait:
-        """Answer what a session asked."""
-        asked = await self.store.read(wait.find, wait_id)
-        choices = (asked.detail or {}).get("choices") if isinstance(asked.detail, dict) else None
-        if asked.kind != WaitKind.INPUT:
-            raise ConfigError(f"{wait_id} waits for {asked.kind}, not for an answer.")
-        if choices and answer not in choices:
-            raise ConfigError(f"{answer!r} is not one of {', '.join(choices)}.")
-        return await self.store.write(wait.resolve(asked.session_uid, by or self.by, asked.id, answer))
-
-    async def approve(self, approval_id: str, *, by: str, because: str) -> Approval:
-        """Say yes to exactly what the approval is bound to."""
-        return await self._vote(approval_id, Decided.APPROVED, by, because)
-
-    async def deny(self, approval_id: str, *, by: str, because: str) -> Approval:
-        """Say no."""
-        return await self._vote(approval_id, Decided.DENIED, by, because)
-
-    async def _vote(self, approval_id: str, decision: Decided, by: str, because: str) -> Approval:
-        asked = await self.store.read(approval.find, approval_id)
-        return await self.store.write(approval.vote(asked.session_uid, by, asked.id, decision, because=because))
-
-    async def settle(
-        self, effect_id: str, verdict: str, *, by: str, because: str, reference: str | None = None, result: Any = None
-    ) -> Effect:
-        """Say what came of an effect in doubt: happened, absent or abandon."""
-        found = await self.store.read(effects.find, effect_id)
-        given = None if result is None else encode(result)
-        if verdict == Verdict.HAPPENED and found.tool in TOOLS:
-            shape = TOOLS[found.tool].shape
-            if given is None and not shape.allows_none():
-                raise ConfigError(f"{found.tool} returns a value; say which.", hint="Give it with --result.")
-            shape.decode_result(given or "null")
-        move = effects.pronounce(
-            found.session_uid, by, found.id, Verdict(verdict), because=because, reference=reference, result=given
-        )
-        settled = await self.store.write(move)
-        for waiting in await self.store.read(wait.for_ref, settled.id):
-            if waiting.kind == WaitKind.EFFECT and settled.state != EffectState.PLANNED:
-                await self.store.write(wait.resolve(waiting.session_uid, by, waiting.id, settled.state))
-        return settled
-
-    async def cancel(self, name: str, *, by: str | None = None) -> SessionView:
-        """Ask a session to stop; its children are asked too."""
-        view = await self.get(name)
-        await self.store.write(sessions.request_cancel(view.uid, by or self.by))
-        for one in view.waits:
-            if one.kind == WaitKind.CHILD and one.ref is not None:
-                await self.cancel(one.ref, by=by)
-        return await self.get(view.uid)
-
-    async def pause(self, name: str, *, by: str | None = None) -> SessionView:
-        """Ask a session to pause between acts."""
-        view = await self.get(name)
-        await self.store.write(sessions.request_pause(view.uid, by or self.by))
-        return await self.get(view.uid)
-
-    async def resume(self, name: str, *, by: str | None = None) -> SessionView:
-        """Let a paused session go on."""
-        view = await self.get(name)
-        for one in view.waits:
-            if one.kind == WaitKind.PAUSED:
-                await self.store.write(wait.resolve(view.uid, by or self.by, one.id))
-        if view.pause_requested_at is not None:
-            await self.store.write(sessions.resume(view.uid, by or self.by))
-        return await self.get(view.uid)
-
-    async def fork(self, name: str, *, at: int | None = None, id: str | None = None) -> SessionView:
-        """Branch a session at one of its events. It inherits what was settled there, and repeats none of it."""
-        parent = await self.store.read(sessions.find, name)
-        number = parent.cursor if at is None else at
-        then = (await self.store.read(event.state_at, parent.uid, number)).session
-        new = sessions.NewSession(
-            id=id or new_name(f"{parent.id[:180]}.b"),
-            program=parent.program,
-            arguments=parent.arguments,
-            title=parent.title,
-            repository=parent.repository,
-            owner=parent.owner,
-            forked_from=parent.uid,
-            forked_at=number,
-            branch=f"{parent.branch}@{number}",
-            restart_number=then["restart_number"],
-            restart_arguments=then["restart_arguments"],
-        )
-        made = await self.store.write(sessions.create(new, by=self.by))
-        return await self.get(made.id)
-
-    async def recovery_plan(self, name: str) -> list[recovery.Recovery]:
-        """What a run would do with each unsettled effect, and why; nothing is done."""
-        session = await self.store.read(sessions.find, name)
-        return await self.store.read(recovery.plan, session.uid, self.worker.life_of)
-
-    async def state_at(self, name: str, number: int | None = None) -> SessionState:
-        """Time travel: the state of a session after event `number`."""
-        session = await self.store.read(sessions.find, name)
-        return await self.store.read(event.state_at, session.uid, number)
-
-    async def sessions(
-        self, *, status: str | None = None, waiting_for: str | None = None, owner: str | None = None,
-        repository: str | None = None,
-    ) -> AsyncIterator[SessionRecord]:  # fmt: skip
-        """Sessions, the most recently moved first."""
-        before: SessionRecord | None = None
-        while page := await self.store.read(
-            sessions.page, status=status, waiting_for=waiting_for, owner=owner, repository=repository, before=before
-        ):
-            for before in page:
-                yield before
-
-    async def events(self, name: str, *, after: int = 0, follow: bool = False) -> AsyncIterator[Event]:
-        """A session's events; with `follow`, each new one as it comes."""
-        session = await self.store.read(sessions.find, name)
-        if follow:
-            async for line in self.store.follow(session.uid, after):
-                yield line
-            return
-        while page := await self.store.read(event.after, session.uid, after):
-            for line in page:
-                yield line
-            after = page[-1].number
-
-    async def effects(
-        self, *, session: str | None = None, state: str | None = None, tool: str | None = None,
-        in_doubt: bool = False, since: int = 0,
-    ) -> AsyncIterator[Effect]:  # fmt: skip
-        """Effects, the newest first."""
-        uid = await self._uid(session)
-        for one in await self.store.read(
-            effects.listing, uid=uid, state=state, tool=tool, in_doubt=in_doubt, since=since
-        ):
-            yield one
-
-    async def approvals(self, *, session: str | None = None, decision: str | None = None) -> AsyncIterator[Approval]:
-        """Approvals; those that wait come first."""
-        for one in await self.store.read(approval.listing, uid=await self._uid(session), decision=decision):
-            yield one
-
-    async def tasks(self, *, session: str) -> AsyncIterator[Task]:
-        """A session's plan."""
-        uid = await self._uid(session)
-        assert uid is not None
-        for one in await self.store.read(task.of_session, uid):
-            yield one
-
-    async def decisions(self, *, session: str | None = None, incomplete: bool = False) -> AsyncIterator[Decision]:
-        """Decisions, the newest first; or those whose outcome nobody wrote down."""
-        uid = await self._uid(session)
-        for one in await self.store.read(decision.incomplete if incomplete else decision.recent, uid):
-            yield one
-
-    async def facts(self, *, scope: str | None = None) -> AsyncIterator[Fact]:
-        """What is known."""
-        for one in await self.store.read(fact.known, scope):
-            yield one
-
-    async def _uid(self, name: str | None) -> str | None:
-        return None if name is None else (await self.store.read(sessions.find, name)).uid
+def _newest(tx: Transaction, effect_id: str) -> tuple[Effect, bool]:
+    return newest(tx, effects.find(tx, effect_id))
 
 
 def _absolute(path: str | Path) -> str:

@@ -34,9 +34,12 @@ class Gate(msgspec.Struct, frozen=True):
 
 
 class Call:
-    """What a tool may know about the attempt it is in. `key` is the same for every attempt of one effect."""
+    """What a tool may know about the attempt it is in. `key` is the same for every attempt of one effect.
 
-    __slots__ = ("_heartbeat", "attempt", "effect_id", "key", "session_id")
+    `undoes` is for an undo: the key that was given to what it takes back.
+    """
+
+    __slots__ = ("_heartbeat", "attempt", "effect_id", "key", "session_id", "undoes")
 
     def __init__(
         self, key: str, attempt: int, session_id: str, effect_id: str, heartbeat: Callable[[], None] | None = None
@@ -45,6 +48,7 @@ class Call:
         self.attempt = attempt
         self.session_id = session_id
         self.effect_id = effect_id
+        self.undoes: str | None = None
         self._heartbeat = heartbeat
 
     def heartbeat(self) -> None:
@@ -124,6 +128,7 @@ class Tool(Generic[Q, X]):
         )
         self.probing: Callable[..., Any] | None = None
         self.undoing: Tool[..., Any] | None = None
+        self.undoes: str | None = None  # for an undo: the name of the tool that it takes back
         self._check(first)
 
     def _check(self, first: inspect.Parameter | None) -> None:
@@ -147,6 +152,7 @@ class Tool(Generic[Q, X]):
             replay=Replay.IDEMPOTENT, inflight=self.inflight / SECOND, timeout=None, retry=self.retry, key_ttl=None,
             safe_errors=(), targets=self.targets, gate=None,
         )  # fmt: skip
+        self.undoing.undoes = self.name
         TOOLS[self.undoing.name] = self.undoing
         return function
 

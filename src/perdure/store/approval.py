@@ -26,10 +26,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 @holder_move
 def ask(log: Log, intent: effects.Intent, question: Question) -> Effect:
-    """Plan an effect that may not be dispatched before people have said yes to exactly this."""
+    """Plan an effect, or gate a planned one, that may not be dispatched before people said yes to exactly this."""
     id = approval_id(intent.id)
     planned = effects.plan.on(log, intent, approval_id=id)
-    if log.tx.one("approval.get", uid=log.uid, id=id) is None:
+    if planned.state == EffectState.PLANNED and log.tx.one("approval.get", uid=log.uid, id=id) is None:
+        log.tx.send("effect.gate", uid=log.uid, id=intent.id, approval_id=id)
         log.tx.run(
             "approval.insert",
             uid=log.uid, id=id, effect_id=intent.id, gate=question.gate, intent_digest=intent.intent_digest,
@@ -38,8 +39,9 @@ def ask(log: Log, intent: effects.Intent, question: Question) -> Effect:
         )  # fmt: skip
         detail = {"gate": question.gate, "tool": intent.tool, "intent": planned.intent}
         wait.open_.on(log, id, WaitKind.APPROVAL, ref=intent.id, detail=detail, due_at=question.expires_at)
-        log.append("note", {"approval": id}, rows={"approval": [get(log.tx, log.uid, id).to_dict()]})
-    return planned
+        rows = {"approval": [get(log.tx, log.uid, id).to_dict()], "effect": [{"id": intent.id, "approval_id": id}]}
+        log.append("note", {"approval": id}, rows=rows, effect_id=intent.id)
+    return effects.get(log.tx, log.uid, intent.id)
 
 
 def approval_id(effect_id: str) -> str:
@@ -91,6 +93,13 @@ def expire(log: Log, id: str) -> Approval:
         raise IllegalMove(f"Approval {id} has not expired yet.")
     _decide(log, approval, Decided.EXPIRED, "nobody decided in time")
     return get(log.tx, log.uid, id)
+
+
+def lapse(log: Log, id: str, because: str) -> None:
+    """Nobody needs to decide any more: what was asked about will not be done."""
+    approval = get(log.tx, log.uid, id)
+    if approval.decision is None:
+        _decide(log, approval, Decided.EXPIRED, because)
 
 
 def _decide(log: Log, approval: Approval, decision: Decided, because: str) -> None:

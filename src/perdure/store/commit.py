@@ -22,8 +22,9 @@ then search for the moves' ids. A plain read would lie.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 from perdure import faults
@@ -32,6 +33,7 @@ from perdure.store.move import Transaction
 from perdure.store.ticket import Ticket, answer
 
 Ran = list[tuple[Ticket[Any], Transaction]]
+TRIES = 2  # of a move alone, after its group failed and is known not to be there
 
 
 class Engine(Protocol):
@@ -68,8 +70,8 @@ class GroupCommit:
         self._largest = largest
         self._patience = patience
         self._on_commit = on_commit
-        self._queue: deque[Ticket[Any]] = deque()
-        self._wake = threading.Condition()
+        self._queue: SimpleQueue[Ticket[Any] | None] = SimpleQueue()  # None: no more will come
+        self._door = threading.Lock()
         self._closed = False
         self._failed_to_open: BaseException | None = None
         self._opened = threading.Event()
@@ -80,18 +82,16 @@ class GroupCommit:
             raise self._failed_to_open
 
     def submit(self, ticket: Ticket[Any]) -> None:
-        with self._wake:
+        with self._door:
             if self._closed:
                 raise StoreUnavailable("This store has been closed.", hint="Open it again.")
-            self._queue.append(ticket)
-            if len(self._queue) == 1:
-                self._wake.notify()
+            self._queue.put(ticket)
 
     def close(self) -> None:
         """Finish what is queued, then stop."""
-        with self._wake:
+        with self._door:
             self._closed = True
-            self._wake.notify()
+            self._queue.put(None)
         self._thread.join()
 
     def _serve(self) -> None:
@@ -110,45 +110,54 @@ class GroupCommit:
         engine.close()
 
     def _take(self) -> list[Ticket[Any]]:
-        with self._wake:
-            while not self._queue and not self._closed:
-                self._wake.wait()
-            return [self._queue.popleft() for _ in range(min(len(self._queue), self._largest))]
+        """Everything that waits, or the next to come; nothing when no more will come."""
+        batch: list[Ticket[Any]] = []
+        while len(batch) < self._largest and not (batch and self._queue.empty()):
+            ticket = self._queue.get()
+            if ticket is None:
+                self._queue.put(None)  # the end stays the end, for the next look
+                break
+            batch.append(ticket)
+        return batch
 
     def _write(self, engine: Engine, batch: list[Ticket[Any]]) -> None:
         if not self._attempt(engine, batch):
             for ticket in batch:
-                self._attempt(engine, [ticket])
+                for _ in range(TRIES):
+                    if self._attempt(engine, [ticket]):
+                        break
 
     def _attempt(self, engine: Engine, batch: list[Ticket[Any]]) -> bool:
-        """Write a group and decide every ticket in it. False: the group broke, and each must be tried alone."""
+        """Write a group and decide every ticket in it. False: nothing of it is there, and each must be tried alone."""
         try:
             return self._write_group(engine, batch)
         except BaseException as error:
-            engine.abandon()
             failure = engine.translate(error)
+            with suppress(Exception):  # the writer lives on, whatever happens: its callers wait
+                engine.abandon()
             for ticket in batch:
                 ticket.error = ticket.error or failure
             return True
 
     def _write_group(self, engine: Engine, batch: list[Ticket[Any]]) -> bool:
-        committed = False
-        while not committed:
-            for ticket in batch:
-                ticket.error = None
-            engine.begin()
-            ran: Ran = []
-            for ticket in batch:
-                if not self._run(engine, ticket, ran):
-                    engine.abandon()
-                    return len(batch) == 1
-            committed = self._commit(engine, ran)
-        return True
+        for ticket in batch:
+            ticket.error = None
+        engine.begin()
+        ran: Ran = []
+        for ticket in batch:
+            if not self._run(engine, ticket, ran, alone=len(batch) == 1):
+                engine.abandon()
+                return len(batch) == 1
+        return self._commit(engine, ran)
 
-    def _run(self, engine: Engine, ticket: Ticket[Any], ran: Ran) -> bool:
-        """Run one move in its savepoint. False: it took the whole transaction down with it."""
+    def _run(self, engine: Engine, ticket: Ticket[Any], ran: Ran, *, alone: bool) -> bool:
+        """Run one move in its savepoint. False: it took the whole transaction down with it.
+
+        A move that is alone needs no savepoint: if it fails nothing has run, and all is rolled back.
+        """
         tx = engine.transaction(ticket.move.id)
-        engine.savepoint()
+        if not alone:
+            engine.savepoint()
         try:
             faults.point("move.before")
             ticket.result = ticket.move.run(tx)
@@ -157,14 +166,16 @@ class GroupCommit:
             ticket.error = engine.translate(error)
             if not engine.in_transaction():
                 return False
-            engine.rollback_to_savepoint()
+            if not alone:
+                engine.rollback_to_savepoint()
             return True
-        engine.release()
+        if not alone:
+            engine.release()
         ran.append((ticket, tx))
         return True
 
     def _commit(self, engine: Engine, ran: Ran) -> bool:
-        """Commit what ran. False: it is certain that nothing was committed, and safe to run it all again."""
+        """Commit what ran. False: it failed, it is certain that nothing was committed, and safe to run it again."""
         if not any(tx.wrote for _, tx in ran):
             engine.abandon()
             return True
@@ -176,6 +187,8 @@ class GroupCommit:
             if not engine.is_ambiguous(error):
                 raise
             if not self._resolve(engine, ran, error):
+                for ticket, _ in ran:
+                    ticket.error = engine.translate(error)  # until it has been tried again
                 return False
         faults.point("commit.after")
         touched: set[str] = set()

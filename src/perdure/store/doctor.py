@@ -23,7 +23,7 @@ from perdure.config import default_store
 from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Worker
 from perdure.errors import ConfigError, Damaged, NotFound, StoreUnavailable
-from perdure.store import event, meta, session, worker
+from perdure.store import event, meta, session
 from perdure.store.databases.engine import SQLiteTransaction, connect, translate
 from perdure.store.databases.place import companion
 from perdure.store.gate import holder_of
@@ -188,18 +188,26 @@ class Survey(msgspec.Struct, frozen=True):
     stale_sessions: list[SessionRecord]
     workers: list[Worker]
     undecided: int
+    in_doubt: int
 
 
 def properties(tx: Transaction) -> dict[str, str]:
-    """The store's own properties; none where there is no store."""
-    return meta.everything(tx) if tx.one("meta.exists") else {}
+    """The store's own properties; none where there is no store, or somebody else's database."""
+    found = meta.everything(tx) if tx.one("meta.exists") else {}
+    return found if {"store_id", "schema_version", "compatible_from"} <= found.keys() else {}
 
 
 def survey(tx: Transaction) -> Survey:
     """Counts, and the first few of what needs a person."""
     (undecided,) = tx.one("doctor.undecided") or (0,)
     (stale,) = tx.one("doctor.stale", now=tx.now) or (0,)
-    return Survey(session.count(tx), stale, session.expired(tx, limit=SOME), worker.workers(tx), undecided)
+    (in_doubt,) = tx.one("doctor.in_doubt") or (0,)
+    return Survey(session.count(tx), stale, session.expired(tx, limit=SOME), workers(tx), undecided, in_doubt)
+
+
+def workers(tx: Transaction) -> list[Worker]:
+    """Every worker, whatever the store's schema."""
+    return [Worker.from_row(row) for row in tx.all("doctor.workers", limit=1000)]
 
 
 def damage(tx: Transaction) -> list[str]:
@@ -207,15 +215,20 @@ def damage(tx: Transaction) -> list[str]:
     found = []
     if isinstance(tx, SQLiteTransaction):
         found += [row[0] for row in tx.all("doctor.damage") if row[0] != "ok"]
+    for uid in session_uids(tx):
+        try:
+            event.verify(tx, uid)
+        except Damaged as error:
+            found.append(error.message)
+    return found
+
+
+def session_uids(tx: Transaction) -> Iterator[str]:
+    """Every session there is, a page at a time."""
     after = ""
     while page := [row[0] for row in tx.all("doctor.session_uids", after=after, limit=1000)]:
-        for uid in page:
-            try:
-                event.verify(tx, uid)
-            except Damaged as error:
-                found.append(error.message)
+        yield from page
         after = page[-1]
-    return found
 
 
 def sqlite_version() -> str:
@@ -223,23 +236,25 @@ def sqlite_version() -> str:
 
 
 class Durability(msgspec.Struct, frozen=True):
-    """What one of the store's own connections to its SQLite file really has."""
+    """What a store's connections to its SQLite file really have."""
 
     journal_mode: str
     synchronous: str
 
 
-def durability(path: Path) -> Durability:
-    """Open a connection exactly as the store does, and ask it. Only for a file that is a store."""
+def durability(tx: Transaction, path: Path) -> Durability:
+    """How the file is kept, and what a connection has that is opened exactly as the store opens one."""
+    journal_mode, _ = tx.one("doctor.durability") or ("unknown", 0)
+    if journal_mode != "wal":  # one of our own connections would change that, and hide it
+        return Durability(journal_mode, "unknown")
     db = connect(str(path), readonly=True)
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     try:
-        row = SQLiteTransaction(db, 0, "look", 0).one("doctor.durability")
+        _, synchronous = SQLiteTransaction(db, 0, "look", 0).one("doctor.durability") or ("", -1)
     except apsw.Error as error:
         raise translate(error) from error
     finally:
         db.close()
-    journal_mode, synchronous = row or ("unknown", -1)
     return Durability(journal_mode, {0: "off", 1: "normal", 2: "full", 3: "extra"}.get(synchronous, "unknown"))
 
 

@@ -1,4 +1,4 @@
-"""The ledger's moves: plan, dispatch, settle, and what a doubt may become.
+"""The ledger's moves: plan, dispatch, settle. What a doubt may become is in `doubt`.
 
 Planning and dispatching are holder moves: an old epoch can do neither. Settling is fenced by the attempt and not by
 the epoch, because a known outcome must not be thrown away when the lease has moved on. It is accepted until a newer
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.domain.effect import MOVES, Attempt, AttemptOutcome, Effect, EffectState, Replay, Verdict
+from perdure.domain.effect import MOVES, SETTLED, Attempt, AttemptOutcome, Effect, EffectState, Replay, Verdict
 from perdure.domain.record import check_move
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
@@ -65,7 +65,7 @@ def plan(log: Log, intent: Intent, *, approval_id: str | None = None) -> Effect:
     if there := log.tx.one("effect.get", uid=log.uid, id=intent.id):
         return Effect.from_row(there)
     if intent.supersedes is not None:
-        _move(log, get(log.tx, log.uid, intent.supersedes), EffectState.SUPERSEDED, "effect.superseded")
+        move(log, get(log.tx, log.uid, intent.supersedes), EffectState.SUPERSEDED, "effect.superseded")
     _insert(log, intent, EffectState.PLANNED, "effect.planned", approval_id=approval_id)
     return get(log.tx, log.uid, intent.id)
 
@@ -74,7 +74,7 @@ def plan(log: Log, intent: Intent, *, approval_id: str | None = None) -> Effect:
 def plan_and_dispatch(log: Log, intent: Intent, dispatch: Dispatch) -> int:
     """Plan and dispatch at once, when nothing asks. Returns the attempt's number."""
     if intent.supersedes is not None:
-        _move(log, get(log.tx, log.uid, intent.supersedes), EffectState.SUPERSEDED, "effect.superseded")
+        move(log, get(log.tx, log.uid, intent.supersedes), EffectState.SUPERSEDED, "effect.superseded")
     _insert(log, intent, EffectState.DISPATCHED, "effect.dispatched", body={"attempt": 1})
     _attempt(log, intent.id, 1, dispatch)
     return 1
@@ -86,24 +86,25 @@ def dispatch(log: Log, id: str, dispatch: Dispatch, *, because: str | None = Non
     effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
     if effect.state != EffectState.DISPATCHED:
         check_move("effect", MOVES, EffectState(effect.state), EffectState.DISPATCHED)
-    if effect.approval_id is not None:
-        _consume(log, effect)
+    used = _consume(log, effect) if effect.approval_id is not None else {}
     number = len(attempts) + 1
     log.tx.send("effect.dispatch", uid=log.uid, id=id)
     _attempt(log, id, number, dispatch)
     spent = {"doubted_at": None, "doubt": None, "verdict": None, "verdict_by": None, "verdict_because": None}
     row = {"id": id, "state": EffectState.DISPATCHED} | spent
-    log.append("effect.dispatched", {"attempt": number, "because": because}, rows={"effect": [row]}, effect_id=id)
+    body = {"attempt": number, "because": because}
+    log.append("effect.dispatched", body, rows={"effect": [row]} | used, effect_id=id)
     return number
 
 
-def _consume(log: Log, effect: Effect) -> None:
+def _consume(log: Log, effect: Effect) -> dict[str, Any]:
     changed = log.tx.run(
         "approval.consume",
         uid=log.uid, id=effect.approval_id, effect_id=effect.id, intent_digest=effect.intent_digest,
     )  # fmt: skip
     if not changed:
         raise IllegalMove(f"Effect {effect.id} has no approval for exactly this intent.")
+    return {"approval": [{"id": effect.approval_id, "consumed_by": effect.id}]}
 
 
 def _insert(
@@ -166,29 +167,51 @@ def record(log: Log, intent: Intent, dispatch: Dispatch, outcome: Outcome) -> No
     _attempt(log, intent.id, 1, dispatch, outcome)
 
 
+@holder_move
+def attempted(log: Log, id: str, dispatch_: Dispatch, outcome: Outcome) -> Effect:
+    """Dispatch and settle at once: a planned `joint` effect, whose act is part of this transaction or was undone."""
+    return settle.on(log, id, dispatch.on(log, id, dispatch_), outcome)
+
+
 @outsider_move
 def settle(log: Log, id: str, number: int, outcome: Outcome, *, retry: int = 1) -> Effect:
     """Say what came of an attempt. Proof of failure plans it again while `retry` allows."""
+    if outcome.outcome is AttemptOutcome.ACKNOWLEDGED and outcome.result is None and outcome.artifact is None:
+        raise ConfigError("What was acknowledged has a result, be it null.")
     effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
     if not _counts(effect, attempts, number, outcome):
-        log.append("effect.late_outcome", {"attempt": number, "outcome": outcome.outcome}, effect_id=id)
+        _keep_late(log, effect, attempts, number, outcome)
         return effect
     log.tx.send(
         "attempt.settle",
         uid=log.uid, effect_id=id, number=number, outcome=outcome.outcome, error=outcome.error, now=log.tx.now,
     )  # fmt: skip
+    came: dict[str, Any] = {"attempt": number, "waited_for": not _is_fresh(log, effect, attempts[-1])}
     match outcome.outcome:
         case AttemptOutcome.ACKNOWLEDGED:
-            _move(log, effect, EffectState.ACKNOWLEDGED, "effect.acknowledged", outcome=outcome, attempt=number)
-        case AttemptOutcome.FAILED if number < retry:
-            _move(log, effect, EffectState.PLANNED, "effect.failed", outcome=outcome, attempt=number)
+            move(log, effect, EffectState.ACKNOWLEDGED, "effect.acknowledged", outcome=outcome, **came)
         case AttemptOutcome.FAILED:
-            _move(log, effect, EffectState.FAILED, "effect.failed", outcome=outcome, attempt=number)
+            state = EffectState.PLANNED if number < retry else EffectState.FAILED
+            move(log, effect, state, "effect.failed", outcome=outcome, **came)
         case AttemptOutcome.ABSENT:
-            _move(log, effect, EffectState.PLANNED, "effect.absent", attempt=number)
+            move(log, effect, EffectState.PLANNED, "effect.absent", **came)
         case AttemptOutcome.UNKNOWN:
-            log.append("effect.unknown", {"attempt": number, "error": _opened(outcome.error)}, effect_id=id)
+            log.append("effect.unknown", {"attempt": number, "error": opened(outcome.error)}, effect_id=id)
     return get(log.tx, log.uid, id)
+
+
+def _is_fresh(log: Log, effect: Effect, attempt: Attempt) -> bool:
+    """Whether the one who acted is the one who settles, with nothing in between: nobody can be waiting for it."""
+    return effect.doubted_at is None and attempt.outcome is None and attempt.epoch == log.head.lease_epoch
+
+
+def _keep_late(log: Log, effect: Effect, attempts: list[Attempt], number: int, outcome: Outcome) -> None:
+    """An outcome that no longer counts is kept in the log; one that changes nothing is not news."""
+    said = next((one.outcome for one in attempts if one.number == number), None)
+    if said == outcome.outcome and effect.state in SETTLED:
+        return
+    body = {"attempt": number, "outcome": outcome.outcome, "error": opened(outcome.error)}
+    log.append("effect.late_outcome", body | {"result": opened(outcome.result)}, effect_id=effect.id)
 
 
 def _counts(effect: Effect, attempts: list[Attempt], number: int, outcome: Outcome) -> bool:
@@ -199,11 +222,11 @@ def _counts(effect: Effect, attempts: list[Attempt], number: int, outcome: Outco
     return effect.state == EffectState.DISPATCHED and attempts[-1].outcome in (None, AttemptOutcome.UNKNOWN)
 
 
-def _opened(text: str | None) -> Any:
+def opened(text: str | None) -> Any:
     return None if text is None else msgspec.Raw(text.encode())
 
 
-def _move(
+def move(
     log: Log,
     effect: Effect,
     state: EffectState,
@@ -211,9 +234,10 @@ def _move(
     *,
     outcome: Outcome | None = None,
     verdict: tuple[Verdict, str, str] | None = None,
+    waited_for: bool = True,
     **body: Any,
 ) -> None:
-    """Change an effect's state, with its event."""
+    """Change an effect's state, with its event; what was waited for on its account is no longer waited for."""
     check_move("effect", MOVES, EffectState(effect.state), state)
     final = state not in (EffectState.PLANNED, EffectState.DISPATCHED)
     kept = state in (EffectState.COMPENSATED, EffectState.SUPERSEDED)
@@ -231,82 +255,11 @@ def _move(
         "verdict_because": said[2],
     }
     log.tx.send("effect.settle", uid=log.uid, id=effect.id, error=error, **columns)
-    row = columns | {"id": effect.id, "error": _opened(error)}
+    row = columns | {"id": effect.id, "error": opened(error)}
     log.append(kind, body, rows={"effect": [row]}, effect_id=effect.id)
-
-
-@outsider_move
-def ended(log: Log, id: str, number: int, *, because: str) -> None:
-    """The act of an attempt is known to have ended: its process was found dead. From now on `inflight` runs."""
-    if log.tx.run("attempt.end", uid=log.uid, effect_id=id, number=number, now=log.tx.now):
-        log.append("effect.ended", {"attempt": number, "because": because}, effect_id=id)
-
-
-@holder_move
-def doubt(log: Log, id: str, why: str, *, evidence: Any = None) -> str:
-    """Ask a person what came of an effect; returns the id of the wait."""
-    effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
-    wait_id = f"doubt-{id}-{len(attempts)}"
-    if effect.state != EffectState.DISPATCHED:
-        raise IllegalMove(f"Effect {id} is {effect.state}; only one that was dispatched can be in doubt.")
-    if effect.doubted_at is None:
-        log.tx.send("effect.doubt", uid=log.uid, id=id, now=log.tx.now, doubt=why)
-        row = {"id": id, "doubted_at": log.tx.now, "doubt": why}
-        log.append("effect.doubted", {"why": why, "evidence": evidence}, rows={"effect": [row]}, effect_id=id)
-        detail = {"tool": effect.tool, "intent": effect.intent, "why": why}
-        wait.open_.on(log, wait_id, WaitKind.DOUBT, ref=id, detail=detail)
-    return wait_id
-
-
-@outsider_move
-def pronounce(
-    log: Log,
-    id: str,
-    verdict: Verdict,
-    *,
-    because: str,
-    reference: str | None = None,
-    result: str | None = None,
-) -> Effect:
-    """A person says what came of an effect in doubt. The same word again changes nothing."""
-    if not because.strip():
-        raise ConfigError("A verdict needs a reason.", hint="Say what you looked at with --because.")
-    effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
-    if effect.verdict is not None and (effect.verdict, effect.verdict_by) == (verdict, log.actor):
-        return effect
-    if effect.doubted_at is None or effect.state != EffectState.DISPATCHED:
-        raise IllegalMove(f"Effect {id} is {effect.state} and not in doubt; there is nothing to settle.")
-    said, number = (verdict, log.actor, because), attempts[-1].number
-    log.append("effect.settled", {"verdict": verdict, "because": because, "attempt": number}, effect_id=id)
-    match verdict:
-        case Verdict.HAPPENED:
-            known = Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=result or "null", reference=reference)
-            _move(log, effect, EffectState.ACKNOWLEDGED, "effect.acknowledged", outcome=known, verdict=said)
-        case Verdict.ABSENT:
-            log.tx.send("attempt.rule_absent", uid=log.uid, effect_id=id, number=number, now=log.tx.now)
-            _move(log, effect, EffectState.PLANNED, "effect.absent", verdict=said)
-        case Verdict.ABANDON:
-            given_up = Outcome(outcome=AttemptOutcome.UNKNOWN, error=encode({"code": "abandoned", "message": because}))
-            _move(log, effect, EffectState.FAILED, "effect.failed", outcome=given_up, verdict=said)
-    asked = wait.get(log.tx, log.uid, f"doubt-{id}-{number}")
-    if asked.resolved_at is None:
-        wait.settle(log, asked, verdict)
-    return get(log.tx, log.uid, id)
-
-
-@holder_move
-def noted(log: Log, id: str, number: int, why: str) -> None:
-    """What recovery found out and decided, for whoever reads the log."""
-    log.append("effect.recovered", {"attempt": number, "why": why}, effect_id=id)
-
-
-@holder_move
-def give_up(log: Log, id: str, why: str) -> Effect:
-    """Proof that it did not happen, or a `pure` effect that raised too often, and no attempts are left."""
-    effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
-    error = encode({"code": "not-done", "message": why}) if attempts[-1].error is None else encode(attempts[-1].error)
-    _move(log, effect, EffectState.FAILED, "effect.failed", outcome=Outcome(outcome=AttemptOutcome.FAILED, error=error))
-    return get(log.tx, log.uid, id)
+    for asked in wait.open_for(log.tx, log.uid, effect.id) if waited_for else ():
+        if asked.kind in (WaitKind.DOUBT, WaitKind.TIMER):
+            wait.settle(log, asked, verdict[0] if verdict else state)
 
 
 @holder_move
@@ -314,17 +267,7 @@ def refuse(log: Log, id: str, code: str, message: str) -> Effect:
     """It is not allowed, and was never dispatched."""
     effect = get(log.tx, log.uid, id)
     refused = Outcome(outcome=AttemptOutcome.FAILED, error=encode({"code": code, "message": message}))
-    _move(log, effect, EffectState.REFUSED, "effect.refused", outcome=refused)
-    return get(log.tx, log.uid, id)
-
-
-@holder_move
-def compensated(log: Log, id: str, *, by_effect: str) -> Effect:
-    """Its undo was acknowledged."""
-    effect = get(log.tx, log.uid, id)
-    if get(log.tx, log.uid, by_effect).state != EffectState.ACKNOWLEDGED:
-        raise IllegalMove(f"The undo {by_effect} of effect {id} is not acknowledged.")
-    _move(log, effect, EffectState.COMPENSATED, "effect.compensated", undo=by_effect)
+    move(log, effect, EffectState.REFUSED, "effect.refused", outcome=refused)
     return get(log.tx, log.uid, id)
 
 
@@ -356,9 +299,16 @@ def of_effect(tx: Transaction, uid: str, id: str) -> list[Attempt]:
     return [Attempt.from_row(row) for row in tx.all("attempt.of_effect", uid=uid, effect_id=id, limit=MANY)]
 
 
-def of_session(tx: Transaction, uid: str, *, through: int = 2**62) -> list[Effect]:
-    """Everything a session planned up to an event, in order."""
-    return [Effect.from_row(row) for row in tx.all("effect.of_session", uid=uid, through=through, limit=MANY)]
+def of_session(tx: Transaction, uid: str, *, after: int = 0, through: int = 2**62) -> list[Effect]:
+    """Everything a session planned between two events, in order."""
+    rows = tx.all("effect.of_session", uid=uid, after=after, through=through, limit=MANY)
+    return [Effect.from_row(row) for row in rows]
+
+
+def successor(tx: Transaction, uid: str, id: str) -> Effect | None:
+    """The effect that took the place of one that was undone."""
+    row = tx.one("effect.successor", uid=uid, id=id)
+    return Effect.from_row(row) if row else None
 
 
 def unsettled(tx: Transaction, uid: str) -> list[Effect]:
@@ -373,11 +323,13 @@ def listing(
     tool: str | None = None,
     in_doubt: bool = False,
     since: int = 0,
+    before: Effect | None = None,
     limit: int = 1000,
 ) -> list[Effect]:
-    """Effects by what an operator asks for, the newest first."""
+    """Effects by what an operator asks for, the newest first, after `before`."""
     rows = tx.all(
         "effect.list",
         uid=uid, state=state, tool=tool, in_doubt="yes" if in_doubt else None, since=since, limit=limit,
+        before=before.planned_at if before else 2**62, before_id=before.id if before else "",
     )  # fmt: skip
     return [Effect.from_row(row) for row in rows]

@@ -65,11 +65,20 @@ def last(tx: Transaction, uid: str, *, limit: int, through: int = 2**62) -> list
     return [Event.from_row(row) for row in reversed(rows)]
 
 
+def newest_of(tx: Transaction, uid: str, kind: str, *, through: int = 2**62) -> int:
+    """The number of the newest event of one kind; 0 when there is none."""
+    row = tx.one("event.newest_of", uid=uid, kind=kind, through=through)
+    return int(row[0]) if row else 0
+
+
 def verify(tx: Transaction, uid: str) -> SessionRecord:
     """Check a session's whole chain against its row; return the row, or raise `Damaged`."""
     session = get(tx, uid)
-    chain = event_domain.verify(uid, (row for page in _pages(tx, uid, session.cursor) for row in page))
-    if chain != session.chain:
+    chain, number = event_domain.genesis(uid), 0
+    for page in _pages(tx, uid, 2**62):
+        chain = event_domain.verify(uid, page, previous=chain, after=number)
+        number += len(page)
+    if (chain, number) != (session.chain, session.cursor):
         raise Damaged(f"The log of session {session.id} does not end where its row says.")
     return session
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.domain.fact import Fact
-from perdure.errors import Conflict
-from perdure.ids import check_name, encode
+from perdure.errors import ConfigError, Conflict
+from perdure.ids import check_name, check_text, encode
 from perdure.store.move import Log, Transaction, outsider_move
 
 
@@ -24,22 +24,38 @@ def remember(
     """Write a fact. `expected` is the version that was read (0: none); without it the newest one is overwritten."""
     check_name("The fact's scope", scope)
     check_name("The fact's key", key)
-    known = get(log.tx, scope, key)
-    version = known.version if known else 0
-    if expected is not None and expected != version:
-        raise _changed(scope, key, expected, version)
+    check_text("How to verify the fact", verify or "")
+    if stale_after is not None and stale_after <= 0:
+        raise ConfigError("A fact cannot be stale before it is known.")
     columns = {
         "scope": scope, "key": key, "value": encode(value), "verify": verify, "uid": log.uid, "by": log.actor,
         "now": log.tx.now, "stale_after": stale_after,
     }  # fmt: skip
-    name = "fact.update" if known else "fact.insert"
-    more = {"was": version, "version": version + 1} if known else {}
-    if not log.tx.run(name, **columns, **more):
-        raise _changed(scope, key, version, version + 1)
+    while not _write(log, columns, expected):  # another session was faster: overwrite what it wrote
+        pass
     fact = get(log.tx, scope, key)
     assert fact is not None
     log.append("fact.remembered", rows={"fact": [fact.to_dict()]})
     return fact
+
+
+def _write(log: Log, columns: dict[str, Any], expected: int | None) -> bool:
+    """Write over the version that is there; False if it was replaced between reading and writing, and nobody minds.
+
+    Facts are shared by sessions, so the session's lock does not keep other writers out.
+    """
+    scope, key = columns["scope"], columns["key"]
+    known = get(log.tx, scope, key)
+    version = known.version if known else 0
+    if expected is not None and expected != version:
+        raise _changed(scope, key, expected, version)
+    name = "fact.update" if known else "fact.insert"
+    more = {"was": version, "version": version + 1} if known else {}
+    if log.tx.run(name, **columns, **more):
+        return True
+    if expected is not None:
+        raise _changed(scope, key, expected, None)
+    return False
 
 
 @outsider_move
@@ -47,7 +63,9 @@ def verified(log: Log, scope: str, key: str, version: int) -> None:
     """Note that a fact was checked and still holds."""
     if not log.tx.run("fact.verify", scope=scope, key=key, version=version, now=log.tx.now):
         raise _changed(scope, key, version, None)
-    log.append("fact.verified", rows={"fact": [{"scope": scope, "key": key, "verified_at": log.tx.now}]})
+    fact = get(log.tx, scope, key)
+    assert fact is not None
+    log.append("fact.verified", rows={"fact": [fact.to_dict()]})  # whole: another session may have written it
 
 
 @outsider_move

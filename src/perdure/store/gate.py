@@ -65,8 +65,10 @@ class Presence:
     def __init__(self, folder: Path, name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / name
-        self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        unseen = folder / f".{name}"  # a file that is seen is locked, or nobody could tell it from a dead one's
+        self.descriptor = os.open(unseen, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        unseen.rename(self.path)
 
     def close(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -82,7 +84,7 @@ def life_of(folder: Path, name: str) -> Life:
     except OSError:
         return Life.CANNOT_TELL
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who look do not take each other for alive
     except BlockingIOError:
         return Life.ALIVE
     else:
@@ -94,7 +96,7 @@ def life_of(folder: Path, name: str) -> Life:
 def living(folder: Path) -> list[str]:
     """The names present now; files that the dead left behind are removed."""
     names = []
-    for path in folder.iterdir() if folder.is_dir() else ():
+    for path in folder.glob("[!.]*"):
         if life_of(folder, path.name) is Life.DEAD:
             path.unlink(missing_ok=True)
         else:

@@ -7,7 +7,9 @@ A file says what it is in its first lines:
 
 `NNNN_name.sql` is for both databases; `NNNN_name.sqlite.sql` and `NNNN_name.postgres.sql`, where they exist, follow it
 in the same transaction. A file `NNNN_name.backfill.sql` holds one statement, run in small batches, each a transaction
-of its own, until it changes nothing more; the version rises only then, so a crash in the middle begins it again.
+of its own, until it changes nothing more; the version rises only then, so a crash in the middle begins it again. What
+it fills was added by an earlier number: a migration with a backfill has no other statement, because beginning again
+would run that twice.
 
 Order of writes: lock, read the version, (SQLite) back up, one transaction for each migration with the version in it.
 A crash leaves the store at some version, whole. A store newer than this code is refused unless it says that it is
@@ -88,8 +90,14 @@ def load(dialect: str, folder: Traversable | None = None) -> list[Migration]:
             raise ConfigError(f"Migration {number:04}_{name} is out of order, or does not say its phase.")
         scripts = tuple(expand(parts[part], dialect) for part in ("both", dialect) if part in parts)
         backfill = expand(parts["backfill"], dialect) if "backfill" in parts else None
+        if backfill is not None and any(map(_has_statement, scripts)):
+            raise ConfigError(f"Migration {number:04}_{name} is a backfill; other statements need an earlier number.")
         migrations.append(Migration(number, name, phase[1], int(compatible[1]), scripts, backfill))
     return migrations
+
+
+def _has_statement(script: str) -> bool:
+    return any(line.strip() and not line.lstrip().startswith("--") for line in script.splitlines())
 
 
 def check(version: int, compatible_from: int, known: int) -> None:
@@ -140,7 +148,6 @@ def _apply(database: Migrator, migration: Migration) -> None:
     if migration.backfill is None:
         database.apply(migration.scripts, properties)
         return
-    database.apply(migration.scripts, {})
     while database.batch(migration.backfill):
         pass
     database.apply((), properties)

@@ -58,7 +58,10 @@ class Transaction(ABC):
 
     @abstractmethod
     def execute(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
-        """Run a statement of a user's own, with `?` for its parameters: an effect on the same database."""
+        """Run a statement of a user's own, with `?` for its parameters: an effect on the same database.
+
+        What is the statement's own fault is a `Conflict` or a `ConfigError`; any other error is the database's.
+        """
 
     @abstractmethod
     def one(self, name: str, /, **values: Any) -> Row | None:

@@ -43,6 +43,7 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
     """Begin a session. A known id with the same program and arguments is that session; otherwise it is a conflict."""
     check_name("The session id", new.id)
     check_name("The program", new.program)
+    check_text("The name of who begins the session", by)
     for field in ("title", "repository", "owner", "queue", "concurrency_key", "branch"):
         check_text(f"The session's {field}", getattr(new, field) or "")
     arguments, uid = encode(new.arguments), new_uid()
@@ -248,6 +249,19 @@ def page(
         before_uid=before.uid if before else "",
         limit=limit,
     )
+    return [SessionRecord.from_row(row) for row in rows]
+
+
+def for_a_person(
+    tx: Transaction,
+    *,
+    status: str | None = None,
+    owner: str | None = None,
+    repository: str | None = None,
+    limit: int = 100,
+) -> list[SessionRecord]:
+    """Sessions that wait for something only a person can give, the most recently moved first."""
+    rows = tx.all("session.for_a_person", status=status, owner=owner, repository=repository, limit=limit)
     return [SessionRecord.from_row(row) for row in rows]
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from perdure.domain.lease import Holder
 from perdure.domain.step import Step
 from perdure.errors import ConfigError, Conflict
 from perdure.ids import check_text, digest
-from perdure.store.move import MISSED, Missed, Move, Transaction, hold, next_event
+from perdure.store.move import MISSED, Log, Missed, Move, Transaction, hold, holder_move, next_event
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,22 +28,11 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 def record(holder: Holder, step: Recorded) -> Move[int]:
     """Record a step's result, once; return the number of its event."""
-    columns = msgspec.structs.asdict(step)
-    if (step.result is not None) + (step.artifact is not None) + (step.error is not None) != 1:
-        raise ConfigError("A step has a result, an artifact or an error, and only one of them.")
-    check_text("The step", step.scope + step.name + step.argument_digest + (step.artifact or ""))
-    shown = {
-        "step": {"scope": step.scope, "name": step.name, "occurrence": step.occurrence},
-        "outcome": digest(step.result or step.artifact or step.error or ""),
-    }
+    columns, shown = msgspec.structs.asdict(step), _shown(step)
 
     def run(tx: Transaction) -> int:
         log = hold(tx, holder)
-        if step.restart_number != log.head.restart_number:
-            raise Conflict(f"Session {log.head.id} was restarted; step {step.name} belongs to an earlier run.")
-        number = log.append("step.recorded", shown)
-        if not tx.run("step.insert", uid=log.uid, **columns, number=number, now=tx.now):
-            raise Conflict(f"Step {step.name} of session {log.head.id} has been recorded already.")
+        number = _write(log, step)
         log.close()
         return number
 
@@ -57,6 +48,35 @@ def record(holder: Holder, step: Recorded) -> Move[int]:
         return cursor + 1
 
     return Move("step.record", "holder", run, hot)
+
+
+@holder_move
+def joined(log: Log, step: Recorded, make: Callable[[Log], str]) -> str:
+    """Make other changes and record the step that they are, in one transaction; returns its result as JSON text."""
+    result = make(log)
+    _write(log, msgspec.structs.replace(step, result=result))
+    return result
+
+
+def _shown(step: Recorded) -> dict[str, object]:
+    """What the log says of a step that may be recorded."""
+    if (step.result is not None) + (step.artifact is not None) + (step.error is not None) != 1:
+        raise ConfigError("A step has a result, an artifact or an error, and only one of them.")
+    check_text("The step", step.scope + step.name + (step.artifact or ""))
+    return {
+        "step": {"scope": step.scope, "name": step.name, "occurrence": step.occurrence},
+        "outcome": digest(step.result or step.artifact or step.error or ""),
+    }
+
+
+def _write(log: Log, step: Recorded) -> int:
+    if step.restart_number != log.head.restart_number:
+        raise Conflict(f"Session {log.head.id} was restarted; step {step.name} belongs to an earlier run.")
+    number = log.append("step.recorded", _shown(step))
+    columns = msgspec.structs.asdict(step)
+    if not log.tx.run("step.insert", uid=log.uid, **columns, number=number, now=log.tx.now):
+        raise Conflict(f"Step {step.name} of session {log.head.id} has been recorded already.")
+    return number
 
 
 def of_session(tx: Transaction, uid: str, restart_number: int, *, through: int = 2**62) -> list[Step]:

@@ -67,7 +67,7 @@ def change(log: Log, /, id: str, **changes: Any) -> Task:
 
 def _refuse_below_done(log: Log, task: Task) -> None:
     if task.parent_id is not None and get(log.tx, log.uid, task.parent_id).state == TaskState.DONE:
-        raise IllegalMove(f"Task {task.id} cannot go on below {task.parent_id}, which is done.", hint="Open that first.")
+        raise IllegalMove(f"Task {task.id} cannot go on below {task.parent_id}, which is done.")
 
 
 def get(tx: Transaction, uid: str, id: str) -> Task:

@@ -7,8 +7,8 @@ checking out and in. Threads start when they are needed, up to a limit.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 from perdure.errors import StoreUnavailable
@@ -29,43 +29,43 @@ class Threads(Generic[C]):
         self._most = most
         self._connect = connect
         self._serve = serve
-        self._queue: deque[Ticket[Any]] = deque()
-        self._wake = threading.Condition()
-        self._idle = 0
+        self._queue: SimpleQueue[Ticket[Any] | None] = SimpleQueue()  # None: no more will come
+        self._door = threading.Lock()
+        self._unserved = 0
         self._closed = False
         self._threads: list[threading.Thread] = []
 
     def submit(self, ticket: Ticket[Any]) -> None:
-        with self._wake:
+        with self._door:
             if self._closed:
                 raise StoreUnavailable("This store has been closed.", hint="Open it again.")
-            self._queue.append(ticket)
-            if self._idle >= len(self._queue):
-                self._wake.notify()
-            elif len(self._threads) < self._most:
+            self._unserved += 1
+            if len(self._threads) < min(self._unserved, self._most):
                 thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
                 self._threads.append(thread)
                 thread.start()
+            self._queue.put(ticket)
 
     def close(self) -> None:
         """Finish what is queued, then stop."""
-        with self._wake:
+        with self._door:
             self._closed = True
-            self._wake.notify_all()
+            self._queue.put(None)
         for thread in self._threads:
             thread.join()
 
     def _work(self) -> None:
-        connection = self._connect()
-        while (ticket := self._take()) is not None:
-            self._serve(connection, ticket)
+        connection: C | None = None
+        while (ticket := self._queue.get()) is not None:
+            try:
+                connection = connection or self._connect()
+            except BaseException as error:  # told to the one who asked; the next one may be luckier
+                ticket.error = error
+            else:
+                self._serve(connection, ticket)
+            with self._door:
+                self._unserved -= 1
             answer([ticket])
-        connection.close()
-
-    def _take(self) -> Ticket[Any] | None:
-        with self._wake:
-            while not self._queue and not self._closed:
-                self._idle += 1
-                self._wake.wait()
-                self._idle -= 1
-            return self._queue.popleft() if self._queue else None
+        self._queue.put(None)  # the end stays the end, for the other threads
+        if connection is not None:
+            connection.close()

@@ -1,15 +1,17 @@
 """Tickets: one move or read on its way through the store's threads, and its answer on the way back.
 
 The same ticket serves both shells: a coroutine awaits it, a thread waits for it. Answers to coroutines are delivered
-in bulk, one wake-up per event loop and group, because a wake-up costs more than a move.
+in bulk, because waking an event loop costs more than a move.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 from perdure.store.move import Move, Transaction
 
@@ -19,7 +21,7 @@ T = TypeVar("T")
 class Ticket(Generic[T]):
     """A place in the queue."""
 
-    __slots__ = ("_done", "_future", "error", "loop", "move", "result")
+    __slots__ = ("_future", "_unanswered", "error", "loop", "move", "result")
 
     def __init__(self, move: Move[T], loop: asyncio.AbstractEventLoop | None) -> None:
         self.move = move
@@ -27,12 +29,14 @@ class Ticket(Generic[T]):
         self.result: T | None = None
         self.error: BaseException | None = None
         self._future: asyncio.Future[T] | None = loop.create_future() if loop is not None else None
-        self._done: threading.Event | None = threading.Event() if loop is None else None
+        self._unanswered = threading.Lock()
+        if loop is None:
+            self._unanswered.acquire()  # until the answer is there: a tenth of the price of an event
 
     def wait(self) -> T:
         """Block this thread until the answer is there."""
-        assert self._done is not None
-        self._done.wait()
+        with self._unanswered:
+            pass
         if self.error is not None:
             raise self.error
         return self.result  # type: ignore[return-value]
@@ -44,33 +48,48 @@ class Ticket(Generic[T]):
 
     def deliver(self) -> None:
         """Hand the answer over; runs in the waiter's event loop, or anywhere for a waiting thread."""
-        if self._done is not None:
-            self._done.set()
-        elif self._future is not None and not self._future.done():
+        if self._future is None:
+            self._unanswered.release()
+        elif not self._future.done():
             if self.error is not None:
                 self._future.set_exception(self.error)
             else:
                 self._future.set_result(self.result)  # type: ignore[arg-type]
 
 
+class Outbox:
+    """Answers on their way to one event loop, which is woken once for all that come before it looks."""
+
+    def __init__(self) -> None:
+        self._answered: deque[Ticket[Any]] = deque()
+        self._woken = False
+
+    def put(self, ticket: Ticket[Any], loop: asyncio.AbstractEventLoop) -> None:
+        self._answered.append(ticket)
+        if not self._woken:
+            self._woken = True
+            try:
+                loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:  # the loop is closed: nobody is left to hear it
+                self._answered.clear()
+
+    def _deliver(self) -> None:
+        self._woken = False  # before it looks: an answer that comes later wakes it again
+        while self._answered:
+            self._answered.popleft().deliver()
+
+
+_outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = WeakKeyDictionary()
+
+
 def answer(tickets: Iterable[Ticket[Any]]) -> None:
-    """Deliver answers, waking each event loop once."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Ticket[Any]]] = {}
+    """Deliver answers: to a thread at once, to an event loop through its outbox."""
     for ticket in tickets:
         if ticket.loop is None:
             ticket.deliver()
         else:
-            by_loop.setdefault(ticket.loop, []).append(ticket)
-    for loop, waiting in by_loop.items():
-        try:
-            loop.call_soon_threadsafe(_deliver_all, waiting)
-        except RuntimeError:  # the loop is closed: nobody is left to hear it
-            continue
-
-
-def _deliver_all(tickets: list[Ticket[Any]]) -> None:
-    for ticket in tickets:
-        ticket.deliver()
+            outbox = _outboxes.get(ticket.loop) or _outboxes.setdefault(ticket.loop, Outbox())
+            outbox.put(ticket, ticket.loop)
 
 
 def reading(query: Callable[[Transaction], T]) -> Move[T]:

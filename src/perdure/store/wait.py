@@ -19,7 +19,7 @@ from perdure.ids import check_name, check_text, encode
 from perdure.store import session
 from perdure.store.move import Log, Transaction, holder_move, outsider_move
 
-MANY = 10_000
+MANY = 1_000_000
 
 
 @holder_move
@@ -113,6 +113,20 @@ def for_ref(tx: Transaction, ref: str) -> list[Wait]:
 
 def of_session(tx: Transaction, uid: str) -> list[Wait]:
     return [Wait.from_row(row) for row in tx.all("wait.of_session", uid=uid, limit=MANY)]
+
+
+def between(tx: Transaction, uid: str, after: int, through: int) -> list[Wait]:
+    """What a session asked for between two events, in order."""
+    return [Wait.from_row(row) for row in tx.all("wait.between", uid=uid, after=after, through=through, limit=MANY)]
+
+
+def some(tx: Transaction, uid: str, ids: list[str]) -> list[Wait]:
+    return [get(tx, uid, id) for id in ids]
+
+
+def open_for(tx: Transaction, uid: str, ref: str) -> list[Wait]:
+    """What one session still waits for on account of one thing."""
+    return [Wait.from_row(row) for row in tx.all("wait.open_for", uid=uid, ref=ref, limit=MANY)]
 
 
 def open_of_session(tx: Transaction, uid: str) -> list[Wait]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
-
-import apsw
-import psycopg
+from typing import TYPE_CHECKING, Any
 
 from perdure.store.statements import load
+
+if TYPE_CHECKING:
+    import apsw
+    import psycopg
 
 SLOW_POLL = 5.0
 TICK = 0.025
@@ -168,4 +169,4 @@ class Notifier:
         self._closed.set()
         self._wake.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(5.0)  # a stalled server may hold it; a hint is worth no more

@@ -2,6 +2,24 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from perdure.testing.clock import ManualClock
 
-__all__ = ["ManualClock"]
+if TYPE_CHECKING:
+    from perdure.testing.sink import Sink, SinkClient, SinkError, SinkRefused
+    from perdure.testing.sweep import Report, crash_sweep
+
+__all__ = ["ManualClock", "Report", "Sink", "SinkClient", "SinkError", "SinkRefused", "crash_sweep"]
+
+_HOME = {"Report": "sweep", "crash_sweep": "sweep"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: whoever needs a clock needs no server."""
+    if name not in __all__:
+        raise AttributeError(f"module 'perdure.testing' has no attribute {name!r}")
+    value = getattr(import_module(f"perdure.testing.{_HOME.get(name, 'sink')}"), name)
+    globals()[name] = value
+    return value

@@ -14,7 +14,7 @@ from typing import Any
 import apsw
 
 from perdure.clock import Clock
-from perdure.errors import Conflict, Damaged, IllegalMove, PerdureError, StoreFull, StoreUnavailable
+from perdure.errors import ConfigError, Conflict, Damaged, IllegalMove, PerdureError, StoreFull, StoreUnavailable
 from perdure.ids import new_uid
 from perdure.store.gate import Gate
 from perdure.store.move import Row, Transaction
@@ -43,7 +43,12 @@ class SQLiteTransaction(Transaction):
 
     def execute(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
         self.wrote = True
-        return self._db.execute(sql, tuple(parameters)).fetchall()
+        try:
+            return self._db.execute(sql, tuple(parameters)).fetchall()
+        except (apsw.ConstraintError, apsw.MismatchError) as error:
+            raise Conflict(f"The database refused this: {error}.") from error
+        except (apsw.SQLError, apsw.BindingsError, apsw.RangeError, TypeError) as error:
+            raise ConfigError(f"The statement cannot be run: {error}.") from error
 
     def one(self, name: str, /, **values: Any) -> Row | None:
         return self._db.execute(self._sql[name], values).fetchone()

@@ -8,8 +8,10 @@ A line is one move, with every row it changed, so a move is whole or not there. 
 replaying them in order gives the tables back. The files are for people: they can be read, compared, and kept in git.
 
 Order of writes: run the move in memory, append its line, sync the file, commit in memory, answer. A crash before the
-sync leaves a torn last line or none, and the next open drops it; after it, the move is there. When a write fails the
-line is cut off again; should even that fail, nobody knows what the disk holds and the store refuses to go on.
+sync leaves a torn last line or none, and the next open drops it; after it, the move is there. A whole line that was not
+synced is there as well when only the process died: the next open syncs it before anything is built upon it. When a
+write fails the line is cut off again; should even that fail, nobody knows what the disk holds and the store refuses to
+go on.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import apsw
 
 from perdure import faults
 from perdure.clock import Clock
-from perdure.errors import Damaged, StoreFull, StoreUnavailable
+from perdure.errors import CommitUnknown, Damaged, StoreFull, StoreUnavailable
 from perdure.ids import encode
 from perdure.store import meta, migrate
 from perdure.store.commit import GroupCommit
@@ -98,6 +100,7 @@ class FilesEngine(SQLiteEngine):
         self._changes: list[Change] = []
         self._move_id = ""
         self._files: dict[str, str] = {}
+        self._named: set[Path] = set()  # files whose names are durable
         self._tables: dict[str, tuple[list[str], list[str]]] = {}
         self._watching = True
         self._broken = False
@@ -167,30 +170,39 @@ class FilesEngine(SQLiteEngine):
     def _write(self, path: Path) -> None:
         faults.point("log.before")
         line = Line(self._number + 1, self._clock.now(), self._move_id, self._changes)
-        fresh = not path.exists()
+        try:
+            self._append(path, encode(line).encode() + b"\n")
+        except OSError as error:
+            raise failure(error) from error
+        self._number += 1
+        faults.point("log.synced")
+
+    def _append(self, path: Path, content: bytes) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             size = os.fstat(descriptor).st_size
             try:
-                write_all(descriptor, encode(line).encode() + b"\n")
+                write_all(descriptor, content)
                 faults.point("log.written")
                 os.fsync(descriptor)
-                if fresh:
+                if path not in self._named:
                     sync_folder(path.parent)
-            except OSError as error:
-                self._cut_off(descriptor, size)
-                raise failure(error) from error
+                    self._named.add(path)
+            except BaseException as error:
+                self._cut_off(descriptor, size, error)
+                raise
         finally:
             os.close(descriptor)
-        self._number += 1
-        faults.point("log.synced")
 
-    def _cut_off(self, descriptor: int, size: int) -> None:
-        try:
-            os.ftruncate(descriptor, size)
-            os.fsync(descriptor)
-        except OSError:
-            self._broken = True
+    def _cut_off(self, descriptor: int, size: int, failure: BaseException) -> None:
+        self._broken = True
+        if isinstance(failure, OSError):  # anything else is the end of this process, and not the disk's doing
+            try:
+                os.ftruncate(descriptor, size)
+                os.fsync(descriptor)
+            except OSError:
+                raise CommitUnknown("A line was written, and the disk cannot say whether it holds.") from failure
+            self._broken = False
 
     def replay(self) -> None:
         """Rebuild the tables from the logs."""
@@ -216,6 +228,19 @@ class FilesEngine(SQLiteEngine):
         self._number = len(lines)
         for path, end in torn:
             os.truncate(path, end)
+        self._make_durable({path for path, _ in torn} | {path for _, path in lines[-1:]})
+        self._named = {path for _, path in lines}
+
+    def _make_durable(self, paths: set[Path]) -> None:
+        """What we just read may be only in memory: its writer may have died between writing and syncing."""
+        for path in paths:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        sync_folder(self._folder / "sessions")
+        sync_folder(self._folder)
 
     def _apply(self, line: Line, path: Path) -> None:
         for change in line.rows:
@@ -230,7 +255,9 @@ class FilesEngine(SQLiteEngine):
                 raise Damaged(f"Line {line.n} in {path.name} does not fit what came before it: {error}.") from None
 
     def _migrate_to(self, version: int) -> None:
-        for migration in migrate.load("sqlite")[self._schema : version]:
+        known = migrate.load("sqlite")
+        migrate.check(version, version, len(known))
+        for migration in known[self._schema : version]:
             for script in migration.scripts:
                 self.db.execute(script)
             while migration.backfill is not None:

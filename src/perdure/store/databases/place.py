@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -68,11 +69,18 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and all above it, each as durable as what will be put into it. SQLite never does this."""
+    """Make a folder and all above it, each as durable as what will be put into it. SQLite never does this.
+
+    One level at a time, so that a process that dies here leaves at most one that is not durable: the lowest there is,
+    and whoever comes next begins with that.
+    """
     missing = [level for level in (folder, *folder.parents) if not level.exists()]
+    lowest = missing[-1].parent if missing else folder
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(PermissionError):  # somebody else's folder, made by somebody else
+            sync_folder(lowest.parent)
         for level in reversed(missing):
+            level.mkdir(exist_ok=True)
             sync_folder(level.parent)
     except OSError as error:
         raise StoreUnavailable(f"The folder {folder} cannot be made: {error.strerror}.") from error

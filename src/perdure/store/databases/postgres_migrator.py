@@ -7,13 +7,14 @@ it steps back and tries again. Backups are the operator's here: `pg_dump`, or th
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import psycopg
 from psycopg import errors
 
 from perdure import faults
+from perdure.errors import ConfigError, Conflict
 from perdure.store import meta, migrate
 from perdure.store.move import Row, Transaction
 from perdure.store.statements import load
@@ -31,9 +32,11 @@ class PostgresTransaction(Transaction):
         self._sql = load("postgres")
         self.result: Any = None
         self.pipeline: psycopg.Pipeline | None = None
+        self.waits: Callable[[], None] = lambda: None  # told before every statement that waits for its answer
 
     def run(self, name: str, /, **values: Any) -> int:
         self.wrote = True
+        self.waits()
         cursor = self._db.execute(self._sql[name], values)
         if self.pipeline is not None:
             self.pipeline.sync()
@@ -45,15 +48,23 @@ class PostgresTransaction(Transaction):
 
     def execute(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
         self.wrote = True
-        cursor = self._db.execute(sql.replace("%", "%%").replace("?", "%s"), tuple(parameters))
-        if self.pipeline is not None:
-            self.pipeline.sync()
-        return cursor.fetchall() if cursor.description else []
+        self.waits()
+        try:
+            cursor = self._db.execute(sql.replace("%", "%%").replace("?", "%s"), tuple(parameters))
+            if self.pipeline is not None:
+                self.pipeline.sync()
+            return cursor.fetchall() if cursor.description else []
+        except psycopg.IntegrityError as error:
+            raise Conflict(f"The database refused this: {error}.") from error
+        except (psycopg.ProgrammingError, psycopg.DataError) as error:
+            raise ConfigError(f"The statement cannot be run: {error}.") from error
 
     def one(self, name: str, /, **values: Any) -> Row | None:
+        self.waits()
         return self._db.execute(self._sql[name], values).fetchone()
 
     def all(self, name: str, /, **values: Any) -> list[Row]:
+        self.waits()
         return self._db.execute(self._sql[name], values).fetchall()
 
 

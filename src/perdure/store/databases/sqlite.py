@@ -173,17 +173,20 @@ class SQLiteMigrator(migrate.Migrator):
             self._lock = None
 
     def back_up(self, version: int) -> None:
+        """Copy what there is. Only a whole and durable copy is called a backup: until then it has another name."""
         if self._folder is None:
             return
         folder = self._folder / "backups"
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
         path = folder / f"schema-{version:04}-{new_uid()}.db"
-        copy = apsw.Connection(str(path))
+        unfinished = path.with_suffix(".unfinished")
+        copy = apsw.Connection(str(unfinished))
         with copy.backup("main", self._engine.db, "main") as backup:
             backup.step()
         copy.close()
-        with open(path, "rb") as file:
+        with open(unfinished, "rb") as file:
             os.fsync(file.fileno())
+        unfinished.rename(path)
         sync_folder(folder)
 
     def apply(self, scripts: Iterable[str], properties: Mapping[str, str]) -> None:

@@ -64,6 +64,7 @@ create table effect (
 ) {strict};
 
 create index effect_by_id on effect (id);
+create index effect_by_number on effect (session_uid, number);
 create index effect_unsettled on effect (session_uid) where state in ('planned', 'dispatched');
 create index effect_in_doubt on effect (doubted_at) where doubted_at is not null and state = 'dispatched';
 create index effect_by_tool on effect (tool, state, planned_at);
@@ -124,3 +125,4 @@ create table vote (
 alter table wait add column number {int} not null default 0;
 alter table wait add column resolved_number {int};
 create index wait_by_id on wait (id);
+create index wait_by_number on wait (session_uid, number);

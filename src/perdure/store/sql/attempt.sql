@@ -15,6 +15,11 @@ where session_uid = :uid and effect_id = :effect_id and number = :number;
 update attempt set outcome = 'absent', settled_at = :now
 where session_uid = :uid and effect_id = :effect_id and number = :number;
 
+-- name: attempt.overrun
+-- It has not answered in time, and goes on.
+update attempt set outcome = 'unknown', error = :error
+where session_uid = :uid and effect_id = :effect_id and number = :number;
+
 -- name: attempt.end
 -- Its act is known to have ended, and nothing else is known.
 update attempt set ended_at = :now

@@ -1,3 +1,12 @@
+-- name: doctor.workers
+-- Workers, by columns that the first schema had: a store is asked before it is migrated.
+select id, host, boot_id, pid, start_token, schema_from, schema_to, programs, started_at, seen_at from worker
+order by seen_at desc, id limit :limit;
+
+-- name: doctor.in_doubt
+-- How many effects wait for a person's word on what came of them.
+select count(*) from effect where doubted_at is not null and state = 'dispatched';
+
 -- name: doctor.undecided
 -- How many decisions have no outcome yet.
 select count(*) from decision where outcome is null;

@@ -27,6 +27,10 @@ where session_uid = :uid and id = :id;
 -- Nobody can say what came of it.
 update effect set doubted_at = :now, doubt = :doubt where session_uid = :uid and id = :id;
 
+-- name: effect.gate
+-- A planned effect is asked about after all.
+update effect set approval_id = :approval_id where session_uid = :uid and id = :id;
+
 -- name: effect.get
 -- One effect of a session.
 select {columns:effect} from effect where session_uid = :uid and id = :id;
@@ -36,8 +40,13 @@ select {columns:effect} from effect where session_uid = :uid and id = :id;
 select {columns:effect} from effect where id >= :prefix and id < :beyond order by id, session_uid limit :limit;
 
 -- name: effect.of_session
--- Everything a session planned up to an event, in order.
-select {columns:effect} from effect where session_uid = :uid and number <= :through order by number limit :limit;
+-- Everything a session planned between two events, in order.
+select {columns:effect} from effect where session_uid = :uid and number > :after and number <= :through
+order by number limit :limit;
+
+-- name: effect.successor
+-- The effect that took the place of one that was undone.
+select {columns:effect} from effect where session_uid = :uid and supersedes = :id;
 
 -- name: effect.unsettled
 -- What a session planned and has not settled.
@@ -52,5 +61,6 @@ where (cast(:uid as text) is null or session_uid = :uid)
     and (cast(:tool as text) is null or tool = :tool)
     and (cast(:in_doubt as text) is null or (doubted_at is not null and state = 'dispatched'))
     and planned_at >= :since
+    and (planned_at < :before or (planned_at = :before and id < :before_id))
 order by planned_at desc, id desc limit :limit;
 

@@ -26,6 +26,11 @@ select {columns:event} from event where session_uid = :uid and number > :after o
 -- A session's newest events, the newest first.
 select {columns:event} from event where session_uid = :uid and number <= :through order by number desc limit :limit;
 
+-- name: event.newest_of
+-- The newest event of one kind, up to a number.
+select number from event where session_uid = :uid and kind = :kind and number <= :through
+order by number desc limit 1;
+
 -- name: event.erase
 -- Forget what an event said; its digest and the chain stay.
 update event set body = null, salt = null where session_uid = :uid and number = :number and body is not null;

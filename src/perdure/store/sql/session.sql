@@ -97,6 +97,19 @@ where (cast(:status as text) is null or status = :status)
     and (updated_at < :before or (updated_at = :before and uid < :before_uid))
 order by updated_at desc, uid desc limit :limit;
 
+-- name: session.for_a_person
+-- Sessions that cannot go on, or not wholly, before a person has given something; the most recently moved first.
+select {columns:session} from session
+where uid in (
+        select session_uid from wait
+        where resolved_at is null and kind in ('approval', 'input', 'doubt', 'paused', 'program')
+    )
+    and status in ('ready', 'running', 'waiting')
+    and (cast(:status as text) is null or status = :status)
+    and (cast(:owner as text) is null or owner = :owner)
+    and (cast(:repository as text) is null or repository = :repository)
+order by updated_at desc, uid desc limit :limit;
+
 -- name: session.expired
 -- Sessions whose holder has fallen silent.
 select {columns:session} from session where status = 'running' and lease_until < :now

@@ -17,6 +17,16 @@ select {columns:wait} from wait where session_uid = :uid and id = :id;
 -- Everything a session has asked for, in order.
 select {columns:wait} from wait where session_uid = :uid order by since, id limit :limit;
 
+-- name: wait.between
+-- What a session asked for between two events, in order.
+select {columns:wait} from wait where session_uid = :uid and number > :after and number <= :through
+order by number limit :limit;
+
+-- name: wait.open_for
+-- What a session still waits for on account of one thing.
+select {columns:wait} from wait where session_uid = :uid and ref = :ref and resolved_at is null
+order by since, id limit :limit;
+
 -- name: wait.open_of_session
 -- What a session still waits for.
 select {columns:wait} from wait where session_uid = :uid and resolved_at is null order by since, id limit :limit;

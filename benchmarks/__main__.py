@@ -1,0 +1,51 @@
+"""`python -m benchmarks [GROUP ...]`: one table per group and database, printed line by line as it is measured."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import platform
+import tempfile
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from benchmarks.measure import Line, Table
+
+# A group is a module with `tables(folder, rounds)`. It is imported when it is asked for: peers need packages of theirs.
+GROUPS = {"store": "benchmarks.store"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}; by default all")
+    parser.add_argument("--rounds", type=int, default=5, help="how often everybody takes a turn")
+    parser.add_argument("--only", default="", help="only tables whose title contains this, such as SQLite")
+    chosen = parser.parse_args()
+    if unknown := set(chosen.groups) - GROUPS.keys():
+        parser.error(f"no group is called {', '.join(sorted(unknown))}")
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, ", end="")
+    print(f"SQLite {apsw.sqlite_lib_version()}, {chosen.rounds} rounds\n")
+    with tempfile.TemporaryDirectory(prefix="perdure-bench-", dir=os.environ.get("PERDURE_BENCH_DIR")) as folder:
+        for name in chosen.groups or GROUPS:
+            for table in importlib.import_module(GROUPS[name]).tables(Path(folder), chosen.rounds):
+                if chosen.only.lower() in table.title.lower():
+                    show(table)
+
+
+def show(table: Table) -> None:
+    print(f"### {table.title}\n")
+    print("| case | raw | Perdure | ratio (min–max) | budget | verdict |\n|---|---|---|---|---|---|", flush=True)
+    for line in table.lines:
+        print(row(line), flush=True)
+    print()
+
+
+def row(line: Line) -> str:
+    return "| " + " | ".join(msgspec.structs.astuple(line)) + " |"
+
+
+if __name__ == "__main__":
+    main()

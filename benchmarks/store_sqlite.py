@@ -1,0 +1,201 @@
+"""The store on SQLite against apsw alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+from perdure.clock import SystemClock
+from perdure.store import step
+from perdure.store.databases.sqlite import SQLite
+from perdure.store.store import Store, open_store
+
+from benchmarks.measure import (
+    BYTES,
+    COUNT,
+    MICROSECONDS,
+    MILLISECONDS,
+    PER_SECOND,
+    Budget,
+    Contestant,
+    Line,
+    contest,
+    cpu,
+    figure,
+    p50,
+    p50_awaited,
+    rate_of_tasks,
+)
+from benchmarks.payload import text
+from benchmarks.raw import RawGroupCommit, RawSQLite
+from benchmarks.sessions import MESSAGE, SHORT, Steps, append, hold, hold_one
+from benchmarks.syncs import CountingVFS
+
+TURNS, TIMES = 12, 20
+
+
+def lines(folder: Path, rounds: int) -> Iterator[Line]:
+    yield from one_after_another(folder, rounds)
+    yield from syncs_alone(folder)
+    for tasks in (64, 256):
+        yield from many_at_once(folder, tasks, rounds)
+        yield syncs_together(folder, tasks)
+    yield from processor(rounds)
+    yield bytes_at_rest(folder)
+    yield from bulk_read(folder, rounds)
+
+
+def one_after_another(folder: Path, rounds: int) -> Iterator[Line]:
+    with closing(RawSQLite(folder / "raw.db")) as raw, open_store(folder / "alone.db") as store:
+        holder, steps = hold_one(store), Steps(store)
+        for number in range(1500):  # until both write-ahead logs begin anew: one that still grows is slower to sync
+            raw.insert(text(SHORT, number))
+            store.write_now(append(holder, number))
+
+        async def awaited() -> float:
+            return await p50_awaited(lambda number: store.write(append(holder, number)), TIMES)
+
+        yield from contest(
+            MILLISECONDS,
+            lambda: p50(lambda number: raw.insert(text(SHORT, number)), TIMES),
+            [
+                Contestant(
+                    "event, alone, write_now",
+                    lambda: p50(lambda number: store.write_now(append(holder, number)), TIMES),
+                    Budget("≤", 2.0),
+                ),
+                Contestant("event, alone, await write", lambda: asyncio.run(awaited()), Budget("≤", 2.0)),
+                Contestant(
+                    "step, alone, write_now",
+                    lambda: p50(lambda number: store.write_now(steps.record()), TIMES),
+                    Budget("≤", 2.2),
+                ),
+            ],
+            rounds=rounds,
+            turns=TURNS,
+        )
+
+
+def counted(folder: Path, name: str, vfs: CountingVFS) -> Store:
+    return Store(SQLite(folder / name, SystemClock(), vfs=vfs.name, exclusive=True), name)
+
+
+def syncs_alone(folder: Path) -> Iterator[Line]:
+    vfs = CountingVFS()
+    with counted(folder, "counted-alone.db", vfs) as store:
+        holder, steps = hold_one(store), Steps(store)
+        for noun, move in (("event", lambda number: append(holder, number)), ("step", lambda _: steps.record())):
+            before = vfs.syncs
+            for number in range(100):  # few enough that the log is not long enough for a checkpoint, which syncs too
+                store.write_now(move(number))
+            made = (vfs.syncs - before) / 100
+            yield figure(f"syncs per {noun}, alone", COUNT, lambda made=made: made, Budget("=", 1))
+    vfs.unregister()
+
+
+def syncs_together(folder: Path, tasks: int) -> Line:
+    vfs = CountingVFS()
+    with counted(folder, f"counted-{tasks}.db", vfs) as store:
+        holders = hold(store, tasks)
+        before = vfs.syncs
+        asyncio.run(rate_of_tasks(tasks, 40, lambda task, number: store.write(append(holders[task], number))))
+        made = (vfs.syncs - before) / (tasks * 40)
+    vfs.unregister()
+    return figure(f"syncs per event, {tasks} sessions", COUNT, lambda: made, Budget("<", 0.1))
+
+
+def many_at_once(folder: Path, tasks: int, rounds: int) -> Iterator[Line]:
+    """Two limits: what a bare loop can push through one sync, and what tasks that hand rows to one writer can."""
+    each = 12_800 // tasks
+    with closing(RawSQLite(folder / f"raw-{tasks}.db")) as raw, open_store(folder / f"many-{tasks}.db") as store:
+        holders = hold(store, tasks)
+
+        async def handed() -> float:
+            with closing(RawGroupCommit(raw)) as writer:
+                return await rate_of_tasks(tasks, each, lambda _, number: writer.insert(text(SHORT, number)))
+
+        async def written() -> float:
+            return await rate_of_tasks(
+                tasks, each, lambda task, number: store.write(append(holders[task], number))
+            )
+
+        def bare() -> float:
+            return tasks / p50(lambda number: raw.group([text(SHORT, number)] * tasks), each)
+
+        mine = lambda: asyncio.run(written())
+        yield from contest(
+            PER_SECOND,
+            lambda: asyncio.run(handed()),
+            [Contestant(f"events, {tasks} sessions, against tasks that share a raw writer", mine, Budget("≥", 0.5))],
+            rounds=rounds,
+        )
+        yield from contest(
+            PER_SECOND, bare, [Contestant(f"events, {tasks} sessions, against a bare loop of inserts", mine)], rounds=rounds
+        )
+
+
+def processor(rounds: int) -> Iterator[Line]:
+    with open_store("memory:") as store:
+        holder, holders = hold_one(store), hold(store, 64)
+        yield figure(
+            "CPU per event without sync, alone",
+            MICROSECONDS,
+            lambda: cpu(lambda number: store.write_now(append(holder, number)), 2000),
+            Budget("≤", 60e-6),
+            rounds=rounds,
+        )
+
+        async def written() -> None:
+            await rate_of_tasks(64, 50, lambda task, number: store.write(append(holders[task], number)))
+
+        yield figure(
+            "CPU per event without sync, 64 sessions",
+            MICROSECONDS,
+            lambda: cpu(lambda _: asyncio.run(written()), 1) / (64 * 50),
+            Budget("≤", 60e-6),
+            rounds=rounds,
+        )
+
+
+def bytes_at_rest(folder: Path, messages: int = 3000) -> Line:
+    path = folder / "rest.db"
+    with open_store(path) as store:
+        holder = hold_one(store)
+    before = path.stat().st_size
+    with open_store(path) as store:
+        for number in range(messages):
+            store.write_now(append(holder, number, MESSAGE))
+    grown = (path.stat().st_size - before) / messages
+    return figure("1 KB message at rest", BYTES, lambda: grown, Budget("≤", 3 * 1024))
+
+
+def bulk_read(folder: Path, rounds: int, count: int = 10_000) -> Iterator[Line]:
+    path = folder / "steps.db"
+    with open_store(path) as store:
+        steps = Steps(store)
+
+        async def record(task: int, number: int) -> None:
+            await store.write(steps.record())
+
+        asyncio.run(rate_of_tasks(100, count // 100, record))
+        db = apsw.Connection(str(path))
+        uid = steps.holder.uid
+
+        def raw(_: int) -> object:
+            return db.execute("select * from step where session_uid = ? order by number", (uid,)).fetchall()
+
+        yield from contest(
+            MICROSECONDS,
+            lambda: p50(raw, 5) / count,
+            [
+                Contestant(
+                    f"a step of {count:,} read in bulk",
+                    lambda: p50(lambda _: store.read_now(step.of_session, uid, 0), 5) / count,
+                )
+            ],
+            rounds=rounds,
+        )
+        db.close()

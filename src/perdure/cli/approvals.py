@@ -1,0 +1,59 @@
+"""`perdure approvals`: what waits for a person's yes or no."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from perdure.cli.command import Shell, command
+
+if TYPE_CHECKING:
+    from perdure.domain.approval import Approval
+    from perdure.store.move import Transaction
+
+HEADINGS = ("approval", "session", "gate", "asked", "decision", "expires", "what~")
+
+
+@command
+@click.option("--all", "everything", is_flag=True, help="Also those that are decided.")
+@click.option("--session", metavar="ID", help="Only approvals of this session.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+def approvals(shell: Shell, everything: bool, session: str | None, limit: int) -> None:
+    """List what waits for a person's yes or no, the longest wait first."""
+    from perdure.cli.grid import grid
+    from perdure.cli.opening import reading
+    from perdure.store import approval
+    from perdure.store import session as sessions
+
+    with reading(shell) as tx:
+        uid = None if session is None else sessions.find(tx, session).uid
+        found = approval.listing(tx, uid=uid, decision=None if everything else "waiting", limit=limit + 1)
+        if shell.json:
+            for one in found[:limit]:
+                shell.emit(one)
+            return
+        rows = [row(tx, one) for one in found[:limit]]
+    if not rows:
+        shell.say("No approval is there." if everything else "Nothing waits for approval.")
+        return
+    shell.say(*grid(HEADINGS, rows, width=shell.width))
+    if len(found) > limit:
+        shell.say("", f"There are more; these are the first {limit}. --limit shows more.")
+    if any(one.decision is None for one in found):
+        first = next(one.id for one in found if one.decision is None)
+        shell.say("", *(f"  {shell.again(word, first, '--because', 'TEXT')}" for word in ("approve", "deny")))
+
+
+def row(tx: Transaction, one: Approval) -> list[str]:
+    from perdure.cli.plain import call, safe, span
+    from perdure.store import approval, effect, session
+
+    planned = effect.get(tx, one.session_uid, one.effect_id)
+    yes = sum(vote.decision == "approved" for vote in approval.votes(tx, one.session_uid, one.id))
+    waiting = f"{yes} of {one.quorum}" if one.quorum > 1 else "waiting"
+    expires = "" if one.expires_at is None or one.decision is not None else f"in {span(one.expires_at - tx.now)}"
+    return [
+        safe(one.id), safe(session.get(tx, one.session_uid).id), safe(one.gate), f"{span(tx.now - one.asked_at)} ago",
+        one.decision or waiting, expires, call(planned.tool, planned.intent),
+    ]  # fmt: skip

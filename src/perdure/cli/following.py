@@ -1,0 +1,41 @@
+"""Following a session: each new event as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from perdure.cli.command import Shell
+from perdure.cli.sentence import line
+from perdure.domain.event import Event
+from perdure.domain.session import TERMINAL, SessionRecord
+from perdure.store import effect
+from perdure.store.store import Store, open_store
+
+
+def follow_to_the_end(shell: Shell, found: SessionRecord) -> None:
+    """Print what happens to a session after what was seen of it, until it has ended."""
+    if found.status in TERMINAL:
+        return
+
+    async def go() -> None:
+        with open_store(shell.store, connections=shell.connections) as store:
+            await narrate(store, found.uid, found.cursor, say)
+
+    def say(event: Event, said: str) -> None:
+        shell.emit(event) if shell.json else shell.say(said)
+
+    asyncio.run(go())
+
+
+async def narrate(store: Store, uid: str, after: int, say: Callable[[Event, str], None]) -> None:
+    """Say each event after a number, with its sentence; return when the session has ended."""
+    tools: dict[str, str] = {}
+    async for event in store.follow(uid, after):
+        id = event.effect_id
+        if id is not None and id not in tools:
+            known = await store.read(effect.maybe, uid, id)
+            tools |= {} if known is None else {id: known.tool}
+        say(event, line(event, tools))
+        if event.kind == "session.finished":
+            return

@@ -1,0 +1,72 @@
+"""`perdure fork`: a branch of a session from one of its events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from perdure.cli.command import Shell, command, person
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from perdure.domain.effect import Effect
+    from perdure.domain.session import SessionRecord
+
+SOME = 10
+
+
+@command
+@click.argument("id")
+@click.option("--at", type=click.IntRange(1), metavar="N", help="Branch after event N; by default after the last.")
+@click.option("--id", "new", metavar="NAME", help="The branch's own name.")
+@person
+def fork(shell: Shell, id: str, at: int | None, new: str | None) -> None:
+    """Branch a session at one of its events. No history is copied, and nothing settled there is done again.
+
+    Effects that the session planned after that event are not inherited: a branch that plans them does them itself.
+    """
+    from perdure.cli.opening import acting, reading
+    from perdure.errors import ConfigError
+    from perdure.store import effect, session
+
+    if new is not None and not new.strip():
+        raise ConfigError("The branch's id is empty.", hint="Leave --id out, and a name is made.")
+    with reading(shell) as tx:
+        parent = session.find(tx, id)
+        number = parent.cursor if at is None else at
+        planned = effect.of_session(tx, parent.uid)
+    made = acting(shell, lambda runtime: runtime.fork(parent.uid, at=number, id=new))
+    if shell.json:
+        shell.emit(made)
+    else:
+        shell.say(f"Session {made.id} is a branch of {parent.id} at event {number}.")
+        shell.say(*inheritance(parent, planned, number))
+        shell.say(f"`{shell.again('resume', made.id, app=True)}` runs it.")
+
+
+def inheritance(parent: SessionRecord, planned: list[Effect], number: int) -> Iterator[str]:
+    """What becomes of the parent's effects."""
+    from perdure.cli.plain import count
+
+    then = [one for one in planned if one.number <= number]
+    settled = [one for one in then if one.settled_number is not None and one.settled_number <= number]
+    pending = [one for one in then if one not in settled]
+    after = [one for one in planned if one.number > number]
+    yield f"It inherits {count(len(settled), 'settled effect')} and does none of them again."
+    if pending:
+        yield f"Unsettled at that event, and left to {parent.id}; the branch waits for what comes of them:"
+        yield from _some(pending)
+    if after:
+        yield f"Planned by {parent.id} after event {number}, and not inherited; the branch may do the same again:"
+        yield from _some(after)
+
+
+def _some(effects: list[Effect]) -> Iterator[str]:
+    from perdure.cli.plain import call
+
+    for one in effects[:SOME]:
+        yield f"  {one.id}  {one.state}  {call(one.tool, one.intent, 100)}"
+    if len(effects) > SOME:
+        yield f"  and {len(effects) - SOME} more"

@@ -1,0 +1,87 @@
+"""`perdure ls`: the sessions of a store, those that need a person first."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from perdure.cli.command import Shell, command
+
+if TYPE_CHECKING:
+    from perdure.domain.session import SessionRecord
+    from perdure.store.move import Transaction
+
+STATUSES = ("ready", "running", "waiting", "done", "failed", "cancelled")
+KINDS = ("approval", "input", "timer", "doubt", "effect", "lease", "child", "paused", "program")
+HEADINGS = ("session", "program~", "status", "waits for~", "since", "age", "owner~")
+
+
+@command
+@click.option("--status", type=click.Choice(STATUSES), help="Only sessions in this state.")
+@click.option("--waiting-for", type=click.Choice(KINDS), help="Only sessions that wait for this.")
+@click.option("--owner", metavar="NAME", help="Only sessions of this owner.")
+@click.option("--repository", metavar="DIR", help="Only sessions on this repository.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+def ls(
+    shell: Shell, status: str | None, waiting_for: str | None, owner: str | None, repository: str | None, limit: int
+) -> None:
+    """List sessions: those that need a person, then those that run, then the rest.
+
+    Within each group the most recently moved comes first.
+    """
+    from perdure.cli.grid import grid
+    from perdure.cli.opening import reading
+    from perdure.store import wait
+
+    where = None if repository is None else os.path.abspath(repository)
+    with reading(shell) as tx:
+        found = listed(tx, status, waiting_for, owner, where, limit + 1)
+        if shell.json:
+            for one in found[:limit]:
+                shell.emit(one.to_dict() | {"waits": wait.open_of_session(tx, one.uid)})
+            return
+        rows = [row(tx, one) for one in found[:limit]]
+    if not rows:
+        shell.say("No session matches." if status or waiting_for or owner or where else "There is no session yet.")
+        return
+    shell.say(*grid(HEADINGS, [cells for cells, _ in rows], width=shell.width))
+    if len(found) > limit:
+        shell.say("", f"There are more; these are the first {limit}. --limit shows more.")
+    if needing := sum(needs for _, needs in rows):
+        said = "1 of these needs a person." if needing == 1 else f"{needing} of these need a person."
+        shell.say("", f"{said} `{shell.again('show', 'ID')}` says what to type.")
+
+
+def listed(
+    tx: Transaction, status: str | None, waiting_for: str | None, owner: str | None, repository: str | None, limit: int
+) -> list[SessionRecord]:
+    """The sessions in the order in which somebody should look at them."""
+    from perdure.store import session
+
+    if waiting_for is not None:
+        return session.page(tx, status=status, waiting_for=waiting_for, owner=owner, repository=repository, limit=limit)
+    found = session.for_a_person(tx, status=status, owner=owner, repository=repository, limit=limit)
+    for wanted in ("running", None) if status is None else (status,):
+        seen = {one.uid for one in found}
+        page = session.page(tx, status=wanted, owner=owner, repository=repository, limit=limit + len(seen))
+        found += [one for one in page if one.uid not in seen]
+    return found[:limit]
+
+
+def row(tx: Transaction, one: SessionRecord) -> tuple[list[str], bool]:
+    """A session's cells, and whether it needs a person."""
+    from perdure.cli.plain import safe, span
+    from perdure.cli.waiting import briefly
+
+    waits, since, needs = ("", None, False)
+    if one.status in ("ready", "running", "waiting"):
+        waits, since, needs = briefly(tx, one)
+    if one.status == "running" and one.lease_until is not None and one.lease_until < tx.now:
+        waits, since = "nobody: its worker fell silent", one.lease_until
+    cells = [
+        safe(one.id), safe(one.program), one.status, waits, "" if since is None else span(tx.now - since),
+        span(tx.now - one.created_at), safe(one.owner or ""),
+    ]  # fmt: skip
+    return cells, needs

@@ -1,0 +1,87 @@
+"""Stored text, values and times as a terminal may see them: harmless, short, on one line.
+
+What a session holds was written by programs, models and strangers. A control character in it must never move a
+cursor, set a title or turn a line around, so whatever is not printable is shown as its escape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+SECOND = 1_000_000
+TEXT = 200  # letters of one stored text in a sentence
+
+
+def safe(text: str, *, keep: str = "") -> str:
+    """The text with everything unprintable escaped, but for the characters to keep."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in keep else _escaped(one) for one in text)
+
+
+def _escaped(letter: str) -> str:
+    return letter.encode("unicode_escape").decode()
+
+
+def short(text: str, limit: int = TEXT) -> str:
+    """The beginning of a text, on one line; an ellipsis says that there is more."""
+    shown = safe(text[: limit + 1])
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def value(given: Any, limit: int = TEXT) -> str:
+    """A value as JSON, short; text stands for itself."""
+    if isinstance(given, str):
+        return short(given, limit)
+    from perdure.ids import encode
+
+    return short(encode(given), limit)
+
+
+def call(name: str, arguments: Any, limit: int = TEXT) -> str:
+    """A call as people write it: `post_comment(pr=7, body="only style")`."""
+    from perdure.ids import encode
+
+    if not isinstance(arguments, Mapping):
+        return f"{safe(name)}({value(arguments, limit)})"
+    inside = ", ".join(f"{key}={encode(one)}" for key, one in arguments.items())
+    return f"{safe(name)}({short(inside, limit)})"
+
+
+def error(given: Any) -> str:
+    """A recorded error in one line."""
+    if not isinstance(given, Mapping):
+        return "no error is recorded" if given is None else value(given)
+    kind, message = given.get("type"), given.get("message")
+    said = f"{kind}: {message}" if kind and message else str(message or kind or given.get("code") or "no message")
+    return short(said)
+
+
+def span(microseconds: int) -> str:
+    """How long, in its two largest units: `12s`, `3m`, `2h 5m`, `4d 3h`."""
+    seconds = max(0, microseconds) // SECOND
+    if seconds < 60:
+        return f"{seconds}s"
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if minutes < 60:
+        return f"{minutes}m"
+    if hours < 24:
+        return f"{hours}h {minutes % 60}m" if minutes % 60 else f"{hours}h"
+    return f"{days}d {hours % 24}h" if hours % 24 else f"{days}d"
+
+
+def moment(microseconds: int) -> str:
+    """When, in UTC to the second."""
+    from datetime import UTC, datetime, timedelta
+
+    try:
+        then = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return f"{microseconds} µs"
+    return then.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def count(number: int, noun: str) -> str:
+    """`1 effect`, `3 effects`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,147 @@
+"""`perdure resume`: what would be done with each unsettled effect, and then doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.cli.command import Shell, command, person
+
+if TYPE_CHECKING:
+    from perdure.domain.session import SessionRecord
+    from perdure.domain.worker import Life
+    from perdure.runtime.liveness import Presences
+    from perdure.runtime.recovery import Recovery
+    from perdure.store.move import Transaction
+
+HEADINGS = ("effect", "tool", "state", "attempts", "what is done", "not before")
+WORDS = {"ask": "ask a person", "probe": "ask its probe"}
+WIDE = 150  # columns from which the reason stands in the same line
+
+
+@command
+@click.argument("id", required=False)
+@click.option("--last", is_flag=True, help="The session that moved last and has not ended.")
+@click.option("--plan", is_flag=True, help="Only show what would be done.")
+@person
+def resume(shell: Shell, id: str | None, last: bool, plan: bool) -> int:
+    """Go on with a session after a crash, a pause or an answer.
+
+    Shows first what becomes of each unsettled effect, and why. A pause is over with it. Exits with 3 when only a person
+    can go on, and says what to type; with 4 when another process has the session.
+    """
+    from perdure.cli.moving import move
+    from perdure.cli.opening import reading
+    from perdure.domain.session import TERMINAL
+    from perdure.errors import ConfigError
+    from perdure.runtime import recovery
+    from perdure.store import session
+
+    if (id is None) != last:
+        raise ConfigError("Say which session: its id, or --last.", hint=f"`{shell.again('ls')}` lists them.")
+    shell.load()
+    with reading(shell) as tx:
+        found = newest(tx) if id is None else session.find(tx, id)
+        locks = presences(shell, tx)
+        planned = recovery.plan(tx, found.uid, life_of(locks))
+        if plan and shell.json:
+            for one in planned:
+                shell.emit(one)
+        elif not shell.json and found.status not in TERMINAL:
+            shell.say(*holding(tx, locks, found), *table(shell, planned, tx.now))
+    if plan:
+        if not shell.json and found.status in TERMINAL:
+            shell.say(f"Session {found.id} is {found.status}; there is nothing to do.")
+        elif not shell.json:
+            shell.say("", f"Nothing was done. `{shell.again('resume', found.id, app=True)}` does it.")
+        return 0
+    return move(shell, lambda runtime: runtime.resume(found.uid))
+
+
+def newest(tx: Transaction) -> SessionRecord:
+    """The session that moved last among those that have not ended; a child goes on with its parent."""
+    from perdure.errors import NotFound
+    from perdure.store import session
+
+    found = [one for status in ("ready", "running", "waiting") for one in session.page(tx, status=status)]
+    own = [one for one in found if one.parent_uid is None]
+    if not own:
+        raise NotFound("Every session has ended; there is nothing to resume.", hint="`perdure ls` lists them.")
+    return max(own, key=lambda one: (one.updated_at, one.uid))
+
+
+def presences(shell: Shell, tx: Transaction) -> Presences:
+    """The locks of the store's workers, to ask and not to take one."""
+    from perdure.runtime.liveness import presences_at
+    from perdure.store import doctor
+
+    place = doctor.place_of(shell.store)
+    return presences_at(place.folder, doctor.properties(tx)["store_id"], shared=place.kind == "postgres")
+
+
+def life_of(locks: Presences) -> Callable[[dict[str, Any]], Life]:
+    """Whether the process of an attempt still lives."""
+    from perdure.domain.worker import Life, Worker
+
+    def ask(process: dict[str, Any]) -> Life:
+        try:
+            row = Worker(
+                process["id"], process["host"], process["boot_id"], process["pid"], process["start_token"],
+                0, 0, None, 0, 0,
+            )  # fmt: skip
+        except (KeyError, TypeError):
+            return Life.CANNOT_TELL
+        return locks.life(row)
+
+    return ask
+
+
+def holding(tx: Transaction, locks: Presences, found: SessionRecord) -> Iterator[str]:
+    """Who has the session, if anybody, and what that means for going on."""
+    from perdure.cli.plain import safe, span
+    from perdure.domain.worker import Life
+    from perdure.store import doctor
+
+    if found.lease_holder is None:
+        return
+    name, left = safe(found.lease_holder), (found.lease_until or 0) - tx.now
+    known = [one for one in doctor.workers(tx) if one.id == found.lease_holder.split("@", 1)[0]]
+    if known and locks.life(known[0]) is Life.DEAD:
+        yield f"Its worker {name} was found dead; the session can be taken over."
+    elif left < 0:
+        yield f"Its worker {name} has been silent for {span(-left)}; the session can be taken over."
+    else:
+        yield f"{name} has it now, for {span(left)} more unless it renews; until then nobody else can go on."
+
+
+def table(shell: Shell, planned: list[Recovery], now: int) -> Iterator[str]:
+    """The recovery table; where a terminal is too narrow for the reasons, they stand below it."""
+    from perdure.cli.grid import grid
+    from perdure.cli.plain import moment, safe, span
+
+    if not planned:
+        yield "No effect is unsettled: nothing is in doubt, and the program goes on from its records."
+        return
+    rows, reasons = [], []
+    for one in planned:
+        later = one.not_before is not None and one.not_before > now
+        when = f"{moment(one.not_before or 0)} (in {span((one.not_before or 0) - now)})" if later else "at once"
+        rows.append(
+            [
+                safe(one.effect_id),
+                safe(one.tool),
+                one.state,
+                str(one.attempts),
+                safe(WORDS.get(one.action, one.action)),
+                when,
+            ]
+        )
+        reasons.append(safe(one.why))
+    if shell.width >= WIDE:
+        yield from grid((*HEADINGS, "why"), [[*row, why] for row, why in zip(rows, reasons, strict=True)], width=WIDE)
+    else:
+        yield from grid(HEADINGS, rows, width=shell.width)
+        yield ""
+        yield from (f"{row[0]}: {why}" for row, why in zip(rows, reasons, strict=True))

@@ -1,0 +1,30 @@
+"""What `approve` and `deny` share: one person's vote on one exact intent."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from perdure.cli.command import Shell
+from perdure.cli.opening import acting, reading
+from perdure.cli.plain import call, safe
+from perdure.store import approval, effect, session
+
+
+def vote(shell: Shell, id: str, because: str, decision: Literal["approve", "deny"]) -> None:
+    """Vote, and say what that decided."""
+    with reading(shell) as tx:
+        asked = approval.find(tx, id)
+        planned = effect.get(tx, asked.session_uid, asked.effect_id)
+        name = session.get(tx, asked.session_uid).id
+    voted = acting(shell, lambda runtime: getattr(runtime, decision)(asked.id, by=shell.by, because=because))
+    if shell.json:
+        shell.emit(voted)
+        return
+    what = f"{safe(voted.id)}, {call(planned.tool, planned.intent)} in session {safe(name)}"
+    if voted.decision is None:
+        shell.say(f"{safe(shell.by)} approved {what}.", f"It needs {voted.quorum} votes, and others must add theirs.")
+    else:
+        shell.say(
+            f"{safe(shell.by)} {'approved' if decision == 'approve' else 'denied'} {what}: it is {voted.decision}."
+        )
+        shell.say(f"`{shell.again('resume', name, app=True)}` lets it go on, unless a worker does.")

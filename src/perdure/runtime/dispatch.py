@@ -1,0 +1,228 @@
+"""One effect, from its intent to what came of it.
+
+    plan      the intent is in the ledger
+    dispatch  the attempt is in the ledger, durable, before anything begins
+    act       the lease's deadline once more on the boot clock; the tool runs and is given the key
+    settle    what came of it, fenced by the attempt
+
+From dispatch to settle nothing interrupts: a caller that is cancelled meanwhile hears of it afterwards. A known outcome
+that the store could not take is owed, and paid by the next run. A `pure` effect needs no intent: it runs and is
+recorded. A `joint` one runs inside the transaction that records it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from perdure.domain.effect import AttemptOutcome, Effect, Replay, idempotency_key, intent_digest
+from perdure.errors import PerdureError, StoreError
+from perdure.ids import encode
+from perdure.runtime.act import call, describe, outcome
+from perdure.runtime.place import Place
+from perdure.runtime.policy import Policy
+from perdure.runtime.run import Run
+from perdure.runtime.tool import Call, Tool, Transaction
+from perdure.store import doubt, lease
+from perdure.store import effect as effects
+from perdure.store.move import Move, hold
+from perdure.store.move import Transaction as StoreTransaction
+
+
+class Intent(effects.Intent, frozen=True, kw_only=True):
+    """An intent with its arguments still open."""
+
+    arguments: dict[str, Any]
+
+
+class Dispatcher:
+    """Plans, acts and settles for one run."""
+
+    def __init__(self, run: Run, policy: Policy) -> None:
+        self.run = run
+        self._policy = policy
+        self._uid = run.session.uid
+        self._order = asyncio.Lock()
+        self._one_writer = run.store.database.dialect == "sqlite"
+
+    def intent(
+        self, tool: Tool[..., Any], arguments: dict[str, Any], position: list[Any], *, generation: int = 0,
+        supersedes: str | None = None,
+    ) -> Intent:  # fmt: skip
+        targets = tool.targets_of(arguments)
+        key = idempotency_key(self._uid, position, tool.name, arguments, generation)
+        return Intent(
+            id="e-" + key[:16],
+            position=encode(position),
+            generation=generation,
+            tool=tool.name,
+            replay=tool.rule.replay,
+            targets=encode(targets),
+            intent=encode(arguments),
+            intent_digest=intent_digest(tool.name, arguments, targets),
+            idempotency_key=key,
+            rule=self._policy.name,
+            supersedes=supersedes,
+            arguments=arguments,
+        )
+
+    def _at(self, place: Place) -> list[Any]:
+        return place.position(self.run.session.restart_number)
+
+    def _dispatch(self, tool: Tool[..., Any]) -> effects.Dispatch:
+        deadline = None if tool.timeout is None else self.run.clock.now() + tool.timeout
+        worker = self.run.runtime.worker
+        return effects.Dispatch(worker=worker.id, process=worker.process, deadline_at=deadline)
+
+    @asynccontextmanager
+    async def _in_order(self) -> AsyncIterator[None]:
+        """Plans commit in the order of the calls. One writer keeps it by itself, and syncs once for many."""
+        if self._one_writer:
+            yield
+            return
+        async with self._order:
+            yield
+
+    async def _plan_and_act(self, tool: Tool[..., Any], intent: Intent) -> Effect:
+        async with self._in_order():
+            await self._refresh_lease()
+            number = await self.run.write(effects.plan_and_dispatch(self.run.holder, intent, self._dispatch(tool)))
+        return await self._act(tool, intent.id, intent.idempotency_key, intent.arguments, number)
+
+    async def _dispatch_and_act(self, tool: Tool[..., Any], effect: Effect, why: str) -> Effect:
+        await self._refresh_lease()
+        move = effects.dispatch(self.run.holder, effect.id, self._dispatch(tool), because=why)
+        number = await self.run.write(move)
+        return await self._act(tool, effect.id, effect.idempotency_key, effect.intent, number)
+
+    async def _act(self, tool: Tool[..., Any], id: str, key: str, arguments: dict[str, Any], number: int) -> Effect:
+        """Act and settle. A lease that has run out meanwhile is proof that the act did not begin."""
+        if self.run.clock.boot() >= self.run.holder.boot_deadline or self.run.unwinding:
+            known = effects.Outcome(outcome=AttemptOutcome.ABSENT)
+        else:
+            known = await self._call(tool, id, key, arguments, number)
+        return await self._settle(tool, id, number, known)
+
+    async def _settle(self, tool: Tool[..., Any], id: str, number: int, known: effects.Outcome) -> Effect:
+        """Write down what came of an attempt; if the store is away, owe it."""
+        runtime, by = self.run.runtime, self.run.holder.name
+        try:
+            kept = await runtime.values.keep(self._uid, by, known)
+            return await self.run.store.write(effects.settle(self._uid, by, id, number, kept, retry=tool.retry))
+        except StoreError as error:
+            runtime.owed[self._uid, id, number] = (known, tool.retry)
+            raise self.run.give_up(error) from error
+
+    async def _call(
+        self, tool: Tool[..., Any], id: str, key: str, arguments: dict[str, Any], number: int
+    ) -> effects.Outcome:
+        acting, attempt = self.run.runtime.acting, (self._uid, id, number)
+        given = [self._given(id, key, number)] if tool.wants_call else []
+        opened = tool.shape.unbind(arguments)
+
+        async def late(overrun: TimeoutError) -> None:
+            try:
+                move = doubt.overrun(self._uid, self.run.holder.name, id, number, error=describe(overrun))
+                await self.run.store.write(move)
+            except PerdureError:  # it is only a note: what comes of it is settled when it has ended
+                return
+
+        acting.add(attempt)
+        try:
+            noted = None if tool.replay is Replay.PURE else late
+            return outcome(tool, await call(tool.function, tool.shape.is_async, tool.timeout, noted, *given, **opened))
+        finally:
+            acting.discard(attempt)
+
+    def _given(self, id: str, key: str, number: int) -> Call:
+        heart, holder = self.run.runtime.heart, self.run.holder
+        return Call(key, number, self.run.session.id, id, lambda: heart.beat(holder))
+
+    async def _refresh_lease(self) -> None:
+        """Renew a lease that is about to end, so that a dispatch is not wasted on it."""
+        holder, heart, asked_at = self.run.holder, self.run.runtime.heart, self.run.clock.boot()
+        if holder.boot_deadline - asked_at < heart.ttl // 10:
+            await self.run.write(lease.renew(holder, heart.ttl))
+            holder.boot_deadline = asked_at + heart.ttl
+
+    async def _pure(self, tool: Tool[..., Any], intent: Intent) -> Effect:
+        """Run, and record what came of it; what raises is run again, up to `retry` times."""
+        known, attempt = effects.Outcome(outcome=AttemptOutcome.UNKNOWN), 0
+        while known.outcome is not AttemptOutcome.ACKNOWLEDGED and attempt < tool.retry:
+            self.run.check()
+            attempt += 1
+            known = await self._call(tool, intent.id, intent.idempotency_key, intent.arguments, attempt)
+        if known.outcome is AttemptOutcome.UNKNOWN:
+            known = msgspec.structs.replace(known, outcome=AttemptOutcome.FAILED)
+        known = await self._keep(known)
+        await self.run.write(effects.record(self.run.holder, intent, self._dispatch(tool), known))
+        return await self._get(intent.id)
+
+    async def _joint(self, tool: Tool[..., Any], intent: Intent, planned: Effect | None) -> Effect:
+        """Act inside the transaction that records it. A rollback is proof that nothing happened."""
+        arguments, dispatch = tool.shape.unbind(intent.arguments), self._dispatch(tool)
+
+        def run(tx: StoreTransaction) -> None:
+            log = hold(tx, self.run.holder)
+            known = _inside(tool, tx, arguments)
+            if planned is None:
+                effects.record.on(log, intent, dispatch, known)
+            else:
+                effects.attempted.on(log, intent.id, dispatch, known)
+            log.close()
+
+        try:
+            async with self._in_order():
+                await self.run.write(Move("effect.joint", "holder", run))
+        except RolledBack as rolled_back:
+            cause = rolled_back.__cause__
+            assert cause is not None
+            failed = effects.Outcome(outcome=AttemptOutcome.FAILED, error=describe(cause))
+            holder = self.run.holder
+            if planned is None:
+                await self.run.write(effects.record(holder, intent, dispatch, failed))
+            else:
+                await self.run.write(effects.attempted(holder, intent.id, dispatch, failed))
+        return await self._get(intent.id)
+
+    async def _keep(self, known: effects.Outcome) -> effects.Outcome:
+        try:
+            return await self.run.runtime.values.keep(self._uid, self.run.holder.name, known)
+        except StoreError as error:
+            raise self.run.give_up(error) from error
+
+    async def _get(self, id: str) -> Effect:
+        return await self.run.read(effects.get, self._uid, id)
+
+
+class RolledBack(Exception):
+    """A joint tool raised; its transaction is rolled back, and nothing of it happened."""
+
+
+def _inside(tool: Tool[..., Any], tx: StoreTransaction, arguments: dict[str, Any]) -> effects.Outcome:
+    """Act inside a transaction. What the database itself could not do is its own error, and not the tool's."""
+    broken: list[Exception] = []
+
+    def execute(sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        try:
+            return tx.execute(sql, parameters)
+        except PerdureError:
+            raise
+        except Exception as error:
+            broken.append(error)
+            raise
+
+    try:
+        value = tool.function(Transaction(execute), **arguments)
+        known = effects.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=tool.shape.encode_result(value))
+    except Exception as error:
+        if broken:
+            raise broken[0] from None
+        raise RolledBack from error
+    if broken:
+        raise broken[0]
+    return known

@@ -1,0 +1,69 @@
+"""Branches and the effects of their line.
+
+A branch inherits what was settled at its fork and cannot repeat it. What was unsettled there belongs to the session that
+planned it, and the branch waits for its outcome, whatever stands in its place by then: an undone effect has a successor.
+Telling a branch is a courtesy that saves it a look: what is not told is found when the branch runs.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from perdure.domain.effect import SETTLED, Effect, EffectState
+from perdure.domain.session import TERMINAL
+from perdure.domain.wait import Wait, WaitKind
+from perdure.errors import PerdureError
+from perdure.runtime.tool import TOOLS
+from perdure.store import effect as effects
+from perdure.store import session as sessions
+from perdure.store import wait
+from perdure.store.leave import CANCELLED
+from perdure.store.move import Transaction
+from perdure.store.store import Store
+
+
+def expects_successor(effect: Effect, retry: int) -> bool:
+    """Whether it was undone because nobody knew, and not because somebody wanted it; `retry` bounds the generations."""
+    unwanted = effect.result is None and effect.artifact is None
+    return effect.state == EffectState.COMPENSATED and unwanted and effect.generation + 1 < retry
+
+
+def is_open(tx: Transaction, effect: Effect) -> bool:
+    """Whether the session that planned an effect may still change what came of it for those who asked for it."""
+    if effect.state not in SETTLED:
+        return True
+    tool = TOOLS.get(effect.tool)
+    if not expects_successor(effect, tool.retry if tool else 1):
+        return False
+    return sessions.get(tx, effect.session_uid).status not in TERMINAL
+
+
+def newest(tx: Transaction, effect: Effect) -> tuple[Effect, bool]:
+    """What stands in an effect's place now, and whether that is still open."""
+    now = effects.get(tx, effect.session_uid, effect.id)
+    while now.state == EffectState.SUPERSEDED and (after := effects.successor(tx, now.session_uid, now.id)):
+        now = after
+    return now, is_open(tx, now)
+
+
+def was_cancelled(effect: Effect) -> bool:
+    """Whether it was refused only because its session was: it never happened, and a branch may plan its own."""
+    return effect.state == EffectState.REFUSED and (effect.error or {}).get("code") == CANCELLED
+
+
+async def tell_branches(store: Store, effect: Effect, by: str) -> None:
+    """Let branches go on that wait for this effect, or for one whose place it took."""
+    with suppress(PerdureError):  # somebody else told it first, or nobody can be told now
+        for waiting in await store.read(_waiting_for, effect):
+            await store.write(wait.resolve(waiting.session_uid, by, waiting.id, effect.state))
+
+
+def _waiting_for(tx: Transaction, effect: Effect) -> list[Wait]:
+    found: list[Wait] = []
+    if is_open(tx, effect):
+        return found
+    line: Effect | None = effect
+    while line is not None:
+        found += [one for one in wait.for_ref(tx, line.id) if one.kind == WaitKind.EFFECT]
+        line = effects.maybe(tx, line.session_uid, line.supersedes) if line.supersedes else None
+    return found

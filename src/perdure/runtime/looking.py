@@ -1,0 +1,137 @@
+"""Looking: what anybody may read of a store, without moving anything."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from perdure.domain.approval import Approval
+from perdure.domain.decision import Decision
+from perdure.domain.effect import Attempt, Effect
+from perdure.domain.event import Event
+from perdure.domain.fact import Fact
+from perdure.domain.session import SessionRecord
+from perdure.domain.state import SessionState
+from perdure.domain.task import Task
+from perdure.domain.wait import Wait
+from perdure.domain.worker import Life
+from perdure.runtime import recovery
+from perdure.runtime.policy import Policy
+from perdure.runtime.program import PROGRAMS
+from perdure.runtime.worker import Me
+from perdure.store import approval, decision, event, fact, task, wait
+from perdure.store import effect as effects
+from perdure.store import session as sessions
+from perdure.store.effect import Outcome
+from perdure.store.store import Store
+
+MANY = 1_000_000
+
+
+class SessionView(SessionRecord, frozen=True):
+    """A session with what it waits for."""
+
+    waits: tuple[Wait, ...] = ()
+
+
+class Looking:
+    """An open store, and what can be read of it."""
+
+    def __init__(self, store: Store, policy: Policy) -> None:
+        self.store = store
+        self.policy = policy
+        self.acting: set[tuple[str, str, int]] = set()  # (session, effect, attempt) under way in this process
+        self.owed: dict[tuple[str, str, int], tuple[Outcome, int]] = {}  # outcomes that the store could not take yet
+        self._me: Me | None = None
+
+    @property
+    def worker(self) -> Me:
+        """This process as a worker; registered when it first runs something."""
+        if self._me is None:
+            self._me = Me(self.store, sorted(PROGRAMS))
+        return self._me
+
+    def life_of(self, attempt: Attempt) -> Life:
+        """Whether an attempt may still be under way."""
+        process: Any = attempt.process
+        if self._me is not None and isinstance(process, dict) and process.get("id") == self._me.id:
+            return Life.ALIVE if (attempt.session_uid, attempt.effect_id, attempt.number) in self.acting else Life.DEAD
+        return self.worker.life_of(process)
+
+    async def get(self, name: str) -> SessionView:
+        """A session by its id or a beginning of it, with what it waits for."""
+        record = await self.store.read(sessions.find, name)
+        waits = await self.store.read(wait.open_of_session, record.uid)
+        return SessionView(**record.to_dict(), waits=tuple(waits))
+
+    async def recovery_plan(self, name: str) -> list[recovery.Recovery]:
+        """What a run would do with each unsettled effect, and why; nothing is done."""
+        session = await self.store.read(sessions.find, name)
+        return await self.store.read(recovery.plan, session, self.policy, self.life_of)
+
+    async def state_at(self, name: str, number: int | None = None) -> SessionState:
+        """Time travel: the state of a session after event `number`."""
+        session = await self.store.read(sessions.find, name)
+        return await self.store.read(event.state_at, session.uid, number)
+
+    async def sessions(
+        self, *, status: str | None = None, waiting_for: str | None = None, owner: str | None = None,
+        repository: str | None = None,
+    ) -> AsyncIterator[SessionRecord]:  # fmt: skip
+        """Sessions, the most recently moved first."""
+        before: SessionRecord | None = None
+        while page := await self.store.read(
+            sessions.page, status=status, waiting_for=waiting_for, owner=owner, repository=repository, before=before
+        ):
+            for before in page:
+                yield before
+
+    async def events(self, name: str, *, after: int = 0, follow: bool = False) -> AsyncIterator[Event]:
+        """A session's events; with `follow`, each new one as it comes."""
+        session = await self.store.read(sessions.find, name)
+        if follow:
+            async for line in self.store.follow(session.uid, after):
+                yield line
+            return
+        while page := await self.store.read(event.after, session.uid, after):
+            for line in page:
+                yield line
+            after = page[-1].number
+
+    async def effects(
+        self, *, session: str | None = None, state: str | None = None, tool: str | None = None,
+        in_doubt: bool = False, since: int = 0,
+    ) -> AsyncIterator[Effect]:  # fmt: skip
+        """Effects, the newest first."""
+        uid, before = await self._uid(session), None
+        while page := await self.store.read(
+            effects.listing, uid=uid, state=state, tool=tool, in_doubt=in_doubt, since=since, before=before
+        ):
+            for before in page:
+                yield before
+
+    async def approvals(self, *, session: str | None = None, decision: str | None = None) -> AsyncIterator[Approval]:
+        """Approvals; those that wait come first."""
+        for one in await self.store.read(approval.listing, uid=await self._uid(session), decision=decision, limit=MANY):
+            yield one
+
+    async def tasks(self, *, session: str) -> AsyncIterator[Task]:
+        """A session's plan."""
+        uid = await self._uid(session)
+        assert uid is not None
+        for one in await self.store.read(task.of_session, uid):
+            yield one
+
+    async def decisions(self, *, session: str | None = None, incomplete: bool = False) -> AsyncIterator[Decision]:
+        """Decisions, the newest first; or those whose outcome nobody wrote down."""
+        uid = await self._uid(session)
+        for one in await self.store.read(decision.incomplete if incomplete else decision.recent, uid):
+            yield one
+
+    async def facts(self, *, scope: str | None = None) -> AsyncIterator[Fact]:
+        """What is known."""
+        for one in await self.store.read(fact.known, scope):
+            yield one
+
+    async def _uid(self, name: str | None) -> str | None:
+        return None if name is None else (await self.store.read(sessions.find, name)).uid

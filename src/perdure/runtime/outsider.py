@@ -1,0 +1,143 @@
+"""What outsiders may do to a session, from any process and without its lease: send, answer, vote, settle, cancel, pause.
+
+Each is one move under the session's row lock, and each may make a waiting session ready.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from perdure.domain.approval import Approval, Decided
+from perdure.domain.effect import Effect, Verdict
+from perdure.domain.inbox import InboxMessage, Mode
+from perdure.domain.session import TERMINAL
+from perdure.domain.wait import Wait, WaitKind
+from perdure.errors import ConfigError, Conflict
+from perdure.ids import encode, new_name
+from perdure.runtime.fork import tell_branches
+from perdure.runtime.looking import Looking, SessionView
+from perdure.runtime.policy import Policy
+from perdure.runtime.tool import TOOLS
+from perdure.store import approval, doubt, event, inbox, wait
+from perdure.store import effect as effects
+from perdure.store import session as sessions
+from perdure.store.store import Store
+
+Word = TypeVar("Word", bound=StrEnum)
+
+
+class Outsider(Looking):
+    """An open store, and what anybody entitled may do to its sessions. `by` is who does it, unless told otherwise."""
+
+    def __init__(self, store: Store, policy: Policy, by: str) -> None:
+        super().__init__(store, policy)
+        self.by = by
+
+    async def send(
+        self, name: str, text: Any, *, message_id: str | None = None, mode: str = "queue", by: str | None = None
+    ) -> InboxMessage:
+        """Send a session a message, from any process. The same id again is the same message."""
+        session = await self.store.read(sessions.find, name)
+        move = inbox.receive(session.uid, by or self.by, message_id or new_name("m"), text, _word(Mode, mode))
+        return await self.store.write(move)
+
+    async def answer(self, wait_id: str, answer: Any, *, by: str | None = None) -> Wait:
+        """Answer what a session asked."""
+        asked = await self.store.read(wait.find, wait_id)
+        choices = (asked.detail or {}).get("choices") if isinstance(asked.detail, dict) else None
+        if asked.kind != WaitKind.INPUT:
+            raise ConfigError(f"{wait_id} waits for {asked.kind}, not for an answer.")
+        if choices and answer not in choices:
+            raise ConfigError(f"{answer!r} is not one of {', '.join(choices)}.")
+        return await self.store.write(wait.resolve(asked.session_uid, by or self.by, asked.id, answer))
+
+    async def approve(self, approval_id: str, *, by: str, because: str) -> Approval:
+        """Say yes to exactly what the approval is bound to."""
+        return await self._vote(approval_id, Decided.APPROVED, by, because)
+
+    async def deny(self, approval_id: str, *, by: str, because: str) -> Approval:
+        """Say no."""
+        return await self._vote(approval_id, Decided.DENIED, by, because)
+
+    async def _vote(self, approval_id: str, decision: Decided, by: str, because: str) -> Approval:
+        asked = await self.store.read(approval.find, approval_id)
+        return await self.store.write(approval.vote(asked.session_uid, by, asked.id, decision, because=because))
+
+    async def settle(
+        self, effect_id: str, verdict: str, *, by: str, because: str, reference: str | None = None, result: Any = None
+    ) -> Effect:
+        """Say what came of an effect in doubt: happened, absent or abandon."""
+        word, found = _word(Verdict, verdict), await self.store.read(effects.find, effect_id)
+        given = None if result is None else encode(result)
+        if word is Verdict.HAPPENED and found.tool in TOOLS:
+            shape = TOOLS[found.tool].shape
+            if given is None and not shape.allows_none():
+                raise ConfigError(f"{found.tool} returns a value; say which.", hint="Give it with --result.")
+            shape.decode_result(given or "null")
+        move = doubt.pronounce(
+            found.session_uid, by, found.id, word, because=because, reference=reference, result=given
+        )
+        settled = await self.store.write(move)
+        await tell_branches(self.store, settled, by)
+        return settled
+
+    async def cancel(self, name: str, *, by: str | None = None) -> SessionView:
+        """Ask a session to stop; its children are asked too."""
+        view = await self.get(name)
+        await self.store.write(sessions.request_cancel(view.uid, by or self.by))
+        for one in view.waits:
+            if one.kind == WaitKind.CHILD and one.ref is not None:
+                child = await self.get(one.ref)
+                if child.status not in TERMINAL and child.parent_uid == view.uid:
+                    await self.cancel(child.uid, by=by)
+        return await self.get(view.uid)
+
+    async def pause(self, name: str, *, by: str | None = None) -> SessionView:
+        """Ask a session to pause between acts."""
+        view = await self.get(name)
+        await self.store.write(sessions.request_pause(view.uid, by or self.by))
+        return await self.get(view.uid)
+
+    async def resume(self, name: str, *, by: str | None = None) -> SessionView:
+        """Let a paused session go on."""
+        view = await self.get(name)
+        if view.pause_requested_at is not None:
+            await self.store.write(sessions.resume(view.uid, by or self.by))
+        for one in view.waits:
+            if one.kind == WaitKind.PAUSED:
+                await self.give(one, None, by or self.by)
+        return await self.get(view.uid)
+
+    async def give(self, asked: Wait, answer: Any, by: str) -> None:
+        """Resolve a wait; if somebody was faster, it is resolved all the same."""
+        with suppress(Conflict):
+            await self.store.write(wait.resolve(asked.session_uid, by, asked.id, answer))
+
+    async def fork(self, name: str, *, at: int | None = None, id: str | None = None) -> SessionView:
+        """Branch a session at one of its events. It inherits what was settled there, and repeats none of it."""
+        parent = await self.store.read(sessions.find, name)
+        number = parent.cursor if at is None else at
+        then = (await self.store.read(event.state_at, parent.uid, number)).session
+        new = sessions.NewSession(
+            id=id or new_name(f"{parent.id[:180]}.b"),
+            program=parent.program,
+            arguments=parent.arguments,
+            title=parent.title,
+            repository=parent.repository,
+            owner=parent.owner,
+            forked_from=parent.uid,
+            forked_at=number,
+            branch=f"{parent.branch}@{number}",
+            restart_number=then["restart_number"],
+            restart_arguments=then["restart_arguments"],
+        )
+        made = await self.store.write(sessions.create(new, by=self.by))
+        return await self.get(made.id)
+
+
+def _word(kind: type[Word], said: str) -> Word:
+    if said not in set(kind):
+        raise ConfigError(f"{said!r} is not one of {', '.join(kind)}.")
+    return kind(said)

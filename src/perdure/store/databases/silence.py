@@ -1,0 +1,52 @@
+"""Silence: a limit that the client keeps by itself, for a peer that acknowledges everything and answers nothing.
+
+The kernel notices a peer that is gone. It does not notice a proxy that was stopped, or a machine whose network works and
+whose programs do not: for those somebody must look at the clock. Hanging up makes the statement fail as any lost
+connection does, and what that means is decided there.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Hashable
+from contextlib import suppress
+
+SILENCE = 45.0  # seconds; longer than the server lets any statement take
+
+
+class Listener:
+    """Hangs up on connections that say nothing for too long while a statement waits for its answer."""
+
+    def __init__(self, silence: float) -> None:
+        self._silence = silence
+        self._lines: dict[Hashable, tuple[float, socket.socket]] = {}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def expect(self, who: Hashable, line: socket.socket) -> None:
+        """An answer is expected from now on."""
+        with self._lock:
+            self._lines[who] = (time.monotonic() + self._silence, line)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._listen, name="perdure-silence", daemon=True)
+                self._thread.start()
+
+    def forget(self, who: Hashable) -> None:
+        with self._lock:
+            self._lines.pop(who, None)
+
+    def _listen(self) -> None:
+        while not self._closed.wait(min(1.0, self._silence / 4)):
+            with self._lock:
+                overdue = [line for until, line in self._lines.values() if time.monotonic() > until]
+                for line in overdue:
+                    with suppress(OSError):
+                        line.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()

@@ -1,0 +1,78 @@
+"""The moves with which a holder leaves a session or begins it anew; what nobody asks for again is closed with them.
+
+    park      waits for something named; not if it is here already, or somebody asked the session to stop meanwhile
+    finish    the end; not while an effect may be under way
+    stop      a request to stop is honoured: what was only planned is refused, and the session ends if it can
+    restart   the program begins anew; what its last run had planned is refused
+
+Each is one transaction, so a crash leaves the session before or after it and never with a question that nobody asks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.domain.effect import EffectState
+from perdure.domain.session import Status
+from perdure.domain.wait import WaitKind
+from perdure.store import approval, session, wait
+from perdure.store import effect as effects
+from perdure.store.move import Log, holder_move
+
+CLOSED = "closed"  # who resolves a wait that nobody needs any more: no answer, and nobody inherits it
+CANCELLED = "cancelled"  # why an effect was refused that nobody wants any more
+
+
+@holder_move
+def park(log: Log, waits: list[str], *, stopping: bool = False) -> bool:
+    """Wait for these, giving up the lease; False if that must not be."""
+    if log.head.cancel_requested_at is not None and not stopping:
+        return False
+    return not wait.park.on(log, waits)
+
+
+@holder_move
+def finish(log: Log, status: Status, *, result: Any = None, error: Any = None) -> bool:
+    """End the session for good, if no effect may be under way."""
+    if _under_way(log):
+        return False
+    _close(log, f"The session is {status}.")
+    session.finish.on(log, status, result=result, error=error)
+    return True
+
+
+@holder_move
+def stop(log: Log, *, error: Any) -> bool:
+    """Honour a request to stop."""
+    _refuse_planned(log, "The session was cancelled first.")
+    return finish.on(log, Status.CANCELLED, error=error)
+
+
+@holder_move
+def restart(log: Log, arguments: Any) -> int:
+    """Begin the program anew; return the new restart number."""
+    _close(log, "The program was restarted first.")
+    return session.restart.on(log, arguments)
+
+
+def _under_way(log: Log) -> bool:
+    return any(one.state == EffectState.DISPATCHED for one in effects.unsettled(log.tx, log.uid))
+
+
+def _refuse_planned(log: Log, because: str) -> None:
+    for one in effects.unsettled(log.tx, log.uid):
+        if one.state == EffectState.PLANNED:
+            effects.refuse.on(log, one.id, CANCELLED, because)
+            if one.approval_id is not None:
+                approval.lapse(log, one.approval_id, because)
+
+
+def _close(log: Log, because: str) -> None:
+    """Refuse what is only planned, and resolve every wait that is not about an effect under way."""
+    _refuse_planned(log, because)
+    under_way = {one.id for one in effects.unsettled(log.tx, log.uid)}
+    log.actor, actor = CLOSED, log.actor
+    for one in wait.open_of_session(log.tx, log.uid):
+        if one.kind == WaitKind.EFFECT or one.ref not in under_way:
+            wait.settle(log, one, None)
+    log.actor = actor

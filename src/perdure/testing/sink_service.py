@@ -1,0 +1,283 @@
+"""The sink's own process: a small HTTP service that keeps what is posted to it, and fails when it is told to.
+
+    POST   /RUN/any/path              keep the JSON body; 201 with {"id": ...}. An `Idempotency-Key` seen before: 200.
+                                      An `X-Marker` makes nothing happen once; it is only found again
+    GET    /RUN/any/path[?key=K]      what is kept there, or what is kept there under a key or marker
+    DELETE /RUN/any/path[/ID][?key=K] remove it; removing nothing is no error
+    POST   /RUN/-/mode                {"fault": ..., "keys": ..., "delay": ..., "times": ...}
+    POST   /RUN/-/release             let what was held land now
+    POST   /RUN/-/note                a line of somebody else's in the log
+    GET    /RUN/-/kept                what is kept now, on whatever path
+    GET    /RUN/-/log, /RUN/-/counts  what happened, read from the file
+
+A run is a namespace with a log of its own, one JSON line for everything that happened. A line that says that something
+was kept or removed is synced before anybody is answered, so a judge reads the file and asks neither side.
+
+It lives as long as whoever started it: its standard input ends when its parent does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
+
+REASONS = {200: "OK", 201: "Created", 404: "Not Found", 409: "Conflict", 422: "Unprocessable", 500: "Server Error"}
+FAULTS = ("none", "slow", "refuse", "error", "cut", "late", "late_cut")
+
+
+class Mode(msgspec.Struct):
+    """How a run behaves. A fault meets each distinct body the first `times` times; no delay: until released."""
+
+    fault: str = "none"
+    keys: bool = True
+    delay: float | None = 0.05
+    times: int = 1
+
+
+class Kept(msgspec.Struct):
+    """Something that was posted and kept. Under its marker it is only found; under its key it is kept once."""
+
+    id: str
+    path: str
+    key: str | None
+    marker: str | None
+    body: Any
+    gone: bool = False
+
+    def shown(self) -> dict[str, Any]:
+        return {"id": self.id, "key": self.key or self.marker, "body": self.body}
+
+
+class Request(msgspec.Struct):
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+
+
+Answer = tuple[int, Any]
+
+
+class Run:
+    """One namespace: what is kept, and its log."""
+
+    def __init__(self, path: Path) -> None:
+        self.log = path
+        self.mode = Mode()
+        self.kept: list[Kept] = []
+        self.held: list[asyncio.Event] = []
+        self._met: dict[str, int] = {}
+        self._number = 0
+
+    def write(self, what: str, *, synced: bool = False, **more: Any) -> None:
+        self._number += 1
+        line = msgspec.json.encode({"n": self._number, "what": what} | more) + b"\n"
+        file = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(file, line)
+            if synced:
+                os.fsync(file)
+        finally:
+            os.close(file)
+
+    async def post(self, request: Request) -> Answer | None:
+        """Keep a body, in whatever way the mode says. None: the connection is cut."""
+        key, process = request.headers.get("idempotency-key"), request.headers.get("x-process")
+        marker = request.headers.get("x-marker")
+        body = msgspec.json.decode(request.body or b"null")
+        id = content_id(request.path, body)
+        fault = self._fault(id)
+        known = key if self.mode.keys else None
+        self.write("posted", id=id, path=request.path, key=known, body=body, process=process, fault=fault)
+        if fault == "refuse":
+            self.write("refused", id=id, key=key)
+            return 409, {"error": "refused"}
+        if fault.startswith("late"):
+            landing = asyncio.ensure_future(self._land(Kept(id, request.path, known, marker or key, body)))
+            _landings.add(landing)
+            landing.add_done_callback(_landings.discard)
+            return None if fault == "late_cut" else await landing
+        if fault == "slow":
+            await asyncio.sleep(self.mode.delay or 0)
+        answer = self._keep(Kept(id, request.path, known, marker or key, body))
+        return {"error": (500, {"error": "failed after the commit"}), "cut": None}.get(fault, answer)
+
+    def _fault(self, id: str) -> str:
+        self._met[id] = self._met.get(id, 0) + 1
+        return self.mode.fault if self._met[id] <= self.mode.times else "none"
+
+    async def _land(self, new: Kept) -> Answer:
+        """Keep it later, whether or not anybody still waits for the answer."""
+        self.held.append(released := asyncio.Event())
+        try:
+            await asyncio.wait_for(released.wait(), self.mode.delay)
+        except TimeoutError:
+            pass
+        return self._keep(new)
+
+    def _keep(self, new: Kept) -> Answer:
+        there = next((one for one in self.kept if new.key is not None and one.key == new.key), None)
+        if there is not None and there.id != new.id:
+            self.write("misused", id=new.id, key=new.key)
+            return 422, {"error": "this key was used for another body"}
+        if there is not None:
+            self.write("repeated", id=new.id, key=new.key, gone=there.gone)
+            return 200, {"id": there.id}
+        self.kept.append(new)
+        self.write("kept", synced=True, id=new.id, path=new.path, key=new.key, marker=new.marker, body=new.body)
+        return 201, {"id": new.id}
+
+    def find(self, request: Request) -> Answer:
+        found = [one for one in self._matching(request) if not one.gone]
+        process = request.headers.get("x-process")
+        self.write("looked", path=request.path, query=request.query, found=len(found), process=process)
+        shown = [one.shown() for one in found]
+        single = not request.query and found and all(request.path == f"{one.path}/{one.id}" for one in found)
+        return 200, shown[0] if single else shown
+
+    def delete(self, request: Request) -> Answer:
+        found = [one for one in self._matching(request) if not one.gone]
+        for one in found:
+            one.gone = True
+        process = request.headers.get("x-process")
+        self.write("deleted", synced=True, path=request.path, query=request.query,
+                   ids=[one.id for one in found], process=process)  # fmt: skip
+        return 200, {"deleted": len(found)}
+
+    def _matching(self, request: Request) -> list[Kept]:
+        key = request.query.get("key")
+        return [
+            one
+            for one in self.kept
+            if request.path in (one.path, f"{one.path}/{one.id}") and (key is None or key in (one.key, one.marker))
+        ]
+
+    def control(self, request: Request) -> Answer:
+        """What the tests say and ask, beside the service itself."""
+        match request.method, request.path:
+            case "POST", "-/mode":
+                self.mode = msgspec.json.decode(request.body, type=Mode)
+                if self.mode.fault not in FAULTS:
+                    return 422, {"error": f"the faults are {', '.join(FAULTS)}"}
+            case "POST", "-/release":
+                for released in self.held:
+                    released.set()
+            case "POST", "-/note":
+                self.write("noted", note=msgspec.json.decode(request.body))
+            case "GET", "-/kept":
+                return 200, [one.shown() for one in self.kept if not one.gone]
+            case "GET", "-/log":
+                return 200, read_log(self.log)
+            case "GET", "-/counts":
+                lines = read_log(self.log)
+                return 200, {what: sum(line["what"] == what for line in lines) for what in sorted(_whats(lines))}
+            case _:
+                return 404, {"error": "nothing is here"}
+        return 200, {}
+
+
+def content_id(path: str, body: Any) -> str:
+    """The id of what is posted: its content's, so that equal programs are told equal ids."""
+    return sha256(msgspec.json.encode([path, body], order="sorted")).hexdigest()[:12]
+
+
+_landings: set[asyncio.Future[Any]] = set()
+
+
+def _whats(lines: list[dict[str, Any]]) -> set[str]:
+    return {line["what"] for line in lines}
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """A run's log, from its file. A run that nobody reached has none."""
+    try:
+        return [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+    except FileNotFoundError:
+        return []
+
+
+class Service:
+    """Every run, behind one port."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._runs: dict[str, Run] = {}
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while (request := await _read(reader)) is not None:
+                answer = await self._answer(request)
+                if answer is None:
+                    writer.transport.abort()
+                    return
+                _write(writer, *answer)
+                await writer.drain()
+        except (OSError, asyncio.IncompleteReadError, msgspec.DecodeError):
+            writer.transport.abort()
+        finally:
+            writer.close()
+
+    async def _answer(self, request: Request) -> Answer | None:
+        name, _, request.path = request.path.strip("/").partition("/")
+        if request.method == "DELETE" and not request.path:
+            if self._runs.pop(name, None):
+                (self._folder / f"{name}.jsonl").unlink(missing_ok=True)
+            return 200, {}
+        if name not in self._runs:
+            self._runs[name] = Run(self._folder / f"{name}.jsonl")
+        run = self._runs[name]
+        if request.path.startswith("-/"):
+            return run.control(request)
+        match request.method:
+            case "POST" | "PUT" | "PATCH":
+                return await run.post(request)
+            case "GET":
+                return run.find(request)
+            case "DELETE":
+                return run.delete(request)
+        return 404, {"error": f"nothing answers {request.method}"}
+
+
+async def _read(reader: asyncio.StreamReader) -> Request | None:
+    """The next request of a connection; None when its client has left."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        return None
+    first, *lines = head.decode("latin-1").split("\r\n")
+    method, target, _ = first.split(" ", 2)
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    parts = urlsplit(target)
+    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    return Request(method, unquote(parts.path), query, headers, body)
+
+
+def _write(writer: asyncio.StreamWriter, status: int, value: Any) -> None:
+    body = msgspec.json.encode(value)
+    head = f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+
+
+async def main(folder: Path) -> None:
+    """Serve until whoever started us is gone."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+    server = await asyncio.start_server(Service(folder).serve, sock=listener)
+    print(listener.getsockname()[1], flush=True)
+    loop, gone = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), gone.set)
+    await gone.wait()
+    server.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))

@@ -1,0 +1,192 @@
+"""What every command shares: options, settings, exit codes, and errors that are sentences."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from perdure import __version__
+from perdure.cli import COMMANDS, complain, main, perdure
+from perdure.errors import ConfigError, LeaseHeld, NotFound, PerdureError, SessionWaiting
+from perdure.store.store import open_store
+
+PERDURE = [sys.executable, "-c", "from perdure.cli import main; main()"]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder to stand in, and no settings but those of the test."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for name in [name for name in os.environ if name.startswith("PERDURE_")] + ["COLUMNS"]:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_the_version_is_said_and_nothing_heavy_is_loaded() -> None:
+    code = "import sys; from perdure.cli import main\ntry: main(['--version'])\nfinally: print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    first, _, modules = said.partition("\n")
+    assert first == f"perdure {__version__}"
+    heavy = {"rich", "msgspec", "apsw", "psycopg", "asyncio", "perdure.config", "perdure.store", "perdure.cli.command"}
+    assert heavy & set(modules.split()) == set()
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    said = capsys.readouterr().out
+    assert [name for name in COMMANDS if name not in said] == []
+
+
+def test_no_command_at_all_is_wrong_use_and_shows_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run() == 2
+    assert "Commands:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_says_what_its_line_says_and_takes_the_shared_options(name: str) -> None:
+    found = perdure.get_command(click.Context(perdure), name)
+    assert found is not None
+    assert found.name == name
+    assert (found.help or "").startswith(COMMANDS[name])
+    assert {"store", "json"} <= {parameter.name for parameter in found.params}
+    assert all(parameter.help for parameter in found.params if isinstance(parameter, click.Option))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(ConfigError("a"), 2), (SessionWaiting("a"), 3), (LeaseHeld("a"), 4), (NotFound("a"), 1), (PerdureError("a"), 1)],
+)
+def test_each_kind_of_failure_has_its_exit_code(error: PerdureError, code: int) -> None:
+    assert complain(error, as_json=False) == code
+
+
+def test_an_error_is_a_sentence_a_code_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("migrate", "--store", "none.db") == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    sentence, hint = said.err.splitlines()
+    assert sentence.startswith("error: There is no store at ")
+    assert sentence.endswith(". [not-found]")
+    assert hint == " hint: The first session makes it."
+
+
+def test_an_error_is_an_object_with_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("migrate", "--json", "--store", "none.db") == 1
+    said = json.loads(capsys.readouterr().err)["error"]
+    assert (said["code"], said["retry"], bool(said["hint"])) == ("not-found", False, True)
+
+
+@pytest.mark.parametrize("arguments", [("nonsense",), ("doctor", "--nonsense"), ("doctor", "--store"), ("doctor", "x")])
+def test_wrong_use_is_exit_code_2(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*arguments) == 2
+    said = capsys.readouterr().err
+    assert "[config]" in said
+    assert "--help" in said
+
+
+def test_a_store_is_named_by_option_then_environment_then_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def place(*arguments: str) -> str:
+        run("doctor", "--json", *arguments)
+        return Path(json.loads(capsys.readouterr().out)["place"]).name
+
+    assert place() == "perdure.db"
+    Path("perdure.toml").write_text('store = "file.db"')
+    assert place() == "file.db"
+    monkeypatch.setenv("PERDURE_STORE", "environment.db")
+    assert place() == "environment.db"
+    assert place("--store", "option.db") == "option.db"
+
+
+def test_an_unknown_setting_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("perdure.toml").write_text('stroe = "file.db"')
+    assert run("doctor") == 2
+    assert "stroe" in capsys.readouterr().err
+
+
+def test_what_the_system_refuses_is_a_sentence_too(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("file").write_text("")
+    assert run("demo", "--keep", "file/below") == 1
+    assert capsys.readouterr().err.startswith("error: Not a directory: ")
+
+
+def test_the_doctor_is_content_with_a_good_store_and_not_with_a_missing_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("doctor", "--store", "none.db") == 1
+    said = capsys.readouterr().out
+    assert "wrong: There is no store at" in said
+    assert said.endswith("1 wrong\n")
+    open_store("some.db").close()
+    assert run("doctor", "--store", "some.db", "--deep") == 0
+    said = capsys.readouterr().out
+    assert "journal wal, synchronous full" in said
+    assert "depth D1: one person, one machine\n  missing for D2: " in said
+    assert said.endswith("nothing wrong\n")
+
+
+def test_the_doctor_speaks_json(capsys: pytest.CaptureFixture[str]) -> None:
+    open_store("some.db").close()
+    assert run("doctor", "--json", "--store", "some.db") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["healthy"], said["depth"]["holds"], said["durability"]["synchronous"]) == (True, "D1", "full")
+
+
+@pytest.mark.postgres
+@pytest.mark.databases("postgres")
+def test_the_doctor_shows_a_server(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("doctor", "--store", target) == 0
+    said = capsys.readouterr().out
+    assert "synchronous_commit on, fsync on, full_page_writes on" in said
+    assert "depth D3: many nodes" in said
+    assert target not in said  # the password
+
+
+def test_migrating_says_what_there_was_and_is(capsys: pytest.CaptureFixture[str]) -> None:
+    open_store("some.db").close()
+    assert run("migrate", "--store", "some.db") == 0
+    assert "Nothing to do." in capsys.readouterr().out
+    assert run("migrate", "--json", "--store", "some.db") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["before"] == said["after"] == said["known"]
+
+
+def said_on_terminal(*arguments: str, **environment: str) -> str:
+    """What a person would see, escape codes and all."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*PERDURE, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | environment
+    ) as process:
+        os.close(theirs)
+        said = b""
+        try:
+            while data := os.read(ours, 65536):
+                said += data
+        except OSError:  # the other end is closed: all is said
+            pass
+        os.close(ours)
+        process.wait()
+    return said.decode()
+
+
+def test_colour_is_for_terminals_that_want_it() -> None:
+    red = "\x1b[1;31m"
+    assert red in said_on_terminal("doctor", "--store", "none.db", TERM="xterm", NO_COLOR="")
+    assert red not in said_on_terminal("doctor", "--store", "none.db", TERM="xterm", NO_COLOR="1")
+    piped = subprocess.run([*PERDURE, "doctor", "--store", "none.db"], capture_output=True, text=True)
+    assert (piped.returncode, "\x1b" in piped.stdout, piped.stderr) == (1, False, "")
+    assert [line for line in piped.stdout.splitlines() if line != line.rstrip()] == []

@@ -1,0 +1,142 @@
+"""One `store` fixture, every database behind it.
+
+`store` is open, empty, and its `clock` stands still; `target` is its address, for tests that open it themselves or in
+another process. A test that takes either runs on all of `DATABASES`; `@pytest.mark.databases("sqlite", "postgres")`
+names fewer: those two can be opened by several processes. PostgreSQL starts when the first test needs it; if it cannot,
+that test fails.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from perdure import faults
+from perdure.store.store import Store, open_store
+from perdure.testing import ManualClock
+from perdure.testing.postgres import PostgresServer
+
+DATABASES = ("sqlite", "memory", "files", "postgres")
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # what a sync costs is not what these tests are about
+
+
+settings.register_profile("perdure", deadline=None, max_examples=1000 if "PERDURE_SOAK" in os.environ else 40)
+settings.load_profile("perdure")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "databases(*names): run only on these, and not on every database")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "target" not in metafunc.fixturenames:
+        return
+    marker = metafunc.definition.get_closest_marker("databases")
+    names = marker.args if marker else DATABASES
+    marks = {"postgres": [pytest.mark.postgres]}
+    metafunc.parametrize("target", [pytest.param(name, marks=marks.get(name, ())) for name in names], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder for one test; unlike `tmp_path`, in memory where there is a place for it."""
+    with TemporaryDirectory(prefix="perdure-test-", dir=MEMORY) as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="session")
+def empty_file() -> Iterator[Path]:
+    """An empty SQLite store, to be copied: five times quicker than making one."""
+    with TemporaryDirectory(prefix="perdure-test-", dir=MEMORY) as name:
+        open_store(path := Path(name, "perdure.db")).close()
+        yield path
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def scratch(postgres_server: PostgresServer) -> Iterator[Scratch]:
+    scratch = Scratch(postgres_server)
+    yield scratch
+    scratch.close()
+
+
+@pytest.fixture
+def target(request: pytest.FixtureRequest, folder: Path) -> str:
+    """The address of an empty store of the kind that this run of the test is about."""
+    if request.param == "postgres":
+        scratch: Scratch = request.getfixturevalue("scratch")
+        scratch.empty()
+        return scratch.url
+    if request.param == "sqlite":
+        return str(shutil.copy(request.getfixturevalue("empty_file"), folder))
+    return {"memory": "memory:", "files": f"files:{folder / 'files'}"}[request.param]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, target: str, clock: ManualClock) -> Iterator[Store]:
+    if target.startswith("postgresql:"):
+        yield request.getfixturevalue("scratch").store(clock)
+        return
+    with open_store(target, clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_armed() -> Iterator[None]:
+    yield
+    faults.disarm()
+
+
+class Scratch:
+    """One PostgreSQL database and one store on it. Emptying them takes 5 ms, making them anew up to 200."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        import psycopg
+
+        self.url = server.create_database("scratch")
+        self._store = open_store(self.url)
+        self._db: psycopg.Connection[tuple[Any, ...]] = psycopg.connect(self.url, autocommit=True)
+        self._properties = self._db.execute("select key, value from meta").fetchall()
+        names = self._db.execute("select tablename from pg_tables where schemaname = 'public'").fetchall()
+        self._tables = [name for (name,) in names if name != "event_kind"]
+
+    def empty(self) -> None:
+        """Forget everything, triggers or not. Whoever still holds a lock here is a test that left something running."""
+        with self._db.transaction():
+            self._db.execute("set local session_replication_role = replica")
+            self._db.execute("set local lock_timeout = '5s'")
+            for table in self._tables:
+                self._db.execute(f"delete from {table}".encode())
+            for key, value in self._properties:
+                self._db.execute("insert into meta (key, value) values (%s, %s)", (key, value))
+
+    def store(self, clock: ManualClock) -> Store:
+        """The store that stays open, at this test's time."""
+        self._store.clock = self._store.database.clock = clock
+        return self._store
+
+    def close(self) -> None:
+        self._store.close()
+        self._db.close()

@@ -1,0 +1,78 @@
+"""`perdure migrate`: as far as the living allow, and no further."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perdure.clock import SECOND, SystemClock
+from perdure.control.migration import DAY, bring_up_to_date
+from perdure.errors import ConfigError, IllegalMove, NotFound
+from perdure.runtime.liveness import presences
+from perdure.store import meta, migrate, worker
+from perdure.store.store import open_store
+
+pytestmark = pytest.mark.databases("sqlite", "postgres")
+
+
+def steps(target: str) -> list[migrate.Migration]:
+    """What this code knows, one step that only adds, and one that older code does not survive."""
+    known = migrate.load("postgres" if target.startswith("postgres") else "sqlite")
+    version = len(known)
+    expand = migrate.Migration(version + 1, "expand", "expand", known[-1].compatible_from, (), None)
+    contract = migrate.Migration(version + 2, "contract", "contract", version + 1, (), None)
+    return [*known, expand, contract]
+
+
+def test_a_store_that_is_up_to_date_stays_as_it_is(target: str) -> None:
+    open_store(target).close()
+    done = bring_up_to_date(target)
+    assert done.before == done.after == done.known
+
+
+def test_an_older_store_is_brought_up_to_date(target: str) -> None:
+    open_store(target).close()
+    known = len(steps(target)) - 2
+    done = bring_up_to_date(target, steps(target))
+    assert (done.before, done.after) == (known, known + 2)
+
+
+def test_a_step_that_would_break_a_living_worker_is_left_for_later(target: str) -> None:
+    known = len(steps(target)) - 2
+    with open_store(target) as store, presences(store).enter(store) as me:
+        for before in (known, known + 1):
+            with pytest.raises(IllegalMove, match=f"from {before} to {known + 1}.* {me.id} on"):
+                bring_up_to_date(target, steps(target))
+        assert store.read_now(meta.get, "schema_version") == str(known + 1)
+    assert bring_up_to_date(target, steps(target)).after == known + 2
+
+
+@pytest.mark.parametrize(("silent_for", "counts"), [(DAY - 60 * SECOND, True), (DAY + 60 * SECOND, False)])
+def test_a_worker_that_cannot_be_asked_counts_for_a_day(target: str, silent_for: int, counts: bool) -> None:
+    class Earlier(SystemClock):
+        def now(self) -> int:
+            return super().now() - silent_for
+
+    with open_store(target, clock=Earlier()) as store:
+        with presences(store).enter(store) as me:
+            afar = msgspec.structs.replace(me.worker, id="w-afar", host="elsewhere")
+        store.write_now(worker.register(afar))
+    if counts:
+        with pytest.raises(IllegalMove, match="w-afar on elsewhere"):
+            bring_up_to_date(target, steps(target))
+    else:
+        assert bring_up_to_date(target, steps(target)).after == len(steps(target))
+
+
+def test_migrating_makes_no_store(tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        bring_up_to_date(str(tmp_path / "none.db"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.databases("memory", "files")
+def test_a_store_without_a_schema_of_its_own_needs_no_migration(target: str) -> None:
+    with pytest.raises(ConfigError, match="needs no migration"):
+        bring_up_to_date(target)

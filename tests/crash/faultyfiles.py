@@ -1,0 +1,141 @@
+"""The tasks of the disk-fault tests of text files: calls of `os` that fail, and what the store told its callers."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
+from typing import Any, Iterator
+
+from perdure.errors import CommitUnknown, PerdureError, StoreFull, StoreUnavailable
+from perdure.store import event, session
+from perdure.store.store import Store, open_store
+from perdure.testing import ManualClock
+from tests.crash.forkserver import Child
+from tests.crash.judge import examine
+from tests.crash.recordings import begin, numbers
+
+
+@contextmanager
+def failing(name: str, code: int, *, times: int = 1, after: int = 0) -> Iterator[None]:
+    """Calls of `os.name` fail: the next `times`, once `after` were well. A write that fails has written its half."""
+    real: Callable[..., Any] = getattr(os, name)
+    calls = 0
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if not after < calls <= after + times:
+            return real(*args, **kwargs)
+        if name == "write":
+            real(args[0], bytes(args[1])[: len(args[1]) // 2])
+        raise OSError(code, os.strerror(code))
+
+    setattr(os, name, call)
+    try:
+        yield
+    finally:
+        setattr(os, name, real)
+
+
+class Desk:
+    """A store in text files with two sessions."""
+
+    def __init__(self, folder: str) -> None:
+        self.target = f"files:{folder}/store"
+        self.store = open_store(self.target, clock=ManualClock())
+        self.holders = begin(self.store, ("first", "second"))
+
+    def note(self, number: int) -> int:
+        return self.store.write_now(event.append(self.holders[0], "note", {"n": number}))
+
+    def refused(self, kind: type[PerdureError], call: Callable[[], Any]) -> list[str]:
+        try:
+            answer = call()
+        except PerdureError as error:
+            return [] if type(error) is kind else [f"{error!r} instead of {kind.__name__}"]
+        except Exception as error:
+            return [f"{error!r} instead of {kind.__name__}"]
+        return [f"{answer!r} instead of {kind.__name__}"]
+
+    def reopen(self) -> Store:
+        self.store.close()
+        self.store = open_store(self.target, clock=ManualClock())
+        return self.store
+
+    def wrong(self, *allowed: list[int]) -> list[str]:
+        """What is not as it was told, now and after opening again; and the store goes on."""
+        found = []
+        for _ in range(2):
+            there = self.store.read_now(numbers, self.holders[0].uid)
+            found += [] if there in allowed else [f"there is {there}"]
+            allowed = (there,)
+            self.reopen()
+        self.note(1000)
+        for holder in self.holders:
+            for sentences in self.store.read_now(examine, holder.uid).values():
+                found += sentences
+        self.store.close()
+        return found
+
+
+def full(child: Child, *, folder: str) -> list[str]:
+    """Half a line is written when the disk is full."""
+    desk = Desk(folder)
+    desk.note(1)
+    with failing("write", errno.ENOSPC):
+        found = desk.refused(StoreFull, lambda: desk.note(2))
+    desk.note(3)
+    return found + desk.wrong([1, 3])
+
+
+def full_for_a_new_file(child: Child, *, folder: str) -> list[str]:
+    """There is no room even for the name of a new session's file."""
+    desk = Desk(folder)
+    new = session.NewSession(id="third", program="p", arguments={})
+    with failing("open", errno.ENOSPC):
+        found = desk.refused(StoreFull, lambda: desk.store.write_now(session.create(new, by="a")))
+    desk.store.write_now(session.create(new, by="a"))
+    return found + desk.wrong([])
+
+
+def sync_fails(child: Child, *, folder: str) -> list[str]:
+    """The line cannot be synced, and is cut off again."""
+    desk = Desk(folder)
+    with failing("fsync", errno.EIO):
+        found = desk.refused(StoreUnavailable, lambda: desk.note(1))
+    desk.note(2)
+    return found + desk.wrong([2])
+
+
+def disk_stays_dead(child: Child, *, folder: str) -> list[str]:
+    """The line cannot be synced nor cut off: nobody knows, and nothing goes on before somebody opens it again."""
+    desk = Desk(folder)
+    desk.note(1)
+    with failing("fsync", errno.EIO, times=1_000_000):
+        found = desk.refused(CommitUnknown, lambda: desk.note(2))
+    found += desk.refused(StoreUnavailable, lambda: desk.note(3))
+    with suppress(PerdureError):
+        desk.reopen()
+    return found + desk.wrong([1], [1, 2])
+
+
+def first_line_is_refused(child: Child, *, folder: str) -> list[str]:
+    """The first line of a new file is refused: the file stays, empty, and its name is made durable by the next one."""
+    desk = Desk(folder)
+    new = session.NewSession(id="third", program="p", arguments={})
+    with failing("write", errno.EDQUOT):
+        found = desk.refused(StoreFull, lambda: desk.store.write_now(session.create(new, by="a")))
+    synced = list[str]()
+    real = os.fsync
+
+    def watch(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    os.fsync = watch
+    desk.store.write_now(session.create(new, by="a"))
+    os.fsync = real
+    found += [] if any(path.endswith("/sessions") for path in synced) else [f"only {synced} were synced"]
+    return found + desk.wrong([])

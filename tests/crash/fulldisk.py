@@ -1,0 +1,79 @@
+"""The task of the full-disk tests: a store fills a real, small disk, and goes on when it is given room."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from perdure.domain.lease import Holder
+from perdure.errors import PerdureError, StoreFull
+from perdure.store import checkpoint, event, meta
+from perdure.store.databases.place import Reserve
+from perdure.store.store import Store, open_store
+from perdure.testing import ManualClock
+from tests.crash.forkserver import Child
+from tests.crash.judge import examine
+from tests.crash.recordings import begin, numbers
+from tests.crash.smalldisk import mount_memory
+
+SIZE = 12 << 20
+
+
+def fill(child: Child, *, folder: str, files: bool) -> dict[str, Any]:
+    """Fill it, be refused clearly, free the reserve for housekeeping, then get room and go on."""
+    if why := mount_memory(Path(folder), SIZE):
+        return {"why": why}
+    target = f"files:{folder}/store" if files else f"{folder}/perdure.db"
+    store = open_store(target, clock=ManualClock())
+    (holder,) = begin(store, ("first",))
+    ballast = Path(folder, "ballast")
+    ballast.write_bytes(bytes(5 << 20))
+    told, found = _until_refused(store, holder)
+    if not files:
+        found += _housekeeping(store)
+    store.close()
+    ballast.unlink()
+    with open_store(target, clock=ManualClock()) as store:
+        if (there := store.read_now(numbers, holder.uid)) != told:
+            found.append(f"told {told}, there is {there}")
+        store.write_now(event.append(holder, "note", {"n": 1000}))
+        for sentences in store.read_now(examine, holder.uid).values():
+            found += sentences
+        if store.folder is not None and not files:
+            found += [] if (store.folder / "reserve").stat().st_size == Reserve.SIZE else ["there is no new reserve"]
+    return {"why": None, "found": found, "told": len(told)}
+
+
+def _until_refused(store: Store, holder: Holder) -> tuple[list[int], list[str]]:
+    """Large moves until there is no room for one, then smaller ones until there is no room at all."""
+    told, number = list[int](), 0
+    for size in (200_000, 20_000, 0):
+        for _ in range(1000):
+            number += 1
+            try:
+                store.write_now(event.append(holder, "note", {"n": number, "text": "t" * size}))
+                told.append(number)
+            except StoreFull:
+                break
+            except PerdureError as error:
+                return told, [f"{error!r} instead of StoreFull"]
+        else:
+            if size:
+                return told, ["the disk is never full"]
+    return told, [] if len(told) > 10 else [f"only {told} were taken"]
+
+
+def _housekeeping(store: Store) -> list[str]:
+    """With the reserve given back there is room for the moves that make room."""
+    assert store.folder is not None
+    reserve = Reserve(store.folder)
+    if not reserve.path.exists():
+        return ["there is no reserve"]
+    reserve.spend()
+    try:
+        store.write_now(checkpoint.delete_all())
+        store.write_now(meta.put("housekeeping", "done"))
+    except PerdureError as error:
+        return [f"housekeeping: {error!r}, with {os.statvfs(store.folder).f_bavail} blocks"]
+    return []

@@ -1,0 +1,210 @@
+"""What must be true of a store after any crash: nothing told is lost, nothing is half there, and somebody can go on.
+
+A verdict lists sentences under four heads:
+
+    lost      it was acknowledged, and it is not there, or not as it was acknowledged
+    half      part of a move is visible, or a move's rows and its events disagree
+    broken    numbers have a gap, the chain does not verify, the database does not hold together
+    stuck     the process that comes after cannot go on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+import psycopg
+
+from perdure.artifacts.directory import Directory
+from perdure.domain.session import TERMINAL, SessionRecord, Status
+from perdure.domain.state import NOT_STATE, SessionState, row_name
+from perdure.errors import Damaged, NotFound, PerdureError
+from perdure.store import artifact, decision, event, fact, inbox, lease, session, step, task, wait
+from perdure.store.move import Transaction
+from perdure.store.store import Store
+from perdure.testing import ManualClock
+
+Verdict = dict[str, list[str]]
+HEADS = ("lost", "half", "broken", "stuck")
+
+
+def verdict(**found: list[str]) -> Verdict:
+    return {head: found.get(head, []) for head in HEADS}
+
+
+def seal(picture: dict[str, Any]) -> dict[str, str]:
+    """A picture by table, short enough to be compared with hundreds of others."""
+    return {table: sha256(msgspec.json.encode(rows)).hexdigest()[:12] for table, rows in picture.items()}
+
+
+def compare(now: dict[str, str], measures: list[dict[str, str]], acknowledged: int) -> Verdict:
+    """Whether this is how the life looked after its last acknowledged move, or after the one that was under way."""
+    allowed = measures[acknowledged : acknowledged + 2]
+    if now in allowed:
+        return verdict()
+    if now in measures:
+        return verdict(lost=[f"{acknowledged} moves were acknowledged, {measures.index(now)} are there"])
+    differ = [table for table in allowed[0] | now if allowed[0].get(table) != now.get(table)]
+    return verdict(half=[f"after {acknowledged} moves {', '.join(differ)} looks as it never should"])
+
+
+def examine(tx: Transaction, uid: str) -> Verdict:
+    """A session on its own: the log against itself, and every row against the log."""
+    try:
+        row = event.verify(tx, uid)
+    except Damaged as damage:
+        return verdict(broken=[damage.message])
+    state = event.state_at(tx, uid)
+    lines = [line for page in _pages(tx, uid) for line in page]
+    half = [
+        *([f"events go on after the cursor {row.cursor}"] if lines[-1].number != row.cursor else []),
+        *_session_against(row, state),
+        *_tables_against(tx, uid, state),
+        *_steps_against(tx, row, lines),
+        *_inbox_against(tx, uid, lines),
+        *_artifacts_against(tx, uid, lines),
+    ]
+    return verdict(half=half)
+
+
+def _pages(tx: Transaction, uid: str) -> Iterator[list[event.Event]]:
+    number = 0
+    while page := event.after(tx, uid, number):
+        yield page
+        number = page[-1].number
+
+
+def _session_against(row: SessionRecord, state: SessionState) -> list[str]:
+    columns = {k: v for k, v in row.to_dict().items() if k not in NOT_STATE and k != "crash_count"}
+    return [
+        f"session.{name} is {value!r}, and {state.session.get(name)!r} by the log"
+        for name, value in columns.items()
+        if state.session.get(name) != value
+    ]
+
+
+def _tables_against(tx: Transaction, uid: str, state: SessionState) -> list[str]:
+    tables: list[tuple[str, tuple[str, ...], list[Any], dict[str, dict[str, Any]]]] = [
+        ("wait", ("id",), wait.of_session(tx, uid), state.waits),
+        ("task", ("id",), task.of_session(tx, uid), state.tasks),
+        ("decision", ("id",), decision.recent(tx, uid, limit=10_000), state.decisions),
+    ]
+    known = [found for row in state.facts.values() if (found := fact.get(tx, row["scope"], row["key"]))]
+    facts = {name: row for name, row in state.facts.items() if not row.get("forgotten")}
+    found = []
+    for table, keys, rows, logged in (*tables, ("fact", ("scope", "key"), known, facts)):
+        there = {row_name(keys, row.to_dict()): row.to_dict() for row in rows}
+        if there != logged:
+            found.append(f"{table} rows are {sorted(there)}, by the log {sorted(logged)}, or differ inside")
+    return found
+
+
+def _steps_against(tx: Transaction, row: SessionRecord, lines: list[event.Event]) -> list[str]:
+    rows = {one.number: one.name for n in range(row.restart_number + 1) for one in step.of_session(tx, row.uid, n)}
+    logged = {line.number: line.body["step"]["name"] for line in lines if line.kind == "step.recorded"}
+    return [f"step rows are {rows}, by the log {logged}"] if rows != logged else []
+
+
+def _inbox_against(tx: Transaction, uid: str, lines: list[event.Event]) -> list[str]:
+    received = {line.body["id"]: line.body["sequence"] for line in lines if line.kind == "inbox.received"}
+    promoted = {line.body["inbox"]: line.number for line in lines if line.kind == "message" and "inbox" in line.body}
+    rows = {name: inbox.get(tx, uid, name) for name in received}
+    found = [f"message {name} was received and is not there" for name, one in rows.items() if one is None]
+    there = [one for one in rows.values() if one is not None]
+    found += [f"message {one.id} has sequence {one.sequence}" for one in there if one.sequence != received[one.id]]
+    found += [
+        f"message {one.id} was promoted as {one.promoted_as}, by the log {promoted.get(one.id)}"
+        for one in there
+        if one.promoted_as != promoted.get(one.id)
+    ]
+    unknown = [one.id for one in inbox.unread(tx, uid, limit=10_000) if one.id not in received]
+    return found + [f"message {name} is in the inbox and not in the log" for name in unknown]
+
+
+def _artifacts_against(tx: Transaction, uid: str, lines: list[event.Event]) -> list[str]:
+    rows = sorted(one.digest for one in artifact.of_session(tx, uid))
+    logged = sorted(line.body["digest"] for line in lines if line.kind == "artifact.saved")
+    return [f"artifact rows {rows}, by the log {logged}"] if rows != logged else []
+
+
+def bytes_behind(tx: Transaction, uid: str, directory: Directory) -> list[str]:
+    """Artifacts that a row claims and whose bytes are not there, or not whole."""
+    found = []
+    for row in artifact.of_session(tx, uid):
+        try:
+            if len(directory.get(row.digest)) != row.size:
+                found.append(f"artifact {row.digest[:8]} has another size")
+        except (NotFound, Damaged) as error:
+            found.append(error.message)
+    return found
+
+
+def go_on(store: Store, id: str) -> list[str]:
+    """Another worker takes the session when its lease has ended, and moves it; a finished one is left alone."""
+    assert isinstance(store.clock, ManualClock)
+    store.clock.advance(hours=1)
+    try:
+        row = store.read_now(session.get_by_id, id)
+    except NotFound:
+        row = store.write_now(session.create(session.NewSession(id=id, program="life", arguments={"n": 1}), by="b"))
+    try:
+        if row.status in TERMINAL:
+            return [] if row.result == {"ok": True} else [f"the session is {row.status} with {row.result!r}"]
+        if row.status == Status.WAITING:
+            for open_ in store.read_now(wait.open_of_session, row.uid):
+                store.write_now(wait.resolve(row.uid, "successor", open_.id, "go on"))
+        holder = store.write_now(lease.acquire(row.uid, "successor", nonce="successor", ttl=1_000_000))
+        number = store.write_now(event.append(holder, "note", {"by": "successor"}))
+        store.write_now(session.finish(holder, Status.DONE, result={"ok": True}))
+        if store.read_now(event.verify, row.uid).cursor != number + 1:
+            return ["the successor's moves are not where it was told"]
+    except PerdureError as error:
+        return [f"the successor was refused: {error.code}: {error.message}"]
+    return []
+
+
+def holds_together(path: Path) -> list[str]:
+    """What SQLite itself says about the file."""
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        damage = [str(row[0]) for row in db.execute("PRAGMA integrity_check") if row[0] != "ok"]
+        return damage + [f"a row of {row[0]} points nowhere" for row in db.execute("PRAGMA foreign_key_check")]
+    finally:
+        db.close()
+
+
+def judge_session(store: Store, id: str, directory: Directory) -> Verdict:
+    """Examine a session if it is there, then let somebody go on with it, and examine it again."""
+    found = verdict()
+    for _ in range(2):
+        try:
+            row = store.read_now(session.get_by_id, id)
+        except NotFound:
+            pass
+        else:
+            merge(found, store.read_now(examine, row.uid))
+            found["half"] += store.read_now(bytes_behind, row.uid, directory)
+        if any(found.values()):
+            return found
+        found["stuck"] += go_on(store, id)
+    return found
+
+
+def merge(into: Verdict, more: Verdict) -> Verdict:
+    for head in HEADS:
+        into[head] += more[head]
+    return into
+
+
+def careful(look: Callable[[], Verdict]) -> Verdict:
+    """A verdict even where looking fails: a store that cannot be read is broken, one that refuses is stuck."""
+    try:
+        return look()
+    except Damaged as error:
+        return verdict(broken=[error.message])
+    except (apsw.Error, psycopg.Error, PerdureError, OSError) as error:
+        return verdict(stuck=[f"{type(error).__name__}: {error}"])

@@ -1,0 +1,152 @@
+"""The tasks of the opening sweeps: a process that creates or migrates a store, alone or beside another, and is killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from perdure.store import migrate
+from perdure.store.databases.postgres import connect
+from perdure.store.databases.postgres_migrator import PostgresMigrator
+from perdure.store.store import Store, open_store
+from perdure.testing import ManualClock
+from tests.crash.forkserver import Child
+from tests.crash.judge import Verdict, careful, examine, holds_together, merge, verdict
+from tests.crash.kill import Countdown
+from tests.crash.lives import judge_life, live
+from tests.crash.workload import MOVES, Life, folder_of
+
+SESSIONS = 5
+HEAD = "-- phase: expand\n-- compatible_from: 1\n"
+COLUMN = f"{HEAD}alter table session add column mood text"
+FILL = "update session set mood = 'calm' where uid in (select uid from session where mood is null order by uid limit 2)\n"
+MORE: dict[str, list[dict[str, str]]] = {
+    "plain": [{"mood.sql": f"{COLUMN} default 'calm';\n"}],
+    "backfill": [{"mood.sql": f"{COLUMN};\n"}, {"calm.sql": HEAD, "calm.backfill.sql": FILL}],
+}
+
+
+def live_beside(child: Child, *, fatal: int, plant: str | None, target: str, id: str, folder: str) -> dict[str, Any]:
+    """Open and begin a life while another process does the same; only this one is killed."""
+    if os.fork() == 0:
+        live(child, fatal=0, plant=None, target=target, id=f"{id}-beside", folder=folder, few=True, whose="beside")
+        os._exit(0)
+    return live(child, fatal=fatal, plant=plant, target=target, id=id, folder=folder, few=True)
+
+
+def judge_beside(
+    _: object, *, acks: list[dict[str, Any]], measure: dict[str, Any], target: str, id: str, folder: str
+) -> Verdict:
+    mine, other = ([ack for ack in acks if ack["whose"] == whose] for whose in ("own", "beside"))
+    found = judge_life(None, acks=mine, measure=measure, target=target, id=id, folder=folder)
+    merge(found, judge_life(None, acks=other, measure=measure, target=target, id=f"{id}-beside", folder=folder))
+    if len(other) < measure["few"]:
+        found["stuck"].append(f"the other process was answered {len(other)} times")
+    return found
+
+
+@contextmanager
+def newer_code(kind: str) -> Iterator[int]:
+    """This process knows some migrations more, and goes back to what it knew; gives the newest version."""
+    real = migrate.load
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(str(resources.files("perdure.store").joinpath("migrations")), folder, dirs_exist_ok=True)
+        version = len(real("sqlite"))
+        for version, files in enumerate(MORE[kind], version + 1):
+            for name, text in files.items():
+                Path(folder, f"{version:04}_{name}").write_text(text)
+        migrate.load = lambda dialect: real(dialect, Path(folder))
+        try:
+            yield version
+        finally:
+            migrate.load = real
+
+
+def make_old_store(child: Child, *, target: str) -> None:
+    """A store of this version with some sessions in flight."""
+    with open_store(target, clock=ManualClock()) as store:
+        for number in range(SESSIONS):
+            life = Life(store, f"old-{number}", folder_of(store, Path(tempfile.gettempdir()) / "none"))
+            for move in list(MOVES.values())[: 6 + 3 * number]:
+                life.live(move)
+
+
+def migrate_store(child: Child, *, fatal: int, plant: str | None, target: str, old: str, kind: str) -> dict[str, Any]:
+    """Open an older store with newer code."""
+    _copy(old, target)
+    countdown = Countdown(child, fatal)
+    with newer_code(kind) as version:
+        countdown.arm()
+        countdown.start()
+        if target.startswith("postgresql:"):
+            with connect(target) as db:
+                migrate.migrate(PostgresMigrator(db), migrate.load("postgres"))
+        else:
+            with open_store(target, clock=ManualClock()) as store:
+                assert store.database.schema_version == version
+        child.say(ack="migrated")
+        countdown.stop()
+    return {"moments": countdown.moments}
+
+
+def _copy(old: str, new: str) -> None:
+    if new.startswith("files:"):
+        shutil.copytree(old.removeprefix("files:"), new.removeprefix("files:"))
+    elif not new.startswith("postgresql:"):
+        shutil.copy(old, new)
+
+
+def judge_migration(_: object, *, acks: list[str], measure: None, target: str, old: str, kind: str) -> Verdict:
+    """The next process finds the store at some version, whole, and brings it up to date with every row."""
+
+    def look() -> Verdict:
+        found = verdict()
+        if target.startswith("postgresql:"):
+            with newer_code(kind), connect(target) as db:
+                migrate.migrate(PostgresMigrator(db), migrate.load("postgres"))
+                rows = db.execute("select mood, count(*) from session group by mood").fetchall()
+        else:
+            with newer_code(kind) as version, open_store(target, clock=ManualClock()) as store:
+                if store.database.schema_version != version:
+                    found["half"].append(f"the schema is at {store.database.schema_version}")
+                rows = store.read_now(lambda tx: tx.execute("select mood, count(*) from session group by mood", ()))
+            if ":" not in target:
+                found["broken"] += holds_together(Path(target)) + _backups(Path(target + ".d") / "backups")
+        if rows != [("calm", SESSIONS)]:
+            found["half"].append(f"the backfill left {rows}")
+        with open_store(target, clock=ManualClock()) as store:  # older code may go on: the migration says so
+            return merge(found, _sessions(store))
+
+    return careful(look)
+
+
+def _sessions(store: Store) -> Verdict:
+    from perdure.store import session
+
+    found = verdict()
+    rows = store.read_now(session.page)
+    if len(rows) != SESSIONS:
+        found["lost"].append(f"{len(rows)} of {SESSIONS} sessions are there")
+    for row in rows:
+        merge(found, store.read_now(examine, row.uid))
+    return found
+
+
+def _backups(folder: Path) -> list[str]:
+    """Whatever is called a backup can be restored. One that was being written when its writer died is not called so."""
+    found = []
+    for path in folder.glob("*.db"):
+        db = apsw.Connection(str(path))
+        counted = db.execute("select count(*) from sqlite_schema where name = 'session'").get
+        if counted != 1 or db.execute("select count(*) from session").get != SESSIONS:
+            found.append(f"{path.name} is called a backup and is not whole")
+        db.close()
+    return found

@@ -1,0 +1,100 @@
+"""Bugs on purpose, each planted in a forked child only, to see that the sweeps would catch it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import apsw
+
+from perdure.artifacts import directory
+from perdure.store.commit import Engine, GroupCommit, Ran
+from perdure.store.databases.engine import SQLiteEngine
+from perdure.store.databases.postgres_connection import Connection
+from perdure.store.move import Log
+from perdure.store.ticket import answer
+
+
+def synchronous(setting: str) -> Callable[[], None]:
+    """The writer's connection syncs less than it should."""
+
+    def plant() -> None:
+        real = SQLiteEngine.__init__
+
+        def begin(self: SQLiteEngine, db: apsw.Connection, *more: Any) -> None:
+            db.execute(f"PRAGMA synchronous = {setting}")
+            real(self, db, *more)
+
+        mock.patch.object(SQLiteEngine, "__init__", begin).start()
+
+    return plant
+
+
+def told_before_commit() -> None:
+    real = GroupCommit._commit
+
+    def commit(self: GroupCommit, engine: Engine, ran: Ran) -> bool:
+        answer(ticket for ticket, _ in ran)
+        return real(self, engine, ran)
+
+    mock.patch.object(GroupCommit, "_commit", commit).start()
+
+
+def chain_not_advanced() -> None:
+    real = Log.close
+
+    def close(self: Log) -> None:
+        self.chain = self.head.chain
+        real(self)
+
+    mock.patch.object(Log, "close", close).start()
+
+
+def guessed(done: bool) -> Callable[[], None]:
+    """A commit whose outcome is unknown is not looked for."""
+
+    def plant() -> None:
+        mock.patch.object(GroupCommit, "_resolve", lambda *_: done).start()
+        mock.patch.object(Connection, "_which_holds", lambda self, tx, unsure: unsure[-1] if done and unsure else None).start()
+
+    return plant
+
+
+def index_before_bytes() -> None:
+    """The artifact's row is written while its bytes are only in memory."""
+    lazy = SimpleNamespace(**vars(os) | {"fsync": lambda descriptor: None})
+    mock.patch.object(directory, "os", lazy).start()
+
+
+def savepoint_failure_ignored() -> None:
+    """Nobody looks whether the failed move took the whole transaction with it."""
+    real = SQLiteEngine.rollback_to_savepoint
+
+    def rollback(self: SQLiteEngine) -> None:
+        with suppress(apsw.Error):
+            real(self)
+
+    mock.patch.object(SQLiteEngine, "in_transaction", lambda self: True).start()
+    mock.patch.object(SQLiteEngine, "rollback_to_savepoint", rollback).start()
+
+
+PLANTS: dict[str, Callable[[], None]] = {
+    "no sync": synchronous("OFF"),
+    "normal sync": synchronous("NORMAL"),
+    "told before commit": told_before_commit,
+    "chain not advanced": chain_not_advanced,
+    "guessed as done": guessed(True),
+    "guessed as not done": guessed(False),
+    "index before bytes": index_before_bytes,
+    "savepoint failure ignored": savepoint_failure_ignored,
+}
+
+
+def plant(name: str | None) -> None:
+    """Plant a bug in this process, for the rest of its life."""
+    if name is not None:
+        PLANTS[name]()

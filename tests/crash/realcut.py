@@ -1,0 +1,101 @@
+"""A real file system that is cut off: an ext4 image on a loop device, shut down by its own system call.
+
+`FS_IOC_SHUTDOWN` with the flag that forbids flushing the journal drops everything that was not synced, as a power cut
+does; the next mount recovers the journal. What a disk does below its file system is not part of this.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any, Self
+
+from perdure.store import event
+from perdure.store.store import open_store
+from perdure.testing import ManualClock
+from tests.crash.forkserver import Child
+from tests.crash.judge import Verdict, careful, examine, go_on, merge, verdict
+from tests.crash.recordings import begin, numbers
+
+SHUTDOWN = 0x8004587D  # _IOR('X', 125, __u32)
+NO_LOG_FLUSH = 2
+SIZE = 64 << 20
+
+
+class Image:
+    """An ext4 file system in a file, mounted inside `with`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "disk.img"
+        self.place = folder / "disk"
+        self.place.mkdir()
+
+    def __enter__(self) -> Self:
+        with open(self.file, "wb") as file:
+            file.truncate(SIZE)
+        run("mkfs.ext4", "-q", "-F", str(self.file))
+        self.mount()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.unmount()
+
+    def mount(self) -> None:
+        run("mount", "-o", "loop", str(self.file), str(self.place))
+
+    def unmount(self) -> None:
+        run("umount", str(self.place))
+
+    def cut(self) -> None:
+        """From now on nothing reaches this disk, and what was not synced is gone."""
+        descriptor = os.open(self.place, os.O_RDONLY)
+        try:
+            fcntl.ioctl(descriptor, SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
+        finally:
+            os.close(descriptor)
+
+
+def run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise OSError(f"{command[0]}: {done.stderr.strip() or done.stdout.strip()}")
+
+
+def write_until_cut(child: Child, *, target: str) -> None:
+    """Write until the disk is gone, saying every answer as it comes."""
+    store = open_store(target, clock=ManualClock())
+    holders = begin(store, ("first", "second"))
+    child.say(begun=[holder.uid for holder in holders])
+    for number in range(1, 100_000):
+        for holder in holders:
+            store.write_now(event.append(holder, "note", {"n": number, "text": "t" * (number % 5 * 700)}))
+            child.say(ack=[holder.uid, number])
+
+
+def judge_cut(_: object, *, target: str, acks: list[tuple[str, int]], begun: list[str]) -> Verdict:
+    def look() -> Verdict:
+        found = verdict()
+        with open_store(target, clock=ManualClock()) as store:
+            for uid, id in zip(begun, ("first", "second"), strict=True):
+                there = store.read_now(all_numbers, uid)
+                told = [number for owner, number in acks if owner == uid]
+                if told != there[: len(told)]:
+                    found["lost"].append(f"told {len(told)}, there are {len(there)}")
+                if len(there) > len(told) + 1:
+                    found["half"].append(f"told {len(told)}, there are {len(there)}")
+                merge(found, store.read_now(examine, uid))
+                found["stuck"] += go_on(store, id)
+        return found
+
+    return careful(look)
+
+
+def all_numbers(tx: Any, uid: str) -> list[int]:
+    found, after = list[int](), 0
+    while page := event.after(tx, uid, after):
+        found += [line.body["n"] for line in page if line.kind == "note" and "n" in line.body]
+        after = page[-1].number
+    return found

@@ -1,0 +1,227 @@
+"""The tasks of the power-loss sweeps: live some lives on a recorded disk, then cut the power at prefixes of the record.
+
+Recording and cutting happen in one child, so that a bug can be planted in it. Several children sweep the same lives
+with other seeds, side by side.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from perdure import faults
+from perdure.domain.lease import Holder
+from perdure.errors import PerdureError
+from perdure.store import event, lease, session
+from perdure.store.databases import engine
+from perdure.store.databases.sqlite import SQLite
+from perdure.store.move import Move, Transaction
+from perdure.store.store import Store, open_store
+from perdure.testing import ManualClock
+from tests.crash import planted
+from tests.crash.diskfault import DiskFault
+from tests.crash.forkserver import Child
+from tests.crash.judge import (
+    HEADS,
+    Verdict,
+    careful,
+    compare,
+    examine,
+    go_on,
+    holds_together,
+    judge_session,
+    merge,
+    seal,
+    verdict,
+)
+from tests.crash.platter import Check, Report, sweep
+from tests.crash.powerloss import PowerLoss
+from tests.crash.workload import MOVES, Life, folder_of, picture
+
+OFTEN = 60  # pages: a checkpoint every few moves, where there is otherwise one in a thousand pages
+
+
+def cut_sqlite(child: Child, *, plant: str | None, states: int, seed: int, measure: dict[str, Any]) -> dict[str, Any]:
+    """Two lives on SQLite, with a close and an open in the middle, and checkpoints all along."""
+    planted.plant(plant)
+    engine.CHECKPOINT_PAGES = OFTEN
+
+    def record(disk: PowerLoss, folder: Path) -> None:
+        def reopen() -> Store:
+            return Store(SQLite(folder / "made" / "perdure.db", ManualClock(), vfs=disk.vfs_name), "")
+
+        live_twice(disk, reopen)
+
+    return asdict(cut(record, check_lives(lambda folder: str(folder / "made" / "perdure.db"), measure), states, seed))
+
+
+def cut_files(child: Child, *, plant: str | None, states: int, seed: int, measure: dict[str, Any]) -> dict[str, Any]:
+    """The same two lives in text files."""
+    planted.plant(plant)
+
+    def record(disk: PowerLoss, folder: Path) -> None:
+        live_twice(disk, lambda: open_store(f"files:{folder / 'made' / 'store'}", clock=ManualClock()))
+
+    return asdict(cut(record, check_lives(lambda folder: f"files:{folder / 'made' / 'store'}", measure), states, seed))
+
+
+def live_twice(disk: PowerLoss, reopen: Callable[[], Store]) -> None:
+    """Two lives in turn, each move marked as soon as it is acknowledged."""
+    store = reopen()
+    lives = [Life(store, id, folder_of(store, Path())) for id in ("first", "second")]
+    for number, move in enumerate(MOVES.values()):
+        if number == len(MOVES) // 2:
+            store.close()
+            store = reopen()
+        for life in lives:
+            life.store = store
+            life.live(move)
+            disk.mark(life.id)
+    store.close()
+
+
+def cut(record: Callable[[PowerLoss, Path], None], check: Check, states: int, seed: int) -> Report:
+    with tempfile.TemporaryDirectory(prefix="recorded-") as folder:
+        with PowerLoss(folder) as disk:
+            record(disk, Path(folder))
+        return sweep(disk.log, check, states=states, seed=seed)
+
+
+def check_lives(target: Callable[[Path], str], measure: dict[str, Any]) -> Check:
+    """Both lives as they looked after their last acknowledged move, or after the one that was under way."""
+
+    def check(folder: Path, marks: list[str], label: str) -> str | None:
+        def look() -> Verdict:
+            found = verdict()
+            with open_store(target(folder), clock=ManualClock()) as store:
+                for id in ("first", "second"):
+                    merge(found, compare(seal(store.read_now(picture, id)), measure["looks"], marks.count(id)))
+                merge(found, judge_session(store, ("first", "second")[len(marks) % 2], folder_of(store, folder)))
+            if ":" not in target(folder):
+                found["broken"] += holds_together(Path(target(folder)))
+            return found
+
+        return lost_or_raise(careful(look))
+
+    return check
+
+
+def lost_or_raise(found: Verdict) -> str | None:
+    """A loss is a sentence, as the sweep wants it; anything else is corruption."""
+    if found["lost"]:
+        return found["lost"][0]
+    for head in HEADS:
+        if found[head]:
+            raise AssertionError(f"{head}: {found[head][0]}")
+    return None
+
+
+class Killed(BaseException):
+    """Stands for a kill where the process must live on to keep the record."""
+
+
+def cut_after_kills(child: Child, *, states: int, seed: int) -> dict[str, Any]:
+    """Text files whose writers die with a line written and not synced. What the next process saw, it built upon."""
+
+    def record(disk: PowerLoss, folder: Path) -> None:
+        writer = _Mortal(disk, f"files:{folder / 'store'}")
+        for number in range(1, 41):
+            uid = writer.uids[number % len(writer.uids)]
+            writer.write(lambda uid=uid, number=number: event.append(writer.holder(uid), "note", {"n": number}))
+            if number == 20:
+                writer.doomed = True  # the first line of a new file, too
+                new = session.NewSession(id="third", program="p", arguments={})
+                writer.write(lambda new=new: session.create(new, by="a"))
+                writer.uids.append(writer.store.read_now(session.get_by_id, "third").uid)
+        faults.disarm()
+        writer.store.close()
+
+    return asdict(cut(record, check_numbers(lambda folder: f"files:{folder / 'store'}"), states, seed))
+
+
+class _Mortal:
+    """A writer of text files that dies at every fifth line, written and not yet synced, and is followed by another."""
+
+    def __init__(self, disk: PowerLoss, target: str) -> None:
+        self.store = open_store(target, clock=ManualClock())
+        self.uids = [holder.uid for holder in begin(self.store, ("first", "second"))]
+        self.doomed = False
+        self._disk = disk
+        self._target = target
+        self._lines = 0
+        faults.arm(self._die)
+
+    def holder(self, uid: str) -> Holder:
+        row = self.store.read_now(session.get, uid)
+        return self.store.write_now(lease.acquire(uid, "worker", nonce=row.id, ttl=10**9))
+
+    def write(self, move: Callable[[], Move[Any]]) -> None:
+        """Write, or die and let the next process look; either way, note what is known to be there now."""
+        try:
+            self.store.write_now(move())
+        except Killed:
+            self.store.close()
+            self.store = open_store(self._target, clock=ManualClock())
+        for uid in self.uids:
+            for number in self.store.read_now(numbers, uid):
+                self._disk.mark(f"{uid} {number}")
+
+    def _die(self, name: str) -> None:
+        self._lines += name == "log.written"
+        if name == "log.written" and (self.doomed or self._lines % 5 == 3):
+            self.doomed = False
+            raise Killed
+
+
+def cut_after_faults(child: Child, *, states: int, seed: int) -> dict[str, Any]:
+    """SQLite on a disk that is full, fails to write or fails to sync, time and again, and then loses power as well."""
+
+    def record(disk: PowerLoss, folder: Path) -> None:
+        with DiskFault(base=disk.vfs_name) as fault:
+            store = Store(SQLite(folder / "perdure.db", ManualClock(), vfs=fault.vfs_name), "")
+            (holder,) = begin(store, ("first",))
+            faults_ = (fault.sync_fails, fault.write_fails, lambda: fault.full_after(6000), fault.heal, fault.heal)
+            for number in range(1, 61):
+                faults_[number % 5]()
+                try:
+                    store.write_now(event.append(holder, "note", {"n": number, "text": "t" * 2000}))
+                    disk.mark(f"{holder.uid} {number}")
+                except PerdureError:
+                    fault.heal()
+            store.close()
+
+    return asdict(cut(record, check_numbers(lambda folder: str(folder / "perdure.db")), states, seed))
+
+
+def begin(store: Store, ids: tuple[str, ...]) -> list[Holder]:
+    rows = [store.write_now(session.create(session.NewSession(id=id, program="p", arguments={}), by="a")) for id in ids]
+    return [store.write_now(lease.acquire(row.uid, "worker", nonce=row.id, ttl=10**9)) for row in rows]
+
+
+def numbers(tx: Transaction, uid: str) -> list[int]:
+    """The numbers that a session's notes carry, in order."""
+    return [line.body["n"] for line in event.after(tx, uid) if line.kind == "note"]
+
+
+def check_numbers(target: Callable[[Path], str]) -> Check:
+    """Every marked number is there once, in order, in a log that holds together; and the log can be continued."""
+
+    def check(folder: Path, marks: list[str], label: str) -> str | None:
+        def look() -> Verdict:
+            found = verdict()
+            with open_store(target(folder), clock=ManualClock()) as store:
+                for uid in dict.fromkeys(mark.split()[0] for mark in marks):
+                    there = store.read_now(numbers, uid)
+                    gone = {int(mark.split()[1]) for mark in marks if mark.startswith(uid)} - set(there)
+                    found["lost"] += [f"{sorted(gone)} are gone"] if gone else []
+                    found["half"] += [f"the numbers are {there}"] if there != sorted(set(there)) else []
+                    merge(found, store.read_now(examine, uid))
+                    found["stuck"] += go_on(store, store.read_now(session.get, uid).id)
+            return found
+
+        return lost_or_raise(careful(look))
+
+    return check

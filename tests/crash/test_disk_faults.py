@@ -1,0 +1,61 @@
+"""A disk that is full or fails under a real store: a clear error, nothing acknowledged lost, and it works again after."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash import faulty, faultyfiles, fulldisk
+from tests.crash.figures import record
+from tests.crash.forkserver import Lanes
+
+SQLITE: list[Callable[..., Any]] = [
+    faulty.full_in_a_group,
+    faulty.full_at_commit,
+    faulty.sync_fails,
+    faulty.write_fails,
+    faulty.commit_holds_after_all,
+    faulty.disk_stays_dead,
+    faulty.quota_is_used_up,
+    faulty.checkpoint_fails,
+    faulty.opening_fails,
+    faulty.reader_cannot_open,
+]
+FILES: list[Callable[..., Any]] = [
+    faultyfiles.full,
+    faultyfiles.full_for_a_new_file,
+    faultyfiles.sync_fails,
+    faultyfiles.disk_stays_dead,
+    faultyfiles.first_line_is_refused,
+]
+
+
+@pytest.mark.parametrize("fault", SQLITE, ids=lambda fault: fault.__name__)
+def test_sqlite_keeps_its_promises_on_a_failing_disk(lanes: Lanes, tmp_path: Path, fault: Callable[..., Any]) -> None:
+    found = lanes.call(fault, folder=str(tmp_path))
+    record("disk faults", ("wrong",), (f"SQLite, {fault.__name__}", len(found)))
+    assert found == []
+
+
+@pytest.mark.parametrize("fault", FILES, ids=lambda fault: fault.__name__)
+def test_text_files_keep_their_promises_on_a_failing_disk(
+    lanes: Lanes, tmp_path: Path, fault: Callable[..., Any]
+) -> None:
+    found = lanes.call(fault, folder=str(tmp_path))
+    record("disk faults", ("wrong",), (f"files, {fault.__name__}", len(found)))
+    assert found == []
+
+
+@pytest.mark.parametrize("files", [False, True], ids=["SQLite", "files"])
+def test_a_real_disk_that_is_full_refuses_clearly_and_works_again_when_there_is_room(
+    lanes: Lanes, tmp_path: Path, files: bool
+) -> None:
+    """Where no file system can be mounted the figures say why: the failing disks above cover the same ground."""
+    result = lanes.call(fulldisk.fill, folder=str(tmp_path), files=files)
+    name = f"{'files' if files else 'SQLite'}, a full tmpfs"
+    if result["why"]:
+        record("disk faults", ("wrong",), (f"{name}: not mounted, {result['why']}", "-"))
+        return
+    record("disk faults", ("wrong",), (f"{name}, {result['told']} moves", len(result["found"])))
+    assert result["found"] == []

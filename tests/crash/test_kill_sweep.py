@@ -1,0 +1,104 @@
+"""A real process, killed at every fault point and around every durable operation of a session's whole life."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.testing.postgres import PostgresServer
+from tests.crash import crowd, lives
+from tests.crash.forkserver import Lanes
+from tests.crash.killsweep import distinct, sweep, thinned
+
+Place = Callable[[str, Path], dict[str, Any]]
+LIFE = (lives.live, lives.judge_life)
+
+
+def on_sqlite(template: Path) -> Place:
+    def place(trial: str, folder: Path) -> dict[str, Any]:
+        path = folder / "perdure.db"
+        return {"target": str(path), "id": trial, "folder": str(folder), "template": str(template)}
+
+    return place
+
+
+def on_files(trial: str, folder: Path) -> dict[str, Any]:
+    return {"target": f"files:{folder / 'store'}", "id": trial, "folder": str(folder)}
+
+
+def on_postgres(url: str) -> Place:
+    """One database for every trial, each with a session and a name of its own."""
+
+    def place(trial: str, folder: Path) -> dict[str, Any]:
+        return {"target": f"{url}?application_name={trial}", "id": trial, "folder": str(folder)}
+
+    return place
+
+
+def around_commits(moments: list[str]) -> Iterable[int]:
+    """Before and after every commit, and each fourth of the rest: until it commits, the server has seen nothing."""
+    for number, moment in enumerate(moments, 1):
+        if "commit" in moment or number % 4 == 0:
+            yield number
+
+
+def every(moments: list[str]) -> Iterable[int]:
+    return range(1, len(moments) + 1)
+
+
+def test_a_life_on_sqlite_survives_a_kill_at_every_moment(lanes: Lanes, template: Path, measure: Any) -> None:
+    report = sweep(lanes, *LIFE, name="SQLite", place=on_sqlite(template), measure=measure, choose=thinned).show()
+    assert report.failures == []
+    assert report.kills > 400
+    assert report.kinds["point"] > 150
+
+
+def test_a_life_in_text_files_survives_a_kill_at_every_moment(lanes: Lanes, measure: Any) -> None:
+    report = sweep(lanes, *LIFE, name="files", place=on_files, measure=measure, choose=distinct).show()
+    assert report.failures == []
+    assert report.kills > 300
+
+
+def test_groups_of_moves_survive_a_kill_at_every_moment(lanes: Lanes, template: Path) -> None:
+    """How moves fall into groups differs from run to run: a kill late in the count may find that all is done."""
+    report = sweep(
+        lanes,
+        crowd.live_in_a_crowd,
+        crowd.judge_crowd,
+        name="SQLite, a crowd",
+        place=on_sqlite(template),
+        choose=partial(thinned, keep=3),
+    ).show()
+    assert report.failures == []
+    assert report.kills > 100
+
+
+@pytest.mark.postgres
+def test_a_life_on_postgres_survives_a_kill_of_its_client_at_every_moment(
+    lanes: Lanes, postgres_server: PostgresServer, measure: Any
+) -> None:
+    url = postgres_server.create_database()
+    lanes.call(lives.make_store, target=url)
+    report = sweep(
+        lanes, *LIFE, name="PostgreSQL", place=on_postgres(url), measure=measure, choose=around_commits
+    ).show()
+    assert report.failures == []
+    assert report.kills > 80
+
+
+@pytest.mark.soak
+def test_not_one_moment_is_left_out(lanes: Lanes, template: Path, measure: Any) -> None:
+    for name, place in (("SQLite, all", on_sqlite(template)), ("files, all", on_files)):
+        report = sweep(lanes, *LIFE, name=name, place=place, measure=measure, choose=every).show()
+        assert report.failures == []
+
+
+@pytest.mark.soak
+@pytest.mark.postgres
+def test_not_one_moment_is_left_out_on_postgres(lanes: Lanes, postgres_server: PostgresServer, measure: Any) -> None:
+    url = postgres_server.create_database()
+    lanes.call(lives.make_store, target=url)
+    report = sweep(lanes, *LIFE, name="PostgreSQL, all", place=on_postgres(url), measure=measure, choose=every).show()
+    assert report.failures == []

@@ -1,0 +1,95 @@
+"""Connections to PostgreSQL lost at the worst moment: every unknown commit is resolved, and every move is there once."""
+
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from perdure.store.databases.postgres import connect
+from perdure.testing.postgres import PostgresServer
+from tests.crash import cuts, lives
+from tests.crash.figures import record
+from tests.crash.forkserver import Lanes
+
+pytestmark = pytest.mark.postgres
+
+CUTS = ("cut_before_commit", "cut_after_commit", "cut_reply_race")
+HOT = pytest.mark.parametrize("work", ["append", "step"])
+
+
+@pytest.fixture(scope="module")
+def url(lanes: Lanes, postgres_server: PostgresServer) -> str:
+    made = postgres_server.create_database()
+    lanes.call(lives.make_store, target=made)
+    return made
+
+
+@pytest.fixture
+def lose(lanes: Lanes, url: str) -> Callable[..., list[str]]:
+    def lose(task: Callable[..., Any], **more: Any) -> list[str]:
+        found: list[str] = lanes.call(task, url=url, **more)
+        record("connections cut", ("wrong",), (" ".join([task.__name__, *map(str, more.values())]), len(found)))
+        return found
+
+    return lose
+
+
+@pytest.mark.parametrize("work", cuts.WORKS)
+@pytest.mark.parametrize("mode", CUTS)
+def test_a_move_cut_around_its_commit_is_there_once(lose: Callable[..., list[str]], mode: str, work: str) -> None:
+    assert lose(cuts.cut, mode=mode, work=work) == []
+
+
+def test_a_commit_still_under_way_is_waited_for(lose: Callable[..., list[str]]) -> None:
+    assert lose(cuts.late_under_the_lock) == []
+
+
+@HOT
+def test_a_statement_that_lands_after_the_look_is_not_done_twice(lose: Callable[..., list[str]], work: str) -> None:
+    assert lose(cuts.late_before_the_second_try, work=work) == []
+
+
+@HOT
+def test_a_statement_that_lands_after_its_second_try_finds_that_it_is_too_late(
+    lose: Callable[..., list[str]], work: str
+) -> None:
+    assert lose(cuts.late_after_the_second_try, work=work) == []
+
+
+def test_a_commit_that_is_under_way_for_too_long_is_unknown(lose: Callable[..., list[str]]) -> None:
+    assert lose(cuts.never_lands) == []
+
+
+@pytest.mark.parametrize("work", cuts.WORKS)
+def test_a_server_that_is_gone_after_a_commit_was_sent_leaves_it_unknown(
+    lose: Callable[..., list[str]], work: str
+) -> None:
+    assert lose(cuts.nobody_answers, work=work) == []
+
+
+def test_a_connection_lost_while_idle_is_made_again(lose: Callable[..., list[str]]) -> None:
+    assert lose(cuts.idle_connection_was_lost) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", ["append", "use"])
+@pytest.mark.parametrize("healed", [True, False])
+def test_a_stalled_partition_frees_the_client(lose: Callable[..., list[str]], work: str, healed: bool) -> None:
+    assert lose(cuts.stalled, work=work, healed=healed) == []
+
+
+@pytest.mark.slow
+def test_a_stalled_partition_frees_a_reader(lose: Callable[..., list[str]]) -> None:
+    assert lose(cuts.stalled_read) == []
+
+
+def test_a_server_that_vanishes_after_our_request_is_noticed_in_seconds(url: str) -> None:
+    """Nothing of ours is under way then, so only keepalives tell; the kernel's own begin after two hours."""
+    with connect(url) as db, socket.socket(fileno=os.dup(db.fileno())) as line:
+        idle, between, count = (
+            line.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+    assert idle + between * count < 30

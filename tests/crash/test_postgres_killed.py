@@ -1,0 +1,139 @@
+"""PostgreSQL killed with -9 in the middle of commits: what was acknowledged is there, and every move is there once."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+
+from perdure.domain.lease import Holder
+from perdure.store import event, fact, session
+from perdure.store.databases.postgres import PostgreSQL
+from perdure.store.move import Move
+from perdure.store.store import Store, open_store
+from perdure.testing.postgres import PostgresServer
+from perdure.testing.proxy import wait_until
+from tests.crash.figures import record
+from tests.crash.judge import examine
+from tests.crash.recordings import begin
+
+pytestmark = pytest.mark.postgres
+
+WRITERS = 4
+
+
+class Writer(threading.Thread):
+    """Moves a session as fast as it can: hot appends, and every third time something that must not be done twice."""
+
+    def __init__(self, store: Store, holder: Holder, stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self.store, self.holder, self.stop = store, holder, stop
+        self.told: list[int] = []
+        self.used = 0
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self.stop.is_set():
+                self.one(len(self.told) + 1)
+        except BaseException as error:
+            self.failure = error
+
+    def one(self, number: int) -> None:
+        self.store.write_now(event.append(self.holder, "note", {"n": number}))
+        self.told.append(number)
+        if number % 3 == 0:
+            self.store.write_now(session.use(self.holder, tokens_in=1, tokens_out=0, cost_micros=0))
+            self.used += 1
+        if number % 5 == 0:
+            self.store.write_now(self.remember(number))
+
+    def remember(self, number: int) -> Move[Any]:
+        return fact.remember(self.holder.uid, "w", f"s:{self.holder.uid}", "n", number, expected=number // 5 - 1)
+
+    def wrong(self) -> list[str]:
+        found = [f"the writer failed: {self.failure!r}"] if self.failure else []
+        notes = self.store.read_now(numbers_of_notes, self.holder.uid)
+        if notes != self.told:
+            lost = sorted(set(self.told) - set(notes))
+            found.append(f"told {len(self.told)}, there are {len(notes)}; lost {lost[:5]}, twice or out of order else")
+        if (row := self.store.read_now(session.get, self.holder.uid)).tokens_in != self.used:
+            found.append(f"told of {self.used} uses, there are {row.tokens_in}")
+        for sentences in self.store.read_now(examine, self.holder.uid).values():
+            found += sentences
+        return found
+
+
+def numbers_of_notes(tx: Any, uid: str) -> list[int]:
+    """All of them: a log may be longer than a page."""
+    found, after = list[int](), 0
+    while page := event.after(tx, uid, after):
+        found += [line.body["n"] for line in page if line.kind == "note" and "n" in line.body]
+        after = page[-1].number
+    return found
+
+
+def write_through(url: str, crash: Callable[[], None], crashes: int) -> list[Writer]:
+    """Let writers write while the server crashes again and again, each time in the middle of things."""
+    stop = threading.Event()
+    store = Store(PostgreSQL(url, connections=WRITERS, patience=60), url)
+    writers = [Writer(store, holder, stop) for holder in begin(store, tuple(f"s-{n}" for n in range(WRITERS)))]
+
+    def all_have_written(before: list[int]) -> bool:
+        told = [len(writer.told) if writer.is_alive() else 1 << 40 for writer in writers]
+        return all(now > was + 5 for now, was in zip(told, before, strict=True))
+
+    for writer in writers:
+        writer.start()
+    for _ in range(crashes):
+        before = [len(writer.told) for writer in writers]
+        wait_until(partial(all_have_written, before), "every writer has written")
+        crash()
+    stop.set()
+    for writer in writers:
+        writer.join()
+    return writers
+
+
+def judged(name: str, writers: list[Writer], crashes: int) -> list[str]:
+    moves = sum(len(writer.told) + writer.used for writer in writers)
+    wrong = [sentence for writer in writers for sentence in writer.wrong()]
+    record("PostgreSQL killed with -9", ("crashes", "moves", "wrong"), (name, crashes, moves, len(wrong)))
+    writers[0].store.close()
+    return wrong
+
+
+def test_writers_outlive_a_server_that_is_killed_again_and_again(victim: PostgresServer) -> None:
+    writers = write_through(victim.create_database(), victim.restart, 8)
+    assert judged("the whole server, under four writers", writers, 8) == []
+
+
+def test_writers_outlive_a_server_one_of_whose_processes_is_killed(victim: PostgresServer) -> None:
+    """The server then throws everybody out and recovers, by itself."""
+    url = victim.create_database()
+
+    def kill_a_backend() -> None:
+        with psycopg.connect(url, autocommit=True) as db:
+            question = "select pid from pg_stat_activity where application_name = 'perdure' and datname = %s limit 1"
+            (found,) = db.execute(question, [db.info.dbname]).fetchall()
+        os.kill(found[0], signal.SIGKILL)
+
+    assert judged("one process of the server, under four writers", write_through(url, kill_a_backend, 4), 4) == []
+
+
+@pytest.mark.soak
+def test_writers_outlive_two_hundred_crashes(victim: PostgresServer) -> None:
+    writers = write_through(victim.create_database(), victim.restart, 200)
+    assert judged("the whole server, soak", writers, 200) == []
+
+
+def test_a_server_that_does_not_wait_for_its_disk_is_caught_losing(victim: PostgresServer) -> None:
+    """The positive control: acknowledged and in nobody's log but the memory of the one who is killed."""
+    url = victim.create_database()
+    open_store(url).close()
+    writers = write_through(f"{url}?options=-c%20synchronous_commit%3Doff", victim.restart, 4)
+    assert judged("no sync: must lose", writers, 4) != []

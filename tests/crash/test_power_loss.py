@@ -1,0 +1,129 @@
+"""The real store on a recorded disk that loses power at prefixes of its writes, with and without what was not synced."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.artifacts.directory import Directory
+from perdure.ids import digest
+from perdure.store.databases.place import make_folder
+from tests.crash import recordings
+from tests.crash.figures import record
+from tests.crash.forkserver import Lanes
+from tests.crash.platter import Report, sweep
+from tests.crash.powerloss import PowerLoss
+
+HEADS = ("states", "distinct", "lost", "corrupt")
+
+
+def show(name: str, report: Report) -> Report:
+    record("power loss", HEADS, (name, report.states, report.distinct, report.lost, report.corrupt))
+    return report
+
+
+def cut(lanes: Lanes, name: str, task: Callable[..., Any], *, states: int, shards: int = 2, **more: Any) -> Report:
+    """Run the task with several seeds side by side, and add up what they found."""
+    share = -(-states // shards)
+    trials = [
+        (lambda lane, seed=seed: Report(**lane.trials.call(task, states=share, seed=seed, patience=3600, **more)))
+        for seed in range(shards)
+    ]
+    total = Report()
+    for one in lanes.each(trials):
+        total.states += one.states
+        total.distinct += one.distinct
+        total.lost += one.lost
+        total.corrupt += one.corrupt
+        total.failures += one.failures
+    return show(name, total)
+
+
+def test_sqlite_loses_nothing_when_the_power_goes(lanes: Lanes, measure: Any) -> None:
+    report = cut(lanes, "SQLite, two lives", recordings.cut_sqlite, states=2000, plant=None, measure=measure)
+    assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
+    assert report.states >= 2000
+    assert report.distinct > 1000
+
+
+@pytest.mark.soak
+def test_sqlite_loses_nothing_at_twenty_thousand_cuts(lanes: Lanes, measure: Any) -> None:
+    task = recordings.cut_sqlite
+    report = cut(lanes, "SQLite, soak", task, states=20_000, shards=8, plant=None, measure=measure)
+    assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
+    assert report.states >= 20_000
+
+
+@pytest.mark.parametrize("plant", ["normal sync", "no sync"])
+def test_less_than_full_sync_is_caught_losing(lanes: Lanes, measure: Any, plant: str) -> None:
+    """The positive control: the harness that finds nothing above finds losses here."""
+    report = cut(lanes, f"SQLite, {plant}: must lose", recordings.cut_sqlite, states=200, plant=plant, measure=measure)
+    assert report.lost > 20
+
+
+def test_a_row_before_its_bytes_is_caught(lanes: Lanes, measure: Any) -> None:
+    name, task = "SQLite, index before bytes: must lose", recordings.cut_sqlite
+    report = cut(lanes, name, task, states=400, plant="index before bytes", measure=measure)
+    assert any("Artifact" in failure for failure in report.failures)
+
+
+def test_text_files_lose_nothing_when_the_power_goes(lanes: Lanes, measure: Any) -> None:
+    report = cut(lanes, "files, two lives", recordings.cut_files, states=1000, plant=None, measure=measure)
+    assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
+
+
+def test_a_line_that_a_dead_process_did_not_sync_is_synced_before_it_is_built_upon(lanes: Lanes) -> None:
+    report = cut(lanes, "files, after kills", recordings.cut_after_kills, states=400)
+    assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
+
+
+def test_sqlite_loses_nothing_when_the_power_goes_after_disk_faults(lanes: Lanes) -> None:
+    report = cut(lanes, "SQLite, after disk faults", recordings.cut_after_faults, states=400)
+    assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
+
+
+def artifact_is_there(path: Path, body: bytes, folder: Path, marks: list[str], label: str) -> str | None:
+    if not marks:
+        return None
+    return None if (folder / path).is_file() and (folder / path).read_bytes() == body else "the artifact is gone"
+
+
+NOT_YET = pytest.mark.xfail(reason="artifacts/directory.py takes a folder that is there for one that is durable")
+
+
+@pytest.mark.parametrize(
+    "there", ["nothing", pytest.param("artifacts", marks=NOT_YET), pytest.param("its first letters", marks=NOT_YET)]
+)
+def test_an_artifact_lasts_although_its_folder_was_made_by_a_process_that_died(tmp_path: Path, there: str) -> None:
+    """A folder that is there may not be durable: whoever made it may have died before it synced the folder above."""
+    body = b"bytes " * 500
+    path = Path("artifacts", digest(body)[:2], digest(body))
+    with PowerLoss(tmp_path) as disk:
+        if there == "its first letters":
+            Directory(tmp_path / "artifacts").put(b"another")
+        if there != "nothing":
+            (tmp_path / "artifacts" if there == "artifacts" else (tmp_path / path).parent).mkdir()
+        Directory(tmp_path / "artifacts").put(body)
+        disk.mark("kept")
+    report = sweep(disk.log, partial(artifact_is_there, path, body), states=200)
+    show(f"artifact, {there} there before", report)
+    assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
+
+
+@pytest.mark.parametrize("there", ["", "a", "a/b"])
+def test_the_stores_folder_lasts_although_part_of_it_was_made_by_a_process_that_died(tmp_path: Path, there: str) -> None:
+    """The one who died makes one level at a time, and leaves at most the lowest one not durable."""
+    with PowerLoss(tmp_path) as disk:
+        if there:
+            make_folder((tmp_path / there).parent)
+            (tmp_path / there).mkdir()
+        make_folder(tmp_path / "a" / "b" / "c")
+        disk.mark("made")
+
+    def check(folder: Path, marks: list[str], label: str) -> str | None:
+        return "the folder is gone" if marks and not (folder / "a" / "b" / "c").is_dir() else None
+
+    report = show(f"folder, {there or 'nothing'} there before", sweep(disk.log, check, states=60))
+    assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]

@@ -1,0 +1,56 @@
+"""What the ledger's tests share: a sink, lanes of fork servers, a folder in memory, and the figures at the end."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure.testing import Sink
+from perdure.testing.postgres import PostgresServer
+from perdure.testing.sweep import Lanes
+from tests.ledger import tables
+
+APPS = ("tests.ledger.programs", "tests.ledger.scenes", "perdure.store.databases.postgres")
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+@pytest.fixture(scope="session")
+def sink() -> Iterator[Sink]:
+    with Sink() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def lanes() -> Iterator[Lanes]:
+    with Lanes(*APPS, count=2) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def folder() -> Iterator[Path]:
+    """A kill leaves to the kernel what was written, so memory does as well as a disk; power is lost elsewhere."""
+    made = Path(tempfile.mkdtemp(prefix="ledger-", dir=MEMORY))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def database(postgres_server: PostgresServer) -> str:
+    return postgres_server.create_database("ledger")
+
+
+@pytest.fixture(scope="session")
+def victim() -> Iterator[PostgresServer]:
+    """A server of our own: these tests kill it, and nobody else should notice."""
+    with PostgresServer() as running:
+        yield running
+
+
+def pytest_sessionfinish() -> None:
+    if lines := tables.lines():
+        print("\n" + "\n".join(lines), file=sys.__stdout__, flush=True)

@@ -1,0 +1,206 @@
+"""Programs for the sweeps: one for each rule, and one for each way in which effects are put together."""
+
+from __future__ import annotations
+
+import asyncio
+
+import perdure
+from perdure import Call, Outcome, Session, program, tool
+from perdure.testing import SinkClient, SinkRefused
+
+Receipt = dict[str, str]
+SHORT = "20ms"
+LONG = "250ms"  # far longer than what lands late takes to land, on a busy machine too
+
+
+@tool(replay="pure")
+def look(call: Call, n: int) -> int:
+    return n + 1
+
+
+@tool(replay="idempotent", inflight=SHORT, retry=5)
+def charge(call: Call, n: int) -> Receipt:
+    return _post(call.key, {"charge": n})
+
+
+@tool(replay="probe", inflight=SHORT, retry=5, safe_errors=(SinkRefused,))
+def comment(call: Call, n: int) -> Receipt:
+    return _post(None, {"comment": n}, call.key)
+
+
+@comment.probe
+def _(call: Call, n: int) -> Outcome:
+    found = SinkClient.here().find(key=call.key)
+    return Outcome.happened({"id": found[0]["id"]}, reference=found[0]["id"]) if found else Outcome.absent()
+
+
+@tool(replay="compensate", inflight=SHORT, retry=5)
+def book(call: Call, n: int) -> Receipt:
+    return _post(None, {"book": n}, call.key)
+
+
+@book.undo
+def _(call: Call, result: Receipt | None, n: int) -> None:
+    SinkClient.here().delete(key=call.undoes)
+
+
+@tool(inflight=SHORT)
+def mail(call: Call, n: int) -> Receipt:
+    return _post(None, {"mail": n}, call.key)
+
+
+@tool(replay="joint")
+def debit(tx: perdure.Transaction, account: str, cents: int) -> int:
+    tx.execute("create table if not exists debit (account text, cents bigint)")
+    if cents:
+        tx.execute("insert into debit (account, cents) values (?, ?)", (account, cents))
+    total: int = tx.execute("select count(*) from debit where account = ?", (account,))[0][0]
+    return total
+
+
+@tool(replay="probe", inflight=SHORT, retry=5, gate=perdure.Gate("merge"))
+def merge(call: Call, n: int) -> Receipt:
+    return _post(None, {"merge": n}, call.key)
+
+
+@merge.probe
+def _(call: Call, n: int) -> Outcome:
+    found = SinkClient.here().find(key=call.key)
+    return Outcome.happened({"id": found[0]["id"]}) if found else Outcome.absent()
+
+
+@tool(inflight=SHORT, gate=perdure.Gate("send", requester_may_decide=True))
+def announce(call: Call, n: int) -> Receipt:
+    return _post(None, {"announce": n}, call.key)
+
+
+@tool(replay="probe", inflight=LONG, retry=5)
+def comment_slow(call: Call, n: int) -> Receipt:
+    return _post(None, {"comment": n}, call.key)
+
+
+comment_slow.probe(comment.probing)
+
+
+@tool(replay="compensate", inflight=LONG, retry=5)
+def book_slow(call: Call, n: int) -> Receipt:
+    return _post(None, {"book": n}, call.key)
+
+
+@book_slow.undo
+def _(call: Call, result: Receipt | None, n: int) -> None:
+    SinkClient.here().delete(key=call.undoes)
+
+
+@tool(inflight=LONG)
+def mail_slow(call: Call, n: int) -> Receipt:
+    return _post(None, {"mail": n}, call.key)
+
+
+def _post(key: str | None, body: dict[str, int], marker: str | None = None) -> Receipt:
+    receipt: Receipt = SinkClient.here().post(key, body, marker=marker)
+    return receipt
+
+
+def read(n: int) -> int:
+    return n * 2
+
+
+@program
+async def pure(s: Session, n: int) -> int:
+    a = await s.step("read", read, n)
+    return await s.do(look, n=a)
+
+
+@program
+async def idempotent(s: Session, n: int) -> list[str]:
+    return [(await s.do(charge, n=n))["id"], (await s.do(charge, n=n + 1))["id"]]
+
+
+@program
+async def probe(s: Session, n: int) -> list[str]:
+    return [(await s.do(comment, n=n))["id"], (await s.do(comment, n=n + 1))["id"]]
+
+
+@program
+async def compensate(s: Session, n: int) -> list[str]:
+    return [(await s.do(book, n=n))["id"], (await s.do(book, n=n + 1))["id"]]
+
+
+@program
+async def escalate(s: Session, n: int) -> list[str]:
+    return [(await s.do(mail, n=n))["id"], (await s.do(mail, n=n + 1))["id"]]
+
+
+@program
+async def joint(s: Session, n: int) -> list[int]:
+    first = await s.do(debit, account=s.id, cents=n)
+    second = await s.do(debit, account=s.id, cents=n)
+    return [first, second, await s.do(debit, account=s.id, cents=0)]
+
+
+@program
+async def gated(s: Session, n: int) -> list[str]:
+    first = await s.do(merge, n=n)
+    return [first["id"], (await s.do(announce, n=n))["id"]]
+
+
+@program
+async def parallel(s: Session, n: int) -> list[str]:
+    receipts = await asyncio.gather(s.do(charge, n=n), s.do(comment, n=n), s.do(mail, n=n))
+    return [receipt["id"] for receipt in receipts]
+
+
+@program
+async def child(s: Session, n: int) -> str:
+    return (await s.do(comment, n=n))["id"]
+
+
+@program
+async def parent(s: Session, n: int) -> list[str]:
+    first = await s.child(child.bind(n=n))
+    return [first, (await s.do(mail, n=n + 1))["id"]]
+
+
+@program
+async def timer(s: Session, n: int) -> str:
+    await s.sleep(seconds=0.02)
+    receipt = await s.do(comment, n=n)
+    await s.sleep(seconds=0.01)
+    return receipt["id"]
+
+
+@program
+async def forked(s: Session, n: int) -> list[str]:
+    first = await s.do(comment, n=n)
+    second = await s.do(mail, n=n + 1)
+    third = await s.do(book, n=n + 2)
+    answer = await s.ask("Which way?", choices=["left", "right"])
+    return [first["id"], second["id"], third["id"], answer]
+
+
+@program
+async def wide(s: Session, n: int) -> list[str]:
+    """Two lines side by side: what one settles and what the other dispatches meet in one commit."""
+
+    async def line(name: str, start: int) -> list[str]:
+        async with s.scope(name):
+            return [(await s.do(mail, n=start + k))["id"] for k in range(2)]
+
+    left, right = await asyncio.gather(line("left", n), line("right", n + 10))
+    return left + right
+
+
+@program
+async def probe_slow(s: Session, n: int) -> str:
+    return (await s.do(comment_slow, n=n))["id"]
+
+
+@program
+async def compensate_slow(s: Session, n: int) -> str:
+    return (await s.do(book_slow, n=n))["id"]
+
+
+@program
+async def escalate_slow(s: Session, n: int) -> str:
+    return (await s.do(mail_slow, n=n))["id"]

@@ -1,0 +1,86 @@
+"""What happens in the lives of a sweep beside the program itself: branches, commits that fail, leases taken by force."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import apsw
+
+from perdure import Bound, Runtime
+from perdure.domain.worker import Life, Worker
+from perdure.runtime.runtime import SessionView
+from perdure.runtime.worker import Me
+from perdure.store.databases.engine import SQLiteEngine
+from perdure.testing.trial import Person, see_through
+from tests.ledger import planted
+
+PLANT, AMBIGUOUS, FORCED = "LEDGER_PLANT", "LEDGER_AMBIGUOUS", "LEDGER_FORCED"
+
+
+def prepare() -> None:
+    """The setup of every life: what its environment asks for."""
+    if name := os.environ.get(PLANT):
+        planted.PLANTS[name]()
+    if told := os.environ.get(AMBIGUOUS):
+        number, held = told.split(":")
+        _fail_commit(int(number), held == "held")
+    if os.environ.get(FORCED):
+        _take_over_by_force()
+
+
+def _fail_commit(number: int, held: bool) -> None:
+    """The n-th commit of this life fails without saying whether it holds; `held` says whether it does."""
+    real, lock, seen = SQLiteEngine.commit, threading.Lock(), [0]
+
+    def commit(self: SQLiteEngine) -> None:
+        with lock:
+            seen[0] += 1
+            failing = seen[0] == number
+        if not failing:
+            real(self)
+            return
+        if held:
+            real(self)
+        raise apsw.IOError("the disk said nothing that anybody could rely on")
+
+    SQLiteEngine.commit = commit  # type: ignore[method-assign]
+
+
+def _take_over_by_force() -> None:
+    """A person insists: leases are taken from whoever holds them. Attempts are still looked at with open eyes."""
+
+    def life(self: Me, worker: Worker) -> Life:
+        return Life.DEAD if worker.id != self.id else Life.ALIVE
+
+    Me.life = life  # type: ignore[method-assign]
+
+
+async def branch(runtime: Runtime, bound: Bound[Any], name: str, person: Person) -> list[SessionView]:
+    """A session and three branches: in the middle of an effect, after one, and after all of them.
+
+    The first branch is made before the session goes on after a crash, so that it meets an effect in doubt.
+    """
+    session = await runtime.start(bound, id=name)
+    if early := await _number(runtime, name, "effect.dispatched", 2):
+        early_branch = await runtime.fork(name, at=early, id=f"{name}.middle")
+        await runtime.run(early_branch.id)
+    views = [await see_through(runtime, session.id, person)]
+    for label, kind, which in (("middle", "effect.dispatched", 2), ("one", "effect.acknowledged", 1)):
+        number = await _number(runtime, name, kind, which)
+        made = await runtime.fork(name, at=number, id=f"{name}.{label}")
+        views.append(await see_through(runtime, made.id, person))
+    made = await runtime.fork(name, id=f"{name}.all")
+    return [*views, await see_through(runtime, made.id, person)]
+
+
+async def _number(runtime: Runtime, name: str, kind: str, which: int) -> int | None:
+    """The number of the first event of this kind for the which-th effect of a session."""
+    effects: list[str] = []
+    async for event in runtime.events(name):
+        if event.effect_id is not None and event.effect_id not in effects:
+            effects.append(event.effect_id)
+        if event.kind == kind and event.effect_id == (effects[which - 1] if len(effects) >= which else ""):
+            return event.number
+    return None

@@ -1,0 +1,186 @@
+"""Dead or alive: real processes, really killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perdure.domain.worker import Life, Worker
+from perdure.errors import StoreUnavailable
+from perdure.runtime.liveness import UNKNOWN, Presences, began, presences, read_token
+from perdure.store import worker
+from perdure.store.store import Store, open_store
+from perdure.testing import ManualClock
+from perdure.testing.proxy import wait_until
+
+pytestmark = pytest.mark.databases("sqlite", "postgres")
+
+
+@pytest.fixture(autouse=True)
+def _own_runtime_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+
+
+@contextmanager
+def worker_process(target: str, child: str = "none") -> Iterator[tuple[subprocess.Popen[str], str, int]]:
+    arguments = [sys.executable, "-m", "tests.runtime.life", target, child]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            id, pid = process.stdout.readline().split()
+            yield process, id, int(pid)
+        finally:
+            process.kill()
+
+
+def row(store: Store, id: str) -> Worker:
+    return next(one for one in store.read_now(worker.workers) if one.id == id)
+
+
+def test_a_running_worker_is_alive_and_a_killed_one_is_dead(store: Store, target: str) -> None:
+    with worker_process(target) as (process, id, _):
+        locks = presences(store)
+        assert locks.life(row(store, id)) is Life.ALIVE
+        process.kill()
+        process.wait()
+        assert locks.life(row(store, id)) is Life.DEAD
+
+
+def test_a_stopped_worker_is_alive(store: Store, target: str) -> None:
+    with worker_process(target) as (process, id, _):
+        process.send_signal(signal.SIGSTOP)
+        assert presences(store).life(row(store, id)) is Life.ALIVE
+
+
+def test_a_surviving_command_keeps_its_worker_alive(store: Store, target: str) -> None:
+    with worker_process(target, "heir") as (process, id, child):
+        locks = presences(store)
+        process.kill()
+        process.wait()
+        assert locks.life(row(store, id)) is Life.ALIVE
+        os.kill(child, signal.SIGKILL)
+        wait_until(lambda: locks.life(row(store, id)) is Life.DEAD, "the worker and its command are dead")
+
+
+def test_a_command_without_the_lock_does_not_count(store: Store, target: str) -> None:
+    with worker_process(target, "stranger") as (process, id, child):
+        process.kill()
+        process.wait()
+        assert presences(store).life(row(store, id)) is Life.DEAD
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_worker_on_another_host_cannot_be_told(store: Store) -> None:
+    with presences(store).enter(store) as me:
+        elsewhere = msgspec.structs.replace(me.worker, host="elsewhere")
+        assert presences(store).life(elsewhere) is Life.CANNOT_TELL
+
+
+def test_a_worker_of_an_earlier_boot_is_dead(store: Store) -> None:
+    locks = presences(store)
+    locks.machine = "machine-1"
+    with locks.enter(store) as me:
+        earlier = msgspec.structs.replace(me.worker, boot_id="an-earlier-boot")
+        assert locks.life(earlier) is Life.DEAD
+        assert locks.life(msgspec.structs.replace(me.worker, boot_id=UNKNOWN)) is Life.CANNOT_TELL
+
+
+@pytest.mark.databases("postgres")
+@pytest.mark.parametrize("machine", ["machine-2", UNKNOWN])
+def test_a_namesake_of_this_host_is_not_mistaken_for_its_earlier_boot(store: Store, machine: str) -> None:
+    locks = presences(store)
+    locks.machine = machine
+    with locks.enter(store) as me:
+        locks.machine = "machine-1" if machine != UNKNOWN else UNKNOWN
+        namesake = msgspec.structs.replace(me.worker, boot_id="another-boot")
+        assert locks.life(namesake) is Life.CANNOT_TELL
+
+
+def test_a_lock_in_another_folder_cannot_be_told(store: Store, target: str, tmp_path: Path) -> None:
+    """Two containers may share the host's name and boot, and neither the folder nor the process numbers."""
+    with worker_process(target) as (_, id, _child):
+        here = presences(store)
+        other = Presences(tmp_path, host=here.host, boot_id=here.boot_id, machine=here.machine, shared=True)
+        hidden = msgspec.structs.replace(row(store, id), pid=2**22 + 1)
+        assert other.life(hidden) is Life.CANNOT_TELL
+
+
+def test_a_lock_that_somebody_tidied_away_does_not_make_its_worker_dead(store: Store, target: str) -> None:
+    with worker_process(target) as (_, id, _child):
+        locks = presences(store)
+        (locks.folder / id).unlink()
+        assert locks.life(row(store, id)) is Life.ALIVE
+
+
+def test_a_worker_that_leaves_is_forgotten(store: Store) -> None:
+    locks = presences(store)
+    with locks.enter(store, programs=["review"]) as me:
+        assert row(store, me.id).programs == ["review"]
+    assert store.read_now(worker.workers) == []
+    assert not (locks.folder / me.id).exists()
+
+
+def test_a_worker_that_leaves_before_its_command_stays_alive(store: Store) -> None:
+    locks = presences(store)
+    me = locks.enter(store)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=me.pass_fds) as child:
+        me.close()
+        assert locks.life(row(store, me.id)) is Life.ALIVE
+        child.communicate(b"\n")
+    assert locks.life(row(store, me.id)) is Life.DEAD
+
+
+def test_sweeping_forgets_the_dead_and_nobody_else(store: Store, target: str) -> None:
+    locks = presences(store)
+    with worker_process(target) as (process, id, _), locks.enter(store) as me:
+        process.kill()
+        process.wait()
+        assert [one.id for one in locks.sweep(store)] == [id]
+        assert [one.id for one in store.read_now(worker.workers)] == [me.id]
+        assert [path.name for path in locks.folder.iterdir()] == [me.id]
+
+
+def test_a_heartbeat_is_seen_and_brings_a_forgotten_worker_back(store: Store, clock: ManualClock) -> None:
+    with presences(store).enter(store) as me:
+        clock.advance(seconds=5)
+        me.beat()
+        assert row(store, me.id).seen_at == clock.now()
+        store.write_now(worker.forget([me.id]))
+        me.beat()
+        assert row(store, me.id).host == me.worker.host
+
+
+def test_two_workers_cannot_have_one_id(store: Store) -> None:
+    locks = presences(store)
+    with locks.enter(store, id="w-1"), pytest.raises(StoreUnavailable, match="worker w-1"):
+        locks.enter(store, id="w-1")
+
+
+@pytest.mark.databases("postgres")
+def test_a_runtime_folder_of_somebody_else_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    locks = presences(store)
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    with pytest.raises(StoreUnavailable, match="belongs to somebody else"):
+        locks.enter(store)
+
+
+@pytest.mark.databases("memory", "files")
+def test_a_store_for_one_process_has_workers_too(target: str) -> None:
+    with open_store(target) as store, presences(store).enter(store) as me:
+        assert presences(store).life(row(store, me.id)) is Life.ALIVE
+
+
+@pytest.mark.databases("memory")
+def test_a_token_names_one_process(store: Store) -> None:
+    with presences(store).enter(store) as me:
+        assert read_token(me.worker.start_token).began == began(os.getpid()) != UNKNOWN
+    assert began(2**22 + 1) == UNKNOWN
+    assert read_token("nonsense").folder == UNKNOWN

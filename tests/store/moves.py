@@ -1,0 +1,76 @@
+"""Every move that the store's modules define, found by looking, so that a new one cannot be forgotten."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import perdure.store
+from perdure.domain.lease import Holder
+from perdure.store import checkpoint, event, lease, step
+from perdure.store.move import HolderMove, Move, OutsiderMove
+from perdure.store.step import Recorded
+
+# Holder moves that are written out as functions, because they are hot or leave no event.
+WRITTEN_OUT: dict[str, Callable[[Holder], Move[Any]]] = {
+    "checkpoint.put": lambda holder: checkpoint.put(holder, number=1, codec="c", fingerprint="f", body="b"),
+    "event.append": lambda holder: event.append(holder, "note"),
+    "lease.renew": lambda holder: lease.renew(holder, 1),
+    "step.record": lambda holder: step.record(
+        holder, Recorded(restart_number=0, scope="", name="n", argument_digest="d", occurrence=0, result="1")
+    ),
+}
+
+
+def modules() -> list[ModuleType]:
+    found = pkgutil.iter_modules(perdure.store.__path__, "perdure.store.")
+    return [importlib.import_module(module.name) for module in found if not module.ispkg]
+
+
+def defined() -> Iterator[tuple[str, Any]]:
+    for module in modules():
+        for name, value in vars(module).items():
+            if not name.startswith("_"):
+                yield f"{module.__name__.rsplit('.', 1)[-1]}.{name}", value
+
+
+def holder_moves() -> dict[str, Callable[[Holder], Move[Any]]]:
+    """Every holder move, ready to be made with nonsense for arguments: whoever is refused never gets to use them."""
+    found = {name: _nonsense(value) for name, value in defined() if isinstance(value, HolderMove)}
+    return found | WRITTEN_OUT
+
+
+def outsider_moves() -> dict[str, Callable[[str, str], Move[Any]]]:
+    return {name: _nonsense(value) for name, value in defined() if isinstance(value, OutsiderMove)}
+
+
+def written_out() -> set[str]:
+    """Functions that take a holder and make a move."""
+    return {
+        name
+        for name, value in defined()
+        if inspect.isfunction(value)
+        and value.__annotations__.get("holder") == "Holder"
+        and str(value.__annotations__.get("return", "")).startswith("Move[")
+    }
+
+
+def plain_moves() -> dict[str, Callable[..., Move[Any]]]:
+    return {
+        name: value for name, value in defined() if getattr(value, "__qualname__", "") == "plain_move.<locals>.make"
+    }
+
+
+def _nonsense(move: Any) -> Callable[..., Move[Any]]:
+    required = [
+        parameter
+        for parameter in list(inspect.signature(move.on).parameters.values())[1:]
+        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    positional = [None for parameter in required if parameter.kind is not parameter.KEYWORD_ONLY]
+    keywords = {parameter.name: None for parameter in required if parameter.kind is parameter.KEYWORD_ONLY}
+    return lambda *who: move(*who, *positional, **keywords)

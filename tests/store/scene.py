@@ -1,0 +1,74 @@
+"""What the store's tests begin with, and how they look underneath."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from perdure.clock import SECOND
+from perdure.domain.lease import Holder
+from perdure.domain.session import SessionRecord
+from perdure.store import lease, session
+from perdure.store.move import Move, Transaction
+from perdure.store.session import NewSession
+from perdure.store.store import Store
+
+TTL = 60 * SECOND
+TABLES = (
+    *("session", "event", "wait", "inbox", "step", "task", "decision", "fact"),
+    *("lease", "checkpoint", "artifact", "worker", "meta"),
+)
+
+_numbers = count(1)
+
+
+def a_session(store: Store, id: str | None = None, **columns: Any) -> SessionRecord:
+    """A session that is ready."""
+    given = {"program": "review", "arguments": {"pr": 7}} | columns
+    return store.write_now(session.create(NewSession(id=id or f"s-{next(_numbers)}", **given), by="ada"))
+
+
+def a_holder(store: Store, uid: str | None = None, *, by: str = "worker-1", ttl: int = TTL) -> Holder:
+    """Somebody who holds a session's lease; the session runs."""
+    uid = uid or a_session(store).uid
+    return store.write_now(lease.acquire(uid, by, nonce=f"nonce-{next(_numbers)}", ttl=ttl))
+
+
+def session_of(store: Store, uid: str) -> SessionRecord:
+    return store.read_now(session.get, uid)
+
+
+def raw(store: Store, *statements: str) -> None:
+    """Run SQL of a test's own in one move, past every check of ours."""
+
+    def run(tx: Transaction) -> None:
+        for statement in statements:
+            tx.execute(statement, ())
+
+    store.write_now(Move("raw", "plain", run))
+
+
+def rows(store: Store, table: str) -> list[tuple[Any, ...]]:
+    """A whole table, as stored."""
+
+    def query(tx: Transaction) -> list[tuple[Any, ...]]:
+        return sorted(map(tuple, connection_of(tx).execute(f"select * from {table}").fetchall()), key=repr)
+
+    return store.read_now(query)
+
+
+def everything(store: Store) -> dict[str, list[tuple[Any, ...]]]:
+    """Every row there is; a barrier's mark is not news."""
+    tables = {table: rows(store, table) for table in TABLES}
+    tables["meta"] = [row for row in tables["meta"] if row[0] != "barrier"]
+    return tables
+
+
+def connection_of(tx: Transaction) -> Any:
+    return tx._db  # type: ignore[attr-defined]
+
+
+def plain(run: Callable[[Transaction], Any]) -> Move[Any]:
+    """A move of a test's own."""
+    return Move("test", "plain", run)

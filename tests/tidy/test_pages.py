@@ -1,0 +1,45 @@
+"""The pages people read: their links lead somewhere, and the program in the README runs as written."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.source import ROOT, files, place, text
+
+PAGES = [*sorted(ROOT.glob("*.md")), *files("docs", suffix=".md")]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text(page), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=place)
+def test_every_link_between_pages_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", text(page))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_every_page_is_reached_from_the_index() -> None:
+    seen, waiting = set[Path](), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page not in seen and page.exists():
+            seen.add(page)
+            links = re.findall(r"\]\(([^)#:]+\.md)\)", text(page))
+            waiting += [(page.parent / link).resolve() for link in links]
+    assert [place(page) for page in PAGES if page not in seen and page.name != "CHANGELOG.md"] == []
+
+
+def test_the_program_in_the_readme_runs_as_written_and_acts_once(tmp_path: Path) -> None:
+    (code,) = blocks(ROOT / "README.md", "python")
+    (tmp_path / "review.py").write_text(code, encoding="utf-8")
+    runs = [
+        subprocess.run([sys.executable, "review.py"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert runs == ["posting only style\n1\n", "1\n"]

@@ -1,0 +1,116 @@
+"""Write `docs/reference/`: errors, settings, commands and public names, from the code itself.
+
+Run `python -m tools.reference` after changing one of them; a tidy test says when that was forgotten.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import click
+
+import perdure
+from perdure import cli, config, errors
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+MADE = "<!-- Made by tools/reference.py from the code. Change the code, then run `python -m tools.reference`. -->\n"
+WIDTH = 100
+
+
+def pages() -> dict[str, str]:
+    """Every page by its name."""
+    return {
+        "cli.md": commands_page(),
+        "errors.md": errors_page(),
+        "python.md": names_page(),
+        "settings.md": settings_page(),
+    }
+
+
+def page(title: str, *parts: str) -> str:
+    return "\n\n".join([MADE + f"\n# {title}", *(part.strip() for part in parts)]) + "\n"
+
+
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def summary(thing: object) -> str:
+    return " ".join((inspect.getdoc(thing) or "").partition("\n\n")[0].split())
+
+
+def errors_page() -> str:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, BaseException)]
+    rows = [
+        [f"`{kind.code}`", f"`{kind.__name__}`", summary(kind), kind.hint, "yes" if kind.retry else "no"]
+        for kind in kinds
+        if issubclass(kind, errors.PerdureError)
+    ]
+    intro = """
+Every error that Perdure raises on purpose is a `perdure.errors.PerdureError`. It says what happened in one sentence;
+`code` is stable and meant for programs, `hint` says what to do, `retry` whether doing the same again can help. A more
+precise hint may come with the error itself. `Suspended` is no error: it unwinds a program that waits.
+"""
+    tree = inspect.getdoc(errors) or ""
+    drawn = (
+        "```text\n" + inspect.cleandoc(tree[tree.index("    PerdureError") : tree.index("\nAn error says")]) + "\n```"
+    )
+    return page("Errors", intro, table(["code", "error", "what it means", "what to do", "retry helps"], rows), drawn)
+
+
+def settings_page() -> str:
+    rows = [[f"`{one.name}`", f"`{one.env}`", one.meaning, one.default] for one in config.SETTINGS]
+    intro = """
+A setting comes from `perdure.toml` in the current folder, or from the environment, which wins. An option of a command
+wins over both. A name in `perdure.toml` that is no setting is an error.
+"""
+    example = '```toml\n# perdure.toml\nstore = "postgresql://perdure@db.example.org/perdure"\nconnections = 16\n```'
+    return page("Settings", intro, table(["in perdure.toml", "environment", "meaning", "default"], rows), example)
+
+
+def commands_page() -> str:
+    intro = """
+Every command takes `--store` and `--json` and reads the [settings](settings.md). With `--json` it prints one JSON
+object with stable field names, and an error is an object too: `{"error": {"code", "message", "hint", "retry"}}` on the
+standard error. Without it, an error is one sentence, its [code](errors.md) and what to do.
+"""
+    codes = table(
+        ["exit code", "meaning"],
+        [["0", "done"], ["1", "failed"], ["2", "wrong use"], ["3", "waiting for a person"], ["4", "held elsewhere"]],
+    )
+    top = click.Context(cli.perdure, info_name="perdure", terminal_width=WIDTH, help_option_names=["-h", "--help"])
+    parts = [usage(top)]
+    for name in cli.COMMANDS:
+        found = cli.perdure.get_command(top, name)
+        assert found is not None
+        parts.append(f"## perdure {name}")
+        parts.append(usage(click.Context(found, parent=top, info_name=name)))
+    return page("The command line", intro, codes, *parts)
+
+
+def usage(context: click.Context) -> str:
+    return f"```text\n{context.get_help()}\n```"
+
+
+def names_page() -> str:
+    rows = [[f"`{name}`", meaning_of(name)] for name in perdure.__all__]
+    intro = "What `import perdure` offers. Everything else may move between versions."
+    return page("Public names", intro, table(["name", "what it is"], rows))
+
+
+def meaning_of(name: str) -> str:
+    thing = getattr(perdure, name)
+    return "The version of this package." if name == "__version__" else summary(thing)
+
+
+def main() -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+        print(f"docs/reference/{name}")
+
+
+if __name__ == "__main__":
+    main()
