@@ -45,7 +45,7 @@ def without_names(said: str) -> str:
 def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """One demo, kept, and what it said."""
     folder = tmp_path_factory.mktemp("demo") / "kept"
-    ended = demo("--keep", str(folder))
+    ended = demo("--keep", str(folder), COLUMNS="110")
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout + ended.stderr
     return folder, ended.stdout
 

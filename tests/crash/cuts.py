@@ -72,7 +72,9 @@ class Bench:
         self.proxy.heal()
 
     def others(self) -> int:
-        question = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+        question = (
+            "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+        )
         return int(self.direct.execute(question).fetchall()[0][0])
 
     def blocked(self) -> bool:

@@ -30,6 +30,7 @@ class DiskFault:
         self._base = base
         self._lock = threading.Lock()
         self._room: int | None = None
+        self._growth: int | None = None
         self.heal()
 
     def __enter__(self) -> Self:
@@ -73,7 +74,7 @@ class DiskFault:
     def heal(self) -> None:
         with self._lock:
             self._room = None
-            self._growth: int | None = None
+            self._growth = None
             self._code = apsw.SQLITE_FULL
             self._bad_opens = 0
             self._bad_writes = range(0)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Iterator
+from typing import Any
+from unittest import mock
 
 from perdure.errors import CommitUnknown, PerdureError, StoreFull, StoreUnavailable
 from perdure.store import event, session
@@ -130,12 +131,11 @@ def first_line_is_refused(child: Child, *, folder: str) -> list[str]:
     synced = list[str]()
     real = os.fsync
 
-    def watch(descriptor: int) -> None:
+    def watch(descriptor: Any) -> None:
         synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
         real(descriptor)
 
-    os.fsync = watch
-    desk.store.write_now(session.create(new, by="a"))
-    os.fsync = real
+    with mock.patch.object(os, "fsync", watch):
+        desk.store.write_now(session.create(new, by="a"))
     found += [] if any(path.endswith("/sessions") for path in synced) else [f"only {synced} were synced"]
     return found + desk.wrong([])

@@ -16,7 +16,10 @@ def lines() -> list[str]:
     """Every table, ready to be printed."""
     found: list[str] = []
     for title, (heads, rows) in _tables.items():
-        cells = [[title, *heads], *([f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows)]
+        cells = [
+            [title, *heads],
+            *([f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows),
+        ]
         widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
         found.append("")
         for row in cells:

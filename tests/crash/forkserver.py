@@ -5,7 +5,7 @@ function of one module, `task(child, **arguments)`, and says what it has to say 
 said before it died is what its parent hears. Arguments and answers are JSON.
 
 Every child has a process group of its own; one that outlives its patience is killed with all that it started.
-Where nothing is to be killed the same server runs tasks in itself (`forking=False`): a judge that is warm judges faster.
+Where nothing is to be killed the same server runs tasks in itself (`forking=False`): a warm judge judges faster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from queue import SimpleQueue
@@ -130,7 +130,7 @@ class Lanes:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def each(self, trials: list[Callable[[Lane], T]]) -> list[T]:
+    def each(self, trials: Sequence[Callable[[Lane], T]]) -> list[T]:
         """Run every trial, on whichever lane is free; results in the order of the trials."""
 
         def one(trial: Callable[[Lane], T]) -> T:
@@ -144,7 +144,10 @@ class Lanes:
             return list(pool.map(one, trials))
 
     def run(self, task: Callable[..., Any], /, **arguments: Any) -> Ended:
-        return self.each([lambda lane: lane.trials.run(task, **arguments)])[0]
+        def trial(lane: Lane) -> Ended:
+            return lane.trials.run(task, **arguments)
+
+        return self.each([trial])[0]
 
     def call(self, task: Callable[..., Any], /, **arguments: Any) -> Any:
         return self.each([lambda lane: lane.trials.call(task, **arguments)])[0]

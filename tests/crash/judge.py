@@ -20,6 +20,7 @@ import msgspec
 import psycopg
 
 from perdure.artifacts.directory import Directory
+from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.state import NOT_STATE, SessionState, row_name
 from perdure.errors import Damaged, NotFound, PerdureError
@@ -71,7 +72,7 @@ def examine(tx: Transaction, uid: str) -> Verdict:
     return verdict(half=half)
 
 
-def _pages(tx: Transaction, uid: str) -> Iterator[list[event.Event]]:
+def _pages(tx: Transaction, uid: str) -> Iterator[list[Event]]:
     number = 0
     while page := event.after(tx, uid, number):
         yield page
@@ -93,7 +94,7 @@ def _tables_against(tx: Transaction, uid: str, state: SessionState) -> list[str]
         ("task", ("id",), task.of_session(tx, uid), state.tasks),
         ("decision", ("id",), decision.recent(tx, uid, limit=10_000), state.decisions),
     ]
-    known = [found for row in state.facts.values() if (found := fact.get(tx, row["scope"], row["key"]))]
+    known = [one for row in state.facts.values() if (one := fact.get(tx, row["scope"], row["key"]))]
     facts = {name: row for name, row in state.facts.items() if not row.get("forgotten")}
     found = []
     for table, keys, rows, logged in (*tables, ("fact", ("scope", "key"), known, facts)):
@@ -103,13 +104,13 @@ def _tables_against(tx: Transaction, uid: str, state: SessionState) -> list[str]
     return found
 
 
-def _steps_against(tx: Transaction, row: SessionRecord, lines: list[event.Event]) -> list[str]:
+def _steps_against(tx: Transaction, row: SessionRecord, lines: list[Event]) -> list[str]:
     rows = {one.number: one.name for n in range(row.restart_number + 1) for one in step.of_session(tx, row.uid, n)}
     logged = {line.number: line.body["step"]["name"] for line in lines if line.kind == "step.recorded"}
     return [f"step rows are {rows}, by the log {logged}"] if rows != logged else []
 
 
-def _inbox_against(tx: Transaction, uid: str, lines: list[event.Event]) -> list[str]:
+def _inbox_against(tx: Transaction, uid: str, lines: list[Event]) -> list[str]:
     received = {line.body["id"]: line.body["sequence"] for line in lines if line.kind == "inbox.received"}
     promoted = {line.body["inbox"]: line.number for line in lines if line.kind == "message" and "inbox" in line.body}
     rows = {name: inbox.get(tx, uid, name) for name in received}
@@ -125,7 +126,7 @@ def _inbox_against(tx: Transaction, uid: str, lines: list[event.Event]) -> list[
     return found + [f"message {name} is in the inbox and not in the log" for name in unknown]
 
 
-def _artifacts_against(tx: Transaction, uid: str, lines: list[event.Event]) -> list[str]:
+def _artifacts_against(tx: Transaction, uid: str, lines: list[Event]) -> list[str]:
     rows = sorted(one.digest for one in artifact.of_session(tx, uid))
     logged = sorted(line.body["digest"] for line in lines if line.kind == "artifact.saved")
     return [f"artifact rows {rows}, by the log {logged}"] if rows != logged else []

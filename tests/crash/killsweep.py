@@ -58,7 +58,6 @@ class Report:
                 self.counts[head] += 1
                 self.failures.append(f"{self.name}, killed at {label}: {head}: {found[head][0]}")
 
-
     def show(self) -> Self:
         """Put the figures into the table at the end of the run."""
         each = f"{1000 * self.seconds / max(1, self.kills):.0f} ms"
@@ -68,7 +67,7 @@ class Report:
 
 
 def distinct(moments: list[str]) -> Iterator[int]:
-    """Every moment that leaves something of its own: after one operation is before the next, and one kill serves both."""
+    """Every moment that leaves something of its own: after one operation is before the next, one kill serves both."""
     for number, (moment, following) in enumerate(zip(moments, [*moments, ""][1:], strict=True), 1):
         if not (moment.startswith("after") and following.startswith("before")):
             yield number

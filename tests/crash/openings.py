@@ -1,4 +1,4 @@
-"""The tasks of the opening sweeps: a process that creates or migrates a store, alone or beside another, and is killed."""
+"""The tasks of the opening sweeps: a process that creates or migrates a store, alone or beside another, is killed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import apsw
 
@@ -27,7 +28,9 @@ from tests.crash.workload import MOVES, Life, folder_of
 SESSIONS = 5
 HEAD = "-- phase: expand\n-- compatible_from: 1\n"
 COLUMN = f"{HEAD}alter table session add column mood text"
-FILL = "update session set mood = 'calm' where uid in (select uid from session where mood is null order by uid limit 2)\n"
+FILL = (
+    "update session set mood = 'calm' where uid in (select uid from session where mood is null order by uid limit 2)\n"
+)
 MORE: dict[str, list[dict[str, str]]] = {
     "plain": [{"mood.sql": f"{COLUMN} default 'calm';\n"}],
     "backfill": [{"mood.sql": f"{COLUMN};\n"}, {"calm.sql": HEAD, "calm.backfill.sql": FILL}],
@@ -59,15 +62,12 @@ def newer_code(kind: str) -> Iterator[int]:
     real = migrate.load
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(str(resources.files("perdure.store").joinpath("migrations")), folder, dirs_exist_ok=True)
-        version = len(real("sqlite"))
-        for version, files in enumerate(MORE[kind], version + 1):
+        known = len(real("sqlite"))
+        for number, files in enumerate(MORE[kind], known + 1):
             for name, text in files.items():
-                Path(folder, f"{version:04}_{name}").write_text(text)
-        migrate.load = lambda dialect: real(dialect, Path(folder))
-        try:
-            yield version
-        finally:
-            migrate.load = real
+                Path(folder, f"{number:04}_{name}").write_text(text)
+        with mock.patch.object(migrate, "load", lambda dialect: real(dialect, Path(folder))):
+            yield known + len(MORE[kind])
 
 
 def make_old_store(child: Child, *, target: str) -> None:

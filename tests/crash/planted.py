@@ -58,8 +58,10 @@ def guessed(done: bool) -> Callable[[], None]:
     """A commit whose outcome is unknown is not looked for."""
 
     def plant() -> None:
-        mock.patch.object(GroupCommit, "_resolve", lambda *_: done).start()
-        mock.patch.object(Connection, "_which_holds", lambda self, tx, unsure: unsure[-1] if done and unsure else None).start()
+        mock.patch.object(GroupCommit, "_resolve", return_value=done).start()
+        mock.patch.object(
+            Connection, "_which_holds", lambda self, tx, unsure: unsure[-1] if done and unsure else None
+        ).start()
 
     return plant
 
@@ -78,7 +80,7 @@ def savepoint_failure_ignored() -> None:
         with suppress(apsw.Error):
             real(self)
 
-    mock.patch.object(SQLiteEngine, "in_transaction", lambda self: True).start()
+    mock.patch.object(SQLiteEngine, "in_transaction", return_value=True).start()
     mock.patch.object(SQLiteEngine, "rollback_to_savepoint", rollback).start()
 
 

@@ -2,6 +2,10 @@
 
 `FS_IOC_SHUTDOWN` with the flag that forbids flushing the journal drops everything that was not synced, as a power cut
 does; the next mount recovers the journal. What a disk does below its file system is not part of this.
+
+The machine lives on where a power cut would have ended it, and a sync that was under way when the journal was aborted
+may return as if it had been done: 26 answers in 89 cuts came after the call, and 10 of those were not there afterwards.
+No power cut lets anybody hear such an answer, so an answer binds only if it was received before the call was made.
 """
 
 from __future__ import annotations
@@ -10,15 +14,17 @@ import fcntl
 import os
 import struct
 import subprocess
+import time
 from pathlib import Path
 from typing import Any, Self
 
 from perdure.store import event
 from perdure.store.store import open_store
 from perdure.testing import ManualClock
+from perdure.testing.proxy import wait_until
 from tests.crash.forkserver import Child
 from tests.crash.judge import Verdict, careful, examine, go_on, merge, verdict
-from tests.crash.recordings import begin, numbers
+from tests.crash.recordings import begin
 
 SHUTDOWN = 0x8004587D  # _IOR('X', 125, __u32)
 NO_LOG_FLUSH = 2
@@ -47,12 +53,22 @@ class Image:
         run("mount", "-o", "loop", str(self.file), str(self.place))
 
     def unmount(self) -> None:
-        run("umount", str(self.place))
+        wait_until(self._unmounted, "nobody uses the disk any more", patience=10)
+
+    def _unmounted(self) -> bool:
+        try:
+            run("umount", str(self.place))
+        except OSError as error:
+            if "busy" in str(error):
+                return False
+            raise
+        return True
 
     def cut(self) -> None:
         """From now on nothing reaches this disk, and what was not synced is gone."""
         descriptor = os.open(self.place, os.O_RDONLY)
         try:
+            self.cut_at = time.monotonic_ns()
             fcntl.ioctl(descriptor, SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
         finally:
             os.close(descriptor)
@@ -67,25 +83,27 @@ def run(*command: str) -> None:
 def write_until_cut(child: Child, *, target: str) -> None:
     """Write until the disk is gone, saying every answer as it comes."""
     store = open_store(target, clock=ManualClock())
+    store.database._commits._patience = 1  # type: ignore[attr-defined]
     holders = begin(store, ("first", "second"))
     child.say(begun=[holder.uid for holder in holders])
     for number in range(1, 100_000):
         for holder in holders:
             store.write_now(event.append(holder, "note", {"n": number, "text": "t" * (number % 5 * 700)}))
-            child.say(ack=[holder.uid, number])
+            child.say(ack=[holder.uid, number, time.monotonic_ns()])
 
 
-def judge_cut(_: object, *, target: str, acks: list[tuple[str, int]], begun: list[str]) -> Verdict:
+def judge_cut(_: object, *, target: str, acks: list[tuple[str, int, int]], begun: list[str], cut_at: int) -> Verdict:
     def look() -> Verdict:
         found = verdict()
         with open_store(target, clock=ManualClock()) as store:
             for uid, id in zip(begun, ("first", "second"), strict=True):
                 there = store.read_now(all_numbers, uid)
-                told = [number for owner, number in acks if owner == uid]
+                told = [number for owner, number, at in acks if owner == uid and at < cut_at]
+                most = len([ack for ack in acks if ack[0] == uid]) + 1
                 if told != there[: len(told)]:
                     found["lost"].append(f"told {len(told)}, there are {len(there)}")
-                if len(there) > len(told) + 1:
-                    found["half"].append(f"told {len(told)}, there are {len(there)}")
+                if len(there) > most:
+                    found["half"].append(f"told {most - 1}, there are {len(there)}")
                 merge(found, store.read_now(examine, uid))
                 found["stuck"] += go_on(store, id)
         return found

@@ -1,4 +1,4 @@
-"""A disk that is full or fails under a real store: a clear error, nothing acknowledged lost, and it works again after."""
+"""A disk that is full or fails under a real store: a clear error, nothing acknowledged lost, and it works again."""
 
 from collections.abc import Callable
 from pathlib import Path

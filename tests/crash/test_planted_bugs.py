@@ -1,4 +1,4 @@
-"""Bugs planted on purpose, in a forked child only: each must be caught by the sweeps and scenarios that pass without it.
+"""Bugs planted on purpose, in a forked child only: each is caught by the sweeps and scenarios that pass without it.
 
 Syncing less than fully and indexing an artifact before its bytes are durable are caught in `test_power_loss.py`, a
 server that does not wait for its disk in `test_postgres_killed.py`.

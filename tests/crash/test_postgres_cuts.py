@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL lost at the worst moment: every unknown commit is resolved, and every move is there once."""
+"""Connections to PostgreSQL lost at the worst moment: every unknown commit is resolved, every move is there once."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""The real store on a recorded disk that loses power at prefixes of its writes, with and without what was not synced."""
+"""The real store on a recorded disk that loses power at prefixes of its writes, with and without what is not synced."""
 
 from collections.abc import Callable
 from functools import partial
@@ -113,7 +113,9 @@ def test_an_artifact_lasts_although_its_folder_was_made_by_a_process_that_died(t
 
 
 @pytest.mark.parametrize("there", ["", "a", "a/b"])
-def test_the_stores_folder_lasts_although_part_of_it_was_made_by_a_process_that_died(tmp_path: Path, there: str) -> None:
+def test_the_stores_folder_lasts_although_part_of_it_was_made_by_a_process_that_died(
+    tmp_path: Path, there: str
+) -> None:
     """The one who died makes one level at a time, and leaves at most the lowest one not durable."""
     with PowerLoss(tmp_path) as disk:
         if there:

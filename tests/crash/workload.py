@@ -178,7 +178,7 @@ def picture(tx: Transaction, id: str) -> dict[str, Any]:
         "session": {k: v for k, v in row.to_dict().items() if k != "chain"},
         "event": [[line.number, line.kind, line.actor, line.at, line.body] for line in event.after(tx, uid)],
         "wait": _all(wait.of_session(tx, uid)),
-        "inbox": _all(row for name in INBOX if (row := inbox.get(tx, uid, name))),
+        "inbox": _all(one for name in INBOX if (one := inbox.get(tx, uid, name))),
         "step": _all(row for number in (0, 1) for row in step.of_session(tx, uid, number)),
         "task": _all(task.of_session(tx, uid)),
         "decision": _all(decision.recent(tx, uid)),
@@ -193,9 +193,9 @@ def _all(rows: Any) -> list[dict[str, Any]]:
     return [row.to_dict() for row in rows]
 
 
-def plain(value: dict[str, Any], uid: str, id: str) -> Any:
+def plain(value: dict[str, Any], uid: str, id: str) -> dict[str, Any]:
     text = msgspec.json.encode(value).decode().replace(f'{id}"', 'ID"')
-    return msgspec.json.decode(text.replace(uid, "UID") if uid else text)
+    return msgspec.json.decode(text.replace(uid, "UID") if uid else text, type=dict[str, Any])
 
 
 def rehearse() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,20 +14,6 @@ from perdure.testing import Sink
 from tests.tidy.source import ROOT
 
 SCRIPT = ROOT / "examples" / "one_comment.py"
-
-SWEEP = """
-import sys
-from perdure.cli.app import load
-from perdure.runtime.program import PROGRAMS
-from perdure.testing import Sink, crash_sweep
-
-load([sys.argv[1]])
-with Sink() as sink:
-    bound, given = PROGRAMS["review"].bind(pr=7), {"COMMENTS_URL": "{sink}"}
-    report = crash_sweep(bound, app=sys.argv[1], sink=sink, store=sys.argv[2], environment=given)
-print(report)
-sys.exit(not report.ok)
-"""
 
 
 def live(store: Path, url: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -53,6 +40,10 @@ def test_told_to_stop_it_goes_on_when_whoever_started_it_is_gone(tmp_path: Path)
 
 @pytest.mark.slow
 def test_killed_at_each_of_its_moments_it_leaves_one_comment(tmp_path: Path) -> None:
-    line = [sys.executable, "-c", SWEEP, str(SCRIPT), str(tmp_path / "stores")]
-    swept = subprocess.run(line, capture_output=True, text=True)
-    assert swept.returncode == 0, swept.stdout + swept.stderr
+    line = [sys.executable, "-m", "tests.examples.everywhere", str(tmp_path)]
+    ended = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+    lives = [line.split()[1:] for line in ended.stdout.splitlines() if line.startswith("moment ")]
+    *killed, last = lives
+    assert len(killed) > 30, ended.stderr
+    assert set(map(tuple, killed)) == {(str(-signal.SIGKILL), "0", "1")}
+    assert last == ["0", "0", "1"]

@@ -14,6 +14,7 @@ from perdure.testing import Sink
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.sweep import Lanes
 from tests.ledger import tables
+from tests.ledger.stops import Pairs
 
 APPS = ("tests.ledger.programs", "tests.ledger.scenes", "perdure.store.databases.postgres")
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -28,6 +29,12 @@ def sink() -> Iterator[Sink]:
 @pytest.fixture(scope="session")
 def lanes() -> Iterator[Lanes]:
     with Lanes(*APPS, count=2) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def pairs() -> Iterator[Pairs]:
+    with Pairs(APPS) as running:
         yield running
 
 

@@ -3,18 +3,72 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from queue import SimpleQueue
+from typing import Any, Self
 
 import msgspec
 
 from perdure.testing.forks import Ended, ForkServer, Life
 from perdure.testing.sweep import LIVE, Place, Sweep
 from tests.ledger import scenes
+from tests.ledger.tables import show
 
 SETTLING = {"effect.acknowledged", "effect.unknown", "effect.late_outcome", "effect.absent", "effect.failed",
             "wait.resolved", "effect.overrun"}  # fmt: skip
 TAKEN = ("lease.taken_over", "lease.acquired")
-WINDOW = {"act.begun"}  # the deadline was looked at, and the tool begins: only `inflight` and a look at the process help
+PATIENCE = 0.4
+# The deadline was looked at, and the tool begins: there only `inflight` and a look at the process help. A writer that has
+# answered is stopped together with whoever heard the answer, who may be just there.
+WINDOW = {"act.begun", "answer.after"}
+INSIDE = {"move.before", "move.after", "commit.before"}  # it holds the database's lock: nobody takes over from it
+
+
+class Pairs:
+    """Pairs of fork servers: one for the first worker, one for the second."""
+
+    def __init__(self, apps: Sequence[str], count: int = 2) -> None:
+        self.count = count
+        self._apps = apps
+        self._stack = ExitStack()
+        self._free: SimpleQueue[tuple[ForkServer, ForkServer]] = SimpleQueue()
+
+    def __enter__(self) -> Self:
+        for _ in range(self.count):
+            one, other = (self._stack.enter_context(ForkServer(self._apps)) for _ in range(2))
+            self._free.put((one, other))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @contextmanager
+    def take(self) -> Iterator[tuple[ForkServer, ForkServer]]:
+        pair = self._free.get()
+        try:
+            yield pair
+        finally:
+            self._free.put(pair)
+
+
+def sweep_stops(sweep: Sweep, pairs: Pairs, numbers: list[int], *, what: str, **how: Any) -> list[Trial]:
+    """Stop a program at moments given by number, several pairs at a time."""
+    begun = time.monotonic()
+    sweep.report.moments = len(sweep.measure())
+
+    def trial(fatal: int) -> Trial | None:
+        with pairs.take() as (one, other):
+            return stop(sweep, one, other, fatal, **how)
+
+    with ThreadPoolExecutor(pairs.count) as pool:
+        trials = list(pool.map(trial, numbers))
+    sweep.report.seconds += time.monotonic() - begun
+    show(f"{sweep.report.name}, {what}", sweep.report)
+    assert sweep.report.failures == []
+    return [one for one in trials if one is not None]
 
 
 class Trial(msgspec.Struct):
@@ -47,14 +101,10 @@ def stop(
         first.wait_stopped()
         refusals: list[dict[str, Any]] = []
         second = take_over(other, force | {"lease": lease, "fatal": second_stop, "how": "stop"}, refusals)
-        if second_stop and second.until("stopped") is not None:
-            second.wait_stopped()
-        elif not second_stop:
-            _patiently(second)
         sweep.sink.run(place.run).note(continued=first.pid)
         first.go_on()
         first_end = first.end()
-        second.go_on()
+        second.life.go_on()
         second_end = second.end()
         last = other.run(LIVE, **told, times=2)
         sweep.conclude(place.run, where, 1, 0, last, alive=True)
@@ -62,33 +112,44 @@ def stop(
         return Trial(where, first_end, second_end, refusals, complaints)
 
 
-def take_over(other: ForkServer, told: dict[str, Any], refusals: list[dict[str, Any]]) -> Life:
-    """Begin the second worker, again and again until the lease lets it in; the refusals are kept."""
+class Listening:
+    """Listens to a life beside everything else: it may end, stop, or have to wait for the other worker."""
+
+    def __init__(self, life: Life) -> None:
+        self.life = life
+        self._thread = threading.Thread(target=life.until, args=("stopped",), daemon=True)
+        self._thread.start()
+
+    def listen(self, seconds: float) -> None:
+        self._thread.join(seconds)
+
+    def end(self) -> Ended:
+        self._thread.join()
+        self.life.go_on()
+        return self.life.end()
+
+
+def take_over(other: ForkServer, told: dict[str, Any], refusals: list[dict[str, Any]]) -> Listening:
+    """Begin the second worker, again and again until the lease lets it in, and give it time to do what it can."""
     while True:
-        second = other.begin(LIVE, **told)
-        listener = threading.Thread(target=second.until, args=("stopped",), daemon=True)
-        listener.start()
-        listener.join(0.4)
-        ended = second.ended
-        if ended is None or ended.error or not ended.result:
-            listener.join()
-            return second
-        said = ended.result["ends"][-1]
+        second = Listening(other.begin(LIVE, **told))
+        second.listen(PATIENCE)
+        ended = second.life.ended
+        said = ended.result["ends"][-1] if ended is not None and ended.result else None
         if not (isinstance(said, dict) and said["refused"] == "lease-held"):
             return second
         refusals.append(said)
 
 
-def _patiently(second: Life) -> None:
-    """The second may have to wait for the first: for its lock, or for the end of what it began."""
-
-
 def _complaints(log: list[dict[str, Any]], first: Life, where: str, last: Ended, *, forced: bool) -> list[str]:
     """The first worker must neither act nor move once another holds the lease; what it knows it may still say."""
     found: list[str] = []
+    ended = first.ended
+    if ended is not None and ended.error:
+        found.append(f"stopped at {where}, and ended with {ended.error.splitlines()[-1]}")
     continued = next(n for n, line in enumerate(log) if line["what"] == "noted" and "continued" in line["note"])
     acted = [line for line in log[continued:] if line.get("process") == str(first.pid) and line["what"] == "posted"]
-    if acted and not forced and where not in WINDOW:
+    if acted and not forced and where not in WINDOW | INSIDE:
         found.append(f"stopped at {where}, and acted afterwards: {acted}")
     for events in (last.result or {"ledger": {"events": []}})["ledger"].get("events", []):
         holders = [n for n, (kind, _) in enumerate(events) if kind in TAKEN]

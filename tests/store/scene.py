@@ -44,9 +44,17 @@ def raw(store: Store, *statements: str) -> None:
 
     def run(tx: Transaction) -> None:
         for statement in statements:
-            tx.execute(statement, ())
+            run_raw(tx, statement)
 
     store.write_now(Move("raw", "plain", run))
+
+
+def run_raw(tx: Transaction, statement: str) -> None:
+    """Run SQL of a test's own and hear at once what the database thinks of it."""
+    tx.wrote = True
+    connection_of(tx).execute(statement)
+    if (pipeline := getattr(tx, "pipeline", None)) is not None:
+        pipeline.sync()
 
 
 def rows(store: Store, table: str) -> list[tuple[Any, ...]]:

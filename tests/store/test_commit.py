@@ -187,15 +187,7 @@ def test_a_closed_store_says_so(target: str) -> None:
             attempt()
 
 
-@pytest.mark.databases("memory", "postgres")
 def test_closing_twice_is_closing_once(target: str) -> None:
-    with open_store(target) as store:
-        store.close()
-
-
-@pytest.mark.databases("sqlite", "files")
-@pytest.mark.xfail(strict=True, raises=OSError, reason="the descriptor of the lock is closed twice")
-def test_closing_a_store_with_locks_twice_is_closing_once(target: str) -> None:
     with open_store(target) as store:
         store.close()
 

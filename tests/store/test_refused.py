@@ -14,7 +14,7 @@ from perdure.store import decision, event, inbox, lease, step, task, wait
 from perdure.store.move import Transaction
 from perdure.store.step import Recorded
 from perdure.store.store import Store
-from tests.store.scene import TTL, a_holder, a_session, everything, plain, raw
+from tests.store.scene import TTL, a_holder, a_session, everything, plain, raw, run_raw
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 
@@ -107,7 +107,7 @@ def is_refused(store: Store, tried: str) -> bool:
     """Whether the database refuses this; if it does not, it is taken back all the same."""
 
     def run(tx: Transaction) -> None:
-        tx.execute(tried, ())
+        run_raw(tx, tried)
         raise TakenBack
 
     try:

@@ -35,7 +35,7 @@ def test_every_page_is_reached_from_the_index() -> None:
     assert [place(page) for page in PAGES if page not in seen and page.name != "CHANGELOG.md"] == []
 
 
-def test_the_program_in_the_readme_runs_as_written_and_acts_once(tmp_path: Path) -> None:
+def test_the_program_and_the_commands_in_the_readme_run_as_written(tmp_path: Path) -> None:
     (code,) = blocks(ROOT / "README.md", "python")
     (tmp_path / "review.py").write_text(code, encoding="utf-8")
     runs = [
@@ -43,3 +43,11 @@ def test_the_program_in_the_readme_runs_as_written_and_acts_once(tmp_path: Path)
         for _ in range(2)
     ]
     assert runs == ["posting only style\n1\n", "1\n"]
+    commands = re.findall(r"^\$ (.*)", "".join(blocks(ROOT / "README.md", "console")), re.MULTILINE)
+    assert [line for line in commands if line.startswith("make ") and f"\n{line[5:]}: " not in text("Makefile")] == []
+    for line in commands:
+        program, *arguments = line.split()
+        if program == "perdure":
+            command = [Path(sys.executable).with_name(program), *arguments]
+            ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+            assert (ended.returncode, ended.stderr) == (0, ""), line

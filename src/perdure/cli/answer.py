@@ -26,17 +26,18 @@ def answer(shell: Shell, wait: str, text: str) -> None:
     """
     from perdure.cli.opening import acting, reading
     from perdure.cli.plain import safe, short
+    from perdure.cli.waiting import top_of
     from perdure.store import session
 
     with reading(shell) as tx:
         asked = find(tx, wait)
-        name = session.get(tx, asked.session_uid).id
+        name, top = session.get(tx, asked.session_uid).id, top_of(tx, asked.session_uid)
     given = acting(shell, lambda runtime: runtime.answer(asked.id, text, by=shell.by))
     if shell.json:
         shell.emit(given)
     else:
         shell.say(f"{safe(shell.by)} answered {safe(asked.id)} of session {safe(name)}: {short(text)}")
-        shell.say(f"`{shell.again('resume', name, app=True)}` lets it go on, unless a worker does.")
+        shell.say(f"`{shell.again('resume', top, app=True)}` lets it go on, unless a worker does.")
 
 
 def find(tx: Transaction, name: str) -> Wait:

@@ -37,7 +37,7 @@ def load(names: Iterable[str]) -> None:
 
 def _load_file(path: Path) -> None:
     name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else f"perdure app {path}"
-    if name in sys.modules:
+    if any(getattr(sys.modules.get(known), "__file__", None) == str(path) for known in (path.stem, name)):
         return
     spec = util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():

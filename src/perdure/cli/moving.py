@@ -75,5 +75,6 @@ def tell(shell: Shell, came: Came) -> int:
         who = "a person" if any(one.for_a_person for one in came.asked) else "something that is not here yet"
         shell.say(f"Session {safe(view.id)} waits for {who}.", "")
         shell.say(*waiting.lines(shell, came.asked, came.now))
-        shell.say("", f"Then `{shell.again('resume', view.id, app=True)}` lets it go on.")
+        if any(way.words[0] != "resume" for one in came.asked for way in one.ways):
+            shell.say("", f"Then `{shell.again('resume', view.id, app=True)}` lets it go on.")
     return 3

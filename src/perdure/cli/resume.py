@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,9 +11,9 @@ from perdure.cli.command import Shell, command, person
 
 if TYPE_CHECKING:
     from perdure.domain.session import SessionRecord
-    from perdure.domain.worker import Life
     from perdure.runtime.liveness import Presences
     from perdure.runtime.recovery import Recovery
+    from perdure.runtime.runtime import Runtime, SessionView
     from perdure.store.move import Transaction
 
 HEADINGS = ("effect", "tool", "state", "attempts", "what is done", "not before")
@@ -36,7 +36,6 @@ def resume(shell: Shell, id: str | None, last: bool, plan: bool) -> int:
     from perdure.cli.opening import reading
     from perdure.domain.session import TERMINAL
     from perdure.errors import ConfigError
-    from perdure.runtime import recovery
     from perdure.store import session
 
     if (id is None) != last:
@@ -44,20 +43,41 @@ def resume(shell: Shell, id: str | None, last: bool, plan: bool) -> int:
     shell.load()
     with reading(shell) as tx:
         found = newest(tx) if id is None else session.find(tx, id)
-        locks = presences(shell, tx)
-        planned = recovery.plan(tx, found.uid, life_of(locks))
-        if plan and shell.json:
-            for one in planned:
-                shell.emit(one)
-        elif not shell.json and found.status not in TERMINAL:
-            shell.say(*holding(tx, locks, found), *table(shell, planned, tx.now))
+        ended = found.status in TERMINAL
+        alive = False
+        if not shell.json and found.lease_holder is not None:
+            alive, said = holding(tx, presences(shell, tx), found)
+            shell.say(said)
     if plan:
-        if not shell.json and found.status in TERMINAL:
-            shell.say(f"Session {found.id} is {found.status}; there is nothing to do.")
-        elif not shell.json:
-            shell.say("", f"Nothing was done. `{shell.again('resume', found.id, app=True)}` does it.")
-        return 0
-    return move(shell, lambda runtime: runtime.resume(found.uid))
+        if alive:
+            shell.say("If it died now:")
+        return show_plan(shell, found, ended)
+
+    async def begin(runtime: Runtime) -> SessionView:
+        if not shell.json and not ended and not alive:
+            shell.say(*table(shell, await runtime.recovery_plan(found.uid), runtime.store.clock.now()))
+        return await runtime.resume(found.uid)
+
+    return move(shell, begin)
+
+
+def show_plan(shell: Shell, found: SessionRecord, ended: bool) -> int:
+    """What would be done, and nothing else."""
+    from perdure.cli.opening import acting
+
+    async def look(runtime: Runtime) -> tuple[list[Recovery], int]:
+        return await runtime.recovery_plan(found.uid), runtime.store.clock.now()
+
+    planned, now = acting(shell, look)
+    if shell.json:
+        for one in planned:
+            shell.emit(one)
+    elif ended:
+        shell.say(f"Session {found.id} is {found.status}; there is nothing to do.")
+    else:
+        shell.say(*table(shell, planned, now), "")
+        shell.say(f"Nothing was done. `{shell.again('resume', found.id, app=True)}` does it.")
+    return 0
 
 
 def newest(tx: Transaction) -> SessionRecord:
@@ -81,39 +101,19 @@ def presences(shell: Shell, tx: Transaction) -> Presences:
     return presences_at(place.folder, doctor.properties(tx)["store_id"], shared=place.kind == "postgres")
 
 
-def life_of(locks: Presences) -> Callable[[dict[str, Any]], Life]:
-    """Whether the process of an attempt still lives."""
-    from perdure.domain.worker import Life, Worker
-
-    def ask(process: dict[str, Any]) -> Life:
-        try:
-            row = Worker(
-                process["id"], process["host"], process["boot_id"], process["pid"], process["start_token"],
-                0, 0, None, 0, 0,
-            )  # fmt: skip
-        except (KeyError, TypeError):
-            return Life.CANNOT_TELL
-        return locks.life(row)
-
-    return ask
-
-
-def holding(tx: Transaction, locks: Presences, found: SessionRecord) -> Iterator[str]:
-    """Who has the session, if anybody, and what that means for going on."""
+def holding(tx: Transaction, locks: Presences, found: SessionRecord) -> tuple[bool, str]:
+    """Whether somebody who may be alive has the session, and what that means for going on."""
     from perdure.cli.plain import safe, span
     from perdure.domain.worker import Life
     from perdure.store import doctor
 
-    if found.lease_holder is None:
-        return
-    name, left = safe(found.lease_holder), (found.lease_until or 0) - tx.now
-    known = [one for one in doctor.workers(tx) if one.id == found.lease_holder.split("@", 1)[0]]
+    holder, left = found.lease_holder or "", (found.lease_until or 0) - tx.now
+    known = [one for one in doctor.workers(tx) if one.id == holder.split("@", 1)[0]]
     if known and locks.life(known[0]) is Life.DEAD:
-        yield f"Its worker {name} was found dead; the session can be taken over."
-    elif left < 0:
-        yield f"Its worker {name} has been silent for {span(-left)}; the session can be taken over."
-    else:
-        yield f"{name} has it now, for {span(left)} more unless it renews; until then nobody else can go on."
+        return False, f"Its worker {safe(holder)} was found dead; the session can be taken over."
+    if left < 0:
+        return False, f"Its worker {safe(holder)} has been silent for {span(-left)}; the session can be taken over."
+    return True, f"{safe(holder)} has it now, for {span(left)} more unless it renews; until then nobody else can go on."
 
 
 def table(shell: Shell, planned: list[Recovery], now: int) -> Iterator[str]:

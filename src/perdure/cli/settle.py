@@ -29,6 +29,7 @@ def settle(
     Look at the outside system first: the ledger believes you.
     """
     from perdure.cli.opening import acting, reading
+    from perdure.cli.waiting import top_of
     from perdure.errors import ConfigError
     from perdure.store import effect as effects
     from perdure.store import session
@@ -41,8 +42,9 @@ def settle(
     shell.load()
     with reading(shell) as tx:
         found = effects.find(tx, effect)
-        name = session.get(tx, found.session_uid).id
-    check(found, asks_result=verdict == "happened" and result is None)
+        name, top = session.get(tx, found.session_uid).id, top_of(tx, found.session_uid)
+    if (found.verdict, found.verdict_by) != (verdict, shell.by):  # else it is the same word again
+        check(found, asks_result=verdict == "happened" and result is None)
     settled = acting(
         shell,
         lambda runtime: runtime.settle(
@@ -53,7 +55,7 @@ def settle(
         shell.emit(settled)
     else:
         shell.say(f"{settled.tool} {settled.id} of session {name} is {settled.state}: {shell.by} says {verdict}.")
-        shell.say(f"`{shell.again('resume', name, app=True)}` lets it go on, unless a worker does.")
+        shell.say(f"`{shell.again('resume', top, app=True)}` lets it go on, unless a worker does.")
 
 
 def parsed(text: str) -> Any:
@@ -73,7 +75,7 @@ def check(found: Effect, *, asks_result: bool) -> None:
     from perdure.errors import ConfigError, IllegalMove
     from perdure.runtime.tool import TOOLS
 
-    if not is_in_doubt(found) and found.verdict is None:
+    if not is_in_doubt(found):
         raise IllegalMove(
             f"Effect {found.id} is {found.state} and not in doubt; there is nothing to settle.",
             hint="`perdure effects --in-doubt` lists what is.",

@@ -81,8 +81,11 @@ def _present(shell: Shell, tx: Transaction, found: SessionRecord, events: list[E
         rows = [cells(tx, one) for one in [*unsettled, *reversed(newest[:EFFECTS])]]
         yield from _effects(shell, rows, more=len(newest) > EFFECTS, id=found.id)
     yield from _events(tx, found.uid, events)
-    if found.status in ("ready", "waiting") and not any(one.for_a_person for one in asked):
+    lapsed = found.status == "running" and (found.lease_until or 0) < tx.now
+    if lapsed or (found.status in ("ready", "waiting") and not any(one.for_a_person for one in asked)):
         yield from ("", f"`{shell.again('resume', found.id, app=True)}` lets it go on here.")
+    elif found.status == "running":
+        yield from ("", f"`{shell.again('show', found.id, '--follow')}` watches it.")
 
 
 def _past(shell: Shell, tx: Transaction, state: SessionState, events: list[Event]) -> None:
@@ -127,9 +130,9 @@ def _status(tx: Transaction, row: dict[str, Any]) -> str:
         left = (row.get("lease_until") or 0) - tx.now
         held = f"for {span(left)} more" if left >= 0 else f"and silent for {span(-left)}"
         said += f"; held by {safe(row['lease_holder'])} {held}"
-    if row.get("cancel_requested_at"):
+    if row.get("cancel_requested_at") and row["status"] != "cancelled":
         said += "; asked to stop"
-    if row.get("pause_requested_at"):
+    if row.get("pause_requested_at") and row["status"] not in ("done", "failed", "cancelled"):
         said += "; asked to pause"
     return said
 

@@ -7,6 +7,7 @@ from typing import Literal
 from perdure.cli.command import Shell
 from perdure.cli.opening import acting, reading
 from perdure.cli.plain import call, safe
+from perdure.cli.waiting import top_of
 from perdure.store import approval, effect, session
 
 
@@ -15,7 +16,7 @@ def vote(shell: Shell, id: str, because: str, decision: Literal["approve", "deny
     with reading(shell) as tx:
         asked = approval.find(tx, id)
         planned = effect.get(tx, asked.session_uid, asked.effect_id)
-        name = session.get(tx, asked.session_uid).id
+        name, top = session.get(tx, asked.session_uid).id, top_of(tx, asked.session_uid)
     voted = acting(shell, lambda runtime: getattr(runtime, decision)(asked.id, by=shell.by, because=because))
     if shell.json:
         shell.emit(voted)
@@ -27,4 +28,4 @@ def vote(shell: Shell, id: str, because: str, decision: Literal["approve", "deny
         shell.say(
             f"{safe(shell.by)} {'approved' if decision == 'approve' else 'denied'} {what}: it is {voted.decision}."
         )
-        shell.say(f"`{shell.again('resume', name, app=True)}` lets it go on, unless a worker does.")
+        shell.say(f"`{shell.again('resume', top, app=True)}` lets it go on, unless a worker does.")

@@ -129,6 +129,14 @@ def _effect(tx: Transaction, one: Wait) -> Asked:
     return Asked(one, f"the outcome of {found.tool} {found.id} of session {owner}", (Way(("show", owner)),))
 
 
+def top_of(tx: Transaction, uid: str) -> str:
+    """The id of the session to resume: a child goes on with its parent."""
+    found = session.get(tx, uid)
+    while found.parent_uid is not None:
+        found = session.get(tx, found.parent_uid)
+    return found.id
+
+
 def session_name(tx: Transaction, uid: str | None) -> str:
     try:
         return session.get(tx, uid or "").id

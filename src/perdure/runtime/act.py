@@ -20,7 +20,12 @@ from perdure.domain.effect import AttemptOutcome
 from perdure.errors import ConfigError
 from perdure.ids import encode
 from perdure.runtime.tool import Tool
-from perdure.store.effect import Outcome
+from perdure.store.intent import Outcome
+
+# What only this process knows, by (session, effect, attempt): acts under way in it, and outcomes that the store could
+# not take when they came, with the tool's `retry`. They outlive a runtime that is closed and opened again.
+ACTING: set[tuple[str, str, int]] = set()
+OWED: dict[tuple[str, str, int], tuple[Outcome, int]] = {}
 
 
 class Ended(msgspec.Struct, frozen=True):

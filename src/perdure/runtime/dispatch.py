@@ -19,21 +19,23 @@ from typing import Any
 
 import msgspec
 
+from perdure import faults
 from perdure.domain.effect import AttemptOutcome, Effect, Replay, idempotency_key, intent_digest
 from perdure.errors import PerdureError, StoreError
 from perdure.ids import encode
-from perdure.runtime.act import call, describe, outcome
+from perdure.runtime.act import ACTING, OWED, call, describe, outcome
 from perdure.runtime.place import Place
 from perdure.runtime.policy import Policy
 from perdure.runtime.run import Run
 from perdure.runtime.tool import Call, Tool, Transaction
 from perdure.store import doubt, lease
 from perdure.store import effect as effects
+from perdure.store import intent as intents
 from perdure.store.move import Move, hold
 from perdure.store.move import Transaction as StoreTransaction
 
 
-class Intent(effects.Intent, frozen=True, kw_only=True):
+class Intent(intents.Intent, frozen=True, kw_only=True):
     """An intent with its arguments still open."""
 
     arguments: dict[str, Any]
@@ -73,10 +75,10 @@ class Dispatcher:
     def _at(self, place: Place) -> list[Any]:
         return place.position(self.run.session.restart_number)
 
-    def _dispatch(self, tool: Tool[..., Any]) -> effects.Dispatch:
+    def _dispatch(self, tool: Tool[..., Any]) -> intents.Dispatch:
         deadline = None if tool.timeout is None else self.run.clock.now() + tool.timeout
         worker = self.run.runtime.worker
-        return effects.Dispatch(worker=worker.id, process=worker.process, deadline_at=deadline)
+        return intents.Dispatch(worker=worker.id, process=worker.process, deadline_at=deadline)
 
     @asynccontextmanager
     async def _in_order(self) -> AsyncIterator[None]:
@@ -101,27 +103,30 @@ class Dispatcher:
 
     async def _act(self, tool: Tool[..., Any], id: str, key: str, arguments: dict[str, Any], number: int) -> Effect:
         """Act and settle. A lease that has run out meanwhile is proof that the act did not begin."""
+        faults.point("act.before")
         if self.run.clock.boot() >= self.run.holder.boot_deadline or self.run.unwinding:
-            known = effects.Outcome(outcome=AttemptOutcome.ABSENT)
+            known = intents.Outcome(outcome=AttemptOutcome.ABSENT)
         else:
             known = await self._call(tool, id, key, arguments, number)
         return await self._settle(tool, id, number, known)
 
-    async def _settle(self, tool: Tool[..., Any], id: str, number: int, known: effects.Outcome) -> Effect:
+    async def _settle(self, tool: Tool[..., Any], id: str, number: int, known: intents.Outcome) -> Effect:
         """Write down what came of an attempt; if the store is away, owe it."""
         runtime, by = self.run.runtime, self.run.holder.name
         try:
             kept = await runtime.values.keep(self._uid, by, known)
             return await self.run.store.write(effects.settle(self._uid, by, id, number, kept, retry=tool.retry))
         except StoreError as error:
-            runtime.owed[self._uid, id, number] = (known, tool.retry)
+            OWED[self._uid, id, number] = (known, tool.retry)
             raise self.run.give_up(error) from error
 
     async def _call(
         self, tool: Tool[..., Any], id: str, key: str, arguments: dict[str, Any], number: int
-    ) -> effects.Outcome:
-        acting, attempt = self.run.runtime.acting, (self._uid, id, number)
+    ) -> intents.Outcome:
+        attempt = (self._uid, id, number)
         given = [self._given(id, key, number)] if tool.wants_call else []
+        if given and tool.undoes is not None:
+            given[0].undoes = await self._undone(id)
         opened = tool.shape.unbind(arguments)
 
         async def late(overrun: TimeoutError) -> None:
@@ -131,12 +136,15 @@ class Dispatcher:
             except PerdureError:  # it is only a note: what comes of it is settled when it has ended
                 return
 
-        acting.add(attempt)
+        ACTING.add(attempt)
         try:
             noted = None if tool.replay is Replay.PURE else late
-            return outcome(tool, await call(tool.function, tool.shape.is_async, tool.timeout, noted, *given, **opened))
+            faults.point("act.begun")
+            ended = await call(tool.function, tool.shape.is_async, tool.timeout, noted, *given, **opened)
+            faults.point("act.after")
+            return outcome(tool, ended)
         finally:
-            acting.discard(attempt)
+            ACTING.discard(attempt)
 
     def _given(self, id: str, key: str, number: int) -> Call:
         heart, holder = self.run.runtime.heart, self.run.holder
@@ -151,7 +159,7 @@ class Dispatcher:
 
     async def _pure(self, tool: Tool[..., Any], intent: Intent) -> Effect:
         """Run, and record what came of it; what raises is run again, up to `retry` times."""
-        known, attempt = effects.Outcome(outcome=AttemptOutcome.UNKNOWN), 0
+        known, attempt = intents.Outcome(outcome=AttemptOutcome.UNKNOWN), 0
         while known.outcome is not AttemptOutcome.ACKNOWLEDGED and attempt < tool.retry:
             self.run.check()
             attempt += 1
@@ -181,7 +189,7 @@ class Dispatcher:
         except RolledBack as rolled_back:
             cause = rolled_back.__cause__
             assert cause is not None
-            failed = effects.Outcome(outcome=AttemptOutcome.FAILED, error=describe(cause))
+            failed = intents.Outcome(outcome=AttemptOutcome.FAILED, error=describe(cause))
             holder = self.run.holder
             if planned is None:
                 await self.run.write(effects.record(holder, intent, dispatch, failed))
@@ -189,11 +197,15 @@ class Dispatcher:
                 await self.run.write(effects.attempted(holder, intent.id, dispatch, failed))
         return await self._get(intent.id)
 
-    async def _keep(self, known: effects.Outcome) -> effects.Outcome:
+    async def _keep(self, known: intents.Outcome) -> intents.Outcome:
         try:
             return await self.run.runtime.values.keep(self._uid, self.run.holder.name, known)
         except StoreError as error:
             raise self.run.give_up(error) from error
+
+    async def _undone(self, id: str) -> str:
+        """The key of what the undo `id` takes back."""
+        return (await self._get((await self._get(id)).position[1])).idempotency_key
 
     async def _get(self, id: str) -> Effect:
         return await self.run.read(effects.get, self._uid, id)
@@ -203,7 +215,7 @@ class RolledBack(Exception):
     """A joint tool raised; its transaction is rolled back, and nothing of it happened."""
 
 
-def _inside(tool: Tool[..., Any], tx: StoreTransaction, arguments: dict[str, Any]) -> effects.Outcome:
+def _inside(tool: Tool[..., Any], tx: StoreTransaction, arguments: dict[str, Any]) -> intents.Outcome:
     """Act inside a transaction. What the database itself could not do is its own error, and not the tool's."""
     broken: list[Exception] = []
 
@@ -218,7 +230,7 @@ def _inside(tool: Tool[..., Any], tx: StoreTransaction, arguments: dict[str, Any
 
     try:
         value = tool.function(Transaction(execute), **arguments)
-        known = effects.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=tool.shape.encode_result(value))
+        known = intents.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=tool.shape.encode_result(value))
     except Exception as error:
         if broken:
             raise broken[0] from None

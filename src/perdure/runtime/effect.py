@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from perdure import faults
 from perdure.domain.effect import (
     SETTLED,
     Action,
@@ -40,6 +41,7 @@ from perdure.runtime.policy import Ruling
 from perdure.runtime.tool import TOOLS, Outcome, Tool
 from perdure.store import approval, doubt, wait
 from perdure.store import effect as effects
+from perdure.store import intent as intents
 
 
 class Ledger(Dispatcher):
@@ -141,13 +143,13 @@ class Ledger(Dispatcher):
         said = answer.said if answer.why is None else f"{answer.said}: {answer.why}"
         await self.run.write(doubt.noted(self.run.holder, effect.id, f"{course.why} It answers: {said}"))
         if answer.said == "happened":
-            known = effects.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=result, reference=answer.reference)
+            known = intents.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=result, reference=answer.reference)
             return await self._settle(tool, effect.id, number, known), course
         if answer.said == "unknown":
             return effect, Course(Action.ASK, answer.why or "The probe cannot tell.")
         course = after_absent(attempts, tool.rule, self.run.clock.now(), life)
         if course.action is Action.DISPATCH:
-            absent = effects.Outcome(outcome=AttemptOutcome.ABSENT)
+            absent = intents.Outcome(outcome=AttemptOutcome.ABSENT)
             effect = await self._settle(tool, effect.id, number, absent)
         return effect, course
 
@@ -158,6 +160,7 @@ class Ledger(Dispatcher):
         is_async = asyncio.iscoroutinefunction(tool.probing)
         asked = call(tool.probing, is_async, tool.timeout, None, *given, **tool.shape.unbind(effect.intent))
         ended = await self.run.see_through(asked)
+        faults.point("probe.after")
         if ended.error is not None or not isinstance(ended.value, Outcome):
             why = ended.error or f"it returned {type(ended.value).__name__} and no Outcome"
             return Outcome.unknown(f"The probe failed: {why}."), None

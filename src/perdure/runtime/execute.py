@@ -22,7 +22,7 @@ from perdure.domain.worker import Life
 from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, ProgramUnknown, Suspended
 from perdure.ids import decode, new_uid
 from perdure.runtime import records
-from perdure.runtime.act import describe
+from perdure.runtime.act import OWED, describe
 from perdure.runtime.effect import Ledger, tool_of
 from perdure.runtime.program import get_program
 from perdure.runtime.run import Run
@@ -146,11 +146,10 @@ async def _all(work: list[Coroutine[Any, Any, None]]) -> list[BaseException | No
 
 async def _pay(run: Run) -> None:
     """Write down what is known and the store could not take when it came."""
-    owed = run.runtime.owed
-    for uid, id, number in [due for due in owed if due[0] == run.session.uid]:
-        known, retry = owed[uid, id, number]
+    for uid, id, number in [due for due in OWED if due[0] == run.session.uid]:
+        known, retry = OWED[uid, id, number]
         await run.write(effects.settle(uid, run.holder.name, id, number, known, retry=retry))
-        del owed[uid, id, number]
+        del OWED[uid, id, number]
 
 
 async def _program(run: Run, ledger: Ledger) -> tuple[BaseException | None, Any]:

@@ -1,8 +1,8 @@
 """Branches and the effects of their line.
 
-A branch inherits what was settled at its fork and cannot repeat it. What was unsettled there belongs to the session that
-planned it, and the branch waits for its outcome, whatever stands in its place by then: an undone effect has a successor.
-Telling a branch is a courtesy that saves it a look: what is not told is found when the branch runs.
+A branch inherits what was settled at its fork and cannot repeat it. What was unsettled there belongs to the session
+that planned it, and the branch waits for its outcome, whatever stands in its place by then: an undone effect has a
+successor. Telling a branch is a courtesy that saves it a look: what is not told is found when the branch runs.
 """
 
 from __future__ import annotations

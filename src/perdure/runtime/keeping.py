@@ -1,7 +1,7 @@
 """What a program keeps: steps, decisions, tasks of the plan, facts, artifacts; and the lines it runs in.
 
-`decide`, `task`, `remember`, `recall` and `save` are steps with reserved names: what they change and the record that they
-did so are one transaction, so running again never does it twice.
+`decide`, `task`, `remember`, `recall` and `save` are steps with reserved names: what they change and the record that
+they did so are one transaction, so running again never does it twice.
 """
 
 from __future__ import annotations

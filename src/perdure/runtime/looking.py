@@ -16,13 +16,13 @@ from perdure.domain.task import Task
 from perdure.domain.wait import Wait
 from perdure.domain.worker import Life
 from perdure.runtime import recovery
+from perdure.runtime.act import ACTING
 from perdure.runtime.policy import Policy
 from perdure.runtime.program import PROGRAMS
-from perdure.runtime.worker import Me
+from perdure.runtime.worker import Me, is_here
 from perdure.store import approval, decision, event, fact, task, wait
 from perdure.store import effect as effects
 from perdure.store import session as sessions
-from perdure.store.effect import Outcome
 from perdure.store.store import Store
 
 MANY = 1_000_000
@@ -40,8 +40,6 @@ class Looking:
     def __init__(self, store: Store, policy: Policy) -> None:
         self.store = store
         self.policy = policy
-        self.acting: set[tuple[str, str, int]] = set()  # (session, effect, attempt) under way in this process
-        self.owed: dict[tuple[str, str, int], tuple[Outcome, int]] = {}  # outcomes that the store could not take yet
         self._me: Me | None = None
 
     @property
@@ -53,10 +51,9 @@ class Looking:
 
     def life_of(self, attempt: Attempt) -> Life:
         """Whether an attempt may still be under way."""
-        process: Any = attempt.process
-        if self._me is not None and isinstance(process, dict) and process.get("id") == self._me.id:
-            return Life.ALIVE if (attempt.session_uid, attempt.effect_id, attempt.number) in self.acting else Life.DEAD
-        return self.worker.life_of(process)
+        if is_here(attempt.process):
+            return Life.ALIVE if (attempt.session_uid, attempt.effect_id, attempt.number) in ACTING else Life.DEAD
+        return self.worker.life_of(attempt.process)
 
     async def get(self, name: str) -> SessionView:
         """A session by its id or a beginning of it, with what it waits for."""
@@ -67,7 +64,13 @@ class Looking:
     async def recovery_plan(self, name: str) -> list[recovery.Recovery]:
         """What a run would do with each unsettled effect, and why; nothing is done."""
         session = await self.store.read(sessions.find, name)
-        return await self.store.read(recovery.plan, session, self.policy, self.life_of)
+
+        def life_of(process: dict[str, Any]) -> Life:
+            if is_here(process):
+                return Life.ALIVE if any(uid == session.uid for uid, _, _ in ACTING) else Life.DEAD
+            return self.worker.life_of(process)
+
+        return await self.store.read(recovery.plan, session.uid, life_of, self.policy)
 
     async def state_at(self, name: str, number: int | None = None) -> SessionState:
         """Time travel: the state of a session after event `number`."""

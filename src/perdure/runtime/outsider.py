@@ -1,4 +1,4 @@
-"""What outsiders may do to a session, from any process and without its lease: send, answer, vote, settle, cancel, pause.
+"""What outsiders may do to a session, without its lease: send, answer, vote, settle, cancel, pause, fork.
 
 Each is one move under the session's row lock, and each may make a waiting session ready.
 """

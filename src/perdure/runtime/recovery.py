@@ -19,9 +19,10 @@ from perdure.runtime.records import line_of
 from perdure.runtime.tool import TOOLS, Tool
 from perdure.store import approval
 from perdure.store import effect as effects
+from perdure.store import session as sessions
 from perdure.store.move import Transaction
 
-LifeOf = Callable[[Attempt], Life]
+LifeOf = Callable[[dict[str, Any]], Life]
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -36,13 +37,14 @@ class Recovery(msgspec.Struct, frozen=True):
     not_before: int | None
 
 
-def plan(tx: Transaction, session: SessionRecord, policy: Policy, life_of: LifeOf) -> list[Recovery]:
-    """The recovery plan of a session; reads only."""
-    own = [_for(tx, effect, session, policy, life_of) for effect in effects.unsettled(tx, session.uid)]
+def plan(tx: Transaction, uid: str, life_of: LifeOf, policy: Policy | None = None) -> list[Recovery]:
+    """The recovery plan of a session; reads only. `life_of` tells whether the process of an attempt still lives."""
+    session = sessions.get(tx, uid)
+    own = [_for(tx, effect, session, policy, life_of) for effect in effects.unsettled(tx, uid)]
     return own + _of_line(tx, session)
 
 
-def _for(tx: Transaction, effect: Effect, session: SessionRecord, policy: Policy, life_of: LifeOf) -> Recovery:
+def _for(tx: Transaction, effect: Effect, session: SessionRecord, policy: Policy | None, life_of: LifeOf) -> Recovery:
     attempts = effects.of_effect(tx, effect.session_uid, effect.id)
     tool = TOOLS.get(effect.tool)
     if tool is None:
@@ -51,7 +53,7 @@ def _for(tx: Transaction, effect: Effect, session: SessionRecord, policy: Policy
         return _say(effect, attempts, *gated)
     life = Life.DEAD
     if attempts and attempts[-1].ended_at is None:
-        life = life_of(attempts[-1])
+        life = life_of(attempts[-1].process)
         if life is Life.DEAD:
             attempts = [*attempts[:-1], msgspec.structs.replace(attempts[-1], ended_at=tx.now)]
     course = recover(effect, attempts, tool.rule, tx.now, life)
@@ -59,7 +61,7 @@ def _for(tx: Transaction, effect: Effect, session: SessionRecord, policy: Policy
 
 
 def _gated(
-    tx: Transaction, effect: Effect, tool: Tool[..., Any], session: SessionRecord, policy: Policy
+    tx: Transaction, effect: Effect, tool: Tool[..., Any], session: SessionRecord, policy: Policy | None
 ) -> tuple[str, str] | None:
     """What the gate makes of a planned effect, before anything else is done with it."""
     if effect.position[0] == "undo":
@@ -68,6 +70,8 @@ def _gated(
         asked = approval.get(tx, effect.session_uid, effect.approval_id)
         if asked.decision is None:
             return "wait for approval", f"The gate {asked.gate} asks, and nobody has decided approval {asked.id}."
+    if policy is None:
+        return None
     ruling = policy.rule(tool, session, effect.intent)
     if ruling.answer == "deny":
         return "refuse", ruling.why

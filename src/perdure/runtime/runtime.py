@@ -14,13 +14,13 @@ from perdure.clock import SECOND, Clock
 from perdure.domain.effect import Effect
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.wait import Wait, WaitKind
-from perdure.errors import Conflict, LeaseHeld, LeaseLost, PerdureError, SessionFailed, SessionWaiting
+from perdure.errors import Conflict, IllegalMove, LeaseHeld, LeaseLost, PerdureError, SessionFailed, SessionWaiting
 from perdure.ids import encode, new_name
 from perdure.runtime.durations import microseconds
 from perdure.runtime.execute import execute
 from perdure.runtime.fork import newest
 from perdure.runtime.heart import Heart
-from perdure.runtime.looking import SessionView as SessionView
+from perdure.runtime.looking import SessionView
 from perdure.runtime.outsider import Outsider
 from perdure.runtime.place import Lane
 from perdure.runtime.policy import Intent, Policy
@@ -33,6 +33,8 @@ from perdure.store import effect as effects
 from perdure.store import session as sessions
 from perdure.store.move import Transaction
 from perdure.store.store import Store, open_store
+
+__all__ = ["Runtime", "SessionView", "open", "run"]
 
 T = TypeVar("T")
 LEASE = "15s"
@@ -97,7 +99,11 @@ class Runtime(Outsider):
         view = await self.get(view.uid)
         if view.status in TERMINAL or view.status == Status.WAITING:
             return view
-        await execute(self, view)
+        try:
+            await execute(self, view)
+        except IllegalMove:
+            if (await self.get(view.uid)).status not in (*TERMINAL, Status.WAITING):
+                raise  # otherwise another worker finished or parked it between our look and our request for the lease
         return await self.get(view.uid)
 
     async def complete(self, name: str) -> SessionView:

@@ -124,7 +124,7 @@ class Session(Keeping):
             return tool.shape.decode_result(self._run.runtime.values.get(effect.result, effect.artifact))
 
     async def _inherited(self, effect: Effect, lane: Lane) -> Effect | None:
-        """An effect of the line before the fork: settled there, or its planner's to settle. None: it is ours to plan."""
+        """An effect of the line: settled at the fork, or its planner's to settle. None: it is ours to plan."""
         now, is_open = await self._run.read(newest, effect)
         while is_open:
             id = f"effect-{now.id}"

@@ -23,8 +23,11 @@ class Shape:
         """`given` are the leading parameters that Perdure supplies, such as a tool's `call`."""
         self.name = getattr(function, "__name__", "function")
         self.is_async = inspect.iscoroutinefunction(function)
-        signature = inspect.signature(function)
-        hints = _hints(function)
+        try:
+            signature = inspect.signature(function)
+        except ValueError:
+            raise ConfigError(f"{self.name} does not say what it takes.", hint="Wrap it in a function.") from None
+        hints = _hints(function, given)
         parameters = [p for p in signature.parameters.values() if p.name not in given]
         for parameter in parameters:
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -55,7 +58,7 @@ class Shape:
         """Recorded arguments as the annotated types."""
         try:
             opened = msgspec.convert(dict(arguments), self._type)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, TypeError, ValueError) as error:
             raise ConfigError(f"{self.name} no longer takes what was recorded: {error}.") from None
         return {name: getattr(opened, name) for name in self._type.__struct_fields__}
 
@@ -91,11 +94,27 @@ def argument_digest(arguments: Mapping[str, Any]) -> str:
     return digest(canonical(arguments))
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def _hints(function: Callable[..., Any], given: Sequence[str]) -> dict[str, Any]:
+    """The annotations, as types. What Perdure supplies may be known to the type checker only; the rest may not."""
     try:
         return get_type_hints(function, include_extras=True)
-    except (NameError, TypeError):
-        return {}
+    except (NameError, TypeError, AttributeError):
+        pass
+    hints: dict[str, Any] = {}
+    whole = inspect.unwrap(function)
+    for name, annotation in getattr(whole, "__annotations__", {}).items():
+        one: Any = lambda: None  # noqa: E731 - something to carry one annotation
+        one.__annotations__ = {name: annotation}
+        try:
+            hints |= get_type_hints(one, getattr(whole, "__globals__", {}), include_extras=True)
+        except (NameError, TypeError, AttributeError) as error:
+            if name not in given:
+                label = getattr(function, "__name__", "function")
+                raise ConfigError(
+                    f"The annotation of {name} in {label} cannot be read: {error}.",
+                    hint="Import the type where the function can see it when it runs.",
+                ) from None
+    return hints
 
 
 def _decoder(name: str, type_: Any) -> msgspec.json.Decoder[Any]:

@@ -7,6 +7,7 @@ person is asked whenever the outcome is unknown.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -94,15 +95,22 @@ class Transaction:
 
     def execute(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement with `?` for its parameters; return its rows."""
-        first = sql.lstrip().split(None, 1)[0].lower() if sql.strip() else ""
+        words = _COMMENT.sub(" ", _TEXT.sub("''", sql)).split(";")
+        first = words[0].split(None, 1)[0].lower() if words[0].strip() else ""
         if first in _NOT_ALLOWED:
             raise ConfigError(f"A joint tool may not {first or 'run nothing'}: the transaction is not its own.")
+        if any(word.strip() for word in words[1:]):
+            raise ConfigError("A joint tool runs one statement at a time.")
         return self._execute(sql, params)
 
 
 _NOT_ALLOWED = frozenset(
     {"", "begin", "commit", "rollback", "end", "savepoint", "release", "pragma", "attach", "detach", "vacuum", "set"}
 )
+
+
+_TEXT = re.compile(r"'(?:[^']|'')*'")
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 class Tool(Generic[Q, X]):

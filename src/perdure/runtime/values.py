@@ -12,7 +12,7 @@ from perdure.artifacts.directory import Directory
 from perdure.domain.artifact import Retention
 from perdure.errors import Damaged
 from perdure.store import artifact
-from perdure.store.effect import Outcome
+from perdure.store.intent import Outcome
 from perdure.store.store import Store
 
 LIMIT = 64 * 1024

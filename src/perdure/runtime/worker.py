@@ -7,8 +7,16 @@ from typing import Any
 
 from perdure.domain.worker import Life, Worker
 from perdure.ids import encode, host, new_name
-from perdure.runtime.liveness import Alive, Presences, presences
+from perdure.runtime.liveness import Alive, Presences, began, presences, read_token
 from perdure.store.store import Store
+
+
+def is_here(process: Any) -> bool:
+    """Whether an attempt was made by this process, under whichever name: then nobody knows better what became of it."""
+    if not isinstance(process, dict) or (process.get("pid"), process.get("host")) != (os.getpid(), host()):
+        return False
+    token = process.get("start_token")
+    return token is None or read_token(str(token)).began == began(os.getpid())
 
 
 class Me:
@@ -33,6 +41,8 @@ class Me:
 
     def life_of(self, process: dict[str, Any]) -> Life:
         """Whether the process of an attempt still lives, or a command that it started."""
+        if not isinstance(process, dict):
+            return Life.CANNOT_TELL
         if process.get("id") == self.id:
             return Life.ALIVE
         if self._presences is None:

@@ -11,6 +11,7 @@ from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name
 from perdure.store import effect as effects
 from perdure.store import wait
+from perdure.store.intent import Intent
 from perdure.store.move import Log, Transaction, holder_move, outsider_move
 
 
@@ -25,7 +26,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @holder_move
-def ask(log: Log, intent: effects.Intent, question: Question) -> Effect:
+def ask(log: Log, intent: Intent, question: Question) -> Effect:
     """Plan an effect, or gate a planned one, that may not be dispatched before people said yes to exactly this."""
     id = approval_id(intent.id)
     planned = effects.plan.on(log, intent, approval_id=id)

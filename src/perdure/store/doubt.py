@@ -13,7 +13,8 @@ from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, IllegalMove
 from perdure.ids import check_name, check_text, encode
 from perdure.store import wait
-from perdure.store.effect import Outcome, get, move, of_effect, opened
+from perdure.store.effect import get, move, of_effect, opened
+from perdure.store.intent import Outcome
 from perdure.store.move import Log, holder_move, outsider_move
 
 

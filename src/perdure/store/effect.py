@@ -17,46 +17,10 @@ from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import encode
 from perdure.store import wait
+from perdure.store.intent import Dispatch, Intent, Outcome
 from perdure.store.move import Log, Transaction, holder_move, outsider_move
 
 MANY = 1_000_000
-
-
-class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be known to plan an effect. JSON columns are JSON text already."""
-
-    id: str
-    position: str
-    generation: int
-    tool: str
-    replay: str
-    targets: str
-    intent: str
-    intent_digest: str
-    idempotency_key: str
-    task_id: str | None = None
-    policy_version: str | None = None
-    rule: str | None = None
-    supersedes: str | None = None
-
-
-class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Who acts, and until when: what an attempt needs to know before it begins."""
-
-    worker: str
-    process: str
-    deadline_at: int | None = None
-    sandbox: str | None = None
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an attempt: a result as JSON text or artifact, or an error as JSON text."""
-
-    outcome: AttemptOutcome
-    result: str | None = None
-    artifact: str | None = None
-    error: str | None = None
-    reference: str | None = None
 
 
 @holder_move

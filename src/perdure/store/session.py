@@ -70,6 +70,8 @@ def _same(tx: Transaction, new: NewSession) -> SessionRecord:
     there = get_by_id(tx, new.id)
     if there.program != new.program or not same_json(there.arguments, new.arguments):
         raise Conflict(f"Session {new.id} exists already, with another program or other arguments.")
+    if new.forked_from is not None and (there.forked_from, there.forked_at) != (new.forked_from, new.forked_at):
+        raise Conflict(f"Session {new.id} exists already, and is not this branch.")
     return there
 
 

@@ -57,6 +57,7 @@ class Store:
         self.clock = database.clock
         self.wakeups = database.wakeups
         self.folder = database.folder
+        self._closed = False
 
     async def write(self, move: Move[T]) -> T:
         """Commit a move. Cancelling the caller does not take the move back."""
@@ -94,8 +95,10 @@ class Store:
                 await self.wakeups.wait(seen, uid, poll)
 
     def close(self) -> None:
-        """Finish what was submitted and let go of the database."""
-        self.database.close()
+        """Finish what was submitted and let go of the database. Closing twice is closing once."""
+        if not self._closed:
+            self._closed = True
+            self.database.close()
 
     def __enter__(self) -> Self:
         return self

@@ -29,6 +29,7 @@ from psycopg import conninfo, errors
 from perdure import faults
 from perdure.errors import CommitUnknown, ConfigError, Conflict, IllegalMove, PerdureError, StoreFull, StoreUnavailable
 from perdure.store.databases.postgres_migrator import PostgresTransaction
+from perdure.store.databases.wire import PipelinedTransaction, Wire
 from perdure.store.move import MISSED, Move, Row
 from perdure.store.statements import load
 
@@ -70,6 +71,7 @@ class Connection:
             self.close()
             self._db = connect(self._server.url)
             self._line = socket.socket(fileno=os.dup(self._db.fileno()))
+            self._wire = Wire(self._db)
             self._was_connected = True
             self._measure_clock()
         elif self._server.server_clock.boot() - self._server.server_clock.measured_at > REFRESH_CLOCK:
@@ -99,7 +101,7 @@ class Connection:
                 self._waits()
                 db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 try:
-                    return move.run(self._transaction(db, move))
+                    return move.run(self._reading(db, move))
                 finally:
                     if not db.closed:
                         db.execute("ROLLBACK")
@@ -151,8 +153,13 @@ class Connection:
                     raise
                 time.sleep(0.05)
 
-    def _transaction(self, db: psycopg.Connection[Row], move: Move[Any]) -> PostgresTransaction:
+    def _reading(self, db: psycopg.Connection[Row], move: Move[Any]) -> PostgresTransaction:
         tx = PostgresTransaction(db, self._server.clock.now(), move.id, self._server.restore_epoch)
+        tx.waits = self._waits
+        return tx
+
+    def _writing(self, db: psycopg.Connection[Row], move: Move[Any]) -> PipelinedTransaction:
+        tx = PipelinedTransaction(db, self._wire, self._server.clock.now(), move.id, self._server.restore_epoch)
         tx.waits = self._waits
         return tx
 
@@ -161,10 +168,10 @@ class Connection:
     ) -> PostgresTransaction:
         """Write the move and return the try that holds: this one, or an earlier one that was thought lost."""
         if move.hot is not None and not unsure:
-            tx = self._transaction(db, move)
+            tx = self._writing(db, move)
             if self._hot(move, tx) is not MISSED:
                 return tx
-        return self._long(db, move, self._transaction(db, move), unsure)
+        return self._long(move, self._writing(db, move), unsure)
 
     def _hot(self, move: Move[Any], tx: PostgresTransaction) -> Any:
         """One guarded statement, committed by itself: sent means possibly committed."""
@@ -181,36 +188,35 @@ class Connection:
         return tx.result
 
     def _long(
-        self, db: psycopg.Connection[Row], move: Move[Any], tx: PostgresTransaction, unsure: list[PostgresTransaction]
+        self, move: Move[Any], tx: PipelinedTransaction, unsure: list[PostgresTransaction]
     ) -> PostgresTransaction:
         sent: PostgresTransaction | None = None
         try:
-            with db.pipeline() as tx.pipeline:
-                db.execute("BEGIN")
-                faults.point("move.before")
-                if (held := self._which_holds(tx, unsure)) is not None:
-                    db.execute("ROLLBACK")
-                    return held
-                tx.result = move.run(tx)
-                faults.point("move.after")
-                if not tx.wrote:
-                    db.execute("ROLLBACK")
-                    return tx
-                faults.point("commit.before")
-                self._waits()
-                sent = tx
-                db.execute("COMMIT")
+            tx.wire.begin()
+            faults.point("move.before")
+            if (held := self._which_holds(tx, unsure)) is not None:
+                tx.wire.roll_back()
+                return held
+            tx.result = move.run(tx)
+            faults.point("move.after")
+            if not tx.wrote:
+                tx.wire.roll_back()
+                return tx
+            faults.point("commit.before")
+            self._waits()
+            sent = tx
+            tx.wire.commit()
             faults.point("commit.after")
         except BaseException as error:
             if isinstance(error, psycopg.OperationalError) and self._gone():
                 raise Lost(sent, error) from error
-            self._roll_back(db)
+            self._roll_back(tx.wire)
             raise
         return tx
 
-    def _roll_back(self, db: psycopg.Connection[Row]) -> None:
+    def _roll_back(self, wire: Wire) -> None:
         try:
-            db.execute("ROLLBACK")
+            wire.roll_back()
         except psycopg.Error:  # the server does it when we are gone
             self.close()
 

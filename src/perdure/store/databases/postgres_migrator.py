@@ -24,23 +24,19 @@ ATTEMPTS = 40
 
 
 class PostgresTransaction(Transaction):
-    """Named statements on a connection whose transaction is open, or, for a hot move, on none."""
+    """Named statements on a connection: what reads, migrations and a look from outside need."""
 
     def __init__(self, db: psycopg.Connection[Row], now: int, move_id: str, restore_epoch: int) -> None:
         super().__init__(now, move_id, restore_epoch)
         self._db = db
         self._sql = load("postgres")
         self.result: Any = None
-        self.pipeline: psycopg.Pipeline | None = None
         self.waits: Callable[[], None] = lambda: None  # told before every statement that waits for its answer
 
     def run(self, name: str, /, **values: Any) -> int:
         self.wrote = True
         self.waits()
-        cursor = self._db.execute(self._sql[name], values)
-        if self.pipeline is not None:
-            self.pipeline.sync()
-        return cursor.rowcount
+        return self._db.execute(self._sql[name], values).rowcount
 
     def send(self, name: str, /, **values: Any) -> None:
         self.wrote = True
@@ -51,8 +47,6 @@ class PostgresTransaction(Transaction):
         self.waits()
         try:
             cursor = self._db.execute(sql.replace("%", "%%").replace("?", "%s"), tuple(parameters))
-            if self.pipeline is not None:
-                self.pipeline.sync()
             return cursor.fetchall() if cursor.description else []
         except psycopg.IntegrityError as error:
             raise Conflict(f"The database refused this: {error}.") from error

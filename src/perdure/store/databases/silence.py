@@ -1,7 +1,7 @@
 """Silence: a limit that the client keeps by itself, for a peer that acknowledges everything and answers nothing.
 
-The kernel notices a peer that is gone. It does not notice a proxy that was stopped, or a machine whose network works and
-whose programs do not: for those somebody must look at the clock. Hanging up makes the statement fail as any lost
+The kernel notices a peer that is gone. It does not notice a proxy that was stopped, or a machine whose network works
+and whose programs do not: for those somebody must look at the clock. Hanging up makes the statement fail as any lost
 connection does, and what that means is decided there.
 """
 

@@ -1,0 +1,97 @@
+"""The user's code that the command-line tests run: programs, and tools whose outside world is a folder."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from perdure import Call, Gate, Outcome, Session, program, tool
+
+
+def die_if_armed(folder: str) -> None:
+    """Be killed here, once, if somebody left a file called `die`."""
+    armed = Path(folder, "die")
+    if armed.exists():
+        armed.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@tool(replay="probe", inflight="100ms")
+def desk_post(call: Call, folder: str, body: str) -> dict[str, str]:
+    with Path(folder, "posted").open("a") as file:
+        file.write(call.key + "\n")
+    die_if_armed(folder)
+    return {"id": call.key[:6]}
+
+
+@desk_post.probe
+def _(call: Call, folder: str, body: str) -> Outcome:
+    posted = Path(folder, "posted")
+    if posted.exists() and call.key in posted.read_text():
+        return Outcome.happened({"id": call.key[:6]}, reference=call.key)
+    return Outcome.absent()
+
+
+@tool
+def desk_deploy(folder: str, to: str) -> str:
+    die_if_armed(folder)
+    return f"deployed to {to}"
+
+
+@tool(gate=Gate("merge"))
+def desk_merge(pr: int) -> None: ...
+
+
+@tool
+def desk_hold(folder: str) -> str:
+    """Stand in the middle of an act for as long as the file `held` is there."""
+    Path(folder, "held").touch()
+    while Path(folder, "held").exists():
+        time.sleep(0.01)
+    return "let go"
+
+
+@program
+async def desk_review(s: Session, folder: str, pr: int = 7) -> str:
+    plan = await s.task("read the diff", id="read")
+    notes = await s.step("read", lambda: "only \x1b[31mstyle\x1b[0m")
+    await plan.become("done")
+    choice = await s.decide("comment, do not block", because="only style", then="desk_post")
+    receipt = await s.do(desk_post, folder=folder, body=notes)
+    await choice.settle("commented")
+    await s.remember("seen", pr, scope="desk", stale_after="1ms", verify="look at the pr")
+    answer = await s.ask("Merge now?", choices=["yes", "no"])
+    if answer == "yes":
+        await s.do(desk_merge, pr=pr)
+    return f"{len(receipt['id'])} {answer}"
+
+
+@program
+async def desk_release(s: Session, folder: str, to: str = "prod") -> str:
+    return await s.do(desk_deploy, folder=folder, to=to)
+
+
+@program
+async def desk_held(s: Session, folder: str) -> str:
+    return await s.do(desk_hold, folder=folder)
+
+
+@program
+async def desk_talk(s: Session) -> str:
+    return f"hello {await s.ask('Name?')}"
+
+
+@program
+async def desk_parent(s: Session) -> str:
+    return await s.child(desk_talk.bind(), id="kid")
+
+
+@program
+async def desk_sleeper(s: Session) -> list[int]:
+    await s.sleep(seconds=0.05)
+    return [1, 2]
+
+
+@program
+async def desk_fails(s: Session) -> None:
+    raise ValueError("no \x1b[31msuch\x1b[0m thing")

@@ -1,0 +1,77 @@
+"""The command line as the tests use it: in this process where that is enough, in one of its own where it is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from perdure.cli import main
+
+DESK = str(Path(__file__).with_name("desk.py"))
+PERDURE = str(Path(sys.executable).with_name("perdure"))
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Terminal:
+    """A folder to stand in, a store in it, and the desk as the app."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str) -> Said:
+        """Run a command in this process."""
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert isinstance(ended.value.code, int)
+        said = self._capsys.readouterr()
+        return Said(ended.value.code, said.out, said.err)
+
+    def process(self, *arguments: str) -> Said:
+        """Run the real executable, to its end."""
+        ended = subprocess.run([PERDURE, *arguments], capture_output=True, text=True, timeout=60)
+        return Said(ended.returncode, ended.stdout, ended.stderr)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start the real executable and go on."""
+        return subprocess.Popen([PERDURE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def run(self, program: str, id: str, *arguments: str) -> Said:
+        return self("run", program, f"folder={self.folder}", *arguments, "--id", id)
+
+    def wait_of(self, id: str) -> str:
+        """The one thing that a session waits for."""
+        (found,) = self("show", id, "--json").json["waits"]
+        return str(found["id"])
+
+    def arm(self) -> None:
+        (self.folder / "die").touch()
+
+
+def clean_environment(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """No settings but those of the test."""
+    for name in [name for name in os.environ if name.startswith("PERDURE_")] + ["COLUMNS", "NO_COLOR"]:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
+    monkeypatch.setenv("PERDURE_APP", DESK)
+    monkeypatch.setenv("PERDURE_BY", "ada")

@@ -1,0 +1,176 @@
+"""What a person gives: answers, votes, verdicts, messages, branches, and requests to stop or pause."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.terminal import DESK, Terminal
+
+REVIEW = "review-7"
+
+
+@pytest.fixture
+def review(terminal: Terminal) -> Terminal:
+    """A review that asks whether to merge."""
+    assert terminal.run("desk_review", REVIEW).code == 3
+    return terminal
+
+
+def in_doubt(terminal: Terminal) -> str:
+    """A release whose process was killed in the middle of its act, and the effect nobody knows of."""
+    terminal.arm()
+    terminal.process("run", "desk_release", f"folder={terminal.folder}", "--id", "release")
+    assert terminal("resume", "release").code == 3
+    (effect,) = terminal("effects", "--in-doubt", "--json").lines
+    return str(effect["id"])
+
+
+def test_an_answer_goes_to_the_question_by_its_beginning_or_by_its_session(review: Terminal) -> None:
+    wait = review.wait_of(REVIEW)
+    wrong = review("answer", wait, "maybe")
+    assert (wrong.code, "'maybe' is not one of yes, no." in wrong.err) == (2, True)
+    said = review("answer", wait[:5], "no", "--by", "grace")
+    assert (said.code, said.out.startswith(f"grace answered {wait} of session review-7: no\n")) == (0, True)
+    assert review("resume", REVIEW).out.endswith("6 no\n")
+    again = review("answer", wait, "yes")
+    assert (again.code, "[conflict]" in again.err) == (1, True)
+
+
+@pytest.mark.parametrize(("name", "code"), [("", "not-found"), ("nobody", "not-found"), ("t-", "conflict")])
+def test_an_answer_to_nothing_is_refused(terminal: Terminal, name: str, code: str) -> None:
+    terminal("run", "desk_talk", "--id", "t-1")
+    terminal("run", "desk_talk", "--id", "t-2")
+    said = terminal("answer", name, "Ada")
+    assert (said.code, f"[{code}]" in said.err) == (1, True)
+
+
+def test_an_approval_is_shown_voted_and_consumed(review: Terminal) -> None:
+    review("answer", REVIEW, "yes")
+    said = review("resume", REVIEW)
+    (asked,) = review("approvals", "--json").lines
+    assert said.code == 3
+    assert f"perdure approve {asked['id']} --because TEXT\n    perdure deny {asked['id']} --because TEXT\n" in said.out
+    assert "the gate merge holds back desk_merge(pr=7) (not by ada, who asked; expires in 23h 59m)" in said.out
+    assert "desk_merge(pr=7)" in review("approvals").out
+    own = review("approve", asked["id"], "--because", "mine")
+    assert (own.code, "ada asked for approval" in own.err) == (1, True)
+    assert review("approve", asked["id"]).code == 2
+    approved = review("approve", asked["id"][:6], "--because", "read it", "--by", "grace", "--json")
+    assert (approved.json["decision"], approved.json["id"]) == ("approved", asked["id"])
+    assert review("resume", REVIEW).out.endswith("6 yes\n")
+    assert review("approvals").out == "Nothing waits for approval.\n"
+    assert "approved" in review("approvals", "--all").out
+
+
+def test_a_denied_approval_is_an_error_of_the_program(review: Terminal) -> None:
+    review("answer", REVIEW, "yes")
+    review("resume", REVIEW)
+    (asked,) = review("approvals", "--json").lines
+    assert "it is denied" in review("deny", asked["id"], "--because", "too early", "--by", "grace").out
+    said = review("resume", REVIEW)
+    assert (said.code, "ApprovalDenied" in said.err, "too early" in said.err) == (1, True, True)
+
+
+def test_a_verdict_is_checked_before_it_is_believed(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    effect = in_doubt(terminal)
+    for given, complaint in (
+        ((), "Say what came of it."),
+        (("--absent", "--result", "1"), "belong to --happened"),
+        (("--happened", "--result", "{bad"), "--result is not JSON"),
+        (("--happened",), "desk_deploy returns a value; say which."),
+        (("--happened", "--result", "7"), "does not return what its annotation says"),
+    ):
+        said = terminal("settle", effect, *given, "--because", "looked")
+        assert (said.code, complaint in said.err) == (2, True), said
+    monkeypatch.delenv("PERDURE_APP")
+    unloaded = terminal.process("settle", effect, "--happened", "--because", "looked")
+    assert (unloaded.code, "is not loaded" in unloaded.err, "--app" in unloaded.err) == (2, True, True)
+    assert len(terminal("effects", "--in-doubt", "--json").lines) == 1
+
+
+def test_an_abandoned_effect_is_an_error_of_the_program(terminal: Terminal) -> None:
+    effect = in_doubt(terminal)
+    assert "is failed: ada says abandon." in terminal("settle", effect, "--abandon", "--because", "no idea").out
+    said = terminal("resume", "release")
+    assert (said.code, "EffectInDoubt" in said.err) == (1, True)
+    again = terminal("settle", effect, "--happened", "--because", "wait, I know")
+    assert (again.code, "[illegal-move]" in again.err) == (1, True)
+
+
+def test_only_what_is_in_doubt_can_be_settled(review: Terminal) -> None:
+    (effect,) = review("effects", "--json").lines
+    said = review("settle", effect["id"], "--happened", "--because", "saw it")
+    assert (said.code, "is acknowledged and not in doubt" in said.err) == (1, True)
+    assert review("settle", "e-nothing", "--absent", "--because", "x").code == 1
+
+
+def test_a_message_sent_again_is_the_same_message(review: Terminal) -> None:
+    first = review("send", REVIEW, "also the docs", "--id", "m-1", "--mode", "steer", "--json").json
+    again = review("send", REVIEW, "also the docs", "--id", "m-1", "--mode", "steer", "--json").json
+    assert (first, first["sender"], first["mode"]) == (again, "ada", "steer")
+    other = review("send", REVIEW, "something else", "--id", "m-1", "--mode", "steer")
+    assert (other.code, "[conflict]" in other.err) == (1, True)
+    assert "m-2 from grace is in the inbox" in review("send", REVIEW, "hi", "--id", "m-2", "--by", "grace").out
+    assert [review("send", REVIEW, *bad).code for bad in (("",), ("x", "--id", ""), ("x", "--mode", "shout"))] == [
+        2,
+        2,
+        2,
+    ]
+
+
+def test_a_fork_says_what_it_inherits_and_what_it_does_not(review: Terminal) -> None:
+    events = review("show", REVIEW, "--last", "100", "--json").json["events"]
+    planned = next(one["number"] for one in events if one["kind"] == "effect.dispatched")
+    after = review("fork", REVIEW, "--id", "after").out
+    assert "It inherits 1 settled effect and does none of them again." in after
+    during = review("fork", REVIEW, "--at", str(planned), "--id", "during").out
+    assert "Unsettled at that event, and left to review-7" in during
+    before = review("fork", REVIEW, "--at", str(planned - 1), "--id", "before").out
+    assert f"Planned by review-7 after event {planned - 1}, and not inherited" in before
+    assert "desk_post(" in before
+    assert "`perdure resume before` runs it." in before
+    assert review("resume", "after").code == 3
+    assert len(Path("posted").read_text().splitlines()) == 1
+    wrong = review("fork", REVIEW, "--at", "9999")
+    assert (wrong.code, "and no event 9999" in wrong.err) == (1, True)
+
+
+def test_a_cancelled_session_ends_when_somebody_runs_it(review: Terminal) -> None:
+    said = review("cancel", REVIEW, "--by", "grace")
+    assert said.out.endswith("`perdure resume review-7` ends it here, unless a worker does.\n")
+    ended = review("resume", REVIEW)
+    assert (ended.code, "Session review-7 was cancelled" in ended.err) == (1, True)
+    again = review("cancel", REVIEW)
+    assert (again.code, "is cancelled already" in again.err) == (1, True)
+
+
+def test_a_pause_is_shown_and_is_over_with_resume(review: Terminal) -> None:
+    assert "was asked to pause" in review("pause", REVIEW).out
+    assert "asked to pause" in review("show", REVIEW).out
+    review("answer", REVIEW, "no")
+    assert review("resume", REVIEW).out.endswith("6 no\n")
+
+
+def test_who_acts_is_named_by_option_then_setting_then_login(review: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sender(*options: str) -> str:
+        return str(json.loads(review("send", REVIEW, "x", "--json", *options).out)["sender"])
+
+    assert sender("--by", "grace") == "grace"
+    assert sender() == "ada"
+    monkeypatch.delenv("PERDURE_BY")
+    monkeypatch.setenv("LOGNAME", "hopper")
+    assert sender() == "hopper"
+
+
+@pytest.mark.parametrize(
+    "command", ["send", "answer", "approve", "deny", "settle", "fork", "cancel", "pause", "resume"]
+)
+def test_acting_on_a_store_that_is_not_there_makes_none(terminal: Terminal, command: str) -> None:
+    more = {"send": ["hi"], "answer": ["hi"], "approve": ["--because", "x"], "deny": ["--because", "x"]}
+    more["settle"] = ["--absent", "--because", "x"]
+    said = terminal(command, "nobody", *more.get(command, []), "--app", DESK)
+    assert (said.code, "There is no store at" in said.err) == (1, True)
+    assert list(terminal.folder.glob("perdure.db*")) == []

@@ -1,0 +1,218 @@
+"""Looking: lists, one session, its past, its chain; for people and as JSON, and never as a side effect."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+from perdure.domain.fact import Fact
+from perdure.domain.session import SessionRecord
+from perdure.domain.wait import WaitKind
+from perdure.store import lease, session, wait
+from perdure.store.store import open_store
+from tests.cli.terminal import Terminal
+
+LOOKS = ["ls", "effects", "approvals", "decisions", "facts", "verify"]
+AT_ONE = ["show", "tasks", "decisions", "verify"]
+
+
+@pytest.fixture
+def some(terminal: Terminal) -> Terminal:
+    """A session that is done, one that failed, and one that asks."""
+    assert terminal("run", "desk_sleeper", "--id", "done-1", "--owner", "grace").code == 0
+    assert terminal("run", "desk_fails", "--id", "failed-1").code == 1
+    assert terminal.run("desk_review", "review-7", "--title", "a \x1b[2Jtitle").code == 3
+    return terminal
+
+
+@pytest.mark.parametrize("command", LOOKS)
+def test_looking_at_a_store_that_is_not_there_makes_none(terminal: Terminal, command: str) -> None:
+    said = terminal(command)
+    assert (said.code, "There is no store at" in said.err) == (1, True)
+    assert list(terminal.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", LOOKS)
+def test_an_empty_store_is_said_to_be_empty(terminal: Terminal, command: str) -> None:
+    open_store("perdure.db").close()
+    said = terminal(command)
+    assert (said.code, said.err, len(said.out.splitlines())) == (0, "", 1)
+    as_json = terminal(command, "--json")
+    assert as_json.out == "" or as_json.json == {"sessions": 0, "events": 0, "damaged": []}
+
+
+@pytest.mark.parametrize("command", AT_ONE)
+@pytest.mark.parametrize(("id", "code"), [("", "not-found"), ("nobody", "not-found"), ("t-", "conflict")])
+def test_an_id_must_be_one_session_or_begin_only_one(terminal: Terminal, command: str, id: str, code: str) -> None:
+    with open_store("perdure.db") as store:
+        for name in ("t-1", "t-2"):
+            store.write_now(session.create(session.NewSession(id=name, program="p", arguments={}), by="ada"))
+    said = terminal(command, id)
+    assert (said.code, f"[{code}]" in said.err) == (1, True)
+    assert terminal(command, "t-1").code == 0
+
+
+def test_sessions_that_need_a_person_come_first_then_those_that_run(some: Terminal) -> None:
+    terminal = some
+    terminal("run", "desk_sleeper", "--id", "done-2")
+    said = terminal("ls")
+    assert [line.split()[0] for line in said.out.splitlines()[1:5]] == ["review-7", "done-2", "failed-1", "done-1"]
+    assert "input: Merge now?" in said.out
+    assert said.out.endswith("1 of these needs a person. `perdure show ID` says what to type.\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "ids"),
+    [
+        (["--status", "failed"], ["failed-1"]),
+        (["--status", "waiting"], ["review-7"]),
+        (["--waiting-for", "input"], ["review-7"]),
+        (["--waiting-for", "doubt"], []),
+        (["--owner", "grace"], ["done-1"]),
+        (["--repository", "."], []),
+        (["--limit", "1"], ["review-7"]),
+    ],
+)
+def test_the_list_can_be_narrowed(some: Terminal, options: list[str], ids: list[str]) -> None:
+    assert [one["id"] for one in some("ls", "--json", *options).lines] == ids
+
+
+def test_a_list_that_is_cut_says_so(some: Terminal) -> None:
+    assert "There are more; these are the first 2. --limit shows more." in some("ls", "--limit", "2").out
+    assert "There are more" not in some("ls", "--limit", "3").out
+    assert some("ls", "--limit", "0").code == 2
+
+
+def test_json_has_the_fields_of_the_records(some: Terminal) -> None:
+    (first, *_) = some("ls", "--json").lines
+    assert list(first) == [*SessionRecord.columns(), "waits"]
+    shown = some("show", "review-7", "--json").json
+    assert list(shown) == ["session", "waits", "effects", "events"]
+    assert list(shown["session"]) == list(SessionRecord.columns())
+    (fact,) = some("facts", "--json").lines
+    assert list(fact) == list(Fact.columns())
+
+
+def test_a_session_is_shown_with_what_to_type_its_effects_and_its_last_events(some: Terminal) -> None:
+    said = some("show", "review-7", "--last", "2").out
+    wait_id = some.wait_of("review-7")
+    assert f"    perdure answer {wait_id} yes\n" in said
+    assert "desk_post  acknowledged  1" in said
+    assert said.endswith(f"it waits for {wait_id}\n")
+    assert " earlier; --last shows more" in said
+    assert "result      [1,2]" in some("show", "done").out
+    assert "error       ValueError: no" in some("show", "failed").out
+
+
+def test_control_characters_in_stored_text_are_shown_and_not_obeyed(some: Terminal) -> None:
+    for arguments in (["show", "review-7", "--last", "100"], ["show", "failed-1"], ["effects"], ["ls"], ["decisions"]):
+        said = some(*arguments)
+        assert "\x1b" not in said.out + said.err
+    assert "a \\x1b[2Jtitle" in some("show", "review-7").out
+
+
+def test_time_travel_shows_a_session_as_it_was(some: Terminal) -> None:
+    events = some("show", "review-7", "--last", "100", "--json").json["events"]
+    planned = next(one["number"] for one in events if one["kind"] == "effect.dispatched")
+    then = some("show", "review-7", "--at", str(planned)).out
+    assert f"This is how it was after event {planned}." in then
+    assert "desk_post  dispatched" in then
+    assert "Merge now?" not in then
+    state = some("show", "review-7", "--at", str(planned), "--json").json
+    assert [one["state"] for one in state["effects"].values()] == ["dispatched"]
+    assert some("show", "review-7", "--at", "999").code == 1
+    assert some("show", "review-7", "--at", "3", "--follow").code == 2
+
+
+def test_following_a_session_that_has_ended_ends(some: Terminal) -> None:
+    assert some("show", "done-1", "--follow").code == 0
+    followed = some("show", "done-1", "--follow", "--json", "--last", "1").lines
+    assert [one["kind"] for one in followed] == ["session.finished"]
+
+
+def test_effects_are_found_by_what_is_asked(some: Terminal) -> None:
+    assert [one["tool"] for one in some("effects", "--session", "review", "--json").lines] == ["desk_post"]
+    for options in (["--tool", "nothing"], ["--state", "failed"], ["--session", "done-1"], ["--in-doubt"]):
+        assert some("effects", "--json", *options).lines == []
+    assert len(some("effects", "--since", "1h", "--tool", "desk_post", "--json").lines) == 1
+    assert some("effects", "--since", "0ms", "--json").lines == []
+    assert some("effects", "--since", "yesterday").code == 2
+
+
+def test_plans_decisions_and_facts_are_told(some: Terminal) -> None:
+    assert some("tasks", "review-7").out == "[x] read the diff  read\n"
+    assert some("tasks", "done-1").out == "Session done-1 has no plan.\n"
+    assert "comment, do not block  only style  desk_post  commented" in some("decisions", "review-7").out
+    assert some("decisions", "--incomplete").out == "Every decision has an outcome.\n"
+    assert "stale" in some("facts", "--scope", "desk").out
+    assert some("facts", "--scope", "elsewhere").out == "Nothing is known in the scope elsewhere.\n"
+
+
+def test_a_changed_event_is_found_and_said(some: Terminal) -> None:
+    said = some("verify")
+    assert (said.code, "3 sessions, " in said.out, said.out.endswith("every chain holds.\n")) == (0, True, True)
+    db = apsw.Connection("perdure.db")
+    names = [name for (name,) in db.execute("select name from sqlite_master where type = 'trigger'").fetchall()]
+    for name in names:
+        db.execute(f"drop trigger {name}")
+    db.execute(
+        "update event set actor = 'mallory' where number = 2 and session_uid = "
+        "(select uid from session where id = 'done-1')"
+    )
+    db.close()
+    said = some("verify")
+    assert (said.code, "event 2" in said.out, "1 of 3 logs are damaged." in said.out) == (1, True, True)
+    assert len(some("verify", "--json").json["damaged"]) == 1
+    assert (some("verify", "done-1").code, some("verify", "review-7").code) == (1, 0)
+
+
+def test_listing_loads_neither_programs_nor_the_runtime_nor_tables(some: Terminal) -> None:
+    code = "import sys; from perdure.cli import main\ntry: main(['ls'])\nfinally: print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = set(said.splitlines()[-1].split())
+    assert {"rich", "asyncio", "psycopg", "perdure.runtime.runtime", "perdure.store.store", "desk"} & loaded == set()
+
+
+@pytest.mark.databases("files", "postgres")
+def test_the_same_is_said_of_every_store(terminal: Terminal, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_STORE", target)
+    if target.startswith("files:"):
+        assert terminal("ls").code == 1
+        assert not Path(target.removeprefix("files:")).exists()
+    assert terminal.run("desk_review", "review-7").code == 3
+    assert "input: Merge now?" in terminal("ls").out
+    assert "perdure answer w-" in terminal("show", "review-7").out
+    assert "every chain holds." in terminal("verify").out
+    assert terminal("answer", "review-7", "no").code == 0
+    assert terminal("resume", "review-7").out.endswith("6 no\n")
+
+
+def test_a_password_is_not_repeated_in_what_to_type(terminal: Terminal) -> None:
+    from perdure.cli.command import Shell
+
+    line = Shell("postgresql://me:secret@host/db", json=False).again("ls")
+    assert ("secret" in line, line) == (False, "perdure ls --store 'postgresql://me:***@host/db'")
+
+
+def test_a_store_of_an_older_schema_is_not_misread(terminal: Terminal) -> None:
+    open_store("perdure.db").close()
+    db = apsw.Connection("perdure.db")
+    db.execute("update meta set value = '1' where key = 'schema_version'")
+    db.close()
+    said = terminal("ls", "--json")
+    assert (said.code, json.loads(said.err)["error"]["code"]) == (1, "schema-mismatch")
+    assert "perdure migrate" in said.err
+
+
+def test_a_session_with_several_waits_counts_them(terminal: Terminal) -> None:
+    with open_store("perdure.db") as store:
+        made = store.write_now(session.create(session.NewSession(id="s", program="p", arguments={}), by="ada"))
+        holder = store.write_now(lease.acquire(made.uid, "w-1", nonce="n", ttl=10**9))
+        for kind in (WaitKind.TIMER, WaitKind.INPUT):
+            store.write_now(wait.open_(holder, f"w-{kind}", kind, due_at=2**52))
+    assert "input (+1)" in terminal("ls").out

@@ -1,0 +1,137 @@
+"""Running and resuming, in processes that are really killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.terminal import Terminal
+
+
+def test_a_program_runs_to_its_end_and_its_result_is_printed(terminal: Terminal) -> None:
+    said = terminal("run", "desk_sleeper", "--id", "s-1")
+    assert (said.code, said.out, said.err) == (0, "[1,2]\n", "session s-1\n")
+    again = terminal("run", "desk_sleeper", "--id", "s-1", "--json")
+    assert (again.code, again.json["status"], again.json["result"], again.err) == (0, "done", [1, 2], "")
+
+
+def test_a_session_that_waits_for_a_person_says_what_to_type(terminal: Terminal) -> None:
+    said = terminal.run("desk_review", "review-7")
+    wait = terminal.wait_of("review-7")
+    assert said.code == 3
+    assert "Session review-7 waits for a person.\n" in said.out
+    assert f"Merge now?\n    perdure answer {wait} yes\n    perdure answer {wait} no\n" in said.out
+    assert said.out.endswith("Then `perdure resume review-7` lets it go on.\n")
+    as_json = terminal("resume", "review-7", "--json")
+    assert (as_json.code, [one["kind"] for one in as_json.json["waits"]]) == (3, ["input"])
+
+
+def test_what_to_type_names_the_store_and_the_app_that_were_given(terminal: Terminal) -> None:
+    said = terminal("run", "desk_talk", "--id", "t", "--store", "other.db", "--app", "desk_app")
+    assert said.code == 2
+    Path("desk_app.py").write_text("from tests.cli.desk import *")
+    said = terminal("run", "desk_talk", "--id", "t", "--store", "other.db", "--app", "desk_app")
+    assert "perdure resume t --store other.db --app desk_app" in said.out
+    assert "TEXT --store other.db\n" in said.out
+
+
+def test_a_session_that_failed_exits_with_1_and_its_error(terminal: Terminal) -> None:
+    said = terminal("run", "desk_fails", "--id", "f")
+    assert (said.code, said.out) == (1, "")
+    assert "error: Session f failed: ValueError: no \\x1b[31msuch\\x1b[0m thing [session-failed]\n" in said.err
+    assert "`perdure show f --last 20`" in said.err
+    as_json = terminal("run", "desk_fails", "--id", "f", "--json")
+    assert (as_json.code, as_json.json["status"]) == (1, "failed")
+    assert json.loads(as_json.err)["error"]["code"] == "session-failed"
+
+
+def test_killed_in_the_middle_of_an_act_it_shows_its_plan_and_then_follows_it(terminal: Terminal) -> None:
+    terminal.arm()
+    killed = terminal.process("run", "desk_review", f"folder={terminal.folder}", "--id", "review-7")
+    assert (killed.code, killed.err) == (-signal.SIGKILL, "session review-7\n")
+    plan = terminal.process("resume", "review-7", "--plan")
+    assert (plan.code, "was found dead" in plan.out) == (0, True)
+    assert "desk_post  dispatched  1         ask its probe  at once" in plan.out
+    assert "Nothing was done. `perdure resume review-7` does it." in plan.out
+    (planned,) = terminal("resume", "review-7", "--plan", "--json").lines
+    assert (planned["tool"], planned["action"], planned["attempts"]) == ("desk_post", "probe", 1)
+    assert terminal("show", "review-7", "--json").json["session"]["status"] == "running"
+    resumed = terminal.process("resume", "review-7")
+    assert (resumed.code, "Merge now?" in resumed.out) == (3, True)
+    assert len(Path("posted").read_text().splitlines()) == 1
+
+
+@pytest.mark.databases("sqlite", "postgres")
+def test_an_effect_nobody_knows_of_is_settled_by_a_person_and_not_done_again(
+    terminal: Terminal, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_STORE", target)
+    terminal.arm()
+    assert terminal.process("run", "desk_release", f"folder={terminal.folder}", "--id", "r").code == -signal.SIGKILL
+    said = terminal.process("resume", "--last")
+    (doubt,) = terminal("effects", "--in-doubt", "--json").lines
+    assert said.code == 3
+    assert f"perdure settle {doubt['id']} --absent --because TEXT    it was not done;" in said.out
+    settled = terminal(
+        "settle", doubt["id"][:8], "--happened", "--because", "saw it", "--result", '"deployed"', "--by", "grace"
+    )
+    assert (settled.code, "is acknowledged: grace says happened." in settled.out) == (0, True)
+    assert terminal("resume", "r").out.endswith("deployed\n")
+
+
+@pytest.mark.databases("sqlite", "postgres")
+def test_a_second_process_is_refused_and_told_who_has_the_session(
+    terminal: Terminal, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_STORE", target)
+    with terminal.start("run", "desk_held", f"folder={terminal.folder}", "--id", "held") as first:
+        try:
+            while not (terminal.folder / "held").exists():
+                assert first.poll() is None, first.communicate()
+            second = terminal.process("run", "desk_held", f"folder={terminal.folder}", "--id", "held")
+            third = terminal.process("resume", "held", "--plan")
+            follower = terminal.start("show", "held", "--last", "0", "--follow")
+            assert follower.stdout is not None
+            assert "`perdure show held --follow` watches it.\n" in iter(follower.stdout.readline, "")
+        finally:
+            (terminal.folder / "held").unlink(missing_ok=True)
+        assert first.communicate(timeout=30)[0] == "let go\n"
+        followed = follower.communicate(timeout=30)[0]
+    assert (second.code, f":{first.pid} for up to" in second.err, "[lease-held]" in second.err) == (4, True, True)
+    assert "…" not in third.out + followed, third.out + followed
+    assert (third.code, "has it now" in third.out, "If it died now:" in third.out) == (0, True, True)
+    assert (follower.returncode, followed.splitlines()[-1][-18:]) == (0, "it is done: let go")
+
+
+def test_without_its_code_a_session_waits_for_it_visibly(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert terminal("run", "desk_talk", "--id", "t").code == 3
+    assert terminal("answer", "t", "Ada").code == 0
+    monkeypatch.delenv("PERDURE_APP")
+    said = terminal.process("resume", "t")
+    assert said.code == 3
+    assert "perdure resume t --app MODULE  the module that defines desk_talk\n" in said.out
+    assert "program: desk_talk" in terminal("ls").out
+    from tests.cli.terminal import DESK
+
+    assert terminal.process("resume", "t", "--app", DESK).out.endswith("hello Ada\n")
+
+
+def test_what_a_child_waits_for_is_told_by_its_parent(terminal: Terminal) -> None:
+    said = terminal("run", "desk_parent", "--id", "p")
+    assert (said.code, "child kid: Name?" in said.out) == (3, True)
+    answered = terminal("answer", "kid", "Ada")
+    assert "`perdure resume p` lets it go on" in answered.out
+    assert terminal("resume", "p").out.endswith("hello Ada\n")
+
+
+def test_resume_asks_which_session_and_says_when_there_is_none(terminal: Terminal) -> None:
+    assert terminal("resume", "x", "--last").code == 2
+    assert terminal("resume").code == 2
+    terminal("run", "desk_sleeper", "--id", "s-1")
+    said = terminal("resume", "--last")
+    assert (said.code, "Every session has ended" in said.err) == (1, True)
+    assert terminal("resume", "s-1").out == "[1,2]\n"
+    assert terminal("resume", "s-1", "--plan").out == "Session s-1 is done; there is nothing to do.\n"

@@ -1,0 +1,46 @@
+"""`python -m tests.examples.everywhere FOLDER`: kill the example at each of its moments, and tell what was left.
+
+Each life is a fork of this process, which has loaded the example and opened no store. A line of the output tells of one
+moment: how the life that met it ended, how the next one did, and how many comments the service has then.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from itertools import count
+from pathlib import Path
+
+from examples import one_comment
+from perdure import faults
+from perdure.testing import Sink
+
+
+def live(store: Path, url: str, fatal: int = 0) -> int:
+    """One life, killed at its moment number `fatal`; returns how it ended."""
+    if pid := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    moments = count(1)
+    faults.arm(lambda _: os.kill(os.getpid(), signal.SIGKILL) if next(moments) == fatal else None)
+    os.environ["COMMENTS_URL"] = url
+    code = 1
+    try:
+        one_comment.main(str(store))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def main(folder: Path) -> None:
+    with Sink() as sink:
+        for fatal in count(1):
+            store, url = folder / f"{fatal}.db", sink.run(str(fatal)).url
+            first, second = live(store, url, fatal), live(store, url)
+            print("moment", first, second, sum(sink.lasting(str(fatal)).values()), flush=True)
+            if first == 0:
+                return
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,91 @@
+"""A worker stopped with SIGSTOP, another one in its place, and SIGCONT: the first neither acts nor moves any more."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from perdure.testing import Sink
+from perdure.testing.sweep import LIVE, Lanes, Place
+from tests.ledger.stops import Pairs, Trial, sweep_stops
+from tests.ledger.test_kills import sweep_of
+
+RULES = ("idempotent", "probe", "compensate", "escalate")
+SHORT = "300ms"
+SOAK = bool(os.environ.get("PERDURE_SOAK"))
+
+
+def no_complaints(trials: list[Trial]) -> bool:
+    assert [line for trial in trials for line in trial.complaints] == []
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RULES)
+def test_a_stopped_worker_neither_acts_nor_moves_when_its_lease_has_ended(
+    name: str, lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path
+) -> None:
+    """A hundred stops at random moments: twenty-five of each rule."""
+    chosen = random.Random(name).choices(range(6, 44), k=25)
+    trials = sweep_stops(sweep_of(name, lanes, sink, folder), pairs, chosen, what="stopped", lease=SHORT)
+    assert no_complaints(trials)
+    assert len(trials) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*RULES, "parallel", "joint"])
+def test_a_worker_whose_lease_was_taken_by_force_does_nothing_twice(
+    name: str, lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path
+) -> None:
+    """Stopped at each position in turn; its own clock still says that the lease is its own."""
+    sweep = sweep_of(name, lanes, sink, folder)
+    positions = [at for at, label in enumerate(sweep.measure(), 1) if label in ("commit.after", "answer.after")]
+    acts = [at for at, label in enumerate(sweep.measure(), 1) if label.startswith("act")]
+    chosen = sorted({*positions[2::3], *acts})
+    trials = sweep_stops(sweep, pairs, chosen, what="lease lost", forced=True)
+    assert no_complaints(trials)
+    assert len(trials) > 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["escalate", "probe"])
+def test_an_old_holder_cannot_dispatch_before_the_new_one_does(
+    name: str, lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path
+) -> None:
+    """Both are stopped: the old one before a dispatch, the new one right after it took the lease."""
+    sweep = sweep_of(name, lanes, sink, folder)
+    moments = sweep.measure()
+    begins = [at for at, label in enumerate(moments, 1) if label == "move.before" and 8 < at < 40]
+    before = [max(1, at - 1) for at in begins]
+    trials = sweep_stops(sweep, pairs, before, what="two stopped", forced=True, second_stop=9)
+    assert no_complaints(trials)
+    assert len(trials) > 3
+
+
+def test_a_second_process_is_refused_and_told_who_holds_the_session(
+    lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path
+) -> None:
+    sweep = sweep_of("probe", lanes, sink, folder)
+    moments = sweep.measure()
+    acting = moments.index("act.after") + 1
+    with pairs.take() as (one, other), Place(sweep) as place:
+        first = one.begin(LIVE, **place.told, fatal=acting, how="stop")
+        assert first.until("stopped") == "act.after"
+        first.wait_stopped()
+        refused = other.run(LIVE, **place.told | {"template": None}).result["ends"][0]
+        first.go_on()
+        done = first.end().result["ends"][0]
+    assert refused["refused"] == "lease-held"
+    assert f":{first.pid}" in refused["holder"]
+    assert refused["holder"] in refused["message"]
+    assert done[0][0] == "done"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", RULES)
+def test_a_thousand_stops(name: str, lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path) -> None:
+    chosen = random.Random(f"soak {name}").choices(range(2, 44), k=250)
+    trials = sweep_stops(sweep_of(name, lanes, sink, folder), pairs, chosen, what="stopped, long", lease=SHORT)
+    assert no_complaints(trials)
+    assert len(trials) > 200

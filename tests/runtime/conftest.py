@@ -1,0 +1,28 @@
+"""What the runtime's tests begin with: a runtime over every database, whose clock stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from perdure.runtime.program import PROGRAMS
+from perdure.runtime.tool import TOOLS
+from perdure.testing import ManualClock
+from tests.runtime.world import World
+
+
+@pytest.fixture(autouse=True)
+def _own_names() -> Iterator[None]:
+    """What a test declares is forgotten with it."""
+    tools, programs = dict(TOOLS), dict(PROGRAMS)
+    yield
+    for registry, before in ((TOOLS, tools), (PROGRAMS, programs)):
+        registry.clear()
+        registry.update(before)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def world(target: str, clock: ManualClock) -> Iterator[World]:
+    with World(target, clock) as opened:
+        yield opened

@@ -1,0 +1,111 @@
+"""Schemas of tests' own: the first one, and what a later version might make of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from perdure.clock import SystemClock
+from perdure.domain.lease import Holder
+from perdure.ids import new_uid
+from perdure.store import doctor, event, lease, migrate, session
+from perdure.store.databases.postgres_migrator import PostgresTransaction
+from perdure.store.migrate import Migrator
+from perdure.store.move import Move
+from perdure.store.session import NewSession
+from perdure.store.upgrade import migrator
+from tests.store.crew import Ready
+from tests.store.scene import TTL
+
+SESSIONS = 5
+FILES = {
+    "0002_mood.sql": "-- phase: expand\n-- compatible_from: 1\nalter table session add column mood text;\n",
+    "0003_calm.sql": "-- phase: expand\n-- compatible_from: 1\n-- Every session gets a mood.\n",
+    "0003_calm.backfill.sql": "update session set mood = 'calm' where uid in"
+    " (select uid from session where mood is null order by uid limit 2);\n",
+    "0004_moody.sql": "-- phase: contract\n-- compatible_from: 3\n-- Older code knows no mood.\n"
+    "create table moody (uid text not null references session (uid), mood {int}) {strict};\n",
+}
+
+
+def write_folder(folder: Path) -> Path:
+    """Migrations: the first of the package, and three that bring sessions a mood."""
+    folder.mkdir()
+    for file in resources.files("perdure.store").joinpath("migrations").iterdir():
+        if file.name.startswith("0001"):
+            (folder / file.name).write_text(file.read_text())
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def dialect_of(target: str) -> str:
+    return "postgres" if target.startswith("postgresql:") else "sqlite"
+
+
+@contextmanager
+def a_migrator(target: str) -> Iterator[Migrator]:
+    with migrator(doctor.place_of(target)) as found:
+        yield found
+
+
+def migrate_to(target: str, folder: Path | None, version: int | None = None, **options: Any) -> list[int]:
+    """Migrate up to a version, by default the newest."""
+    with a_migrator(target) as database:
+        return migrate.migrate(database, migrate.load(dialect_of(target), folder)[:version], **options)
+
+
+def write(database: Any, move: Move[Any]) -> Any:
+    """Commit a move on a schema that a store would not open."""
+    if database.dialect == "postgres":
+        with database._db.transaction():
+            return move.run(PostgresTransaction(database._db, SystemClock().now(), move.id, 0))
+    database._engine.begin()
+    result = move.run(database._engine.transaction(move.id))
+    database._engine.commit()
+    return result
+
+
+def ask(target: str, question: str) -> list[tuple[Any, ...]]:
+    """What the database says, whatever its schema."""
+    with a_migrator(target) as database:
+        connection = database._db if database.dialect == "postgres" else database._engine.db  # type: ignore[attr-defined]
+        return [tuple(row) for row in connection.execute(question).fetchall()]
+
+
+def sessions_in_flight(target: str) -> list[Holder]:
+    """Sessions that run, on whatever schema there is."""
+    holders = []
+    with a_migrator(target) as database:
+        for number in range(SESSIONS):
+            new = NewSession(id=f"s-{number}", program="p", arguments={"n": number})
+            made = write(database, session.create(new, by="ada"))
+            holder = write(database, lease.acquire(made.uid, "w", nonce=new_uid(), ttl=TTL))
+            write(database, event.append(holder, "note", {"n": number}))
+            holders.append(holder)
+    return holders
+
+
+def migrate_all(ready: Ready, target: str, folder: Path) -> list[int]:
+    """A process that migrates, like others at the same moment."""
+    ready()
+    return migrate_to(target, folder)
+
+
+def migrate_and_die(target: str, folder: Path, batches: int) -> None:
+    """A process that is killed before it begins another batch."""
+    with a_migrator(target) as database:
+        real, left = database.batch, iter(range(batches))
+
+        def batch(statement: str) -> int:
+            if next(left, None) is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(statement)
+
+        database.batch = batch  # type: ignore[method-assign]
+        migrate.migrate(database, migrate.load(dialect_of(target), folder))

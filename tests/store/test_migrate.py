@@ -1,0 +1,221 @@
+"""Migrations: applied once, in order, by one process at a time, with sessions in flight, whole after any crash."""
+
+import multiprocessing
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure.errors import ConfigError, SchemaMismatch
+from perdure.store import event, lease, meta, migrate, session
+from perdure.store.databases import postgres_migrator
+from perdure.store.databases.place import companion
+from perdure.store.store import open_store
+from perdure.testing.postgres import PostgresServer
+from tests.store import evolve
+from tests.store.crew import Crew
+from tests.store.evolve import SESSIONS, ask, dialect_of, migrate_to, sessions_in_flight
+from tests.store.scene import TTL, a_session
+
+pytestmark = pytest.mark.databases("sqlite", "postgres")
+
+KNOWN = len(migrate.load("sqlite"))
+
+
+@pytest.fixture
+def blank(request: pytest.FixtureRequest, target: str, folder: Path) -> Iterator[str]:
+    """The address of a database without any tables."""
+    if dialect_of(target) == "sqlite":
+        yield str(folder / "blank.db")
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    yield (url := server.create_database())
+    server.drop_database(url)
+
+
+@pytest.fixture
+def steps(folder: Path) -> Path:
+    return evolve.write_folder(folder / "migrations")
+
+
+def version_of(target: str) -> int:
+    return int(ask(target, "select value from meta where key = 'schema_version'")[0][0])
+
+
+def moods(target: str) -> list[str | None]:
+    return [mood for (mood,) in ask(target, "select mood from session order by uid")]
+
+
+@pytest.mark.parametrize("version", range(1, KNOWN))
+def test_a_store_of_any_earlier_version_goes_on_where_it_was(blank: str, version: int) -> None:
+    migrate_to(blank, None, version)
+    holders = sessions_in_flight(blank)
+    if dialect_of(blank) == "postgres":
+        with pytest.raises(SchemaMismatch, match=f"has schema {version}"):
+            open_store(blank)
+        migrate_to(blank, None)
+    with open_store(blank) as store:
+        for holder in holders:
+            assert store.write_now(event.append(holder, "note")) == 4
+            store.write_now(lease.renew(holder, TTL))
+            assert store.read_now(event.verify, holder.uid).cursor == 4
+            assert store.read_now(event.state_at, holder.uid).session["status"] == "running"
+        assert store.read_now(session.count) == {"running": SESSIONS}
+        assert store.database.schema_version == KNOWN
+
+
+def test_expand_backfill_and_contract_with_sessions_in_flight(blank: str, steps: Path) -> None:
+    assert migrate_to(blank, steps, 1) == [1]
+    holders = sessions_in_flight(blank)
+    before = ask(blank, "select uid, cursor, chain, lease_epoch from session order by uid")
+    assert migrate_to(blank, steps) == [2, 3, 4]
+    assert moods(blank) == ["calm"] * SESSIONS
+    assert ask(blank, "select uid, cursor, chain, lease_epoch from session order by uid") == before
+    with evolve.a_migrator(blank) as database:
+        assert [evolve.write(database, event.append(holder, "note")) for holder in holders] == [4] * SESSIONS
+    assert migrate_to(blank, steps) == []
+
+
+def test_a_crash_in_the_middle_of_a_backfill_leaves_a_version_and_is_gone_on_from(blank: str, steps: Path) -> None:
+    migrate_to(blank, steps, 1)
+    sessions_in_flight(blank)
+    dying = multiprocessing.get_context("spawn").Process(target=evolve.migrate_and_die, args=(blank, steps, 1))
+    dying.start()
+    dying.join(60)
+    assert dying.exitcode == -signal.SIGKILL
+    assert version_of(blank) == 2
+    assert moods(blank).count("calm") == 2
+    assert migrate_to(blank, steps) == [3, 4]
+    assert moods(blank) == ["calm"] * SESSIONS
+
+
+@pytest.mark.slow
+def test_several_migrators_at_once_migrate_once(blank: str, steps: Path, crew: Crew) -> None:
+    migrate_to(blank, steps, 1)
+    sessions_in_flight(blank)
+    applied = crew.run(evolve.migrate_all, [(blank, steps)] * 4)
+    assert sorted(number for of_one in applied for number in of_one) == [2, 3, 4]
+    assert (version_of(blank), moods(blank)) == (4, ["calm"] * SESSIONS)
+
+
+def test_what_would_break_a_living_worker_is_left_for_later(blank: str, steps: Path) -> None:
+    migrate_to(blank, steps, 1)
+    assert migrate_to(blank, steps, oldest_alive=1) == [2, 3]
+    assert migrate_to(blank, steps, oldest_alive=2) == []
+    assert version_of(blank) == 3
+    assert migrate_to(blank, steps, oldest_alive=3) == [4]
+
+
+def test_a_migration_that_fails_changes_nothing(blank: str, steps: Path) -> None:
+    migrate_to(blank, steps, 1)
+    wrong = steps / "0002_mood.sql"
+    text = wrong.read_text()
+    wrong.write_text(text + "insert into nowhere values (1);\n")
+    with pytest.raises(Exception, match="nowhere"):
+        migrate_to(blank, steps)
+    assert version_of(blank) == 1
+    wrong.write_text(text)
+    assert migrate_to(blank, steps) == [2, 3, 4]
+
+
+def test_a_newer_store_is_refused_unless_it_says_that_it_is_compatible(target: str) -> None:
+    with open_store(target) as store:
+        made = a_session(store)
+        store.write_now(meta.put("schema_version", str(KNOWN + 2)))
+        store.write_now(meta.put("compatible_from", str(KNOWN + 1)))
+    with pytest.raises(SchemaMismatch, match=f"schema {KNOWN + 2}, which needs code that knows {KNOWN + 1}"):
+        open_store(target)
+    with evolve.a_migrator(target) as database:
+        evolve.write(database, meta.put("compatible_from", str(KNOWN)))
+    with open_store(target) as store:
+        assert store.read_now(session.get, made.uid) == made
+        assert store.database.schema_version == KNOWN + 2
+
+
+@pytest.mark.databases("sqlite")
+def test_a_copy_is_kept_before_a_file_is_migrated(blank: str, steps: Path) -> None:
+    backups = companion(Path(blank)) / "backups"
+    migrate_to(blank, steps, 1)
+    assert not backups.exists()
+    sessions_in_flight(blank)
+    migrate_to(blank, steps)
+    [copy] = backups.iterdir()
+    assert copy.name.startswith("schema-0001-")
+    assert ask(str(copy), "select count(*) from session") == [(SESSIONS,)]
+    assert version_of(str(copy)) == 1
+    migrate_to(blank, steps)
+    assert list(backups.glob("*.db")) == [copy]
+
+
+@pytest.mark.databases("postgres")
+def test_a_migration_that_waits_is_in_no_readers_way(blank: str, steps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes after a waiting `alter table` waits behind it. It steps back, again and again, and lets them by."""
+    import psycopg
+
+    monkeypatch.setattr(postgres_migrator, "LOCK_TIMEOUT", "100ms")
+    migrate_to(blank, steps, 1)
+    migrating = threading.Thread(target=migrate_to, args=(blank, steps))
+    with psycopg.connect(blank) as long, psycopg.connect(blank, autocommit=True) as short:
+        long.execute("select count(*) from session")
+        short.execute("set lock_timeout = '20s'")
+        migrating.start()
+        stood_behind = 0
+        while stood_behind < 3:  # of these reads, some come while the migration waits
+            waits = short.execute("select 1 from pg_locks where not granted and relation = 'session'::regclass")
+            stood_behind += waits.fetchone() is not None
+            short.execute("select count(*) from session")
+        assert migrating.is_alive()
+    migrating.join(30)
+    assert version_of(blank) == 4
+
+
+@pytest.mark.databases("sqlite")
+def test_a_read_goes_on_while_a_file_is_migrated(blank: str, steps: Path) -> None:
+    import apsw
+
+    migrate_to(blank, steps, 1)
+    sessions_in_flight(blank)
+    reader = apsw.Connection(blank)
+    reader.execute("begin")
+    assert reader.execute("select count(*) from session").fetchall() == [(SESSIONS,)]
+    assert migrate_to(blank, steps) == [2, 3, 4]
+    assert reader.execute("select count(*) from session").fetchall() == [(SESSIONS,)]
+    reader.execute("rollback")
+    assert reader.execute("select distinct mood from session").fetchall() == [("calm",)]
+    reader.close()
+
+
+WRONG = {
+    "a gap": ("0003_next.sql", "-- phase: expand\n-- compatible_from: 1\n", "0003_next is out of order"),
+    "no phase": ("0002_next.sql", "-- compatible_from: 1\n", "does not say its phase"),
+    "no compatibility": ("0002_next.sql", "-- phase: expand\n", "does not say its phase"),
+    "only for one": ("0002_next.postgres.sql", "-- phase: expand\n-- compatible_from: 1\n", "0002_next"),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "words"), WRONG.values(), ids=WRONG.keys())
+def test_a_folder_that_is_not_in_order_is_refused(folder: Path, name: str, text: str, words: str) -> None:
+    (folder / "0001_first.sql").write_text("-- phase: expand\n-- compatible_from: 1\n")
+    (folder / name).write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        migrate.load("sqlite", folder)
+
+
+def test_a_backfill_stands_alone_because_a_crash_runs_it_again(steps: Path) -> None:
+    for dialect in ("sqlite", "postgres"):
+        assert [one.backfill is None for one in migrate.load(dialect, steps)] == [True, True, False, True]
+    (steps / "0003_calm.sql").write_text("-- phase: expand\n-- compatible_from: 1\ncreate index i on session (mood);\n")
+    with pytest.raises(ConfigError, match="0003_calm is a backfill"):
+        migrate.load("sqlite", steps)
+
+
+def test_both_databases_know_the_same_migrations() -> None:
+    for one, other in zip(migrate.load("sqlite"), migrate.load("postgres"), strict=True):
+        assert (one.number, one.name, one.phase, one.compatible_from) == (
+            other.number,
+            other.name,
+            other.phase,
+            other.compatible_from,
+        )

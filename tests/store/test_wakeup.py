@@ -1,0 +1,153 @@
+"""Wake-ups: a reader hears of news, in its own process or another; if it does not hear, it looks anyway."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from perdure.domain.event import Event
+from perdure.domain.session import Status
+from perdure.store import event, inbox, session, step
+from perdure.store.step import Recorded
+from perdure.store.store import Store, open_store
+from perdure.store.wakeup import Wakeups
+from perdure.testing.proxy import wait_until
+from tests.store.crew import Crew, Ready
+from tests.store.scene import a_holder, a_session
+
+FOREVER = 600.0  # a poll that no test lives to see
+SOON = 20.0
+
+
+async def first(events: AsyncIterator[Event], count: int) -> list[int]:
+    numbers: list[int] = []
+    async for line in events:
+        numbers.append(line.number)
+        if len(numbers) == count:
+            break
+    return numbers
+
+
+async def a_follower(store: Store, uid: str, count: int, poll: float = FOREVER) -> asyncio.Task[list[int]]:
+    """Somebody who has read all there is, and waits for more."""
+    after = store.read_now(session.get, uid).cursor
+    task = asyncio.create_task(first(store.follow(uid, after, poll=poll), count))
+    await until(store.wakeups.somebody_waits.is_set, "the follower waits")
+    return task
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    await asyncio.to_thread(wait_until, condition, what, SOON)
+
+
+async def test_a_follower_gets_what_is_there_and_then_each_as_it_comes(store: Store) -> None:
+    holder = a_holder(store)
+    follower = asyncio.create_task(first(store.follow(holder.uid, poll=FOREVER), 5))
+    for _ in range(3):
+        await store.write(event.append(holder, "note"))
+    assert await asyncio.wait_for(follower, SOON) == [1, 2, 3, 4, 5]
+
+
+async def test_a_follower_begins_after_what_it_has_seen(store: Store) -> None:
+    holder = a_holder(store)
+    for _ in range(3):
+        await store.write(event.append(holder, "note"))
+    assert await asyncio.wait_for(first(store.follow(holder.uid, 3, poll=FOREVER), 2), SOON) == [4, 5]
+
+
+RECORDED = Recorded(restart_number=0, scope="", name="n", argument_digest="d", occurrence=0, result="1")
+
+
+@pytest.mark.parametrize("kind", ["append", "step", "outsider", "finish"])
+async def test_every_kind_of_move_wakes_a_follower(store: Store, kind: str) -> None:
+    """The hot statements too, which go past the log."""
+    holder = a_holder(store)
+    follower = await a_follower(store, holder.uid, 1)
+    if kind == "append":
+        await store.write(event.append(holder, "note"))
+    elif kind == "step":
+        await store.write(step.record(holder, RECORDED))
+    elif kind == "outsider":
+        await store.write(inbox.receive(holder.uid, "ada", "m", "hello"))
+    else:
+        await store.write(session.finish(holder, Status.DONE))
+    assert await asyncio.wait_for(follower, SOON) == [3]
+
+
+async def test_news_of_one_session_does_not_wake_who_waits_for_another(store: Store) -> None:
+    one, two = a_session(store).uid, a_session(store).uid
+    quiet = Wakeups()
+    waiting = asyncio.create_task(quiet.wait(quiet.version, one, FOREVER))
+    await until(quiet.somebody_waits.is_set, "somebody waits")
+    quiet.bump([two])
+    done, _ = await asyncio.wait([waiting], timeout=0.05)
+    assert not done
+    quiet.bump([one])
+    await asyncio.wait_for(waiting, SOON)
+
+
+async def test_news_between_looking_and_waiting_is_not_slept_through() -> None:
+    wakeups = Wakeups()
+    seen = wakeups.version
+    wakeups.bump(["somebody"])
+    await asyncio.wait_for(wakeups.wait(seen, "somebody", FOREVER), SOON)
+
+
+async def test_closing_wakes_everybody() -> None:
+    wakeups = Wakeups()
+    waiting = asyncio.create_task(wakeups.wait(wakeups.version, None, FOREVER))
+    await until(wakeups.somebody_waits.is_set, "somebody waits")
+    wakeups.close()
+    await asyncio.wait_for(waiting, SOON)
+
+
+def append_slowly(ready: Ready, target: str, uid: str, count: int) -> None:
+    """Append events a while apart, so that a follower goes to sleep between them."""
+    with open_store(target, connections=1) as store:
+        holder = a_holder(store, uid)
+        ready()
+        for number in range(count):
+            store.write_now(event.append(holder, "note", {"n": number}))
+            wait_until(_a_while(store), "a while has passed", SOON)
+
+
+def _a_while(store: Store) -> Callable[[], bool]:
+    until = store.clock.now() + 60_000
+    return lambda: store.clock.now() > until
+
+
+async def what_is_heard(target: str, crew: Crew, patience: float) -> list[int]:
+    """What a follower, who would look by itself only after a long time, hears of another process."""
+    with open_store(target) as store:
+        uid = a_session(store).uid
+        follower = await a_follower(store, uid, 6)
+        await asyncio.to_thread(crew.run, append_slowly, [(target, uid, 5)])
+        return await asyncio.wait_for(follower, patience)
+
+
+@pytest.mark.databases("postgres")
+@pytest.mark.slow
+async def test_a_follower_hears_of_another_process(target: str, crew: Crew) -> None:
+    assert await what_is_heard(target, crew, SOON) == [2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.databases("sqlite")
+@pytest.mark.slow
+@pytest.mark.xfail(
+    strict=True, raises=TimeoutError, reason="apsw's data_version() is what this connection saw when it last read"
+)
+async def test_a_follower_of_a_file_hears_of_another_process(target: str, crew: Crew) -> None:
+    assert await what_is_heard(target, crew, 1.0) == [2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.databases("sqlite", "postgres")
+@pytest.mark.slow
+async def test_a_follower_who_hears_nothing_looks_anyway(target: str, crew: Crew) -> None:
+    with open_store(target) as store:
+        uid = a_session(store).uid
+        store.wakeups = deaf = Wakeups()
+        follower = await a_follower(store, uid, 6, poll=0.05)
+        writing = asyncio.to_thread(crew.run, append_slowly, [(target, uid, 5)])
+        numbers, _ = await asyncio.gather(asyncio.wait_for(follower, SOON), writing)
+    assert numbers == [2, 3, 4, 5, 6, 7]
+    assert deaf.version == 0
