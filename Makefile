@@ -15,7 +15,7 @@ quietly = @echo "$(1)"; said=$$($(1) 2>&1) || { echo "$$said"; exit 1; }
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help demo quick test check fix bench soak coverage postgres lock clean
+.PHONY: help demo quick test check fix bench soak coverage postgres peers lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,12 +55,17 @@ coverage: $(READY) ## which lines the SQLite tests never reach
 postgres: $(READY) ## a PostgreSQL server of your own: prints its URL, stops with Ctrl-C
 	@$(BIN)/python -m perdure.testing.postgres
 
+peers: $(TOOLS) ## others who do the same work, in an environment of their own, for the benchmarks
+	@test -x .peers/bin/python || $(UV) venv --clear --python $(PYTHON) .peers
+	@$(UV) pip sync --python .peers --require-hashes --compile-bytecode benchmarks/peers/requirements.lock
+
 lock: $(TOOLS) ## pin every dependency with its hashes; UPGRADE=1 takes newer versions
 	$(UV) lock pyproject.toml --all-extras $(if $(UPGRADE),--upgrade) --output-file requirements.lock
 	echo uv | $(UV) lock - $(if $(UPGRADE),--upgrade) --output-file tools/installer.lock
+	echo dbos | $(UV) lock - $(if $(UPGRADE),--upgrade) --output-file benchmarks/peers/requirements.lock
 
 clean: ## remove everything that make made
-	rm -rf .venv .tools .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
+	rm -rf .venv .tools .peers .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
 	find src tests tools $(wildcard benchmarks examples) -name __pycache__ -prune -exec rm -rf {} +
 
 $(TOOLS): tools/installer.lock

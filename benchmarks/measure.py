@@ -85,9 +85,7 @@ class Contestant(msgspec.Struct, frozen=True):
     budget: Budget | None = None
 
 
-def contest(
-    unit: Unit, raw: Turn, contestants: list[Contestant], *, rounds: int, turns: int = 1
-) -> Iterator[Line]:
+def contest(unit: Unit, raw: Turn, contestants: list[Contestant], *, rounds: int, turns: int = 1) -> Iterator[Line]:
     """Let the raw limit and all contestants compete; one line for each of them."""
     everybody = [raw, *(contestant.turn for contestant in contestants)]
     limit, *figures = zip(*(one_round(everybody, turns) for _ in range(rounds)), strict=True)
@@ -117,6 +115,13 @@ def figure(case: str, unit: Unit, turn: Turn, budget: Budget | None = None, *, r
     values = spread([turn() for _ in range(rounds)])
     shown = unit.show(values[1]) if rounds == 1 else show_spread(unit, values)
     return Line(case=case, perdure=shown, **judged(budget, values[1], unit))
+
+
+def least(case: str, unit: Unit, turn: Turn, budget: Budget | None = None, *, rounds: int) -> Line:
+    """Processor time, the least of many rounds: neighbours on the machine only ever add to it."""
+    values = [turn() for _ in range(rounds)]
+    shown = f"{unit.show(min(values))} (least of {rounds}; median {unit.show(statistics.median(values))})"
+    return Line(case=case, perdure=shown, **judged(budget, min(values), unit))
 
 
 def judged(budget: Budget | None, value: float, unit: Unit) -> dict[str, str]:

@@ -61,11 +61,16 @@ class RawGroupCommit:
             while not self._queue.empty() and (another := self._queue.get()) is not None:
                 batch.append(another)
             self._raw.group([body for body, _ in batch])
-            self._loop.call_soon_threadsafe(lambda done: [one.set_result(None) for one in done], [d for _, d in batch])
+            self._loop.call_soon_threadsafe(_all_done, [done for _, done in batch])
 
     def close(self) -> None:
         self._queue.put(None)
         self._thread.join()
+
+
+def _all_done(futures: list[asyncio.Future[None]]) -> None:
+    for future in futures:
+        future.set_result(None)
 
 
 class RawPostgres:
@@ -74,7 +79,7 @@ class RawPostgres:
     def __init__(self, url: str, connections: int) -> None:
         self.connections = [psycopg.connect(url, autocommit=True) for _ in range(connections)]
         self.connections[0].execute(
-            "create table if not exists line (number bigint generated always as identity primary key, body text not null)"
+            "create table line (number bigint generated always as identity primary key, body text not null)"
         )
 
     def insert(self, body: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.payload import text
 from perdure.domain.lease import Holder
 from perdure.ids import digest, encode, new_uid
 from perdure.store import event, lease, session, step
@@ -9,8 +10,6 @@ from perdure.store.move import Move
 from perdure.store.session import NewSession
 from perdure.store.step import Recorded
 from perdure.store.store import Store
-
-from benchmarks.payload import text
 
 HOUR = 3_600_000_000
 SHORT = 200

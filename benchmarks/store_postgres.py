@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import psycopg
-from perdure.domain.lease import Holder
-from perdure.store import step
-from perdure.store.move import Move
-from perdure.store.store import Store, open_store
-from perdure.testing.postgres import PostgresServer
 
 from benchmarks.measure import (
     BYTES,
@@ -32,6 +27,9 @@ from benchmarks.payload import text
 from benchmarks.raw import RawPostgres
 from benchmarks.sessions import MESSAGE, SHORT, Steps, append, hold, hold_one
 from benchmarks.syncs import wal_syncs
+from perdure.store import step
+from perdure.store.store import open_store
+from perdure.testing.postgres import PostgresServer
 
 TURNS, TIMES = 12, 20
 CONNECTIONS = 32
@@ -66,7 +64,7 @@ def one_after_another(server: PostgresServer, rounds: int) -> Iterator[Line]:
                 Contestant("event, alone, await write", lambda: asyncio.run(awaited()), Budget("≤", 2.0)),
                 Contestant(
                     "step, alone, write_now",
-                    lambda: p50(lambda number: store.write_now(steps.record()), TIMES),
+                    lambda: p50(lambda _: store.write_now(steps.record()), TIMES),
                     Budget("≤", 2.2),
                 ),
             ],
@@ -109,13 +107,11 @@ def syncs(server: PostgresServer, times: int = 200) -> Iterator[Line]:
                 store.write_now(append(holder, number) if noun == "event" else steps.record())
         return wal_syncs(server.url) - before
 
-    for noun in ("event", "step"):
-        yield figure(
-            f"syncs per {noun}, alone",
-            COUNT,
-            lambda noun=noun: (made(noun, times) - made(noun, 0)) / times,
-            Budget("=", 1),
-        )
+    def per(noun: str) -> float:
+        return (made(noun, times) - made(noun, 0)) / times
+
+    yield figure("syncs per event, alone", COUNT, lambda: per("event"), Budget("=", 1))
+    yield figure("syncs per step, alone", COUNT, lambda: per("step"), Budget("=", 1))
 
 
 def bytes_at_rest(server: PostgresServer, messages: int = 3000) -> Line:

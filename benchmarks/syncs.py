@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import psycopg
 import apsw
+import psycopg
 
 
 class CountingVFS(apsw.VFS):
@@ -31,7 +31,7 @@ class CountingFile(apsw.VFSFile):
 
 
 def wal_syncs(url: str) -> int:
-    """How often PostgreSQL's backends have synced the log so far. A backend tells when it ends: close the store first."""
+    """How often PostgreSQL's backends have synced the log. A backend tells when it ends: close the store first."""
     with psycopg.connect(url, autocommit=True) as db:
         row = db.execute(
             "select coalesce(sum(fsyncs), 0) from pg_stat_io where object = 'wal' and backend_type = 'client backend'"

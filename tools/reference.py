@@ -66,15 +66,23 @@ def settings_page() -> str:
 A setting comes from `perdure.toml` in the current folder, or from the environment, which wins. An option of a command
 wins over both. A name in `perdure.toml` that is no setting is an error.
 """
-    example = '```toml\n# perdure.toml\nstore = "postgresql://perdure@db.example.org/perdure"\nconnections = 16\n```'
+    example = """
+```toml
+# perdure.toml
+store = "postgresql://perdure@db.example.org/perdure"
+connections = 16
+app = ["review", "tools/deploy.py"]
+```
+"""
     return page("Settings", intro, table(["in perdure.toml", "environment", "meaning", "default"], rows), example)
 
 
 def commands_page() -> str:
     intro = """
-Every command takes `--store` and `--json` and reads the [settings](settings.md). With `--json` it prints one JSON
-object with stable field names, and an error is an object too: `{"error": {"code", "message", "hint", "retry"}}` on the
-standard error. Without it, an error is one sentence, its [code](errors.md) and what to do.
+Every command takes `--store`, `--json` and `--app`, and reads the [settings](settings.md). An id may be any beginning
+of it that only one thing has. With `--json` a command prints one JSON object, or one a line for a list, with the field
+names of the records, and an error is an object too: `{"error": {"code", "message", "hint", "retry"}}` on the standard
+error. Without it, an error is one sentence, its [code](errors.md) and what to do.
 """
     codes = table(
         ["exit code", "meaning"],

@@ -93,5 +93,10 @@ async def desk_sleeper(s: Session) -> list[int]:
 
 
 @program
+async def desk_values(s: Session, number: int, text: str = "x", many: list[int] | None = None) -> list[object]:
+    return [number, text, many]
+
+
+@program
 async def desk_fails(s: Session) -> None:
     raise ValueError("no \x1b[31msuch\x1b[0m thing")

@@ -1,4 +1,7 @@
-"""The command line as the tests use it: in this process where that is enough, in one of its own where it is not."""
+"""The command line as the tests use it: in this process where that is enough, in one of its own where it is not.
+
+A process is given its environment by hand: pytest loads readline, which sets COLUMNS behind Python's back.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +52,14 @@ class Terminal:
 
     def process(self, *arguments: str) -> Said:
         """Run the real executable, to its end."""
-        ended = subprocess.run([PERDURE, *arguments], capture_output=True, text=True, timeout=60)
+        ended = subprocess.run([PERDURE, *arguments], capture_output=True, text=True, timeout=60, env=dict(os.environ))
         return Said(ended.returncode, ended.stdout, ended.stderr)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start the real executable and go on."""
-        return subprocess.Popen([PERDURE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            [PERDURE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ)
+        )
 
     def run(self, program: str, id: str, *arguments: str) -> Said:
         return self("run", program, f"folder={self.folder}", *arguments, "--id", id)

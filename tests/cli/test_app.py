@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import DESK, Terminal
 
 PROGRAM = """
 from perdure import Session, program
@@ -47,6 +47,11 @@ def test_apps_are_named_in_the_settings(terminal: Terminal, monkeypatch: pytest.
         ("app_gone.py", "", "app_gone.py cannot be imported: FileNotFoundError: there is no file "),
         ("app_broken", "def (", "app_broken cannot be imported: SyntaxError: invalid syntax (app_broken.py, line 1)."),
         ("app_raises", "\n1 / 0", "ZeroDivisionError: division by zero (app_raises.py, line 2)."),
+        (
+            "app_twice",
+            "from perdure import tool\n@tool\ndef desk_merge(): ...",
+            "ConfigError: Two definitions are named desk_merge (app_twice.py, line 2).",
+        ),
         ("app_leaves.py", "raise SystemExit(3)", "app_leaves.py cannot be imported: SystemExit: 3 (app_leaves.py, "),
     ],
 )
@@ -55,7 +60,7 @@ def test_an_app_that_cannot_be_imported_is_one_sentence(
 ) -> None:
     if code:
         Path(app.removesuffix(".py") + ".py").write_text(code)
-    said = terminal("run", "anything", "--app", app)
+    said = terminal("run", "anything", "--app", DESK, "--app", app)
     assert (said.code, complaint in said.err, said.err.count("\n")) == (2, True, 2), said.err
 
 
@@ -80,11 +85,8 @@ def test_an_unknown_program_names_those_that_are_loaded(terminal: Terminal) -> N
     ],
 )
 def test_a_value_is_json_where_it_is_json(terminal: Terminal, given: list[str], result: str) -> None:
-    write("app_values.py", "app_values_program")
-    assert (
-        terminal("run", "app_values_program", *given, "--app", str(Path("app_values.py").absolute())).out
-        == result + "\n"
-    )
+    said = terminal("run", "desk_values", *given)
+    assert (said.code, said.out) == (0, result + "\n"), said.err
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_a_value_is_json_where_it_is_json(terminal: Terminal, given: list[str], 
         (["number"], "'number' is not of the form key=value."),
         (["=1"], "'=1' is not of the form key=value."),
         (["number=1", "number=2"], "number is given twice."),
-        (["number=99999999999999999999"], "app_values_program"),
+        (["number=99999999999999999999"], "no canonical JSON form"),
         (["number=1", "--id", " "], "The session's id is empty."),
         (["number=1", "--id", "a b"], "is not a usable name"),
     ],
@@ -105,7 +107,6 @@ def test_a_value_is_json_where_it_is_json(terminal: Terminal, given: list[str], 
 def test_wrong_arguments_are_wrong_use_and_leave_no_session(
     terminal: Terminal, given: list[str], complaint: str
 ) -> None:
-    write("app_values.py", "app_values_program")
-    said = terminal("run", "app_values_program", *given, "--app", str(Path("app_values.py").absolute()))
+    said = terminal("run", "desk_values", *given)
     assert (said.code, complaint in said.err) == (2, True), said.err
     assert not Path("perdure.db").exists() or terminal("ls", "--json").lines == []

@@ -28,7 +28,8 @@ VARYING += [(r'comment [0-9a-f]{12}|"[0-9a-f]{12}"', "comment …"), (r"^ *\d+  
 
 def demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     given = {name: value for name, value in os.environ.items() if not name.startswith(("PERDURE_", "COLUMNS"))}
-    return subprocess.run([PERDURE, "demo", *arguments], capture_output=True, text=True, env=given | environment)
+    line = [PERDURE, "demo", *arguments]
+    return subprocess.run(line, capture_output=True, text=True, env=given | environment, timeout=60)
 
 
 def whats(log: Path) -> list[str]:

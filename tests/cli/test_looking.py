@@ -216,3 +216,13 @@ def test_a_session_with_several_waits_counts_them(terminal: Terminal) -> None:
         for kind in (WaitKind.TIMER, WaitKind.INPUT):
             store.write_now(wait.open_(holder, f"w-{kind}", kind, due_at=2**52))
     assert "input (+1)" in terminal("ls").out
+
+
+def test_a_session_whose_worker_fell_silent_says_how_to_go_on(terminal: Terminal) -> None:
+    with open_store("perdure.db") as store:
+        made = store.write_now(session.create(session.NewSession(id="s", program="p", arguments={}), by="ada"))
+        store.write_now(lease.acquire(made.uid, "w-1", nonce="n", ttl=1))
+    said = terminal("ls").out
+    assert "nobody: its worker fell silent" in said
+    assert said.endswith("1 of these stands still. `perdure resume ID` takes it over.\n")
+    assert "`perdure resume s` lets it go on here." in terminal("show", "s").out

@@ -135,3 +135,15 @@ def test_resume_asks_which_session_and_says_when_there_is_none(terminal: Termina
     assert (said.code, "Every session has ended" in said.err) == (1, True)
     assert terminal("resume", "s-1").out == "[1,2]\n"
     assert terminal("resume", "s-1", "--plan").out == "Session s-1 is done; there is nothing to do.\n"
+
+
+def test_interrupted_it_gives_the_session_back(terminal: Terminal) -> None:
+    with terminal.start("run", "desk_held", f"folder={terminal.folder}", "--id", "held") as first:
+        while not (terminal.folder / "held").exists():
+            assert first.poll() is None, first.communicate()
+        first.send_signal(signal.SIGINT)
+        (terminal.folder / "held").unlink()
+        first.communicate(timeout=30)
+    assert first.returncode == 130
+    session = terminal("show", "held", "--json").json["session"]
+    assert (session["status"], session["lease_holder"]) == ("ready", None)

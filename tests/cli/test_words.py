@@ -56,9 +56,8 @@ def test_every_kind_of_event_has_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("kind", [*KNOWN, "something.newer"])
-@pytest.mark.parametrize("body", HOSTILE, ids=repr)
-def test_whatever_a_body_holds_it_becomes_one_harmless_line(kind: str, body: Any) -> None:
-    assert line(event(kind, body, actor="a\nb\x07"), {}).isprintable()
+def test_whatever_a_body_holds_it_becomes_one_harmless_line(kind: str) -> None:
+    assert all(line(event(kind, body, actor="a\nb\x07"), {}).isprintable() for body in HOSTILE)
 
 
 def test_an_event_can_be_read_aloud() -> None:

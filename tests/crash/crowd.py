@@ -79,5 +79,4 @@ def _session(store: Store, id: str, acks: list[dict[str, Any]]) -> Verdict:
     if there not in (list(range(1, len(acks) + 1)), list(range(1, len(acks) + 2))):
         found["half"].append(f"{id}: {len(acks)} acknowledged, and there are {there}")
     merge(found, store.read_now(examine, row.uid))
-    found["stuck"] += go_on(store, id)
-    return found
+    return merge(found, go_on(store, id))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import apsw
 
@@ -105,7 +106,7 @@ def small_cache() -> None:
         self.db.execute("PRAGMA cache_size = 5")
         real(self)
 
-    SQLiteEngine.begin = begin_small  # type: ignore[method-assign]
+    mock.patch.object(SQLiteEngine, "begin", begin_small).start()
 
 
 def full_in_a_group(child: Child, *, folder: str, plant: str | None = None) -> list[str]:
@@ -161,8 +162,7 @@ def commit_holds_after_all(child: Child, *, folder: str, plant: str | None = Non
             raise apsw.exception_for(apsw.SQLITE_IOERR)
         return real(self, db, name, pages)
 
-    SQLiteEngine._grown = grown  # type: ignore[method-assign]
-    with rig(folder, plant) as it:
+    with mock.patch.object(SQLiteEngine, "_grown", grown), rig(folder, plant) as it:
         armed.set()
         said = it.group(*(it.note(holder, 1) for holder in it.holders))
         found = [f"said {one!r}" for one in said if one is not None]

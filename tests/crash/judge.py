@@ -23,6 +23,7 @@ from perdure.artifacts.directory import Directory
 from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.state import NOT_STATE, SessionState, row_name
+from perdure.domain.wait import Wait
 from perdure.errors import Damaged, NotFound, PerdureError
 from perdure.store import artifact, decision, event, fact, inbox, lease, session, step, task, wait
 from perdure.store.move import Transaction
@@ -144,28 +145,39 @@ def bytes_behind(tx: Transaction, uid: str, directory: Directory) -> list[str]:
     return found
 
 
-def go_on(store: Store, id: str) -> list[str]:
-    """Another worker takes the session when its lease has ended, and moves it; a finished one is left alone."""
+def go_on(store: Store, id: str) -> Verdict:
+    """Another worker takes the session when its lease has ended, moves it and ends it; a finished one is left alone."""
     assert isinstance(store.clock, ManualClock)
     store.clock.advance(hours=1)
     try:
-        row = store.read_now(session.get_by_id, id)
-    except NotFound:
-        row = store.write_now(session.create(session.NewSession(id=id, program="life", arguments={"n": 1}), by="b"))
-    try:
+        row, waits = store.read_now(_found, id)
+        if row is None:
+            row = store.write_now(session.create(session.NewSession(id=id, program="life", arguments={"n": 1}), by="b"))
         if row.status in TERMINAL:
-            return [] if row.result == {"ok": True} else [f"the session is {row.status} with {row.result!r}"]
-        if row.status == Status.WAITING:
-            for open_ in store.read_now(wait.open_of_session, row.uid):
-                store.write_now(wait.resolve(row.uid, "successor", open_.id, "go on"))
+            return verdict(stuck=[] if row.result == {"ok": True} else [f"the session is {row.status}: {row.result!r}"])
+        for open_ in waits if row.status == Status.WAITING else ():
+            store.write_now(wait.resolve(row.uid, "successor", open_.id, "go on"))
         holder = store.write_now(lease.acquire(row.uid, "successor", nonce="successor", ttl=1_000_000))
         number = store.write_now(event.append(holder, "note", {"by": "successor"}))
         store.write_now(session.finish(holder, Status.DONE, result={"ok": True}))
-        if store.read_now(event.verify, row.uid).cursor != number + 1:
-            return ["the successor's moves are not where it was told"]
+        return store.read_now(_ended, row.uid, number + 1)
     except PerdureError as error:
-        return [f"the successor was refused: {error.code}: {error.message}"]
-    return []
+        return verdict(stuck=[f"the successor was refused: {error.code}: {error.message}"])
+
+
+def _found(tx: Transaction, id: str) -> tuple[SessionRecord | None, list[Wait]]:
+    try:
+        row = session.get_by_id(tx, id)
+    except NotFound:
+        return None, []
+    return row, wait.open_of_session(tx, row.uid)
+
+
+def _ended(tx: Transaction, uid: str, number: int) -> Verdict:
+    found = examine(tx, uid)
+    if session.get(tx, uid).cursor != number:
+        found["stuck"].append("the successor's moves are not where it was told")
+    return found
 
 
 def holds_together(path: Path) -> list[str]:
@@ -178,20 +190,14 @@ def holds_together(path: Path) -> list[str]:
         db.close()
 
 
-def judge_session(store: Store, id: str, directory: Directory) -> Verdict:
-    """Examine a session if it is there, then let somebody go on with it, and examine it again."""
-    found = verdict()
-    for _ in range(2):
-        try:
-            row = store.read_now(session.get_by_id, id)
-        except NotFound:
-            pass
-        else:
-            merge(found, store.read_now(examine, row.uid))
-            found["half"] += store.read_now(bytes_behind, row.uid, directory)
-        if any(found.values()):
-            return found
-        found["stuck"] += go_on(store, id)
+def inspect(tx: Transaction, id: str, directory: Directory) -> Verdict:
+    """A session by its name, if it is there, with its artifacts."""
+    try:
+        row = session.get_by_id(tx, id)
+    except NotFound:
+        return verdict()
+    found = examine(tx, row.uid)
+    found["half"] += bytes_behind(tx, row.uid, directory)
     return found
 
 

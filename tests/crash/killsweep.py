@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from tests.crash.forkserver import Ended, Lane, Lanes
 from tests.crash.figures import record
+from tests.crash.forkserver import Ended, Lane, Lanes
 from tests.crash.judge import HEADS, Verdict
 
 MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
@@ -66,10 +66,18 @@ class Report:
         return self
 
 
-def distinct(moments: list[str]) -> Iterator[int]:
-    """Every moment that leaves something of its own: after one operation is before the next, one kill serves both."""
+SILENT = {"point move.after", "point commit.before", "point log.before"}  # nothing reaches the disk just before these
+
+
+def distinct(moments: list[str], *, points: bool = True) -> Iterator[int]:
+    """Every moment that leaves something of its own: after one operation is before the next, one kill serves both.
+
+    With `points=False` the same is said of named points between which nothing reaches the disk or a caller.
+    """
     for number, (moment, following) in enumerate(zip(moments, [*moments, ""][1:], strict=True), 1):
-        if not (moment.startswith("after") and following.startswith("before")):
+        if moment.startswith("after") and following.startswith("before"):
+            continue
+        if points or following not in SILENT:
             yield number
 
 

@@ -12,12 +12,13 @@ from typing import Any
 import psycopg
 
 from perdure.artifacts.directory import Directory
+from perdure.store.move import Transaction
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
 from perdure.testing.proxy import wait_until
 from tests.crash import planted
 from tests.crash.forkserver import Child
-from tests.crash.judge import Verdict, careful, compare, holds_together, judge_session, merge, seal, verdict
+from tests.crash.judge import Verdict, careful, compare, go_on, holds_together, inspect, merge, seal, verdict
 from tests.crash.kill import Countdown
 from tests.crash.workload import MOVES, Life, folder_of, picture
 
@@ -81,8 +82,9 @@ def judge_life(
     def look() -> Verdict:
         found = verdict(lost=_answered(acks, measure["answers"]))
         with next_process(target, id) as store:
-            merge(found, compare(seal(store.read_now(picture, id)), measure["looks"], len(acks)))
-            merge(found, judge_session(store, id, folder_of(store, Path(folder))))
+            directory = folder_of(store, Path(folder))
+            merge(found, store.read_now(look_at, id, directory, measure["looks"], len(acks)))
+            merge(found, verdict() if any(found.values()) else go_on(store, id))
         if ":" not in target:
             found["broken"] += holds_together(Path(target))
         return found
@@ -108,6 +110,11 @@ def next_process(target: str, name: str) -> Iterator[Store]:
 
 
 _open: dict[str, tuple[Store, psycopg.Connection[Any]]] = {}
+
+
+def look_at(tx: Transaction, id: str, directory: Directory, looks: list[dict[str, str]], acks: int) -> Verdict:
+    """A life in one look: as it should look, and whole in itself."""
+    return merge(compare(seal(picture(tx, id)), looks, acks), inspect(tx, id, directory))
 
 
 def _answered(acks: list[dict[str, Any]], answers: list[Any]) -> list[str]:

@@ -105,7 +105,7 @@ def judge_cut(_: object, *, target: str, acks: list[tuple[str, int, int]], begun
                 if len(there) > most:
                     found["half"].append(f"told {most - 1}, there are {len(there)}")
                 merge(found, store.read_now(examine, uid))
-                found["stuck"] += go_on(store, id)
+                merge(found, go_on(store, id))
         return found
 
     return careful(look)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure import faults
+from perdure.artifacts.directory import Directory
 from perdure.domain.lease import Holder
 from perdure.errors import PerdureError
 from perdure.store import event, lease, session
@@ -24,22 +25,11 @@ from perdure.testing import ManualClock
 from tests.crash import planted
 from tests.crash.diskfault import DiskFault
 from tests.crash.forkserver import Child
-from tests.crash.judge import (
-    HEADS,
-    Verdict,
-    careful,
-    compare,
-    examine,
-    go_on,
-    holds_together,
-    judge_session,
-    merge,
-    seal,
-    verdict,
-)
+from tests.crash.judge import HEADS, Verdict, careful, examine, go_on, holds_together, merge, verdict
+from tests.crash.lives import look_at
 from tests.crash.platter import Check, Report, sweep
 from tests.crash.powerloss import PowerLoss
-from tests.crash.workload import MOVES, Life, folder_of, picture
+from tests.crash.workload import MOVES, Life, folder_of
 
 OFTEN = 60  # pages: a checkpoint every few moves, where there is otherwise one in a thousand pages
 
@@ -97,9 +87,8 @@ def check_lives(target: Callable[[Path], str], measure: dict[str, Any]) -> Check
         def look() -> Verdict:
             found = verdict()
             with open_store(target(folder), clock=ManualClock()) as store:
-                for id in ("first", "second"):
-                    merge(found, compare(seal(store.read_now(picture, id)), measure["looks"], marks.count(id)))
-                merge(found, judge_session(store, ("first", "second")[len(marks) % 2], folder_of(store, folder)))
+                merge(found, store.read_now(look_at_both, folder_of(store, folder), measure["looks"], marks))
+                merge(found, verdict() if any(found.values()) else go_on(store, ("first", "second")[len(marks) % 2]))
             if ":" not in target(folder):
                 found["broken"] += holds_together(Path(target(folder)))
             return found
@@ -107,6 +96,11 @@ def check_lives(target: Callable[[Path], str], measure: dict[str, Any]) -> Check
         return lost_or_raise(careful(look))
 
     return check
+
+
+def look_at_both(tx: Transaction, directory: Directory, looks: list[dict[str, str]], marks: list[str]) -> Verdict:
+    first, second = (look_at(tx, id, directory, looks, marks.count(id)) for id in ("first", "second"))
+    return merge(first, second)
 
 
 def lost_or_raise(found: Verdict) -> str | None:
@@ -129,12 +123,11 @@ def cut_after_kills(child: Child, *, states: int, seed: int) -> dict[str, Any]:
     def record(disk: PowerLoss, folder: Path) -> None:
         writer = _Mortal(disk, f"files:{folder / 'store'}")
         for number in range(1, 41):
-            uid = writer.uids[number % len(writer.uids)]
-            writer.write(lambda uid=uid, number=number: event.append(writer.holder(uid), "note", {"n": number}))
+            holder = writer.holder(writer.uids[number % len(writer.uids)])
+            writer.write(event.append(holder, "note", {"n": number}))
             if number == 20:
                 writer.doomed = True  # the first line of a new file, too
-                new = session.NewSession(id="third", program="p", arguments={})
-                writer.write(lambda new=new: session.create(new, by="a"))
+                writer.write(session.create(session.NewSession(id="third", program="p", arguments={}), by="a"))
                 writer.uids.append(writer.store.read_now(session.get_by_id, "third").uid)
         faults.disarm()
         writer.store.close()
@@ -158,10 +151,10 @@ class _Mortal:
         row = self.store.read_now(session.get, uid)
         return self.store.write_now(lease.acquire(uid, "worker", nonce=row.id, ttl=10**9))
 
-    def write(self, move: Callable[[], Move[Any]]) -> None:
+    def write(self, move: Move[Any]) -> None:
         """Write, or die and let the next process look; either way, note what is known to be there now."""
         try:
-            self.store.write_now(move())
+            self.store.write_now(move)
         except Killed:
             self.store.close()
             self.store = open_store(self._target, clock=ManualClock())
@@ -219,7 +212,7 @@ def check_numbers(target: Callable[[Path], str]) -> Check:
                     found["lost"] += [f"{sorted(gone)} are gone"] if gone else []
                     found["half"] += [f"the numbers are {there}"] if there != sorted(set(there)) else []
                     merge(found, store.read_now(examine, uid))
-                    found["stuck"] += go_on(store, store.read_now(session.get, uid).id)
+                    merge(found, go_on(store, store.read_now(session.get, uid).id))
             return found
 
         return lost_or_raise(careful(look))

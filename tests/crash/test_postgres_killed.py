@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from perdure.domain.lease import Holder
+from perdure.errors import PerdureError
 from perdure.store import event, fact, session
 from perdure.store.databases.postgres import PostgreSQL
 from perdure.store.move import Move
@@ -56,6 +57,12 @@ class Writer(threading.Thread):
         return fact.remember(self.holder.uid, "w", f"s:{self.holder.uid}", "n", number, expected=number // 5 - 1)
 
     def wrong(self) -> list[str]:
+        try:
+            return self._wrong()
+        except PerdureError as error:
+            return [f"the session cannot be read: {error!r}"]
+
+    def _wrong(self) -> list[str]:
         found = [f"the writer failed: {self.failure!r}"] if self.failure else []
         notes = self.store.read_now(numbers_of_notes, self.holder.uid)
         if notes != self.told:
@@ -96,7 +103,16 @@ def write_through(url: str, crash: Callable[[], None], crashes: int) -> list[Wri
     stop.set()
     for writer in writers:
         writer.join()
+    wait_until(partial(answers, url), "the server has recovered")
     return writers
+
+
+def answers(url: str) -> bool:
+    try:
+        psycopg.connect(url).close()
+    except psycopg.OperationalError:
+        return False
+    return True
 
 
 def judged(name: str, writers: list[Writer], crashes: int) -> list[str]:

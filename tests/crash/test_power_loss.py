@@ -12,7 +12,7 @@ from perdure.ids import digest
 from perdure.store.databases.place import make_folder
 from tests.crash import recordings
 from tests.crash.figures import record
-from tests.crash.forkserver import Lanes
+from tests.crash.forkserver import Lane, Lanes
 from tests.crash.platter import Report, sweep
 from tests.crash.powerloss import PowerLoss
 
@@ -27,12 +27,12 @@ def show(name: str, report: Report) -> Report:
 def cut(lanes: Lanes, name: str, task: Callable[..., Any], *, states: int, shards: int = 2, **more: Any) -> Report:
     """Run the task with several seeds side by side, and add up what they found."""
     share = -(-states // shards)
-    trials = [
-        (lambda lane, seed=seed: Report(**lane.trials.call(task, states=share, seed=seed, patience=3600, **more)))
-        for seed in range(shards)
-    ]
+
+    def shard(seed: int, lane: Lane) -> Report:
+        return Report(**lane.trials.call(task, states=share, seed=seed, patience=3600, **more))
+
     total = Report()
-    for one in lanes.each(trials):
+    for one in lanes.each([partial(shard, seed) for seed in range(shards)]):
         total.states += one.states
         total.distinct += one.distinct
         total.lost += one.lost
@@ -59,28 +59,28 @@ def test_sqlite_loses_nothing_at_twenty_thousand_cuts(lanes: Lanes, measure: Any
 @pytest.mark.parametrize("plant", ["normal sync", "no sync"])
 def test_less_than_full_sync_is_caught_losing(lanes: Lanes, measure: Any, plant: str) -> None:
     """The positive control: the harness that finds nothing above finds losses here."""
-    report = cut(lanes, f"SQLite, {plant}: must lose", recordings.cut_sqlite, states=200, plant=plant, measure=measure)
-    assert report.lost > 20
+    report = cut(lanes, f"SQLite, {plant}: must lose", recordings.cut_sqlite, states=120, plant=plant, measure=measure)
+    assert report.lost > 10
 
 
 def test_a_row_before_its_bytes_is_caught(lanes: Lanes, measure: Any) -> None:
     name, task = "SQLite, index before bytes: must lose", recordings.cut_sqlite
-    report = cut(lanes, name, task, states=400, plant="index before bytes", measure=measure)
+    report = cut(lanes, name, task, states=240, plant="index before bytes", measure=measure)
     assert any("Artifact" in failure for failure in report.failures)
 
 
 def test_text_files_lose_nothing_when_the_power_goes(lanes: Lanes, measure: Any) -> None:
-    report = cut(lanes, "files, two lives", recordings.cut_files, states=1000, plant=None, measure=measure)
+    report = cut(lanes, "files, two lives", recordings.cut_files, states=600, plant=None, measure=measure)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
 
 
 def test_a_line_that_a_dead_process_did_not_sync_is_synced_before_it_is_built_upon(lanes: Lanes) -> None:
-    report = cut(lanes, "files, after kills", recordings.cut_after_kills, states=400)
+    report = cut(lanes, "files, after kills", recordings.cut_after_kills, states=300)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
 
 
 def test_sqlite_loses_nothing_when_the_power_goes_after_disk_faults(lanes: Lanes) -> None:
-    report = cut(lanes, "SQLite, after disk faults", recordings.cut_after_faults, states=400)
+    report = cut(lanes, "SQLite, after disk faults", recordings.cut_after_faults, states=300)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
 
 

@@ -36,6 +36,7 @@ from perdure.store.store import Store
 from perdure.testing import ManualClock
 
 TTL = 30_000_000
+START = ManualClock().now()
 PAGES = "several pages of text " * 800  # a move that needs more than one page of the database
 BYTES = b"bytes of an artifact " * 400
 INBOX = ("m-1", "m-2")
@@ -83,9 +84,10 @@ class Life:
     def take(self) -> Move[Lease]:
         return lease.acquire_named(f"lock-{self.id}", holder="worker-1", nonce="l-1", ttl=TTL)
 
-    def give(self) -> Move[bool]:
+    @property
+    def lock(self) -> Lease:
         assert self._lease is not None
-        return lease.release_named(self._lease)
+        return self._lease
 
     def enlist(self) -> Move[None]:
         return worker.register(Worker(f"worker-{self.id}", "host", "boot", 1, "token", 1, 1, ["life"], 0, 0))
@@ -120,6 +122,10 @@ MOVES: dict[str, Callable[[Life], Move[Any]]] = {
     "checkpoint": lambda life: checkpoint.put(life.holder, number=4, codec="json", fingerprint="f", body="{}"),
     "renew": lambda life: lease.renew(life.holder, TTL * 2),
     "lock": Life.take,
+    "keep the lock": lambda life: lease.renew_named(life.lock, ttl=TTL * 2),
+    "be seen": lambda life: worker.seen(f"worker-{life.id}"),
+    "set a timer": lambda life: wait.open_(life.holder, "w-0", WaitKind.TIMER, due_at=START),
+    "fire": lambda life: wait.fire(life.uid, "timer", "w-0"),
     "ask": lambda life: wait.open_(life.holder, "w-1", WaitKind.APPROVAL, ref="a-1", detail={"merge": True}),
     "ask for input": lambda life: wait.open_(life.holder, "w-2", WaitKind.INPUT),
     "park": lambda life: wait.park(life.holder, ["w-1", "w-2"]),
@@ -134,9 +140,10 @@ MOVES: dict[str, Callable[[Life], Move[Any]]] = {
     "remember again": lambda life: fact.remember(life.uid, "worker-1", life.scope, "api", {"v": 2}, expected=1),
     "forget": lambda life: fact.forget(life.uid, "worker-1", life.scope, "api", 2),
     "pause": lambda life: session.request_pause(life.uid, "ada"),
-    "unlock": Life.give,
+    "unlock": lambda life: lease.release_named(life.lock),
     "release": lambda life: session.release(life.holder),
     "acquire at last": lambda life: life.acquire("n-3"),
+    "take over": lambda life: lease.take_over(life.uid, "worker-2", nonce="n-4", ttl=TTL, because="it is dead"),
     "step at last": lambda life: life.record("write"),
     "cancel": lambda life: session.request_cancel(life.uid, "ada"),
     "restart": lambda life: session.restart(life.holder, {"n": 2}),

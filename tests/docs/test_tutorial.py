@@ -12,7 +12,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def block(page: str, language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", (DOCS / page).read_text(), re.S)
+    found = re.search(rf"```{language}\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
     assert found is not None
     return found[1]
 

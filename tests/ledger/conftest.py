@@ -48,7 +48,14 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def database(postgres_server: PostgresServer) -> str:
-    return postgres_server.create_database("ledger")
+    """A database, and a user whose password costs little: hundreds of processes log in several times each."""
+    import psycopg
+
+    url = postgres_server.create_database("ledger")
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("set scram_iterations = 1")
+        db.execute("create role sweeper superuser login password 'sweeper'")
+    return url.replace(f"postgres:{postgres_server.password}@", "sweeper:sweeper@")
 
 
 @pytest.fixture(scope="session")

@@ -79,7 +79,10 @@ def comment_slow(call: Call, n: int) -> Receipt:
     return _post(None, {"comment": n}, call.key)
 
 
-comment_slow.probe(comment.probing)
+@comment_slow.probe
+def _(call: Call, n: int) -> Outcome:
+    found = SinkClient.here().find(key=call.key)
+    return Outcome.happened({"id": found[0]["id"]}) if found else Outcome.absent()
 
 
 @tool(replay="compensate", inflight=LONG, retry=5)
@@ -88,6 +91,16 @@ def book_slow(call: Call, n: int) -> Receipt:
 
 
 @book_slow.undo
+def _(call: Call, result: Receipt | None, n: int) -> None:
+    SinkClient.here().delete(key=call.undoes)
+
+
+@tool(replay="compensate", inflight=SHORT, retry=5)
+def book_keyed(call: Call, n: int) -> Receipt:
+    return _post(call.key, {"book": n})
+
+
+@book_keyed.undo
 def _(call: Call, result: Receipt | None, n: int) -> None:
     SinkClient.here().delete(key=call.undoes)
 
@@ -204,3 +217,8 @@ async def compensate_slow(s: Session, n: int) -> str:
 @program
 async def escalate_slow(s: Session, n: int) -> str:
     return (await s.do(mail_slow, n=n))["id"]
+
+
+@program
+async def compensate_keyed(s: Session, n: int) -> str:
+    return (await s.do(book_keyed, n=n))["id"]

@@ -1,4 +1,4 @@
-"""What happens in the lives of a sweep beside the program itself: branches, commits that fail, leases taken by force."""
+"""What happens in the lives of a sweep beside the program: branches, commits that fail, leases taken by force."""
 
 from __future__ import annotations
 
@@ -55,6 +55,12 @@ def _take_over_by_force() -> None:
         return Life.DEAD if worker.id != self.id else Life.ALIVE
 
     Me.life = life  # type: ignore[method-assign]
+
+
+async def once(runtime: Runtime, bound: Bound[Any], name: str, person: Person) -> list[SessionView]:
+    """Run as far as it goes, with nobody there to ask."""
+    session = await runtime.start(bound, id=name)
+    return [await runtime.run(session.id)]
 
 
 async def branch(runtime: Runtime, bound: Bound[Any], name: str, person: Person) -> list[SessionView]:

@@ -70,3 +70,18 @@ def test_an_effect_that_lands_after_its_client_died_is_not_done_again(
     report = show(f"{name}, lands late", sweep_of(name, lanes, sink, folder, mode=LATE).run(choose=around_acts))
     assert report.failures == []
     assert report.kills > 8
+
+
+@pytest.mark.soak
+def test_fifty_thousand_kills_leave_every_effect_once(lanes: Lanes, sink: Sink, folder: Path) -> None:
+    """Every program and every fault, with the recovery killed as well, round after round."""
+    kills, offset = 0, 0
+    while kills < 50_000:
+        for name in ALONE:
+            for fault in ("none", *UNKNOWN) if name in POSTING else ("none",):
+                sweep = sweep_of(name, lanes, sink, folder, mode={"fault": fault})
+                at = offset
+                report = sweep.run(second=lambda first, at=at: range(1 + (first + at) % 7, 90, 7))  # type: ignore[misc]
+                kills += show(f"{name}, {fault}, round {offset}", report).kills
+                assert report.failures == []
+        offset += 1

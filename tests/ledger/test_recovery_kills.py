@@ -1,5 +1,6 @@
 """The process that recovers is killed as well, the undo in the middle, and commits fail without saying how."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -75,5 +76,5 @@ def ambiguous(sweep: Sweep, held: str, plant: str = "") -> int:
             sweep.conclude(place.run, where, 1, 0, last)
 
     numbers = range(2, commits + 2)  # the first is the barrier that opening makes
-    sweep.lanes.each([lambda lane, number=number: trial(lane, number) for number in numbers])
+    sweep.lanes.each([partial(trial, number=number) for number in numbers])
     return commits

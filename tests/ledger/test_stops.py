@@ -8,7 +8,7 @@ import pytest
 
 from perdure.testing import Sink
 from perdure.testing.sweep import LIVE, Lanes, Place
-from tests.ledger.stops import Pairs, Trial, sweep_stops
+from tests.ledger.stops import TAKEN, Pairs, Trial, sweep_stops
 from tests.ledger.test_kills import sweep_of
 
 RULES = ("idempotent", "probe", "compensate", "escalate")
@@ -28,7 +28,9 @@ def test_a_stopped_worker_neither_acts_nor_moves_when_its_lease_has_ended(
 ) -> None:
     """A hundred stops at random moments: twenty-five of each rule."""
     chosen = random.Random(name).choices(range(6, 44), k=25)
-    trials = sweep_stops(sweep_of(name, lanes, sink, folder), pairs, chosen, what="stopped", lease=SHORT)
+    sweep = sweep_of(name, lanes, sink, folder)
+    trials = sweep_stops(sweep, pairs, chosen, what="stopped", lease=SHORT)
+    assert sweep.report.failures == []
     assert no_complaints(trials)
     assert len(trials) > 20
 
@@ -44,6 +46,7 @@ def test_a_worker_whose_lease_was_taken_by_force_does_nothing_twice(
     acts = [at for at, label in enumerate(sweep.measure(), 1) if label.startswith("act")]
     chosen = sorted({*positions[2::3], *acts})
     trials = sweep_stops(sweep, pairs, chosen, what="lease lost", forced=True)
+    assert sweep.report.failures == []
     assert no_complaints(trials)
     assert len(trials) > 3
 
@@ -58,9 +61,22 @@ def test_an_old_holder_cannot_dispatch_before_the_new_one_does(
     moments = sweep.measure()
     begins = [at for at, label in enumerate(moments, 1) if label == "move.before" and 8 < at < 40]
     before = [max(1, at - 1) for at in begins]
-    trials = sweep_stops(sweep, pairs, before, what="two stopped", forced=True, second_stop=9)
+    trials = sweep_stops(sweep, pairs, before, what="two stopped", forced=True, second_stop=TAKEN)
+    assert sweep.report.failures == []
     assert no_complaints(trials)
     assert len(trials) > 3
+
+
+@pytest.mark.slow
+def test_what_a_worker_knows_is_accepted_after_its_lease_is_lost(
+    lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path
+) -> None:
+    """It acted and was stopped before it could say so; the second has nobody to ask. Nobody needs to be asked."""
+    sweep = sweep_of("escalate", lanes, sink, folder)
+    chosen = [at for at, label in enumerate(sweep.measure(), 1) if label == "act.after"]
+    trials = sweep_stops(sweep, pairs, chosen, what="settled late", forced=True, alone=True)
+    assert sweep.report.failures == []
+    assert [trial.verdicts for trial in trials] == [0, 0]
 
 
 def test_a_second_process_is_refused_and_told_who_holds_the_session(
@@ -86,6 +102,8 @@ def test_a_second_process_is_refused_and_told_who_holds_the_session(
 @pytest.mark.parametrize("name", RULES)
 def test_a_thousand_stops(name: str, lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path) -> None:
     chosen = random.Random(f"soak {name}").choices(range(2, 44), k=250)
-    trials = sweep_stops(sweep_of(name, lanes, sink, folder), pairs, chosen, what="stopped, long", lease=SHORT)
+    sweep = sweep_of(name, lanes, sink, folder)
+    trials = sweep_stops(sweep, pairs, chosen, what="stopped, long", lease=SHORT)
+    assert sweep.report.failures == []
     assert no_complaints(trials)
     assert len(trials) > 200

@@ -116,7 +116,7 @@ async def test_a_task_beside_others_needs_a_scope_of_its_own(world: World) -> No
             async with s.scope(name):
                 return str(await s.do(act, n=1))
 
-        return await asyncio.gather(bare(), scoped("left"), scoped("right"))
+        return list(await asyncio.gather(bare(), scoped("left"), scoped("right")))
 
     view = await world.run(beside.bind())
     assert view.result == ["config", "7", "7"]
@@ -171,7 +171,7 @@ async def test_plans_commit_in_the_order_of_the_calls(world: World) -> None:
 
     @program
     async def many(s: Session) -> list[int]:
-        return await asyncio.gather(*(s.do(act if n % 2 else gated, n=n) for n in range(10)))
+        return list(await asyncio.gather(*(s.do(act if n % 2 else gated, n=n) for n in range(10))))
 
     await world.run(many.bind())
     assert [one.intent["n"] for one in await world.effects()] == list(range(10))
@@ -289,7 +289,7 @@ async def test_siblings_that_were_recorded_out_of_order_are_no_change_of_the_pro
             return got
 
         one, two = s.do(look, n=0), s.do(look, n=1)
-        return await asyncio.gather(one, fast())
+        return list(await asyncio.gather(one, fast()))
 
     with pytest.raises(Exception, match="dead"):
         await world.run(both.bind())

@@ -9,6 +9,7 @@ import pytest
 from perdure.domain.effect import MOVES, AttemptOutcome, EffectState, Verdict
 from perdure.domain.lease import Holder
 from perdure.domain.record import check_move
+from perdure.domain.session import Status
 from perdure.errors import ConfigError, IllegalMove
 from perdure.store import doubt, effect, leave, wait
 from perdure.store.intent import Dispatch, Intent, Outcome
@@ -46,7 +47,7 @@ def state(store: Store, holder: Holder, id: str = "e-1") -> str:
     return store.read_now(effect.get, holder.uid, id).state
 
 
-@pytest.mark.parametrize(("old", "new"), product(STATES, STATES))
+@pytest.mark.parametrize(("old", "new"), list(product(STATES, STATES)))
 def test_the_domain_allows_exactly_the_moves_of_the_table(old: EffectState, new: EffectState) -> None:
     if (old, new) in LEGAL:
         check_move("effect", MOVES, old, new)
@@ -112,7 +113,7 @@ def test_no_session_ends_with_an_effect_under_way(store: Store) -> None:
     for status in ("done", "failed", "cancelled"):
         with pytest.raises(IllegalMove, match="under way"):
             raw(store, f"update session set status = '{status}', {ended} where uid = '{holder.uid}'")
-    assert store.write_now(leave.finish(holder, "done", result=1)) is False  # type: ignore[arg-type]
+    assert store.write_now(leave.finish(holder, Status.DONE, result=1)) is False
     assert session_of(store, holder.uid).status == "running"
 
 
@@ -122,9 +123,10 @@ def test_an_old_epoch_can_neither_plan_nor_dispatch_and_its_outcome_is_taken_all
 
     holder = dispatched(store)
     store.write_now(lease.take_over(holder.uid, "w-2", nonce="n-2", ttl=60, because="found dead"))
-    for move in (effect.plan(holder, an_intent("e-2")), effect.dispatch(holder, "e-1", DISPATCH)):
-        with pytest.raises(LeaseLost):
-            store.write_now(move)
+    with pytest.raises(LeaseLost):
+        store.write_now(effect.plan(holder, an_intent("e-2")))
+    with pytest.raises(LeaseLost):
+        store.write_now(effect.dispatch(holder, "e-1", DISPATCH))
     store.write_now(effect.settle(holder.uid, "w-1", "e-1", 1, DONE))
     assert state(store, holder) == "acknowledged"
 

@@ -50,11 +50,9 @@ def raw(store: Store, *statements: str) -> None:
 
 
 def run_raw(tx: Transaction, statement: str) -> None:
-    """Run SQL of a test's own and hear at once what the database thinks of it."""
+    """Run SQL of a test's own inside a move."""
     tx.wrote = True
     connection_of(tx).execute(statement)
-    if (pipeline := getattr(tx, "pipeline", None)) is not None:
-        pipeline.sync()
 
 
 def rows(store: Store, table: str) -> list[tuple[Any, ...]]:

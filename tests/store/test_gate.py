@@ -82,7 +82,6 @@ def test_whoever_comes_later_waits_until_the_gate_is_left(folder: Path) -> None:
     second.close()
 
 
-@pytest.mark.xfail(strict=True, reason="the turn is waited for without a limit")
 def test_a_stopped_process_in_the_line_is_named_too(folder: Path) -> None:
     gate, told = Gate(folder, limit=0.1), threading.Event()
 

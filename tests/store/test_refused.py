@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.clock import SECOND
-from perdure.domain.session import MOVES, Status
+from perdure.domain.session import MOVES, SessionRecord, Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, PerdureError
 from perdure.store import decision, event, inbox, lease, step, task, wait
@@ -178,6 +178,11 @@ CHECKS = {
     "an artifact of no size": "insert into artifact values (:uid, :digest, 'k', -1, 'l', 'keep', 0)",
     "an artifact kept for no reason": "insert into artifact values (:uid, :digest, 'k', 1, 'l', 'perhaps', 0)",
     "an artifact that is no digest": "insert into artifact values (:uid, 'short', 'k', 1, 'l', 'keep', 0)",
+    "a message of no session": "insert into inbox values ('nobody', 'm', 1, 'queue', '1', 'ada', 0, null)",
+    "a step of no session": "insert into step values ('nobody', 0, '', 'm', 'd', 0, '1', null, null, 1, 0)",
+    "a task of no session": "insert into task values ('nobody', 't', null, 'x', 'open', 0, null, null, null, 0, 0)",
+    "a decision of no session": "insert into decision values ('nobody', 'd', 'x', 'y', null, null, 0, null)",
+    "an artifact of no session": "insert into artifact values ('nobody', :digest, 'k', 1, 'l', 'keep', 0)",
     "a checkpoint of no session": "insert into checkpoint values ('nobody', 1, 'c', 'f', 'b', 0)",
 }
 
@@ -208,19 +213,37 @@ def columns_of(status: Status) -> dict[str, Any]:
     }
 
 
+def another(template: str, **columns: Any) -> str:
+    """Insert a session like one that is there, except for some columns."""
+    names = SessionRecord.columns()
+    values = [str(columns.get(name, name)) for name in names]
+    return f"insert into session ({', '.join(names)}) select {', '.join(values)} from session where uid = '{template}'"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"uid": "'short'"},
+        {"id": "''"},
+        {"status": "'asleep'"},
+        {"cursor": -1},
+        {"lease_epoch": -1},
+        {"parent_uid": "'nobody'"},
+        {"forked_from": "'nobody'", "forked_at": 1},
+    ],
+)
+def test_there_cannot_be_a_session_with(store: Store, columns: dict[str, Any]) -> None:
+    uid, given = a_session(store).uid, {"uid": f"'{1:032}'", "id": "'other'"}
+    with pytest.raises(Conflict):
+        raw(store, another(uid, **(given | columns)))
+    raw(store, another(uid, **given))
+
+
 def test_a_session_makes_no_move_that_the_table_of_moves_does_not_list(store: Store) -> None:
     template = a_session(store).uid
     for number, (old, new) in enumerate(product(Status, Status)):
-        uid, into = f"{number:032}", columns_of(old)
-        given = {"uid": f"'{uid}'", "id": f"'{old}-{new}'"} | into
-        names = "program, arguments, queue, priority, cursor, chain, branch, lease_epoch, restart_number, crash_count,"
-        names += " tokens_in, tokens_out, cost_micros, created_at, updated_at, version"
-        values = ", ".join(map(str, given.values()))
-        raw(
-            store,
-            f"insert into session ({', '.join(given)}, {names}) select {values}, {names} from session"
-            f" where uid = '{template}'",
-        )
+        uid = f"{number:032}"
+        raw(store, another(template, uid=f"'{uid}'", id=f"'{old}-{new}'", **columns_of(old)))
         change = ", ".join(f"{name} = {value}" for name, value in columns_of(new).items())
         allowed = new in MOVES[old] or new is old
         try:

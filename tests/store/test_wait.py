@@ -1,5 +1,7 @@
 """Waits: asked for, answered once, and never missed between asking and parking."""
 
+import asyncio
+
 import pytest
 
 from perdure.clock import SECOND
@@ -69,6 +71,16 @@ def test_parking_after_the_answer_stays_running_and_is_told(store: Store) -> Non
     assert store.write_now(wait.park(holder, ["w"])) == [answered]
     now = session_of(store, holder.uid)
     assert (now.status, now.lease_epoch, now.lease_holder) == ("running", holder.epoch, holder.name)
+
+
+@pytest.mark.databases("sqlite", "postgres")
+async def test_an_answer_that_races_with_parking_is_never_missed(store: Store) -> None:
+    for _ in range(20):
+        holder = asking(store)
+        park, resolve = wait.park(holder, ["w"]), wait.resolve(holder.uid, "ada", "w", "yes")
+        told, answered = await asyncio.gather(store.write(park), store.write(resolve))
+        status = session_of(store, holder.uid).status
+        assert (status, told) in (("running", [answered]), ("ready", []))
 
 
 def test_one_answer_of_several_is_enough_to_go_on(store: Store) -> None:

@@ -53,13 +53,17 @@ def _load_file(path: Path) -> None:
         raise
 
 
+def _is_theirs(file: str) -> bool:
+    return "importlib" not in file and not Path(file).is_relative_to(Path(__file__).parents[1])
+
+
 def _complaint(name: str, error: BaseException) -> ConfigError:
     """One sentence: what cannot be imported, why, and in which line of whose code."""
     said = str(error).strip().rstrip(".") or "no message"
     where = ""
     if not isinstance(error, ImportError | SyntaxError):
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
-        if frames and frames[-1].filename != __file__:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_theirs(frame.filename)]
+        if frames:
             where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
     return ConfigError(
         f"The app {name} cannot be imported: {type(error).__name__}: {said}{where}.",

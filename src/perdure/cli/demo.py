@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,16 +42,17 @@ def demo(shell: Shell, keep: str | None) -> int:
 
     if shell.given == "memory:":
         raise ConfigError("A store in memory ends with its process, and here it is killed.", hint="Name another store.")
-    with tempfile.TemporaryDirectory(prefix="perdure-demo-") as temporary:
-        folder = Path(keep or temporary).absolute()
+    place = nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="perdure-demo-")
+    with place as name:
+        folder = Path(name).absolute()
         if keep and folder.exists() and any(folder.iterdir()):
             raise ConfigError(f"{folder} is not empty.", hint="Name a folder that is empty or does not exist.")
         folder.mkdir(parents=True, exist_ok=True)
         target = shell.given or str(folder / "demo.db")
-        name = new_name("review-7") if shell.given else "review-7"
+        session = new_name("review-7") if shell.given else "review-7"
         with Sink(folder / "service") as service:
-            first = Scene(target, service, "probe", name)
-            second = Scene(target, service, "escalate", f"{name}-escalate")
+            first = Scene(target, service, "probe", session)
+            second = Scene(target, service, "escalate", f"{session}-escalate")
             return tell(shell, target, first, second, folder if keep else None)
 
 
@@ -140,22 +142,25 @@ def around(shell: Shell, target: str, session: str, at: int, kept: Path | None) 
 
 
 OPENING = """\
-A program reviews a pull request: it reads the diff, decides, and posts one comment. The comment goes to a real
-HTTP service in a process of its own, which knows nothing about Perdure: every POST makes a comment."""
+A program reviews a pull request: it reads the diff, decides, and posts one
+comment. The comment goes to a real HTTP service in a process of its own, which
+knows nothing about Perdure: every POST makes a comment."""
 
 KILLED = """\
-   SIGKILL, from outside: the service has committed the comment, and Perdure has not recorded it.
-   (So that the kill always hits this moment, the tool was told to stand still there. The kill is real.)"""
+   SIGKILL, from outside: the service has committed, Perdure has not recorded.
+   (The tool was told to stand still there, so that the kill always hits this
+   moment. The kill is real.)"""
 
 PLAN = "   What the next run will do about it, and why:"
 
 LOG = "   What recovery decided, and on what evidence, in the session's log:"
 
 CONTRAST = """\
-   The second line is the same program, killed at the same moment, with its tool declared `escalate`: nobody but
-   a person can tell. So a person was asked, and nothing was guessed. (The demo looked, and answered.)"""
+   The second line is the same program, killed at the same moment, with its tool
+   declared `escalate`: nobody but a person can tell. So a person was asked, and
+   nothing was guessed. (The demo looked at the service, and answered.)"""
 
-RIGHT = "[green]Killed twice. Nothing is there twice, and nothing is lost.[/]"
+RIGHT = "[green]Two kills. Nothing is there twice, and nothing is lost.[/]"
 WRONG = "[bold red]The counts are wrong. This must never happen; please report it with what stands above.[/]"
 
 OWN = "Your own program, killed at every such moment: docs/how-to/crash-sweep.md"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from perdure.store.move import Transaction
 
 STATES = ("planned", "dispatched", "acknowledged", "failed", "refused", "compensated", "superseded")
-HEADINGS = ("effect", "tool", "state", "attempts", "planned", "what~")
+HEADINGS = ("effect", "tool", "state", "attempts", "planned", "with~")
 
 
 @command
@@ -32,7 +32,7 @@ def effects(
     since: str | None,
     limit: int,
 ) -> None:
-    """List effects: what was done to the outside world, what is under way, and what is in doubt."""
+    """List effects: what was done outside, what is under way, and what is in doubt."""
     from perdure.cli.grid import grid
     from perdure.cli.opening import reading
     from perdure.store import effect
@@ -65,13 +65,13 @@ def span_of(text: str) -> int:
 
 def cells(tx: Transaction, one: Effect) -> list[str]:
     """An effect's cells in a table."""
-    from perdure.cli.plain import call, safe, span
+    from perdure.cli.plain import arguments, safe, span
     from perdure.store.effect import of_effect
 
     attempts = len(of_effect(tx, one.session_uid, one.id))
     state = "in doubt" if is_in_doubt(one) else one.state
     planned = f"{span(tx.now - one.planned_at)} ago"
-    return [safe(one.id), safe(one.tool), state, str(attempts), planned, call(one.tool, one.intent)]
+    return [safe(one.id), safe(one.tool), state, str(attempts), planned, arguments(one.intent)]
 
 
 def is_in_doubt(one: Effect) -> bool:

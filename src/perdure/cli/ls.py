@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 STATUSES = ("ready", "running", "waiting", "done", "failed", "cancelled")
 KINDS = ("approval", "input", "timer", "doubt", "effect", "lease", "child", "paused", "program")
+SILENT = "nobody: its worker fell silent"
 HEADINGS = ("session", "program~", "status", "waits for~", "since", "age", "owner~")
 
 
@@ -47,11 +48,15 @@ def ls(
         shell.say("No session matches." if status or waiting_for or owner or where else "There is no session yet.")
         return
     shell.say(*grid(HEADINGS, [cells for cells, _ in rows], width=shell.width))
+    silent = sum(cells[3] == SILENT for cells, _ in rows)
     if len(found) > limit:
         shell.say("", f"There are more; these are the first {limit}. --limit shows more.")
     if needing := sum(needs for _, needs in rows):
         said = "1 of these needs a person." if needing == 1 else f"{needing} of these need a person."
         shell.say("", f"{said} `{shell.again('show', 'ID')}` says what to type.")
+    if silent:
+        said = "1 of these stands still." if silent == 1 else f"{silent} of these stand still."
+        shell.say("", f"{said} `{shell.again('resume', 'ID')}` takes it over.")
 
 
 def listed(
@@ -79,7 +84,7 @@ def row(tx: Transaction, one: SessionRecord) -> tuple[list[str], bool]:
     if one.status in ("ready", "running", "waiting"):
         waits, since, needs = briefly(tx, one)
     if one.status == "running" and one.lease_until is not None and one.lease_until < tx.now:
-        waits, since = "nobody: its worker fell silent", one.lease_until
+        waits, since = SILENT, one.lease_until
     cells = [
         safe(one.id), safe(one.program), one.status, waits, "" if since is None else span(tx.now - since),
         span(tx.now - one.created_at), safe(one.owner or ""),

@@ -39,14 +39,18 @@ def value(given: Any, limit: int = TEXT) -> str:
     return short(encode(given), limit)
 
 
-def call(name: str, arguments: Any, limit: int = TEXT) -> str:
+def call(name: str, given: Any, limit: int = TEXT) -> str:
     """A call as people write it: `post_comment(pr=7, body="only style")`."""
+    return f"{safe(name)}({arguments(given, limit)})"
+
+
+def arguments(given: Any, limit: int = TEXT) -> str:
+    """Arguments as people write them: `pr=7, body="only style"`."""
     from perdure.ids import encode
 
-    if not isinstance(arguments, Mapping):
-        return f"{safe(name)}({value(arguments, limit)})"
-    inside = ", ".join(f"{key}={encode(one)}" for key, one in arguments.items())
-    return f"{safe(name)}({short(inside, limit)})"
+    if not isinstance(given, Mapping):
+        return value(given, limit)
+    return short(", ".join(f"{key}={encode(one)}" for key, one in given.items()), limit)
 
 
 def error(given: Any) -> str:

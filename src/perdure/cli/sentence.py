@@ -146,6 +146,9 @@ SAYINGS: dict[str, Callable[[Body, str], str]] = {
     "wait.opened": _opened,
     "wait.resolved": _resolved,
     "inbox.received": lambda body, by: f"{by} sent message {safe(body['id'])}: {value(body['message'])}",
+    "artifact.saved": lambda body, by: (
+        f"{by} saved {body['size']} bytes of {safe(body['kind'])}: {safe(body['digest'])}"
+    ),
     "step.recorded": lambda body, _: f"step {safe(body['step']['name'])} is recorded",
     "task.added": lambda body, _: f"task {safe(_row(body, 'task')['id'])}: {short(_row(body, 'task')['title'])}",
     "task.changed": _changed,

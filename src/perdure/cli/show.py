@@ -24,7 +24,7 @@ EFFECTS = 20
 @click.option("--at", type=click.IntRange(1), metavar="N", help="As it was after event N.")
 @click.option("--follow", is_flag=True, help="Go on with each new event, until the session has ended.")
 def show(shell: Shell, id: str, last: int, at: int | None, follow: bool) -> None:
-    """Show a session: its state, what it waits for and what to type, its effects, its last events.
+    """Show a session: its state, what it waits for and what to type, its effects, its events.
 
     With --at, everything is shown as it was after that event. With --json and --follow, events come one a line.
     """
@@ -90,7 +90,7 @@ def _present(shell: Shell, tx: Transaction, found: SessionRecord, events: list[E
 
 def _past(shell: Shell, tx: Transaction, state: SessionState, events: list[Event]) -> None:
     """The session as its log says it was."""
-    from perdure.cli.plain import call, safe, value
+    from perdure.cli.plain import arguments, safe, value
 
     if shell.json:
         shell.emit(state)
@@ -100,7 +100,7 @@ def _past(shell: Shell, tx: Transaction, state: SessionState, events: list[Event
     if waits:
         shell.say("", "waited for", *(f"  {one['kind']} {safe(one['id'])}: {value(one['detail'])}" for one in waits))
     rows = [
-        [safe(one["id"]), safe(one["tool"]), one["state"], "", "", call(one["tool"], one["intent"])]
+        [safe(one["id"]), safe(one["tool"]), one["state"], "", "", arguments(one["intent"])]
         for one in state.effects.values()
     ]
     if rows:

@@ -19,7 +19,10 @@ MARKS = {"open": "[ ]", "active": "[>]", "blocked": "[!]", "done": "[x]", "dropp
 @click.argument("id")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=200, show_default=True, help="At most so many.")
 def tasks(shell: Shell, id: str, limit: int) -> None:
-    """Show a session's plan: [ ] open, [>] active, [!] blocked, [x] done, [-] dropped."""
+    """Show a session's plan: what is open, active, blocked, done and dropped.
+
+    The marks are [ ] open, [>] active, [!] blocked, [x] done, [-] dropped.
+    """
     from perdure.cli.opening import reading
     from perdure.store import session, task
 

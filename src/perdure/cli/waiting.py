@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import click
 import msgspec
 
 from perdure.cli.command import Shell
@@ -147,7 +148,7 @@ def session_name(tx: Transaction, uid: str | None) -> str:
 def lines(shell: Shell, asked: list[Asked], now: int) -> Iterator[str]:
     """Each wait on a line, and below it what to type."""
     for one in asked[:MOST]:
-        yield f"  {one.wait.kind}, asked {span(now - one.wait.since)} ago: {one.what}"
+        yield f"  {click.style(one.wait.kind, bold=True)}, asked {span(now - one.wait.since)} ago: {one.what}"
         typed = [(shell.again(*way.words, app=way.app), way.meaning) for way in one.ways]
         widest = max((len(text) for text, meaning in typed if meaning), default=0)
         for text, meaning in typed:

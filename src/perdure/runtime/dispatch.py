@@ -115,7 +115,8 @@ class Dispatcher:
         runtime, by = self.run.runtime, self.run.holder.name
         try:
             kept = await runtime.values.keep(self._uid, by, known)
-            return await self.run.store.write(effects.settle(self._uid, by, id, number, kept, retry=tool.retry))
+            move = effects.settle(self._uid, by, id, number, kept, retry=tool.retry, holder=self.run.holder)
+            return await self.run.store.write(move)
         except StoreError as error:
             OWED[self._uid, id, number] = (known, tool.retry)
             raise self.run.give_up(error) from error

@@ -31,7 +31,7 @@ from perdure.domain.effect import (
 )
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Life
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, IllegalMove
 from perdure.ids import encode
 from perdure.runtime.act import call
 from perdure.runtime.dispatch import Dispatcher, Intent
@@ -61,7 +61,7 @@ class Ledger(Dispatcher):
             return await self.run.see_through(self._joint(tool, intent, None))
         else:
             effect = await self.run.see_through(self._plan_and_act(tool, intent))
-        return await self.drive(tool, effect, lane)
+        return await self.drive(tool, effect, lane, fresh=True)
 
     async def _ask(self, intent: Intent, ruling: Ruling) -> Effect:
         async with self._in_order():
@@ -72,8 +72,13 @@ class Ledger(Dispatcher):
                 return planned
             return await self.run.write(effects.refuse(self.run.holder, planned.id, "policy-denied", ruling.why))
 
-    async def drive(self, tool: Tool[..., Any], effect: Effect, lane: Lane | None = None) -> Effect:
-        """Take an effect from wherever it is to its end."""
+    async def drive(
+        self, tool: Tool[..., Any], effect: Effect, lane: Lane | None = None, *, fresh: bool = False
+    ) -> Effect:
+        """Take an effect from wherever it is to its end; one that was there long ago (not `fresh`) costs nothing."""
+        at_its_end = effect.state in SETTLED and not fresh
+        if effect.state not in SETTLED:
+            effect = await self._get(effect.id)  # its outcome may have come since the record was read
         while effect.state not in SETTLED:
             self.run.check()
             if await self._await_approval(effect, lane):
@@ -83,11 +88,22 @@ class Ledger(Dispatcher):
             course = recover(effect, attempts, tool.rule, self.run.clock.now(), life)
             if course.action is Action.PROBE:
                 effect, course = await self._probe(tool, effect, attempts, course, life)
-            effect = await self._follow(tool, effect, course, lane)
+            effect = await self._follow_or_look(tool, effect, course, lane)
         if expects_successor(effect, tool.retry):
             return await self._succeed(tool, effect, lane)
-        await tell_branches(self.run.store, effect, self.run.holder.name)
+        if not at_its_end:
+            self.run.aside(tell_branches(self.run.store, effect, self.run.holder.name))
         return effect
+
+    async def _follow_or_look(self, tool: Tool[..., Any], effect: Effect, course: Course, lane: Lane | None) -> Effect:
+        """Follow a course, unless an outcome came in between and made it illegal."""
+        try:
+            return await self._follow(tool, effect, course, lane)
+        except IllegalMove:
+            now = await self._get(effect.id)
+            if now == effect:
+                raise
+            return now
 
     async def _follow(self, tool: Tool[..., Any], effect: Effect, course: Course, lane: Lane | None) -> Effect:
         """Do what was decided, unless it is too early for it."""

@@ -114,7 +114,7 @@ async def _park_for_code(run: Run, missing: str) -> bool:
 
 async def _recover(run: Run, ledger: Ledger) -> bool:
     """Settle doubts before the program runs again. False: something must be waited for first."""
-    await _pay(run)
+    paid = await _pay(run)
     unsettled = await run.read(effects.unsettled, run.session.uid)
     under_way = {one.id: one for one in unsettled if one.state == EffectState.DISPATCHED}
     left = [one for one in under_way.values() if one.position[0] != "undo" or one.position[1] not in under_way]
@@ -132,6 +132,7 @@ async def _recover(run: Run, ledger: Ledger) -> bool:
             raise run.stopped
         if run.unwinding:
             return False
+    if left or paid:
         run.records = await run.read(records.load, run.session.uid)
     try:
         run.honour_requests()
@@ -144,12 +145,14 @@ async def _all(work: list[Coroutine[Any, Any, None]]) -> list[BaseException | No
     return await asyncio.gather(*work, return_exceptions=True)
 
 
-async def _pay(run: Run) -> None:
-    """Write down what is known and the store could not take when it came."""
-    for uid, id, number in [due for due in OWED if due[0] == run.session.uid]:
+async def _pay(run: Run) -> bool:
+    """Write down what is known and the store could not take when it came; say whether there was anything."""
+    due = [one for one in OWED if one[0] == run.session.uid]
+    for uid, id, number in due:
         known, retry = OWED[uid, id, number]
         await run.write(effects.settle(uid, run.holder.name, id, number, known, retry=retry))
         del OWED[uid, id, number]
+    return bool(due)
 
 
 async def _program(run: Run, ledger: Ledger) -> tuple[BaseException | None, Any]:

@@ -229,6 +229,7 @@ class Scope:
 
     async def __aenter__(self) -> Self:
         self._run.check()
+        self._run.hush()
         self._lane = Lane(self._path, asyncio.current_task(), self._outer)
         self._outer.inside.add(self._lane)
         self._run.lanes.append(self._lane)

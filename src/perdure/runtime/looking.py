@@ -64,11 +64,12 @@ class Looking:
     async def recovery_plan(self, name: str) -> list[recovery.Recovery]:
         """What a run would do with each unsettled effect, and why; nothing is done."""
         session = await self.store.read(sessions.find, name)
+        me = self.worker  # registering is a write, and must not happen inside a read
 
         def life_of(process: dict[str, Any]) -> Life:
             if is_here(process):
                 return Life.ALIVE if any(uid == session.uid for uid, _, _ in ACTING) else Life.DEAD
-            return self.worker.life_of(process)
+            return me.life_of(process)
 
         return await self.store.read(recovery.plan, session.uid, life_of, self.policy)
 

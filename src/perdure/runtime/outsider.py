@@ -119,7 +119,7 @@ class Outsider(Looking):
         """Branch a session at one of its events. It inherits what was settled there, and repeats none of it."""
         parent = await self.store.read(sessions.find, name)
         number = parent.cursor if at is None else at
-        then = (await self.store.read(event.state_at, parent.uid, number)).session
+        restart_number, restart_arguments = await self.store.read(event.restart_at, parent, number)
         new = sessions.NewSession(
             id=id or new_name(f"{parent.id[:180]}.b"),
             program=parent.program,
@@ -130,8 +130,8 @@ class Outsider(Looking):
             forked_from=parent.uid,
             forked_at=number,
             branch=f"{parent.branch}@{number}",
-            restart_number=then["restart_number"],
-            restart_arguments=then["restart_arguments"],
+            restart_number=restart_number,
+            restart_arguments=restart_arguments,
         )
         made = await self.store.write(sessions.create(new, by=self.by))
         return await self.get(made.id)

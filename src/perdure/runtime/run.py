@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from weakref import WeakSet
 
 from perdure.clock import SECOND
 from perdure.domain.lease import Holder
@@ -52,6 +53,8 @@ class Run:
         self._due: dict[str, int] = {}
         self._watcher: asyncio.Task[None] | None = None
         self._check_planned = False
+        self._hushed: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self._aside: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
 
     async def write(self, move: Move[T]) -> T:
@@ -82,6 +85,12 @@ class Run:
             raise cancelled
         return task.result()
 
+    def aside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that nobody waits for, before the run is left."""
+        task = self._loop.create_task(work)
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
+
     def give_up(self, error: PerdureError) -> Suspended:
         """The run cannot go on, whatever its program would catch; returns what unwinds it."""
         self.stopped = self.stopped or error
@@ -102,6 +111,7 @@ class Run:
     def active(self) -> Iterator[None]:
         """Something of this run is going on; while it is, the program is not unwound."""
         self.check()
+        self.hush()
         self._active += 1
         try:
             yield
@@ -109,6 +119,13 @@ class Run:
             self._active -= 1
             self._idle.set()
             self._check_soon()
+
+    def hush(self) -> None:
+        """A task that nobody awaits any more may end suspended; that is no error, and nobody needs to hear of it."""
+        task = asyncio.current_task()
+        if task is not None and task not in self._hushed:
+            self._hushed.add(task)
+            task.add_done_callback(_retrieve)
 
     def honour_requests(self) -> None:
         """Between acts: stop or pause if somebody asked for it."""
@@ -214,8 +231,14 @@ class Run:
         while self._active:
             self._idle.clear()
             await self._idle.wait()
+        await asyncio.gather(*self._aside, return_exceptions=True)
         if self._watcher is not None:
             self._watcher.cancel()
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    if isinstance(getattr(task, "_exception", None), Suspended):
+        task.exception()
 
 
 def needs_person(found: Wait) -> bool:

@@ -12,13 +12,14 @@ from typing import Any
 import msgspec
 
 from perdure.domain.effect import MOVES, SETTLED, Attempt, AttemptOutcome, Effect, EffectState, Replay, Verdict
+from perdure.domain.lease import Holder
 from perdure.domain.record import check_move
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import encode
 from perdure.store import wait
 from perdure.store.intent import Dispatch, Intent, Outcome
-from perdure.store.move import Log, Transaction, holder_move, outsider_move
+from perdure.store.move import Log, Transaction, holder_move, outsider_move, see_requests
 
 MANY = 1_000_000
 
@@ -26,8 +27,8 @@ MANY = 1_000_000
 @holder_move
 def plan(log: Log, intent: Intent, *, approval_id: str | None = None) -> Effect:
     """Write down an intent. The same intent again is that effect."""
-    if there := log.tx.one("effect.get", uid=log.uid, id=intent.id):
-        return Effect.from_row(there)
+    if there := maybe(log.tx, log.uid, intent.id):
+        return there
     if intent.supersedes is not None:
         move(log, get(log.tx, log.uid, intent.supersedes), EffectState.SUPERSEDED, "effect.superseded")
     _insert(log, intent, EffectState.PLANNED, "effect.planned", approval_id=approval_id)
@@ -138,8 +139,10 @@ def attempted(log: Log, id: str, dispatch_: Dispatch, outcome: Outcome) -> Effec
 
 
 @outsider_move
-def settle(log: Log, id: str, number: int, outcome: Outcome, *, retry: int = 1) -> Effect:
-    """Say what came of an attempt. Proof of failure plans it again while `retry` allows."""
+def settle(log: Log, id: str, number: int, outcome: Outcome, *, retry: int = 1, holder: Holder | None = None) -> Effect:
+    """Say what came of an attempt; a `holder` who does so learns what was asked of the session meanwhile."""
+    if holder is not None:
+        see_requests(holder, log.head)
     if outcome.outcome is AttemptOutcome.ACKNOWLEDGED and outcome.result is None and outcome.artifact is None:
         raise ConfigError("What was acknowledged has a result, be it null.")
     effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
@@ -236,10 +239,9 @@ def refuse(log: Log, id: str, code: str, message: str) -> Effect:
 
 
 def get(tx: Transaction, uid: str, id: str) -> Effect:
-    row = tx.one("effect.get", uid=uid, id=id)
-    if row is None:
+    if (found := maybe(tx, uid, id)) is None:
         raise NotFound(f"There is no effect {id} in this session.")
-    return Effect.from_row(row)
+    return found
 
 
 def maybe(tx: Transaction, uid: str, id: str) -> Effect | None:
@@ -265,8 +267,7 @@ def of_effect(tx: Transaction, uid: str, id: str) -> list[Attempt]:
 
 def of_session(tx: Transaction, uid: str, *, after: int = 0, through: int = 2**62) -> list[Effect]:
     """Everything a session planned between two events, in order."""
-    rows = tx.all("effect.of_session", uid=uid, after=after, through=through, limit=MANY)
-    return [Effect.from_row(row) for row in rows]
+    return list(map(Effect.from_row, tx.all("effect.of_session", uid=uid, after=after, through=through, limit=MANY)))
 
 
 def successor(tx: Transaction, uid: str, id: str) -> Effect | None:

@@ -71,6 +71,19 @@ def newest_of(tx: Transaction, uid: str, kind: str, *, through: int = 2**62) -> 
     return int(row[0]) if row else 0
 
 
+def restart_at(tx: Transaction, session: SessionRecord, number: int) -> tuple[int, Any]:
+    """Which run of its program a session was in after event `number`, and the arguments of that run."""
+    if not 1 <= number <= session.cursor:
+        raise NotFound(f"Session {session.id} has events 1 to {session.cursor}, and no event {number}.")
+    begun = newest_of(tx, session.uid, "session.restarted", through=number) if session.restart_number else 0
+    if begun:
+        row = after(tx, session.uid, begun - 1, limit=1)[0].body["rows"]["session"]
+        return row["restart_number"], row["restart_arguments"]
+    if session.forked_from is not None and session.forked_at is not None:
+        return restart_at(tx, get(tx, session.forked_from), session.forked_at)
+    return 0, None
+
+
 def verify(tx: Transaction, uid: str) -> SessionRecord:
     """Check a session's whole chain against its row; return the row, or raise `Damaged`."""
     session = get(tx, uid)

@@ -2,8 +2,8 @@
 
 `Gate` lets SQLite processes write one after another, first come first served. SQLite's own busy handler polls, and
 was measured to be thirty times unfair. Two locks make a turnstile: whoever waits for the gate holds the turn, so the
-process that just wrote cannot push in front of the one that waits; and because only one process looks at the gate, it
-can afford to look with a time limit instead of sleeping behind a stopped process for ever.
+process that just wrote cannot push in front of the one that waits. Both are looked at again and again, with a time
+limit: nobody sleeps behind a stopped process for ever.
 
 `Presence` is a lock held for life. The kernel drops it at the moment of death, however the process dies, so it tells
 the living from the dead; a descriptor handed to a child keeps it, so it also tells of surviving children.
@@ -29,23 +29,23 @@ class Gate:
         self._turn = os.open(folder / "turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def enter(self) -> None:
-        """Wait in line. Only the first in line looks at the gate, and gives up when it stays shut for too long."""
-        fcntl.flock(self._turn, fcntl.LOCK_EX)
+        """Wait in line, and give up when it does not move for too long: a stopped process must not stop everybody."""
+        self._take(self._turn)
         try:
-            self._pass()
+            self._take(self._gate)
         finally:
             fcntl.flock(self._turn, fcntl.LOCK_UN)
 
-    def _pass(self) -> None:
+    def _take(self, descriptor: int) -> None:
         since, pause = time.monotonic(), 0.00005
         while True:
             try:
-                fcntl.flock(self._gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
                 if time.monotonic() - since > self._limit:
                     raise StoreUnavailable(
-                        f"{holder_of(self._gate)} has kept every other writer waiting for {self._limit:g} s.",
+                        f"{holder_of(descriptor)} has kept every other writer waiting for {self._limit:g} s.",
                         hint="Let it go on, or end it: it is stopped, or its disk is.",
                     ) from None
                 time.sleep(pause)
@@ -68,7 +68,12 @@ class Presence:
         unseen = folder / f".{name}"  # a file that is seen is locked, or nobody could tell it from a dead one's
         self.descriptor = os.open(unseen, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        unseen.rename(self.path)
+        if life_of(folder, name) is Life.DEAD:
+            self.path.unlink(missing_ok=True)
+        try:
+            os.link(unseen, self.path)  # not a rename: that would take the place of somebody who lives
+        finally:
+            unseen.unlink()
 
     def close(self) -> None:
         self.path.unlink(missing_ok=True)

@@ -26,7 +26,7 @@ def acquire(log: Log, *, nonce: str, ttl: int) -> Holder:
     """Take a session that nobody holds; the mover's name becomes the holder's."""
     head = log.head
     if head.lease_nonce == nonce:
-        return Holder(head.uid, log.actor, nonce, head.lease_epoch, head.cursor, head.chain)
+        return _holder(log, nonce, head.lease_epoch)
     if head.lease_until is not None and head.lease_until >= log.tx.now:
         raise held_by(f"Session {head.id}", head.lease_holder, head.lease_until - log.tx.now)
     return _take(log, nonce, ttl, "lease.acquired", because=None)
@@ -40,7 +40,7 @@ def take_over(log: Log, *, nonce: str, ttl: int, because: str, taken_from: str |
     """
     head = log.head
     if head.lease_nonce == nonce:
-        return Holder(head.uid, log.actor, nonce, head.lease_epoch, head.cursor, head.chain)
+        return _holder(log, nonce, head.lease_epoch)
     if taken_from is not None and head.lease_holder not in (taken_from, None):
         raise held_by(f"Session {head.id}", head.lease_holder, (head.lease_until or 0) - log.tx.now)
     return _take(log, nonce, ttl, "lease.taken_over", because=because)
@@ -61,7 +61,14 @@ def _take(log: Log, nonce: str, ttl: int, kind: str, *, because: str | None) -> 
     )  # fmt: skip
     body = {"epoch": epoch, "from": head.lease_holder, "because": because}
     log.append(kind, body, rows={"session": {"status": Status.RUNNING, "waiting_since": None}})
-    return Holder(log.uid, log.actor, nonce, epoch, log.cursor, log.chain)
+    return _holder(log, nonce, epoch)
+
+
+def _holder(log: Log, nonce: str, epoch: int) -> Holder:
+    """Whoever holds the session from now on, knowing what was asked of it while nobody did."""
+    holder = Holder(log.uid, log.actor, nonce, epoch, log.cursor, log.chain)
+    see_requests(holder, log.head)
+    return holder
 
 
 @outsider_move

@@ -30,13 +30,11 @@ class Ticket(Generic[T]):
         self.error: BaseException | None = None
         self._future: asyncio.Future[T] | None = loop.create_future() if loop is not None else None
         self._unanswered = threading.Lock()
-        if loop is None:
-            self._unanswered.acquire()  # until the answer is there: a tenth of the price of an event
+        self._unanswered.acquire()  # until the answer is there: a tenth of the price of an event
 
     def wait(self) -> T:
         """Block this thread until the answer is there."""
-        with self._unanswered:
-            pass
+        self._unanswered.acquire()
         if self.error is not None:
             raise self.error
         return self.result  # type: ignore[return-value]
@@ -49,7 +47,8 @@ class Ticket(Generic[T]):
     def deliver(self) -> None:
         """Hand the answer over; runs in the waiter's event loop, or anywhere for a waiting thread."""
         if self._future is None:
-            self._unanswered.release()
+            if self._unanswered.locked():
+                self._unanswered.release()
         elif not self._future.done():
             if self.error is not None:
                 self._future.set_exception(self.error)

@@ -1,4 +1,4 @@
-"""What tests of durable programs need: a manual clock, real servers, real failures. Never imported by the rest."""
+"""What tests of durable programs need: a manual clock, real servers, real failures. Only the demo uses it too."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def _serve(descriptor: int, apps: Sequence[str]) -> None:
         try:
             for name in PRELOADED:
                 importlib.import_module(name)
-            find_task("perdure.testing.trial:warm_up")()
+            find_task("perdure.testing.trial:rehearse")()
             for name in apps:
                 import_app(name)
         except BaseException:

@@ -44,7 +44,9 @@ def judge(undisturbed: Undisturbed, log: Log, last: Ended, *, lonely: bool = Tru
     """What is wrong after a trial, by head. `lonely`: every earlier process of it was dead when the last one ran."""
     found: dict[str, list[str]] = {head: [] for head in HEADS}
     outside = lasting(log)
-    found["duplicated"] += [f"{content} is there {n} times too often" for content, n in (outside - undisturbed.outside).items()]
+    found["duplicated"] += [
+        f"{content} is there {n} times too often" for content, n in (outside - undisturbed.outside).items()
+    ]
     found["lost"] += [f"{content} is missing {n} times" for content, n in (undisturbed.outside - outside).items()]
     found["blind"] += _blind(undisturbed, log)
     if last.error or last.hung or last.killed:
@@ -83,9 +85,7 @@ def _compare_ends(undisturbed: Undisturbed, last: Ended, found: dict[str, list[s
 
 def _blind(undisturbed: Undisturbed, log: Log) -> list[str]:
     """Posts beyond those intended, before which nobody had looked, taken anything back or given their word."""
-    intended = {_content(line): 0 for line in log if line["what"] == "posted"}
-    for content, times in undisturbed.outside.items():
-        intended[content] = times
+    intended = {_content(line): 0 for line in log if line["what"] == "posted"} | dict(undisturbed.outside)
     posts: Counter[str] = Counter()
     keys: dict[str, set[str | None]] = defaultdict(set)
     evidence: Counter[str] = Counter()

@@ -59,7 +59,7 @@ class SinkClient:
         return SinkClient(os.environ[WHERE])
 
     def post(self, key: str | None, body: Any, *, marker: str | None = None, path: str = "effects") -> Any:
-        """Do something outside. With a key, a sink that knows keys keeps it once; by a marker it is only found again."""
+        """Do something outside. With a key it is kept once, if the sink knows keys; by a marker it is only found."""
         headers = {"Idempotency-Key": key, "X-Marker": marker}
         return self._ask("POST", path, body, {name: value for name, value in headers.items() if value is not None})
 

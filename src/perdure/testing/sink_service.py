@@ -75,6 +75,7 @@ class Run:
         self.mode = Mode()
         self.kept: list[Kept] = []
         self.held: list[asyncio.Event] = []
+        self.landings: set[asyncio.Future[Answer]] = set()
         self._met: dict[str, int] = {}
         self._number = 0
 
@@ -103,8 +104,8 @@ class Run:
             return 409, {"error": "refused"}
         if fault.startswith("late"):
             landing = asyncio.ensure_future(self._land(Kept(id, request.path, known, marker or key, body)))
-            _landings.add(landing)
-            landing.add_done_callback(_landings.discard)
+            self.landings.add(landing)
+            landing.add_done_callback(self.landings.discard)
             return None if fault == "late_cut" else await landing
         if fault == "slow":
             await asyncio.sleep(self.mode.delay or 0)
@@ -161,7 +162,7 @@ class Run:
             if request.path in (one.path, f"{one.path}/{one.id}") and (key is None or key in (one.key, one.marker))
         ]
 
-    def control(self, request: Request) -> Answer:
+    async def control(self, request: Request) -> Answer:
         """What the tests say and ask, beside the service itself."""
         match request.method, request.path:
             case "POST", "-/mode":
@@ -171,6 +172,7 @@ class Run:
             case "POST", "-/release":
                 for released in self.held:
                     released.set()
+                await asyncio.gather(*self.landings, return_exceptions=True)
             case "POST", "-/note":
                 self.write("noted", note=msgspec.json.decode(request.body))
             case "GET", "-/kept":
@@ -188,9 +190,6 @@ class Run:
 def content_id(path: str, body: Any) -> str:
     """The id of what is posted: its content's, so that equal programs are told equal ids."""
     return sha256(msgspec.json.encode([path, body], order="sorted")).hexdigest()[:12]
-
-
-_landings: set[asyncio.Future[Any]] = set()
 
 
 def _whats(lines: list[dict[str, Any]]) -> set[str]:
@@ -236,7 +235,7 @@ class Service:
             self._runs[name] = Run(self._folder / f"{name}.jsonl")
         run = self._runs[name]
         if request.path.startswith("-/"):
-            return run.control(request)
+            return await run.control(request)
         match request.method:
             case "POST" | "PUT" | "PATCH":
                 return await run.post(request)
@@ -255,7 +254,9 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
         return None
     first, *lines = head.decode("latin-1").split("\r\n")
     method, target, _ = first.split(" ", 2)
-    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+    headers = {
+        name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)
+    }
     body = await reader.readexactly(int(headers.get("content-length", 0)))
     parts = urlsplit(target)
     query = {name: values[0] for name, values in parse_qs(parts.query).items()}
@@ -264,7 +265,9 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
 
 def _write(writer: asyncio.StreamWriter, status: int, value: Any) -> None:
     body = msgspec.json.encode(value)
-    head = f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
     writer.write(head.encode() + body)
 
 

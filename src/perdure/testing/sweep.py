@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from types import ModuleType
@@ -170,7 +171,7 @@ class Sweep:
         self.sink = sink
         self._bound = bound
         self._mode = dict(mode or {})
-        self._environment = dict(environment or {})
+        self.environment = dict(environment or {})
         self._functions = {kind: _task_name(function) for kind, function in functions.items()}
         self._url = str(store) if "://" in str(store) else None
         self._folder = Path(store) if self._url is None else None
@@ -191,12 +192,14 @@ class Sweep:
         self.report.moments = len(moments)
         again = second or ((lambda first: range(1 + first % 3, 40, 3)) if twice else (lambda _: ()))
         plans = [(first,) for first in choose(moments)] + [(a, b) for a in choose(moments) for b in again(a)]
-        self.lanes.each([lambda lane, kills=kills: self.trial(lane, kills) for kills in plans])
+        self.lanes.each([partial(self.trial, kills=kills) for kills in plans])
         self.report.seconds += time.monotonic() - begun
         return self.report
 
     def measure(self) -> list[str]:
         """Run undisturbed, twice; return the moments."""
+        if self._undisturbed is not None:
+            return self._undisturbed.moments
         if self._folder is not None and self._template is None:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._template = tempfile.mkdtemp(prefix="template-", dir=self._folder)
@@ -230,6 +233,7 @@ class Sweep:
     def conclude(self, run: str, where: str, kills: int, landed: int, last: Ended, *, alive: bool = False) -> None:
         """Judge a trial, and put it into the report."""
         assert self._undisturbed is not None
+        self.sink.run(run).release()  # what is in flight lands, sooner or later
         found = judge(self._undisturbed, self.sink.log(run), last, lonely=not alive)
         self.report.add(where, kills, landed, found)
 
@@ -248,7 +252,7 @@ class Place:
             client.mode(**sweep._mode)
         self._folder = None if sweep._folder is None else tempfile.mkdtemp(prefix="trial-", dir=sweep._folder)
         target = sweep._url or str(Path(self._folder or "", "perdure.db"))
-        environment = {key: value.replace("{sink}", client.url) for key, value in sweep._environment.items()}
+        environment = {key: value.replace("{sink}", client.url) for key, value in sweep.environment.items()}
         self.told: dict[str, Any] = {
             "target": target,
             "session": self.run if sweep._url else "swept",

@@ -11,6 +11,7 @@ import asyncio
 import os
 import shutil
 import signal
+import tempfile
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -20,18 +21,20 @@ import msgspec
 
 from perdure import faults
 from perdure.clock import SECOND
-from perdure.domain.session import TERMINAL
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import ConfigError, IllegalMove, LeaseHeld, LeaseLost, SessionWaiting
-from perdure.runtime.program import PROGRAMS, Bound
-from perdure.runtime.runtime import Runtime, SessionView
+from perdure.runtime.program import PROGRAMS, Bound, program
+from perdure.runtime.runtime import Runtime, SessionView, run
 from perdure.runtime.runtime import open as open_runtime
-from perdure.runtime.tool import TOOLS
+from perdure.runtime.session import Session
+from perdure.runtime.tool import TOOLS, Call, Outcome, tool
 from perdure.store.statements import load
 from perdure.testing.audit import audit
 from perdure.testing.forks import Voice, find_task
+from perdure.testing.proxy import wait_until
 from perdure.testing.sink import WHERE, SinkClient
 
+CONNECTIONS = 2  # a life is short, and connecting is what takes its time
 Person = Callable[[Runtime, Wait, SinkClient], Awaitable[None]]
 Script = Callable[[Runtime, Bound[Any], str, Person], Awaitable[list[SessionView]]]
 
@@ -100,7 +103,7 @@ async def _run(plan: Plan, countdown: Countdown, ends: list[Any], ledger: dict[s
     bound = Bound(PROGRAMS[plan.program], plan.arguments)
     script: Script = run_program if plan.script is None else find_task(plan.script)
     person: Person = answer if plan.person is None else find_task(plan.person)
-    async with open_runtime(plan.target, lease=plan.lease) as runtime:
+    async with open_runtime(plan.target, lease=plan.lease, connections=CONNECTIONS) as runtime:
         countdown.counting = True
         try:
             views = await script(runtime, bound, plan.session, person)
@@ -186,11 +189,30 @@ def make_store(_: Voice, *, target: str) -> None:
     open_runtime(target).close()
 
 
-def warm_up() -> None:
-    """Parse once what every life needs."""
-    for dialect in ("sqlite", "postgres"):
-        load(dialect)
+def rehearse() -> None:
+    """Run something once or twice in the server, and end every thread: code that has run is not warmed in each life."""
+    known = set(TOOLS), set(PROGRAMS)
 
+    @tool(replay="probe", inflight="0s")
+    def rehearsed_tool(call: Call, n: int) -> int:
+        if call.attempt == 1 and n:
+            raise RuntimeError
+        return n
 
-def is_over(view: SessionView) -> bool:
-    return view.status in TERMINAL
+    @rehearsed_tool.probe
+    def _(call: Call, n: int) -> Outcome:
+        return Outcome.unknown() if call.attempt > n else Outcome.absent()
+
+    @program
+    async def rehearsed_program(s: Session, n: int) -> int:
+        return await s.do(rehearsed_tool, n=0) + await s.do(rehearsed_tool, n=n)
+
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("one", "two", "two"):
+            run(rehearsed_program.bind(n=3), id=name, store=Path(folder, "perdure.db"))
+    for name in TOOLS.keys() - known[0]:
+        del TOOLS[name]
+    for name in PROGRAMS.keys() - known[1]:
+        del PROGRAMS[name]
+    load("postgres")
+    wait_until(lambda: threading.active_count() == 1, "the rehearsal is over")

@@ -89,7 +89,7 @@ def make_folder(folder: Path) -> None:
 def announce(path: Path) -> Presence:
     """Say that this process has the store open, and warn when that makes too many writers for one file."""
     folder = companion(path) / "present"
-    presence = Presence(folder, f"{os.getpid()}-{new_uid()[:8]}")
+    presence = Presence(folder, f"{os.getpid()}-{new_uid()[-8:]}")
     if (count := len(living(folder))) > MANY_PROCESSES:
         warnings.warn(
             f"{count} processes have {path} open; SQLite lets them write one at a time. PostgreSQL is made for this.",

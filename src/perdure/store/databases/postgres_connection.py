@@ -21,7 +21,8 @@ from __future__ import annotations
 import os
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg import conninfo, errors
@@ -29,7 +30,7 @@ from psycopg import conninfo, errors
 from perdure import faults
 from perdure.errors import CommitUnknown, ConfigError, Conflict, IllegalMove, PerdureError, StoreFull, StoreUnavailable
 from perdure.store.databases.postgres_migrator import PostgresTransaction
-from perdure.store.databases.wire import PipelinedTransaction, Wire
+from perdure.store.databases.wire import HotTransaction, PipelinedTransaction, Wire
 from perdure.store.move import MISSED, Move, Row
 from perdure.store.statements import load
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 TIME_LIMITS = "-c statement_timeout=30s -c lock_timeout=20s -c idle_in_transaction_session_timeout=60s"
 REFRESH_CLOCK = 60_000_000
+On = TypeVar("On")
+Tx = TypeVar("Tx", bound=PostgresTransaction)
 
 
 class Lost(Exception):
@@ -101,7 +104,7 @@ class Connection:
                 self._waits()
                 db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 try:
-                    return move.run(self._reading(db, move))
+                    return move.run(self._transaction(PostgresTransaction, db, move))
                 finally:
                     if not db.closed:
                         db.execute("ROLLBACK")
@@ -118,7 +121,8 @@ class Connection:
         unsure: list[PostgresTransaction] = []
         while True:
             try:
-                tx = self._try(self._db_within(until), move, unsure)
+                self._connect_within(until)
+                tx = self._try(move, unsure)
             except (Lost, psycopg.OperationalError, StoreUnavailable) as error:
                 if isinstance(error, Lost):
                     unsure += [error.sent] if error.sent is not None else []
@@ -142,38 +146,32 @@ class Connection:
             raise StoreUnavailable(f"The connection to PostgreSQL is lost again and again: {error}.") from error
         time.sleep(0.02)
 
-    def _db_within(self, until: float) -> psycopg.Connection[Row]:
-        """A connection; a server that was there a moment ago is given time to come back."""
+    def _connect_within(self, until: float) -> None:
+        """Be connected; a server that was there a moment ago is given time to come back."""
         while True:
             try:
-                return self.db()
+                self.db()
+                return
             except (StoreUnavailable, psycopg.OperationalError):
                 self.close()
                 if not self._was_connected or time.monotonic() > until:
                     raise
                 time.sleep(0.05)
 
-    def _reading(self, db: psycopg.Connection[Row], move: Move[Any]) -> PostgresTransaction:
-        tx = PostgresTransaction(db, self._server.clock.now(), move.id, self._server.restore_epoch)
+    def _transaction(self, kind: Callable[[On, int, str, int], Tx], on: On, move: Move[Any]) -> Tx:
+        tx = kind(on, self._server.clock.now(), move.id, self._server.restore_epoch)
         tx.waits = self._waits
         return tx
 
-    def _writing(self, db: psycopg.Connection[Row], move: Move[Any]) -> PipelinedTransaction:
-        tx = PipelinedTransaction(db, self._wire, self._server.clock.now(), move.id, self._server.restore_epoch)
-        tx.waits = self._waits
-        return tx
-
-    def _try(
-        self, db: psycopg.Connection[Row], move: Move[Any], unsure: list[PostgresTransaction]
-    ) -> PostgresTransaction:
+    def _try(self, move: Move[Any], unsure: list[PostgresTransaction]) -> PostgresTransaction:
         """Write the move and return the try that holds: this one, or an earlier one that was thought lost."""
         if move.hot is not None and not unsure:
-            tx = self._writing(db, move)
+            tx = self._transaction(HotTransaction, self._wire, move)
             if self._hot(move, tx) is not MISSED:
                 return tx
-        return self._long(move, self._writing(db, move), unsure)
+        return self._long(move, self._transaction(PipelinedTransaction, self._wire, move), unsure)
 
-    def _hot(self, move: Move[Any], tx: PostgresTransaction) -> Any:
+    def _hot(self, move: Move[Any], tx: HotTransaction) -> Any:
         """One guarded statement, committed by itself: sent means possibly committed."""
         assert move.hot is not None
         faults.point("commit.before")

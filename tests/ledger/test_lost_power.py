@@ -1,0 +1,30 @@
+"""The disk loses what was not synced; the outside world does not. Nothing is done twice even so."""
+
+import pytest
+
+from perdure.testing import Sink
+from perdure.testing.sweep import Lanes
+from tests.ledger.power import cut_power
+
+pytestmark = pytest.mark.slow
+
+
+def cut(lanes: Lanes, sink: Sink, program: str, plant: str, states: int) -> dict[str, object]:
+    task = f"{cut_power.__module__}:{cut_power.__name__}"
+    base = sink.url.rpartition("/")[0]
+    told = {"base": base, "program": program, "plant": plant, "states": states, "seed": 1}
+    (ended,) = lanes.each([lambda lane: lane.run(task, patience=300.0, **told)])
+    assert ended.error is None, ended.error
+    found: dict[str, object] = ended.result
+    return found
+
+
+@pytest.mark.parametrize("program", ["escalate", "probe"])
+def test_a_power_cut_at_any_write_leaves_every_effect_once(program: str, lanes: Lanes, sink: Sink) -> None:
+    report = cut(lanes, sink, program, "", states=150)
+    assert report["failures"] == []
+
+
+def test_a_dispatch_that_is_not_synced_is_caught(lanes: Lanes, sink: Sink) -> None:
+    report = cut(lanes, sink, "escalate", "no_sync_before_dispatch", states=60)
+    assert report["failures"] != []

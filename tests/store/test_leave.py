@@ -1,0 +1,89 @@
+"""Leaving a session: nothing that was asked meanwhile is missed, and no question is left that nobody asks."""
+
+import pytest
+
+from perdure.domain.lease import Holder
+from perdure.domain.session import Status
+from perdure.domain.wait import WaitKind
+from perdure.errors import IllegalMove
+from perdure.store import approval, effect, event, leave, session, wait
+from perdure.store.approval import Question
+from perdure.store.intent import Dispatch, Intent
+from perdure.store.store import Store
+from tests.store.scene import a_holder, session_of
+
+STOPPED = {"code": "cancelled", "message": "It was asked to stop."}
+
+
+def asking(store: Store) -> Holder:
+    holder = a_holder(store)
+    store.write_now(wait.open_(holder, "w", WaitKind.INPUT))
+    return holder
+
+
+def intent(id: str) -> Intent:
+    return Intent(
+        id=id, position="[]", generation=0, tool="push", replay="escalate", targets="[]", intent="{}",
+        intent_digest="1" * 64, idempotency_key=id.ljust(64, "0"),
+    )  # fmt: skip
+
+
+def test_whoever_was_not_asked_to_stop_parks(store: Store) -> None:
+    holder = asking(store)
+    assert store.write_now(leave.park(holder, ["w"])) is True
+    assert session_of(store, holder.uid).status == "waiting"
+
+
+def test_a_request_to_stop_that_came_before_parking_is_not_slept_through(store: Store) -> None:
+    holder = asking(store)
+    store.write_now(session.request_cancel(holder.uid, by="ada"))
+    assert store.write_now(leave.park(holder, ["w"])) is False
+    assert session_of(store, holder.uid).status == "running"
+    assert store.write_now(leave.park(holder, ["w"], stopping=True)) is True
+
+
+def test_an_answer_that_came_before_parking_is_not_slept_through(store: Store) -> None:
+    holder = asking(store)
+    store.write_now(wait.resolve(holder.uid, "ada", "w", "yes"))
+    assert store.write_now(leave.park(holder, ["w"])) is False
+    assert session_of(store, holder.uid).status == "running"
+
+
+def test_a_finished_session_waits_for_nothing(store: Store) -> None:
+    holder = asking(store)
+    assert store.write_now(leave.finish(holder, Status.DONE, result=1)) is True
+    assert store.read_now(wait.open_of_session, holder.uid) == []
+    closed = store.read_now(wait.get, holder.uid, "w")
+    assert (closed.resolved_by, closed.answer) == (leave.CLOSED, None)
+    state = store.read_now(event.state_at, holder.uid)
+    assert (state.session["status"], state.waits["w"]["resolved_by"]) == ("done", leave.CLOSED)
+
+
+def test_no_session_ends_while_an_effect_may_be_under_way(store: Store) -> None:
+    holder = a_holder(store)
+    store.write_now(effect.plan_and_dispatch(holder, intent("e-1"), Dispatch(worker="w", process="{}")))
+    assert store.write_now(leave.finish(holder, Status.DONE)) is False
+    assert store.write_now(leave.stop(holder, error=STOPPED)) is False
+    with pytest.raises(IllegalMove, match="under way"):
+        store.write_now(session.finish(holder, Status.DONE))
+    assert session_of(store, holder.uid).status == "running"
+
+
+def test_stopping_refuses_what_was_only_planned_and_ends_the_session(store: Store) -> None:
+    holder = asking(store)
+    question = Question(gate="merge", requester="ada", requester_may_decide=False, quorum=1, expires_at=None)
+    store.write_now(approval.ask(holder, intent("e-1"), question))
+    assert store.write_now(leave.stop(holder, error=STOPPED)) is True
+    assert session_of(store, holder.uid).status == "cancelled"
+    assert store.read_now(effect.get, holder.uid, "e-1").state == "refused"
+    assert store.read_now(wait.open_of_session, holder.uid) == []
+
+
+def test_restarting_closes_the_questions_of_the_last_run(store: Store) -> None:
+    holder = asking(store)
+    store.write_now(effect.plan(holder, intent("e-1")))
+    assert store.write_now(leave.restart(holder, {"pr": 8})) == 1
+    now = session_of(store, holder.uid)
+    assert (now.status, now.restart_number, now.restart_arguments) == ("running", 1, {"pr": 8})
+    assert store.read_now(wait.open_of_session, holder.uid) == []
+    assert store.read_now(effect.get, holder.uid, "e-1").state == "refused"
