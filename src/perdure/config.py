@@ -25,6 +25,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("store", "PERDURE_STORE", "Where sessions are kept.", "perdure.db in the user's data folder"),
     Setting("app", "PERDURE_APP", "Modules that define programs and tools, separated by commas.", "none"),
     Setting("by", "PERDURE_BY", "Who acts when a person answers, votes or settles.", "whoever is logged in"),
+    Setting(
+        "artifacts", "PERDURE_ARTIFACTS", "The folder for large things of a store without one.", "beside the store"
+    ),
     Setting("connections", "PERDURE_CONNECTIONS", "How many PostgreSQL connections write at once.", "8"),
 )
 

@@ -23,6 +23,9 @@ from perdure.domain.approval import Approval
 from perdure.domain.effect import intent_digest
 from perdure.runtime.policy import Intent
 from perdure.store import effect as effects
+from perdure.store import lease
+from perdure.store import session as sessions
+from perdure.store.intent import Dispatch
 from tests.runtime.world import GATE, Outside, World
 from tests.store.scene import raw
 
@@ -153,12 +156,9 @@ async def test_an_approval_is_void_for_other_arguments(world: World) -> None:
     assert ([call.effect_id for call in outside.calls], [one.ref for one in view.waits]) == ([first.id], [second.id])
     held = await world.rt.get("s")
     raw(world.rt.store, f"update effect set approval_id = '{asked[first.id].id}' where id = '{second.id}'")
-    from perdure.store import lease
-
-    holder = await world.rt.store.write(lease.take_over(held.uid, "w", nonce="n-1", ttl=1, because="a forger"))
+    await world.rt.store.write(sessions.wake_up(held.uid, "a forger"))
+    holder = await world.rt.store.write(lease.acquire(held.uid, "a forger", nonce="n-1", ttl=60))
     with pytest.raises(IllegalMove, match="no approval for exactly this"):
-        from perdure.store.intent import Dispatch
-
         await world.rt.store.write(effects.dispatch(holder, second.id, Dispatch(worker="w", process="{}")))
 
 
@@ -188,7 +188,12 @@ async def test_the_stricter_of_policy_and_gate_holds(
 ) -> None:
     shown: list[Intent] = []
     outside = Outside()
-    world.rt.policy._rule = lambda intent: shown.append(intent) or answer  # type: ignore[func-returns-value]
+
+    def rule(intent: Intent) -> str:
+        shown.append(intent)
+        return answer
+
+    world.rt.policy._rule = rule
     view = await world.run(once(outside.tool(gate=gate, targets=("pr:{n}",))).bind(), owner="ada")
     assert ([one.kind for one in view.waits], view.result, bool(outside.calls)) == (waits, result, result == 7)
     assert (shown[0].tool, shown[0].arguments, shown[0].targets, shown[0].owner) == ("act", {"n": 1}, ["pr:1"], "ada")
@@ -201,7 +206,7 @@ async def test_a_planned_effect_is_gated_again(world: World) -> None:
         world.rt.policy._rule = None
         act = outside.tool(name=f"act-{then}")
         await world.dies(once(act).bind(), then)
-        world.rt.policy._rule = lambda intent, then=then: then  # type: ignore[misc]
+        world.rt.policy._rule = lambda intent, then=then: then
         await world.rt.run(then)
         await world.rt.settle((await world.effect(then)).id, "absent", by="ada", because="nothing there")
         world.clock.advance(seconds=31)

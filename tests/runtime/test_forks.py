@@ -113,6 +113,7 @@ async def test_a_branch_follows_an_undone_effect_to_its_successor(world: World) 
 async def test_a_branch_is_told_that_what_it_inherits_was_undone(world: World) -> None:
     from perdure.store import doubt, lease
     from perdure.store import effect as effects
+    from perdure.store import session as sessions
     from tests.runtime.test_machine import DISPATCH, DONE, an_intent
 
     act = Outside().tool("compensate")
@@ -129,7 +130,8 @@ async def test_a_branch_is_told_that_what_it_inherits_was_undone(world: World) -
     view = await world.run(work.bind())
     await world.rt.fork("s", id="b")
     effect, store = await world.effect(), world.rt.store
-    holder = await store.write(lease.take_over(view.uid, "w", nonce="n-1", ttl=1, because="rewinding"))
+    await store.write(sessions.wake_up(view.uid, "w"))
+    holder = await store.write(lease.acquire(view.uid, "w", nonce="n-1", ttl=60))
     undo = an_intent("e-undo", position=f'["undo", "{effect.id}"]')
     await store.write(effects.plan_and_dispatch(holder, undo, DISPATCH))
     await store.write(effects.settle(view.uid, "w", "e-undo", 1, DONE))

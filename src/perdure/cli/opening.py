@@ -48,7 +48,10 @@ def acting(shell: Shell, work: Callable[[Runtime], Awaitable[T]], *, create: boo
             pass
 
     async def act() -> T:
-        async with open_runtime(shell.store, by=shell.by, connections=shell.connections) as runtime:
+        artifacts = shell.settings.get("artifacts")
+        async with open_runtime(
+            shell.store, by=shell.by, connections=shell.connections, artifacts=artifacts
+        ) as runtime:
             return await work(runtime)
 
     return asyncio.run(act())

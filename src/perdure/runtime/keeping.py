@@ -199,7 +199,10 @@ class Keeping:
     async def _save(self, place: Place, data: bytes, kind: str) -> str:
         directory = self._run.runtime.values.directory
         if directory is None:
-            raise ConfigError("This store has no folder for artifacts.", hint="Use a store with a folder of its own.")
+            raise ConfigError(
+                "This store has no folder for artifacts.",
+                hint="Name one: perdure.open(..., artifacts=FOLDER), or the setting `artifacts`.",
+            )
         name = digest(data)
         if self._run.records.step_at(place) is None:
             self._run.check()

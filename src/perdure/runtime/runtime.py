@@ -50,10 +50,11 @@ class Runtime(Outsider):
         policy: Callable[[Intent], str] | None = None,
         by: str = "owner",
         lease: str | float = LEASE,
+        artifacts: str | Path | None = None,
     ) -> None:
         super().__init__(store, Policy(policy, store.clock), by)
         self.heart = Heart(store, microseconds(lease))
-        self.values = Values(store)
+        self.values = Values(store, artifacts)
 
     async def __aenter__(self) -> Self:
         return self
@@ -234,9 +235,15 @@ def open(
     clock: Clock | None = None,
     connections: int = 8,
     lease: str | float = LEASE,
+    artifacts: str | Path | None = None,
 ) -> Runtime:
-    """Open a store and the runtime over it: `async with perdure.open() as rt`."""
-    return Runtime(open_store(target, clock=clock, connections=connections), policy=policy, by=by, lease=lease)
+    """Open a store and the runtime over it: `async with perdure.open() as rt`.
+
+    `artifacts` is the folder for large things where the store has none of its own: on PostgreSQL, one that all workers
+    share.
+    """
+    store = open_store(target, clock=clock, connections=connections)
+    return Runtime(store, policy=policy, by=by, lease=lease, artifacts=artifacts)
 
 
 def run(

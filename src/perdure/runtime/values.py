@@ -6,6 +6,8 @@ that nobody names, and never a name without bytes.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from perdure.artifacts.directory import Directory
@@ -21,9 +23,11 @@ LIMIT = 64 * 1024
 class Values:
     """Where large values go. A store without a folder keeps them inline."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, folder: str | Path | None = None) -> None:
         self._store = store
-        self.directory = Directory(store.folder / "artifacts") if store.folder is not None else None
+        own = None if store.folder is None else store.folder / "artifacts"
+        place = Path(folder) if folder is not None else own
+        self.directory = None if place is None else Directory(place)
 
     async def put(self, uid: str, by: str, text: str) -> tuple[str | None, str | None]:
         """JSON text as (inline, artifact): one of the two."""

@@ -72,7 +72,7 @@ class Wire:
         if key not in self._prepared:
             self._check(self._libpq.prepare(_called(key), numbered(name)[0], key[1]))
             self._prepared.add(key)
-        answer = self._libpq.exec_prepared(_called(key), bound, [BINARY] * len(bound))
+        answer = self._libpq.exec_prepared(_called(key), bound, [BINARY] * len(bound))  # type: ignore[arg-type]
         self._check(answer)
         return answer.command_tuples or 0
 
