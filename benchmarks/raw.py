@@ -12,6 +12,10 @@ from pathlib import Path
 import apsw
 import psycopg
 
+from perdure.domain.event import Event
+from perdure.store.databases.engine import connect
+from perdure.store.statements import load
+
 INSERT_SQLITE = "insert into line (body) values (?)"
 INSERT_POSTGRES = "insert into line (body) values (%s)"
 
@@ -34,6 +38,33 @@ class RawSQLite:
         self.db.execute("begin immediate")
         for body in bodies:
             self.db.execute(INSERT_SQLITE, (body,))
+        self.db.execute("commit")
+
+    def close(self) -> None:
+        self.db.close()
+
+
+class RawEvents:
+    """The rows of an event and nothing around them: no JSON, no hashing, no lease looked at, nobody who waits."""
+
+    def __init__(self, path: Path, uids: list[str]) -> None:
+        self.db = connect(str(path))
+        self._uids = uids
+        self._number = 1000
+        self._sql = load("sqlite")
+
+    def group(self, body: str) -> None:
+        """One event for every session, one commit, one sync."""
+        self._number += 1
+        digest = "0" * 64
+        self.db.execute("begin immediate")
+        for uid in self._uids:
+            row = (uid, self._number, "note", "bench", self._number, None, uid, body, uid, digest, digest)
+            self.db.execute(self._sql["event.insert"], dict(zip(Event.columns(), row, strict=True)))
+            self.db.execute(
+                self._sql["session.advance"],
+                {"uid": uid, "cursor": self._number, "chain": digest, "now": self._number},
+            )
         self.db.execute("commit")
 
     def close(self) -> None:

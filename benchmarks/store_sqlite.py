@@ -27,7 +27,7 @@ from benchmarks.measure import (
     rate_of_tasks,
 )
 from benchmarks.payload import text
-from benchmarks.raw import RawGroupCommit, RawSQLite
+from benchmarks.raw import RawEvents, RawGroupCommit, RawSQLite
 from benchmarks.sessions import MESSAGE, SHORT, Steps, append, hold, hold_one
 from benchmarks.syncs import CountingVFS
 from perdure.clock import SystemClock
@@ -114,9 +114,13 @@ def syncs_together(folder: Path, tasks: int) -> Line:
 
 
 def many_at_once(folder: Path, tasks: int, rounds: int) -> Iterator[Line]:
-    """Two limits: what a bare loop can push through one sync, and what tasks that hand rows to one writer can."""
+    """Three limits: tasks that hand a row to one writer; a bare loop of rows; a bare loop of all rows of an event."""
     each = 12_800 // tasks
-    with closing(RawSQLite(folder / f"raw-{tasks}.db")) as raw, open_store(folder / f"many-{tasks}.db") as store:
+    with (
+        closing(RawSQLite(folder / f"raw-{tasks}.db")) as raw,
+        closing(raw_events(folder / f"rows-{tasks}.db", tasks)) as rows,
+        open_store(folder / f"many-{tasks}.db") as store,
+    ):
         holders = hold(store, tasks)
 
         async def handed() -> float:
@@ -129,21 +133,25 @@ def many_at_once(folder: Path, tasks: int, rounds: int) -> Iterator[Line]:
         def bare() -> float:
             return tasks / p50(lambda number: raw.group([text(SHORT, number)] * tasks), each)
 
+        def bare_events() -> float:
+            return tasks / p50(lambda number: rows.group(text(SHORT, number)), each)
+
         def mine() -> float:
             return asyncio.run(written())
 
-        yield from contest(
-            PER_SECOND,
-            lambda: asyncio.run(handed()),
-            [Contestant(f"events, {tasks} sessions, against tasks that share a raw writer", mine, Budget("≥", 0.5))],
-            rounds=rounds,
-        )
-        yield from contest(
-            PER_SECOND,
-            bare,
-            [Contestant(f"events, {tasks} sessions, against a bare loop of inserts", mine)],
-            rounds=rounds,
-        )
+        for limit, against, budget in (
+            (lambda: asyncio.run(handed()), "tasks that share a raw writer", Budget("≥", 0.5)),
+            (bare, "a bare loop of inserts", None),
+            (bare_events, "a bare loop of their rows", None),
+        ):
+            contestant = Contestant(f"events, {tasks} sessions, against {against}", mine, budget)
+            yield from contest(PER_SECOND, limit, [contestant], rounds=rounds)
+
+
+def raw_events(path: Path, sessions: int) -> RawEvents:
+    with open_store(path) as store:
+        holders = hold(store, sessions)
+    return RawEvents(path, [holder.uid for holder in holders])
 
 
 def processor(rounds: int) -> Iterator[Line]:

@@ -60,7 +60,7 @@ def _is_plain(value: Any) -> bool:
     if kind is str or value is None or kind is bool:
         return True
     if kind is int:
-        return -(2**53) < value < 2**53
+        return bool(-(2**53) < value < 2**53)
     if kind is dict:
         return all(type(key) is str and key.isascii() and _is_plain(item) for key, item in value.items())
     return (kind is list or kind is tuple) and all(_is_plain(item) for item in value)

@@ -16,7 +16,7 @@ from unittest import mock
 import apsw
 
 from perdure.domain.lease import Holder
-from perdure.errors import CommitUnknown, PerdureError, StoreFull
+from perdure.errors import CommitUnknown, PerdureError, StoreFull, StoreUnavailable
 from perdure.store import checkpoint, event
 from perdure.store.databases.engine import SQLiteEngine
 from perdure.store.databases.sqlite import SQLite
@@ -181,6 +181,40 @@ def disk_stays_dead(child: Child, *, folder: str, plant: str | None = None) -> l
         if there not in ([[1, 2], [1], [1]], [[2], [], []]):
             found.append(f"part of a group is there: {there}")
         return found + it.wrong(there)
+
+
+def look_fails(child: Child, *, folder: str, times: int, plant: str | None = None) -> list[str]:
+    """The sync fails, the barrier is written, and then the look at what came of it fails: it is looked at again."""
+    left, failed = times, threading.Event()
+    barrier, start = SQLiteEngine.barrier, SQLiteEngine.begin
+
+    def fail_after(self: SQLiteEngine) -> None:
+        failed.clear()
+        barrier(self)
+        failed.set()
+
+    def begin_or_fail(self: SQLiteEngine) -> None:
+        nonlocal left
+        if failed.is_set() and left:
+            left -= 1
+            raise StoreUnavailable("Somebody keeps the gate shut.")
+        start(self)
+
+    with rig(folder, plant) as it:
+        with mock.patch.multiple(SQLiteEngine, barrier=fail_after, begin=begin_or_fail):
+            it.disk.sync_fails()
+            said = it.group(*(it.note(holder, 1) for holder in it.holders))
+        if times == 1:
+            return [f"said {one!r}" for one in said if one is not None] + it.wrong([[1], [1], [1]])
+        return [f"said {one!r}" for one in said if not isinstance(one, CommitUnknown)] + it.wrong([[], [], []])
+
+
+def look_fails_once(child: Child, *, folder: str, plant: str | None = None) -> list[str]:
+    return look_fails(child, folder=folder, times=1, plant=plant)
+
+
+def look_fails_for_good(child: Child, *, folder: str, plant: str | None = None) -> list[str]:
+    return look_fails(child, folder=folder, times=1_000_000, plant=plant)
 
 
 def quota_is_used_up(child: Child, *, folder: str, plant: str | None = None) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 from perdure import faults
 from perdure.artifacts.directory import Directory
 from perdure.domain.lease import Holder
-from perdure.errors import PerdureError
+from perdure.errors import CommitUnknown, PerdureError
 from perdure.store import event, lease, session
 from perdure.store.databases import engine
 from perdure.store.databases.sqlite import SQLite
@@ -182,7 +182,9 @@ def cut_after_faults(child: Child, *, states: int, seed: int) -> dict[str, Any]:
                 try:
                     store.write_now(event.append(holder, "note", {"n": number, "text": "t" * 2000}))
                     disk.mark(f"{holder.uid} {number}")
-                except PerdureError:
+                except PerdureError as refusal:
+                    if not isinstance(refusal, CommitUnknown):
+                        disk.mark(f"{holder.uid} {-number}")  # refused: it must never turn up
                     fault.heal()
             store.close()
 
@@ -208,8 +210,11 @@ def check_numbers(target: Callable[[Path], str]) -> Check:
             with open_store(target(folder), clock=ManualClock()) as store:
                 for uid in dict.fromkeys(mark.split()[0] for mark in marks):
                     there = store.read_now(numbers, uid)
-                    gone = {int(mark.split()[1]) for mark in marks if mark.startswith(uid)} - set(there)
+                    told = {int(mark.split()[1]) for mark in marks if mark.startswith(uid)}
+                    gone = {number for number in told if number > 0} - set(there)
                     found["lost"] += [f"{sorted(gone)} are gone"] if gone else []
+                    back = {-number for number in told if number < 0} & set(there)
+                    found["half"] += [f"{sorted(back)} were refused and are there"] if back else []
                     found["half"] += [f"the numbers are {there}"] if there != sorted(set(there)) else []
                     merge(found, store.read_now(examine, uid))
                     merge(found, go_on(store, store.read_now(session.get, uid).id))

@@ -17,6 +17,8 @@ SQLITE: list[Callable[..., Any]] = [
     faulty.write_fails,
     faulty.commit_holds_after_all,
     faulty.disk_stays_dead,
+    faulty.look_fails_once,
+    faulty.look_fails_for_good,
     faulty.quota_is_used_up,
     faulty.checkpoint_fails,
     faulty.opening_fails,

@@ -11,6 +11,8 @@ from tests.crash import lives, openings
 from tests.crash.forkserver import Lanes
 from tests.crash.killsweep import sweep, thinned
 
+pytestmark = pytest.mark.slow
+
 
 def new_sqlite(trial: str, folder: Path) -> dict[str, Any]:
     return {"target": str(folder / "made" / "perdure.db"), "id": trial, "folder": str(folder), "few": True}

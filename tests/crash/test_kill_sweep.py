@@ -50,6 +50,19 @@ def every(moments: list[str]) -> Iterable[int]:
     return range(1, len(moments) + 1)
 
 
+def every_twentieth(moments: list[str]) -> Iterable[int]:
+    return range(7, len(moments) + 1, 20)
+
+
+def test_a_life_on_sqlite_survives_a_kill_at_some_moments(lanes: Lanes, template: Path, measure: Any) -> None:
+    """The few seconds of it that every commit can afford."""
+    place, name = on_sqlite(template), "SQLite, some moments"
+    report = sweep(lanes, *LIFE, name=name, place=place, measure=measure, choose=every_twentieth).show()
+    assert report.failures == []
+    assert report.kills > 50
+
+
+@pytest.mark.slow
 def test_a_life_on_sqlite_survives_a_kill_at_every_moment(lanes: Lanes, template: Path, measure: Any) -> None:
     report = sweep(lanes, *LIFE, name="SQLite", place=on_sqlite(template), measure=measure, choose=few).show()
     assert report.failures == []
@@ -57,12 +70,14 @@ def test_a_life_on_sqlite_survives_a_kill_at_every_moment(lanes: Lanes, template
     assert report.kinds["point"] > 150
 
 
+@pytest.mark.slow
 def test_a_life_in_text_files_survives_a_kill_at_every_moment(lanes: Lanes, measure: Any) -> None:
     report = sweep(lanes, *LIFE, name="files", place=on_files, measure=measure, choose=once_each).show()
     assert report.failures == []
     assert report.kills > 300
 
 
+@pytest.mark.slow
 def test_groups_of_moves_survive_a_kill_at_every_moment(lanes: Lanes, template: Path) -> None:
     """How moves fall into groups differs from run to run: a kill late in the count may find that all is done."""
     report = sweep(
@@ -77,6 +92,7 @@ def test_groups_of_moves_survive_a_kill_at_every_moment(lanes: Lanes, template: 
     assert report.kills > 100
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_life_on_postgres_survives_a_kill_of_its_client_at_every_moment(
     lanes: Lanes, postgres_server: PostgresServer, measure: Any

@@ -41,6 +41,7 @@ def cut(lanes: Lanes, name: str, task: Callable[..., Any], *, states: int, shard
     return show(name, total)
 
 
+@pytest.mark.slow
 def test_sqlite_loses_nothing_when_the_power_goes(lanes: Lanes, measure: Any) -> None:
     report = cut(lanes, "SQLite, two lives", recordings.cut_sqlite, states=2000, plant=None, measure=measure)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
@@ -56,6 +57,7 @@ def test_sqlite_loses_nothing_at_twenty_thousand_cuts(lanes: Lanes, measure: Any
     assert report.states >= 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", ["normal sync", "no sync"])
 def test_less_than_full_sync_is_caught_losing(lanes: Lanes, measure: Any, plant: str) -> None:
     """The positive control: the harness that finds nothing above finds losses here."""
@@ -63,12 +65,14 @@ def test_less_than_full_sync_is_caught_losing(lanes: Lanes, measure: Any, plant:
     assert report.lost > 10
 
 
+@pytest.mark.slow
 def test_a_row_before_its_bytes_is_caught(lanes: Lanes, measure: Any) -> None:
     name, task = "SQLite, index before bytes: must lose", recordings.cut_sqlite
     report = cut(lanes, name, task, states=240, plant="index before bytes", measure=measure)
     assert any("Artifact" in failure for failure in report.failures)
 
 
+@pytest.mark.slow
 def test_text_files_lose_nothing_when_the_power_goes(lanes: Lanes, measure: Any) -> None:
     report = cut(lanes, "files, two lives", recordings.cut_files, states=600, plant=None, measure=measure)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
@@ -79,6 +83,7 @@ def test_a_line_that_a_dead_process_did_not_sync_is_synced_before_it_is_built_up
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
 
 
+@pytest.mark.slow
 def test_sqlite_loses_nothing_when_the_power_goes_after_disk_faults(lanes: Lanes) -> None:
     report = cut(lanes, "SQLite, after disk faults", recordings.cut_after_faults, states=300)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]

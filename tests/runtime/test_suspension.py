@@ -256,8 +256,10 @@ async def test_a_sibling_that_fails_cancels_a_wait_and_the_program_goes_on(world
                 return await s.ask("never answered")
 
         async def fails() -> None:
-            await asyncio.sleep(0.005)
-            raise ValueError
+            async with s.scope("f"):
+                while not (await world.rt.get("s")).waits:
+                    await asyncio.sleep(0.001)
+                raise ValueError
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -265,7 +267,7 @@ async def test_a_sibling_that_fails_cancels_a_wait_and_the_program_goes_on(world
                 group.create_task(fails())
         except* ValueError:
             pass
-        await asyncio.sleep(0.05)  # long enough to be taken for idle, if somebody still waited
+        await asyncio.sleep(0.05)  # long enough to be taken for idle, if somebody were thought to wait
         return str(await s.step("after", lambda: "went on"))
 
     view = await world.run(recovers.bind())

@@ -97,9 +97,10 @@ def test_a_lease_that_moved_on_cannot_be_renewed(store: Store, clock: ManualCloc
         store.write_now(lease.renew(second, TTL))
 
 
-def test_the_nonce_counts_and_not_only_the_epoch(store: Store) -> None:
+@pytest.mark.parametrize(("nonce", "epoch"), [("guessed", 0), (None, -1), (None, 1)])
+def test_the_nonce_counts_and_the_epoch_counts(store: Store, nonce: str | None, epoch: int) -> None:
     holder = a_holder(store)
-    forged = Holder(holder.uid, holder.name, "guessed", holder.epoch, holder.cursor, holder.chain)
+    forged = Holder(holder.uid, holder.name, nonce or holder.nonce, holder.epoch + epoch, holder.cursor, holder.chain)
     moves: list[Move[Any]] = [lease.renew(forged, TTL), event.append(forged, "note"), session.release(forged)]
     for move in moves:
         with pytest.raises(LeaseLost):

@@ -78,14 +78,19 @@ class Contender:
         holder: Holder | None = None
         while holder is None:
             holder = self._acquire(SHORT if overstay else LONG)
+            if holder is None:
+                self._let_pass(SHORT // 4)
         self._show(holder, Kind.APPEND, lambda: event.append(holder, "note", {"by": self.who}))
         if overstay:
-            until = self.store.clock.now() + SHORT
-            wait_until(lambda: self.store.clock.now() > until + SHORT, "the lease is over")
+            self._let_pass(2 * SHORT)
         else:
             self._show(holder, Kind.RENEW, lambda: lease.renew(holder, LONG))
         self._show(holder, Kind.APPEND, lambda: event.append(holder, "note", {"by": self.who}))
         self._show(holder, Kind.RELEASE, lambda: session.release(holder))
+
+    def _let_pass(self, microseconds: int) -> None:
+        until = self.store.clock.now() + microseconds
+        wait_until(lambda: self.store.clock.now() > until, "some time has passed")
 
     def _acquire(self, ttl: int) -> Holder | None:
         called = time.monotonic_ns()

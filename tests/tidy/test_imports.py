@@ -33,7 +33,8 @@ MAY_READ_THE_TIME = {
 }
 MAY_MEASURE = {
     "src/perdure/store/databases/engine.py": "a move has a time limit, which no test clock should stretch",
-    "src/perdure/store/databases/postgres.py": "a lost server is given time to come back",
+    "src/perdure/store/databases/postgres_connection.py": "a lost server is given time to come back",
+    "src/perdure/store/databases/silence.py": "a server that says nothing is hung up on",
     "src/perdure/store/gate.py": "the gate opens within a time limit, or says who keeps it shut",
     "src/perdure/testing/": "waits for real processes and sockets",
 }

@@ -34,7 +34,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=False):
             if name in cls.json_columns and values[place] is not None:
                 try:
                     values[place] = decode(values[place])
-                except (msgspec.DecodeError, TypeError, UnicodeError) as error:
+                except (msgspec.DecodeError, TypeError, UnicodeError, RecursionError) as error:
                     noun = cls.__name__.removesuffix("Record").lower()
                     raise Damaged(f"The {name} of {noun} {str(row[0])[:80]!r} is not JSON: {error}.") from None
         return cls(*values)

@@ -53,6 +53,7 @@ class Run:
         self._due: dict[str, int] = {}
         self._watcher: asyncio.Task[None] | None = None
         self._check_planned = False
+        self._main_awaits: Any = None
         self._hushed: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._aside: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
@@ -202,7 +203,7 @@ class Run:
         if self.unwinding or self._active or not self._waiting:
             return
         given = any(future.done() for futures in self._waiting.values() for future in futures)
-        if given or not all(lane.is_blocked() for lane in self.lanes):
+        if given or self._main_moved() or not all(lane.is_blocked() for lane in self.lanes):
             self._check_soon()
             return
         soonest = min(self._due.values(), default=None)
@@ -210,6 +211,15 @@ class Run:
             self._check_soon()
             return
         self.unwind()
+
+    def _main_moved(self) -> bool:
+        """Whether the program's own line, while it waits for nothing of ours, did something since the last look."""
+        main = self.lanes[0] if self.lanes else None
+        before, self._main_awaits = self._main_awaits, None
+        if main is None or main.waiting:
+            return False
+        self._main_awaits = getattr(main.owner, "_fut_waiter", None)
+        return self._main_awaits is not before
 
     def unwind(self) -> None:
         """Unwind the program: everything that waits is told, and nothing new begins."""

@@ -33,8 +33,8 @@ class Shape:
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise ConfigError(f"{self.name} takes *{parameter.name}; a durable call names each argument.")
         self._signature = signature.replace(parameters=parameters)
-        fields = [(p.name, hints.get(p.name, Any)) for p in parameters]
-        self._type = msgspec.defstruct(f"{self.name}_arguments", fields, forbid_unknown_fields=True)
+        fields = [_field(parameter, hints.get(parameter.name, Any)) for parameter in parameters]
+        self._type = msgspec.defstruct(f"{self.name}_arguments", fields, forbid_unknown_fields=True, kw_only=True)
         returns = hints.get("return", Any)
         self.returns: Any = type(None) if returns is None else returns
         self._decoder = _decoder(self.name, self.returns)
@@ -58,7 +58,7 @@ class Shape:
         """Recorded arguments as the annotated types."""
         try:
             opened = msgspec.convert(dict(arguments), self._type)
-        except (msgspec.ValidationError, TypeError, ValueError) as error:
+        except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
             raise ConfigError(f"{self.name} no longer takes what was recorded: {error}.") from None
         return {name: getattr(opened, name) for name in self._type.__struct_fields__}
 
@@ -72,7 +72,7 @@ class Shape:
         """A recorded result as the annotated type."""
         try:
             return self._decoder.decode(text)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise ConfigError(f"{self.name} does not return what its annotation says: {error}.") from None
 
     def allows_none(self) -> bool:
@@ -88,6 +88,16 @@ class Shape:
         name = schema["$ref"].rsplit("/", 1)[-1]
         opened: dict[str, Any] = parts.pop(name)
         return opened | ({"$defs": parts} if parts else {})
+
+
+def _field(parameter: inspect.Parameter, type_: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
+    """A parameter as a field; what is left out of a record has the default that the code has now."""
+    default = parameter.default
+    if default is parameter.empty:
+        return (parameter.name, type_)
+    plain = default is None or isinstance(default, str | int | float)
+    given = {"default": default} if plain else {"default_factory": lambda: default}
+    return (parameter.name, type_, msgspec.field(**given))
 
 
 def argument_digest(arguments: Mapping[str, Any]) -> str:

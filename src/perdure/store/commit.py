@@ -133,8 +133,7 @@ class GroupCommit:
             return self._write_group(engine, batch)
         except BaseException as error:
             failure = engine.translate(error)
-            with suppress(Exception):  # the writer lives on, whatever happens: its callers wait
-                engine.abandon()
+            _let_go(engine)  # and the writer lives on, whatever happens: its callers wait
             for ticket in batch:
                 ticket.error = ticket.error or failure
             return True
@@ -183,7 +182,7 @@ class GroupCommit:
         try:
             engine.commit()
         except Exception as error:
-            engine.abandon()
+            _let_go(engine)
             if not engine.is_ambiguous(error):
                 raise
             if not self._resolve(engine, ran, error):
@@ -205,18 +204,24 @@ class GroupCommit:
         for attempt in range(self._patience * 2):
             try:
                 engine.barrier()
-                break
+                return self._is_there(engine, ran)
             except Exception:
-                engine.abandon()
+                _let_go(engine)
                 engine.pause(min(0.01 * 2**attempt, 0.5))
-        else:
-            raise CommitUnknown("A commit was sent, and the disk cannot say whether it holds.") from failure
+        raise CommitUnknown("A commit was sent, and the disk cannot say whether it holds.") from failure
+
+    def _is_there(self, engine: Engine, ran: Ran) -> bool:
         engine.begin()
-        try:
-            return any(
-                engine.transaction(tx.move_id).one("event.of_move", uid=uid, number=number, move_id=tx.move_id)
-                for _, tx in ran
-                for uid, number in tx.appended
-            )
-        finally:
-            engine.abandon()
+        found = any(
+            engine.transaction(tx.move_id).one("event.of_move", uid=uid, number=number, move_id=tx.move_id)
+            for _, tx in ran
+            for uid, number in tx.appended
+        )
+        engine.abandon()
+        return found
+
+
+def _let_go(engine: Engine) -> None:
+    """Roll back what is open. What went wrong before is what callers must hear of, and not that this did too."""
+    with suppress(Exception):
+        engine.abandon()

@@ -97,9 +97,6 @@ class Move(Generic[T]):
         self.run = run
         self.hot = hot
 
-    def __repr__(self) -> str:
-        return f"Move({self.name}, {self.kind})"
-
 
 class Head(msgspec.Struct, frozen=True):
     """The part of a session's row that every move needs."""
@@ -301,7 +298,3 @@ def expect_one(changed: int, message: str) -> None:
     """A guarded statement changed its one row, or the thing was not as we read it."""
     if changed != 1:
         raise Conflict(message)
-
-
-def rows_of(table: str, *rows: Mapping[str, Any]) -> dict[str, Sequence[Mapping[str, Any]]]:
-    return {table: rows}
