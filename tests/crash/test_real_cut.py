@@ -1,41 +1,37 @@
 """Soak: a real ext4 file system is cut off under a writing process, mounted again, and judged."""
 
 import random
-import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.crash import realcut
 from tests.crash.figures import record
 from tests.crash.forkserver import Lane, Lanes
-from tests.crash.judge import HEADS, Verdict, verdict
+from tests.crash.judge import HEADS, Verdict
 
-CUTS = 40
+pytestmark = pytest.mark.soak
 
 
-def cut_once(folder: Path, files: bool, after: float, lane: Lane) -> tuple[int, Verdict]:
+def cut_once(folder: Path, files: bool, after: int, plant: str | None, lane: Lane) -> tuple[int, Verdict]:
     """Write, cut, mount again, judge; how many answers were received before the cut, and the verdict."""
     folder.mkdir()
     with realcut.Image(folder) as image:
-        target = f"files:{image.place}/store" if files else f"{image.place}/perdure.db"
-        timer = threading.Timer(after, image.cut)
-        timer.start()
-        ended = lane.trials.run(realcut.write_until_cut, target=target)
-        timer.join()
+        target, place = f"files:{image.place}/store" if files else f"{image.place}/perdure.db", str(image.place)
+        ended = lane.trials.run(realcut.write_until_cut, target=target, place=place, after=after, plant=plant)
         image.unmount()
         image.mount()
-        acks = [ack for ack in ended.told("ack") if ack[2] < image.cut_at]
-        if not (begun := ended.told("begun")):
-            return 0, verdict()
-        more = {"acks": ended.told("ack"), "begun": begun[0], "cut_at": image.cut_at}
-        return len(acks), lane.judges.call(realcut.judge_cut, target=target, **more)
+        acks, ((begun, cut_at),) = ended.told("ack"), zip(ended.told("begun"), ended.told("cut"), strict=True)
+        found = lane.judges.call(realcut.judge_cut, target=target, acks=acks, begun=begun, cut_at=cut_at)
+        return sum(ack[2] < cut_at for ack in acks), found
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("files", [False, True], ids=["SQLite", "files"])
-def test_nothing_is_lost_when_a_real_file_system_is_cut_off(lanes: Lanes, tmp_path: Path, files: bool) -> None:
+@pytest.fixture
+def cut_off(lanes: Lanes, tmp_path: Path) -> Callable[..., tuple[int, list[Verdict]]]:
+    """Cut a file system off many times; how many answers were received before, and what was wrong afterwards."""
     try:
         (tmp_path / "try").mkdir()
         with realcut.Image(tmp_path / "try"):
@@ -43,13 +39,28 @@ def test_nothing_is_lost_when_a_real_file_system_is_cut_off(lanes: Lanes, tmp_pa
     except OSError as why:
         print(f"no loop device can be mounted here: {why}")
         pytest.skip(f"no loop device can be mounted here: {why}")
-    chance = random.Random(7)
-    after = [0.02 + 0.4 * chance.random() for _ in range(CUTS)]
-    trials = [partial(cut_once, tmp_path / str(number), files, seconds) for number, seconds in enumerate(after)]
-    results = lanes.each(trials)
-    acks = sum(told for told, _ in results)
-    found = [sum(bool(one[head]) for _, one in results) for head in HEADS]
-    name = f"ext4 shut down, {'files' if files else 'SQLite'}"
-    record("real cuts", ("cuts", "acknowledged", *HEADS), (name, CUTS, acks, *found))
-    assert [one for _, one in results if any(one.values())] == []
+
+    def cut_off(name: str, *, files: bool, plant: str | None = None, cuts: int = 40) -> tuple[int, list[Verdict]]:
+        chance = random.Random(7)
+        after = [chance.randrange(2, 200) for _ in range(cuts)]
+        trials = [partial(cut_once, tmp_path / str(number), files, acks, plant) for number, acks in enumerate(after)]
+        results = lanes.each(trials)
+        acks = sum(told for told, _ in results)
+        found = [sum(bool(one[head]) for _, one in results) for head in HEADS]
+        record("real cuts", ("cuts", "acknowledged", *HEADS), (f"ext4 shut down, {name}", cuts, acks, *found))
+        return acks, [one for _, one in results if any(one.values())]
+
+    return cut_off
+
+
+@pytest.mark.parametrize("files", [False, True], ids=["SQLite", "files"])
+def test_nothing_is_lost_when_a_real_file_system_is_cut_off(cut_off: Callable[..., Any], files: bool) -> None:
+    acks, wrong = cut_off("files" if files else "SQLite", files=files)
+    assert wrong == []
     assert acks > 1000
+
+
+def test_a_store_that_does_not_sync_is_caught_by_a_real_cut(cut_off: Callable[..., Any]) -> None:
+    """The positive control."""
+    _, wrong = cut_off("SQLite, no sync: must lose", files=False, plant="no sync", cuts=8)
+    assert any(one["lost"] or one["broken"] or one["stuck"] for one in wrong)

@@ -193,18 +193,6 @@ async def forked(s: Session, n: int) -> list[str]:
 
 
 @program
-async def wide(s: Session, n: int) -> list[str]:
-    """Two lines side by side: what one settles and what the other dispatches meet in one commit."""
-
-    async def line(name: str, start: int) -> list[str]:
-        async with s.scope(name):
-            return [(await s.do(mail, n=start + k))["id"] for k in range(2)]
-
-    left, right = await asyncio.gather(line("left", n), line("right", n + 10))
-    return left + right
-
-
-@program
 async def probe_slow(s: Session, n: int) -> str:
     return (await s.do(comment_slow, n=n))["id"]
 

@@ -67,7 +67,8 @@ def sweep_stops(sweep: Sweep, pairs: Pairs, numbers: list[int], *, what: str, **
     with ThreadPoolExecutor(pairs.count) as pool:
         trials = list(pool.map(trial, numbers))
     sweep.report.seconds += time.monotonic() - begun
-    show(f"{sweep.report.name}, {what}", sweep.report)
+    if not how.get("plant"):
+        show(f"{sweep.report.name}, {what}", sweep.report)
     return [one for one in trials if one is not None]
 
 

@@ -31,7 +31,16 @@ def around_acts(moments: list[str]) -> Iterable[int]:
 
 
 def sweep_of(name: str, lanes: Lanes, sink: Sink, store: Path | str, **more: Any) -> Sweep:
-    return Sweep(lanes, getattr(programs, name).bind(n=3), sink, store, name=name, setup=scenes.prepare, **more)
+    return Sweep(lanes, getattr(programs, name).bind(n=3), sink, store, name=name, **more)
+
+
+def disturbed(name: str, lanes: Lanes, sink: Sink, store: Path | str, **more: Any) -> Sweep:
+    """The same with lives that do what `scenes` has prepared for them, and change their own code for it."""
+    return sweep_of(name, lanes, sink, store, setup=scenes.prepare, **more)
+
+
+def every_fourth(moments: list[str]) -> Iterable[int]:
+    return list(every_second(moments))[::2]
 
 
 @pytest.mark.slow
@@ -45,9 +54,9 @@ def test_a_kill_at_any_moment_leaves_every_effect_once(name: str, lanes: Lanes, 
 @pytest.mark.slow
 def test_no_branch_repeats_what_it_inherits(lanes: Lanes, sink: Sink, folder: Path) -> None:
     sweep = sweep_of("forked", lanes, sink, folder, script=scenes.branch)
-    report = show("fork, killed", sweep.run(choose=every_second))
+    report = show("fork, killed", sweep.run(choose=every_fourth))
     assert report.failures == []
-    assert report.kills > 60
+    assert report.kills > 40
 
 
 @pytest.mark.slow

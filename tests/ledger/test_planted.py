@@ -11,7 +11,7 @@ from tests.ledger import scenes
 from tests.ledger.merged import merged_settle_is_there
 from tests.ledger.planted import PLANTS
 from tests.ledger.stops import TAKEN, Pairs, sweep_stops
-from tests.ledger.test_kills import LATE, sweep_of
+from tests.ledger.test_kills import LATE, disturbed
 from tests.ledger.test_recovery_kills import ambiguous
 
 pytestmark = pytest.mark.slow
@@ -54,14 +54,14 @@ def swept(sweep: Sweep, label: str, plant: str) -> Report:
 def test_a_planted_bug_is_caught(plant: str, lanes: Lanes, sink: Sink, folder: Path) -> None:
     name, mode, label = SWEPT[plant]
     script = scenes.branch if name == "forked" else None
-    clean = swept(sweep_of(name, lanes, sink, folder, mode=mode, script=script), label, "")
-    report = swept(sweep_of(name, lanes, sink, folder, mode=mode, script=script), label, plant)
+    clean = swept(disturbed(name, lanes, sink, folder, mode=mode, script=script), label, "")
+    report = swept(disturbed(name, lanes, sink, folder, mode=mode, script=script), label, plant)
     assert clean.failures == []
     assert report.failures != []
 
 
 def test_a_fence_that_only_stands_at_settle_is_caught(lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path) -> None:
-    sweep = sweep_of("escalate", lanes, sink, folder)
+    sweep = disturbed("escalate", lanes, sink, folder)
     moments = sweep.measure()
     before = [at - 1 for at, label in enumerate(moments, 1) if label == "move.before" and 8 < at < 40]
     plant = "fence_only_at_settle"
@@ -70,7 +70,7 @@ def test_a_fence_that_only_stands_at_settle_is_caught(lanes: Lanes, pairs: Pairs
 
 
 def test_a_settle_that_the_epoch_fences_is_caught(lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path) -> None:
-    sweep = sweep_of("escalate", lanes, sink, folder)
+    sweep = disturbed("escalate", lanes, sink, folder)
     chosen = [at for at, label in enumerate(sweep.measure(), 1) if label == "act.after"]
     plant = "settle_refused_after_lease_loss"
     trials = sweep_stops(sweep, pairs, chosen, what="settle fenced", forced=True, alone=True, plant=plant)
@@ -85,7 +85,7 @@ def test_a_settle_survives_a_dispatch_that_is_refused_beside_it(
 
 
 def test_a_guess_about_a_commit_is_caught(lanes: Lanes, sink: Sink, folder: Path) -> None:
-    sweep = sweep_of("probe", lanes, sink, folder)
+    sweep = disturbed("probe", lanes, sink, folder)
     ambiguous(sweep, "gone", "ambiguous_commit_guessed")
     assert sweep.report.failures != []
 

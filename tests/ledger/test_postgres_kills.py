@@ -7,13 +7,12 @@ from functools import partial
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.forks import ForkServer
 from perdure.testing.postgres import PostgresServer
-from perdure.testing.sweep import LIVE, Lanes, Place, Sweep
+from perdure.testing.sweep import LIVE, Lane, Lanes, Place, Sweep
 from tests.ledger import scenes
 from tests.ledger.stops import Pairs, sweep_stops
 from tests.ledger.tables import show
-from tests.ledger.test_kills import ALONE, sweep_of
+from tests.ledger.test_kills import ALONE, disturbed, sweep_of
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
@@ -27,7 +26,7 @@ def test_a_kill_at_any_moment_leaves_every_effect_once(name: str, lanes: Lanes, 
 
 def test_no_branch_repeats_what_it_inherits(lanes: Lanes, sink: Sink, database: str) -> None:
     sweep = sweep_of("forked", lanes, sink, database, script=scenes.branch)
-    report = show("fork, killed, PostgreSQL", sweep.run(choose=lambda moments: list(committing(moments))[::3]))
+    report = show("fork, killed, PostgreSQL", sweep.run(choose=lambda moments: list(committing(moments))[::2]))
     assert report.failures == []
     assert report.kills > 15
 
@@ -46,7 +45,7 @@ def test_a_kill_beside_a_lost_reply_leaves_every_effect_once(
 def test_a_worker_whose_lease_was_taken_by_force_does_nothing_twice(
     name: str, lanes: Lanes, pairs: Pairs, sink: Sink, database: str
 ) -> None:
-    sweep = sweep_of(name, lanes, sink, database)
+    sweep = disturbed(name, lanes, sink, database)
     chosen = list(acting(sweep.measure()))
     trials = sweep_stops(sweep, pairs, chosen, what="lease lost, PostgreSQL", forced=True)
     assert sweep.report.failures == []
@@ -69,7 +68,7 @@ def test_a_killed_server_costs_no_effect(name: str, lanes: Lanes, sink: Sink, vi
     assert report.kills > 4
 
 
-def kill_server(sweep: Sweep, lane: ForkServer, fatal: int, server: PostgresServer) -> None:
+def kill_server(sweep: Sweep, lane: Lane, fatal: int, server: PostgresServer) -> None:
     with Place(sweep) as place:
         life = lane.begin(LIVE, **place.told, fatal=fatal, how="stop")
         where = life.until("stopped")

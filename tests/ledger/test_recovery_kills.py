@@ -6,14 +6,10 @@ from pathlib import Path
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.forks import ForkServer
-from perdure.testing.sweep import LIVE, Lanes, Place, Sweep
+from perdure.testing.sweep import LIVE, Lane, Lanes, Place, Sweep
 from tests.ledger import scenes
 from tests.ledger.tables import show
-from tests.ledger.test_kills import sweep_of
-
-RULES = ("idempotent", "probe", "compensate", "escalate", "joint", "gated", "parallel", "parent", "timer")
-MIDDLE = 2  # of the two acts of a program, the first
+from tests.ledger.test_kills import disturbed, sweep_of
 
 
 def acts(moments: list[str]) -> list[int]:
@@ -53,7 +49,7 @@ def test_an_undo_killed_half_way_is_finished_by_the_next(lanes: Lanes, sink: Sin
 def test_a_commit_that_fails_without_saying_how_changes_nothing(
     name: str, held: str, lanes: Lanes, sink: Sink, folder: Path
 ) -> None:
-    sweep = sweep_of(name, lanes, sink, folder)
+    sweep = disturbed(name, lanes, sink, folder)
     commits = ambiguous(sweep, held)
     report = show(f"{name}, ambiguous commit {held}", sweep.report)
     assert report.failures == []
@@ -66,7 +62,7 @@ def ambiguous(sweep: Sweep, held: str, plant: str = "") -> int:
     sweep.report.moments = len(moments)
     commits = sum(label == "commit.before" for label in moments)
 
-    def trial(lane: ForkServer, number: int) -> None:
+    def trial(lane: Lane, number: int) -> None:
         with Place(sweep) as place:
             template, environment = place.told.pop("template"), {scenes.PLANT: plant}
             failing = environment | {scenes.AMBIGUOUS: f"{number}:{held}"}

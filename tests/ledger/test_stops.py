@@ -1,6 +1,5 @@
 """A worker stopped with SIGSTOP, another one in its place, and SIGCONT: the first neither acts nor moves any more."""
 
-import os
 import random
 from pathlib import Path
 
@@ -9,11 +8,10 @@ import pytest
 from perdure.testing import Sink
 from perdure.testing.sweep import LIVE, Lanes, Place
 from tests.ledger.stops import TAKEN, Pairs, Trial, sweep_stops
-from tests.ledger.test_kills import sweep_of
+from tests.ledger.test_kills import disturbed
 
 RULES = ("idempotent", "probe", "compensate", "escalate")
 SHORT = "300ms"
-SOAK = bool(os.environ.get("PERDURE_SOAK"))
 
 
 def no_complaints(trials: list[Trial]) -> bool:
@@ -28,7 +26,7 @@ def test_a_stopped_worker_neither_acts_nor_moves_when_its_lease_has_ended(
 ) -> None:
     """A hundred stops at random moments: twenty-five of each rule."""
     chosen = random.Random(name).choices(range(6, 44), k=25)
-    sweep = sweep_of(name, lanes, sink, folder)
+    sweep = disturbed(name, lanes, sink, folder)
     trials = sweep_stops(sweep, pairs, chosen, what="stopped", lease=SHORT)
     assert sweep.report.failures == []
     assert no_complaints(trials)
@@ -41,7 +39,7 @@ def test_a_worker_whose_lease_was_taken_by_force_does_nothing_twice(
     name: str, lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path
 ) -> None:
     """Stopped at each position in turn; its own clock still says that the lease is its own."""
-    sweep = sweep_of(name, lanes, sink, folder)
+    sweep = disturbed(name, lanes, sink, folder)
     positions = [at for at, label in enumerate(sweep.measure(), 1) if label in ("commit.after", "answer.after")]
     acts = [at for at, label in enumerate(sweep.measure(), 1) if label.startswith("act")]
     chosen = sorted({*positions[2::3], *acts})
@@ -57,7 +55,7 @@ def test_an_old_holder_cannot_dispatch_before_the_new_one_does(
     name: str, lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path
 ) -> None:
     """Both are stopped: the old one before a dispatch, the new one right after it took the lease."""
-    sweep = sweep_of(name, lanes, sink, folder)
+    sweep = disturbed(name, lanes, sink, folder)
     moments = sweep.measure()
     begins = [at for at, label in enumerate(moments, 1) if label == "move.before" and 8 < at < 40]
     before = [max(1, at - 1) for at in begins]
@@ -72,7 +70,7 @@ def test_what_a_worker_knows_is_accepted_after_its_lease_is_lost(
     lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path
 ) -> None:
     """It acted and was stopped before it could say so; the second has nobody to ask. Nobody needs to be asked."""
-    sweep = sweep_of("escalate", lanes, sink, folder)
+    sweep = disturbed("escalate", lanes, sink, folder)
     chosen = [at for at, label in enumerate(sweep.measure(), 1) if label == "act.after"]
     trials = sweep_stops(sweep, pairs, chosen, what="settled late", forced=True, alone=True)
     assert sweep.report.failures == []
@@ -82,7 +80,7 @@ def test_what_a_worker_knows_is_accepted_after_its_lease_is_lost(
 def test_a_second_process_is_refused_and_told_who_holds_the_session(
     lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path
 ) -> None:
-    sweep = sweep_of("probe", lanes, sink, folder)
+    sweep = disturbed("probe", lanes, sink, folder)
     moments = sweep.measure()
     acting = moments.index("act.after") + 1
     with pairs.take() as (one, other), Place(sweep) as place:
@@ -102,7 +100,7 @@ def test_a_second_process_is_refused_and_told_who_holds_the_session(
 @pytest.mark.parametrize("name", RULES)
 def test_a_thousand_stops(name: str, lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path) -> None:
     chosen = random.Random(f"soak {name}").choices(range(2, 44), k=250)
-    sweep = sweep_of(name, lanes, sink, folder)
+    sweep = disturbed(name, lanes, sink, folder)
     trials = sweep_stops(sweep, pairs, chosen, what="stopped, long", lease=SHORT)
     assert sweep.report.failures == []
     assert no_complaints(trials)

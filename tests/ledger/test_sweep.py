@@ -12,6 +12,7 @@ from perdure import ConfigError
 from perdure.testing import Sink, crash_sweep
 from perdure.testing.sweep import Report
 from tests.ledger import naive, programs, scenes
+from tests.ledger.tables import show
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/crash-sweep.md"
 
@@ -46,7 +47,7 @@ def test_a_tool_that_lies_about_its_rule_is_found_out(sink: Sink, tmp_path: Path
 def test_a_sweep_on_postgres_gives_each_trial_a_session(sink: Sink, database: str) -> None:
     bound = programs.pure.bind(n=1)
     report = crash_sweep(bound, app="tests.ledger.programs", sink=sink, store=database, lanes=2)
-    assert report.ok, str(report)
+    assert show("pure, by crash_sweep, PostgreSQL", report).ok, str(report)
     assert report.kills == report.moments - report.unreached
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -18,6 +19,17 @@ MEMORY = pytest.mark.databases("memory")
 
 def same(n: int) -> int:
     return n
+
+
+def until(world: World) -> Callable[[int], Awaitable[int]]:
+    """A step that lasts until the session asks for so many things; while it does, nothing is unwound."""
+
+    async def asked(count: int) -> int:
+        while len((await world.rt.get("s")).waits) < count:
+            await asyncio.sleep(0.001)
+        return count
+
+    return asked
 
 
 @program
@@ -192,13 +204,13 @@ async def test_a_restart_with_wrong_arguments_is_refused_where_it_is_called(worl
 
 async def test_a_restart_leaves_no_question_behind(world: World) -> None:
     gated = Outside().tool(gate=GATE)
+    asked = until(world)
 
     @program
     async def asks_and_restarts(s: Session, round: int = 0) -> str:
         if round == 0:
             group = [asyncio.create_task(one) for one in (s.do(gated, n=1), s.ask("go on?"))]
-            while len((await world.rt.get("s")).waits) < 2:
-                await asyncio.sleep(0.001)
+            await s.step("look", asked, 2)
             assert len(group) == 2
             await s.restart(round=1)
         return "second round"
@@ -209,12 +221,12 @@ async def test_a_restart_leaves_no_question_behind(world: World) -> None:
 
 async def test_nothing_is_asked_any_more_when_a_session_has_ended(world: World) -> None:
     gated = Outside().tool(gate=GATE)
+    asked = until(world)
 
     @program
     async def leaves(s: Session) -> str:
         tasks = [asyncio.create_task(one) for one in (s.do(gated, n=1), s.ask("go on?"), s.sleep(hours=9))]
-        while len((await world.rt.get("s")).waits) < 3:
-            await asyncio.sleep(0.001)
+        await s.step("look", asked, 3)
         assert len(tasks) == 3
         return "enough"
 

@@ -83,6 +83,15 @@ def test_another_program_that_holds_the_file_makes_it_busy(store: Store) -> None
     other.close()
 
 
+def test_a_reader_that_cannot_connect_says_so_and_the_next_may_be_luckier(folder: Path) -> None:
+    with open_store(folder / "here" / "perdure.db") as store:
+        (folder / "here").rename(folder / "away")
+        with pytest.raises(StoreUnavailable, match="cannot be opened"):
+            store.read_now(meta.everything)
+        (folder / "away").rename(folder / "here")
+        assert store.read_now(meta.get, "store_id")
+
+
 @pytest.mark.databases("sqlite", "postgres")
 def test_a_read_cannot_write(store: Store) -> None:
     with pytest.raises(StoreUnavailable):

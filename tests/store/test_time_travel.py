@@ -8,13 +8,14 @@ from hypothesis import HealthCheck, example, given, settings
 from perdure.domain.record import Record
 from perdure.domain.state import KEYS, NOT_STATE, SessionState, row_name
 from perdure.domain.wait import WaitKind
+from perdure.domain.worker import Worker
 from perdure.ids import decode, encode
-from perdure.store import checkpoint, decision, event, fact, session, task, wait
+from perdure.store import checkpoint, decision, event, fact, lease, session, task, wait, worker
 from perdure.store.move import Transaction
-from perdure.store.store import Store
+from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
 from tests.store.lives import MOVES, Life, stories
-from tests.store.scene import a_holder, a_session, everything
+from tests.store.scene import TTL, a_holder, a_session, everything
 
 Story = list[tuple[str, int, int]]
 
@@ -77,6 +78,21 @@ def test_state_at_any_event_is_what_the_rows_said_then_there_too(
     store: Store, clock: ManualClock, story: Story
 ) -> None:
     check_story(store, clock, story)
+
+
+@pytest.mark.databases("sqlite", "files", "postgres")
+def test_every_row_is_there_when_the_store_is_opened_again(target: str, clock: ManualClock) -> None:
+    with open_store(target, clock=clock) as store:
+        life = Life(store, clock)
+        life.live([*EVERYTHING, ("remember", 1, 7), ("take over", 0, 0)])
+        store.write_now(checkpoint.put(life.holder, number=2, codec="c", fingerprint="f", body='{"b": 1}'))
+        store.write_now(lease.acquire_named("r", holder="w", nonce="n", ttl=TTL))
+        store.write_now(worker.register(Worker("w", "h", "b", 1, "t", 1, 1, ["p"], 0, 0)))
+        before = everything(store)
+    assert [table for table, rows in before.items() if not rows] == []
+    with open_store(target, clock=clock) as store:
+        assert everything(store) == before
+        store.read_now(event.verify, life.uid)
 
 
 def test_a_day_in_the_life_of_a_session(store: Store, clock: ManualClock) -> None:

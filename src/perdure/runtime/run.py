@@ -195,6 +195,7 @@ class Run:
     def _check_soon(self) -> None:
         if self._waiting and not self._check_planned and not self.unwinding:
             self._check_planned = True
+            self._loop.call_soon(self._note_main)
             self._loop.call_later(LINGER, self._check)
 
     def _check(self) -> None:
@@ -212,13 +213,13 @@ class Run:
             return
         self.unwind()
 
+    def _note_main(self) -> None:
+        """Remember what the program's own line awaits; if it awaits something else later, it is not idle."""
+        self._main_awaits = getattr(self.lanes[0].owner, "_fut_waiter", None) if self.lanes else None
+
     def _main_moved(self) -> bool:
-        """Whether the program's own line, while it waits for nothing of ours, did something since the last look."""
-        main = self.lanes[0] if self.lanes else None
-        before, self._main_awaits = self._main_awaits, None
-        if main is None or main.waiting:
-            return False
-        self._main_awaits = getattr(main.owner, "_fut_waiter", None)
+        before = self._main_awaits
+        self._note_main()
         return self._main_awaits is not before
 
     def unwind(self) -> None:

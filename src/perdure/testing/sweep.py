@@ -94,6 +94,15 @@ class Report:
         return "\n".join([title, *lines, *self.failures[:10]])
 
 
+class Lane:
+    """A server that forks a life to be killed, and a warm one for a life that nobody disturbs."""
+
+    def __init__(self, forking: ForkServer, warm: ForkServer) -> None:
+        self.begin = forking.begin
+        self.run = forking.run
+        self.run_warm = warm.run
+
+
 class Lanes:
     """Fork servers that have imported the app, each busy with one trial at a time. Many sweeps may share them."""
 
@@ -101,20 +110,21 @@ class Lanes:
         self.count = count or min(os.cpu_count() or 1, 4)
         self._apps = [_importable(app) for app in apps]
         self._stack = ExitStack()
-        self._free: SimpleQueue[ForkServer] = SimpleQueue()
+        self._free: SimpleQueue[Lane] = SimpleQueue()
 
     def __enter__(self) -> Self:
         for _ in range(self.count):
-            self._free.put(self._stack.enter_context(ForkServer(self._apps)))
+            forking, warm = (ForkServer(self._apps, forking=forking) for forking in (True, False))
+            self._free.put(Lane(self._stack.enter_context(forking), self._stack.enter_context(warm)))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def each(self, trials: Iterable[Callable[[ForkServer], Any]]) -> list[Any]:
+    def each(self, trials: Iterable[Callable[[Lane], Any]]) -> list[Any]:
         """Run every trial on whichever lane is free; results in the order of the trials."""
 
-        def one(trial: Callable[[ForkServer], Any]) -> Any:
+        def one(trial: Callable[[Lane], Any]) -> Any:
             lane = self._free.get()
             try:
                 return trial(lane)
@@ -208,14 +218,14 @@ class Sweep:
         self._undisturbed = Undisturbed.of(first, other)
         return self._undisturbed.moments
 
-    def undisturbed(self, lane: ForkServer) -> tuple[Ended, list[dict[str, Any]]]:
+    def undisturbed(self, lane: Lane) -> tuple[Ended, list[dict[str, Any]]]:
         with Place(self) as place:
             ended = lane.run(LIVE, **place.told)
             if ended.error or ended.hung or ended.killed:
                 raise ConfigError(f"The program does not come to its end even undisturbed:\n{ended.error}")
             return ended, self.sink.log(place.run)
 
-    def trial(self, lane: ForkServer, kills: Sequence[int]) -> None:
+    def trial(self, lane: Lane, kills: Sequence[int]) -> None:
         """Kill one process after the other, each at its moment; then let one live, and judge."""
         with Place(self) as place:
             wheres: list[str] = []
@@ -227,7 +237,8 @@ class Sweep:
                 if ended.error or ended.hung:
                     wheres.append(f"error: {ended.error or 'hung'}")
             landed = sum(lasting(self.sink.log(place.run)).values())
-            last = lane.run(LIVE, **place.told, template=None if kills else template, times=2)
+            recover = lane.run if self._functions.get("setup") else lane.run_warm  # a setup may change the code
+            last = recover(LIVE, **place.told, template=None if kills else template, times=2)
             self.conclude(place.run, " then ".join(wheres) or "nowhere", len(wheres), landed, last)
 
     def conclude(self, run: str, where: str, kills: int, landed: int, last: Ended, *, alive: bool = False) -> None:
@@ -266,8 +277,7 @@ class Place:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._folder or "", ignore_errors=True)
         self._client.forget()
 
 

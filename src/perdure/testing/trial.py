@@ -94,8 +94,11 @@ def live(voice: Voice, **told: Any) -> dict[str, Any]:
     faults.arm(countdown.moment)
     ends: list[Any] = []
     ledger: dict[str, Any] = {}
-    for number in range(plan.times):
-        asyncio.run(_run(plan, countdown, ends, ledger if number == plan.times - 1 else None))
+    try:
+        for number in range(plan.times):
+            asyncio.run(_run(plan, countdown, ends, ledger if number == plan.times - 1 else None))
+    finally:
+        faults.disarm()
     return {"moments": countdown.moments, "ends": ends, "ledger": ledger}
 
 
