@@ -95,12 +95,7 @@ def artifact_is_there(path: Path, body: bytes, folder: Path, marks: list[str], l
     return None if (folder / path).is_file() and (folder / path).read_bytes() == body else "the artifact is gone"
 
 
-NOT_YET = pytest.mark.xfail(reason="artifacts/directory.py takes a folder that is there for one that is durable")
-
-
-@pytest.mark.parametrize(
-    "there", ["nothing", pytest.param("artifacts", marks=NOT_YET), pytest.param("its first letters", marks=NOT_YET)]
-)
+@pytest.mark.parametrize("there", ["nothing", "artifacts", "its first letters"])
 def test_an_artifact_lasts_although_its_folder_was_made_by_a_process_that_died(tmp_path: Path, there: str) -> None:
     """A folder that is there may not be durable: whoever made it may have died before it synced the folder above."""
     body = b"bytes " * 500

@@ -14,8 +14,11 @@ from tests.runtime.world import World
 
 @pytest.fixture(autouse=True)
 def _own_names() -> Iterator[None]:
-    """What a test declares is forgotten with it."""
+    """What a test declares is forgotten with it, and it does not meet what the tests of other folders declared."""
     tools, programs = dict(TOOLS), dict(PROGRAMS)
+    for registry in (TOOLS, PROGRAMS):
+        for name in [name for name, one in registry.items() if not one.function.__module__.startswith("tests.runtime")]:
+            del registry[name]
     yield
     for registry, before in ((TOOLS, tools), (PROGRAMS, programs)):
         registry.clear()

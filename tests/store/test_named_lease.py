@@ -42,9 +42,10 @@ def test_renewing_prolongs_it(store: Store, clock: ManualClock) -> None:
 def test_giving_it_back_frees_it_and_keeps_the_epoch(store: Store) -> None:
     held = take(store, "w-1", "n-1")
     assert store.write_now(lease.release_named(held)) is True
-    assert store.write_now(lease.release_named(held)) is False
+    assert store.write_now(lease.release_named(held)) is True  # the answer to the first may have been lost
     assert store.read_now(lease.named) == [Lease("deploy:api", None, None, 1, None)]
     assert take(store, "w-2", "n-2").epoch == 2
+    assert store.write_now(lease.release_named(held)) is False
 
 
 def test_after_its_time_it_is_free_for_the_next_and_lost_to_the_last(store: Store, clock: ManualClock) -> None:

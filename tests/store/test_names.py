@@ -99,7 +99,6 @@ def test_a_text_is_one_that_every_database_holds(store: Store, make: Callable[[H
     store.write_now(make(a_holder(store), "Fünf 漢字 \U0001f600 \n ' \" % :x {lock} \x01"))
 
 
-@pytest.mark.xfail(strict=True, reason="move.enter does not check who makes the move")
 def test_whoever_moves_has_a_name_that_every_database_holds(store: Store) -> None:
     refuses(store, lambda holder, name: inbox.receive(holder.uid, name, "m", "hello"), UNSTORABLE.values())
 

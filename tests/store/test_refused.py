@@ -98,7 +98,6 @@ def test_no_trigger_lets_pass_that(store: Store, uid: str, tried: str, words: st
         raw(store, tried)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="migration 0001 has no triggers for these")
 def test_there_are_no_holes(store: Store, uid: str) -> None:
     assert [name for name, tried in HOLES.items() if not is_refused(store, tried)] == []
 
@@ -274,7 +273,6 @@ def test_an_event_or_an_epoch_is_not_replaced(store: Store, uid: str) -> None:
 
 
 @pytest.mark.databases("sqlite")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="migration 0001 has no triggers on deletion for these")
 def test_nothing_else_is_replaced(store: Store, uid: str) -> None:
     tables = ("session", "wait", "inbox", "step", "decision")
     assert [table for table in tables if not is_refused(store, REPLACE.format(table))] == []

@@ -133,9 +133,6 @@ async def test_a_follower_hears_of_another_process(target: str, crew: Crew) -> N
 
 @pytest.mark.databases("sqlite")
 @pytest.mark.slow
-@pytest.mark.xfail(
-    strict=True, raises=TimeoutError, reason="apsw's data_version() is what this connection saw when it last read"
-)
 async def test_a_follower_of_a_file_hears_of_another_process(target: str, crew: Crew) -> None:
     assert await what_is_heard(target, crew, 1.0) == [2, 3, 4, 5, 6, 7]
 

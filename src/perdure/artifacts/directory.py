@@ -22,6 +22,7 @@ from perdure.domain.artifact import Artifact, Retention
 from perdure.errors import Damaged, NotFound, StoreFull, StoreUnavailable
 from perdure.ids import digest, new_uid
 from perdure.store import artifact, session
+from perdure.store.databases.place import make_folder, sync_folder
 from perdure.store.move import Transaction
 from perdure.store.store import Store
 
@@ -48,7 +49,7 @@ class Directory:
             raise StoreUnavailable(f"The artifact cannot be written: {error.strerror}.") from error
 
     def _write(self, chunks: Iterable[bytes]) -> tuple[str, int]:
-        self._make(self._temporary)
+        make_folder(self._temporary)
         temporary = self._temporary / new_uid()
         hashing, size = sha256(), 0
         try:
@@ -63,10 +64,10 @@ class Directory:
             faults.point("artifact.synced")
             name = hashing.hexdigest()
             path = self._path(name)
-            self._make(path.parent)
+            make_folder(path.parent)
             temporary.rename(path)
             faults.point("artifact.renamed")
-            _sync(path.parent)
+            sync_folder(path.parent)
             faults.point("artifact.durable")
             return name, size
         except BaseException:
@@ -117,22 +118,8 @@ class Directory:
         """A file under its final name was synced before it got that name; its name may not have been."""
         if not path.is_file() or path.stat().st_size != size:
             return False
-        _sync(path.parent)
+        sync_folder(path.parent)
         return True
-
-    def _make(self, folder: Path) -> None:
-        missing = [level for level in (folder, *folder.parents) if not level.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
-        for level in reversed(missing):
-            _sync(level.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def directory_of(store: Store) -> Directory:

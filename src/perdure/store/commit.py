@@ -194,9 +194,11 @@ class GroupCommit:
         for _, tx in ran:
             touched |= tx.touched
             for callback in tx.after_commit:
-                callback()
+                with suppress(Exception):  # it is committed: nothing that comes now may tell its caller otherwise
+                    callback()
         if touched:
-            self._on_commit(touched)
+            with suppress(Exception):
+                self._on_commit(touched)
         return True
 
     def _resolve(self, engine: Engine, ran: Ran, failure: BaseException) -> bool:

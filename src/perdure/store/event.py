@@ -31,12 +31,11 @@ def append(
         return number
 
     def hot(tx: Transaction) -> int | Missed:
-        cursor = holder.cursor
-        line = next_event(
-            holder.uid, cursor, holder.chain, kind, holder.name, tx.now, tx.move_id, body or {}, effect_id
-        )
+        cursor, was = holder.cursor, holder.chain
+        line = next_event(holder.uid, cursor, was, kind, holder.name, tx.now, tx.move_id, body or {}, effect_id)
+        guard = {"epoch": holder.epoch, "nonce": holder.nonce, "cursor": cursor, "was_chain": was}
         tx.appended.append((holder.uid, line["number"]))
-        if not tx.run("event.append_held", **line, epoch=holder.epoch, nonce=holder.nonce, cursor=cursor):
+        if not tx.run("event.append_held", **line, **guard):
             return MISSED
         tx.touched.add(holder.uid)
         tx.after_commit.append(lambda: holder.advance(line["number"], line["chain"]))

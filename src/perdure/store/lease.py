@@ -126,8 +126,11 @@ def renew_named(tx: Transaction, lease: Lease, *, ttl: int) -> Lease:
 
 @plain_move
 def release_named(tx: Transaction, lease: Lease) -> bool:
-    """Give a named resource back; False if it was no longer ours."""
-    return bool(tx.run("lease.release", resource=lease.resource, epoch=lease.epoch, nonce=lease.nonce))
+    """Give a named resource back; False if somebody else had it since. Giving it back twice is giving it back once."""
+    if tx.run("lease.release", resource=lease.resource, epoch=lease.epoch, nonce=lease.nonce):
+        return True
+    row = tx.one("lease.lock", resource=lease.resource)
+    return row is not None and Lease.from_row(row).epoch == lease.epoch
 
 
 def named(tx: Transaction, *, limit: int = 1000) -> list[Lease]:

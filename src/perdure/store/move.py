@@ -1,17 +1,16 @@
 """Moves: the unit of writing. One move is one decision, whole or not at all.
 
-There are three kinds, and a reader can see which is which where it is defined:
-
+Three kinds, and a reader can see which is which where it is defined:
     @holder_move    made by the lease's holder; refused when its epoch is no longer current
     @outsider_move  made by anybody entitled, under the session's row lock: an answer, a vote, a message
     @plain_move     touches no session's log: a worker's heartbeat, a checkpoint, a named lease
 
-Order of writes inside a session move: lock the session's row, look at it, change rows, append events, advance the
-row's cursor and chain. The lock comes first, so two moves of one session never see the same cursor.
+Order of writes in a session move: lock the session's row, look, change rows, append events, advance cursor and chain.
+The lock comes first, so two moves of one session never see the same cursor.
 
-Every move has an id, minted when the move is made and written into its events. When a commit's outcome is unknown the
-store searches for that id: found means committed, with the result it already computed; not found means it runs again.
-A move that appended no event leaves nothing to search for; it must be safe to run twice, and the tests run it twice.
+Every move has an id, written into its events. When a commit's outcome is unknown the store searches for that id: found
+means committed, with the result it already computed; not found means it runs again. A move that appended no event
+leaves nothing to search for; it must be safe to run twice, and the tests run it twice.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import msgspec
 from perdure.domain import event as event_domain
 from perdure.domain.lease import Holder
 from perdure.errors import Conflict, IllegalMove, LeaseLost, NotFound
-from perdure.ids import encode, new_uid, salt
+from perdure.ids import check_text, encode, new_uid, salt
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -228,6 +227,7 @@ def see_requests(holder: Holder, head: Head) -> None:
 def enter(tx: Transaction, uid: str, actor: str) -> Log:
     """Open the log for an outsider."""
     head = read_head(tx, uid)
+    check_text("Who makes the move", actor)
     if head.sealed_at is not None:
         raise IllegalMove(f"Session {head.id} was moved elsewhere and is sealed here.")
     return Log(tx, head, actor)

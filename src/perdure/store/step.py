@@ -37,9 +37,9 @@ def record(holder: Holder, step: Recorded) -> Move[int]:
         return number
 
     def hot(tx: Transaction) -> int | Missed:
-        cursor = holder.cursor
-        line = next_event(holder.uid, cursor, holder.chain, "step.recorded", holder.name, tx.now, tx.move_id, shown)
-        guard = {"epoch": holder.epoch, "nonce": holder.nonce, "cursor": cursor}
+        cursor, was = holder.cursor, holder.chain
+        line = next_event(holder.uid, cursor, was, "step.recorded", holder.name, tx.now, tx.move_id, shown)
+        guard = {"epoch": holder.epoch, "nonce": holder.nonce, "cursor": cursor, "was_chain": was}
         tx.appended.append((holder.uid, line["number"]))
         if not tx.run("step.record_held", **line, **columns, **guard):
             return MISSED

@@ -88,10 +88,11 @@ def watch_file(connect: Callable[[], apsw.Connection]) -> Callable[[Wakeups], No
 
     def watch(wakeups: Wakeups) -> None:
         db = connect()
-        seen = db.data_version()
+        seen = db.pragma("data_version")  # not `data_version()`, which is only what this connection last read
+        wakeups.bump()
         while not wakeups.closed.is_set():
             wakeups.somebody_waits.wait()
-            if (now := db.data_version()) != seen:
+            if (now := db.pragma("data_version")) != seen:
                 seen = now
                 wakeups.bump()
             wakeups.closed.wait(TICK)

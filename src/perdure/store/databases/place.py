@@ -114,7 +114,8 @@ class Reserve:
         if there.f_bavail * there.f_frsize < 4 * self.SIZE:
             return False
         try:
-            self.path.write_bytes(bytes(self.SIZE))
+            with open(self.path, "wb") as file:
+                os.posix_fallocate(file.fileno(), 0, self.SIZE)
         except OSError:
             self.spend()
             return False

@@ -37,7 +37,9 @@ from perdure.store.statements import load
 if TYPE_CHECKING:
     from perdure.store.databases.postgres import PostgreSQL
 
-TIME_LIMITS = "-c statement_timeout=30s -c lock_timeout=20s -c idle_in_transaction_session_timeout=60s"
+SETTINGS = (
+    "-c synchronous_commit=on -c statement_timeout=30s -c lock_timeout=20s -c idle_in_transaction_session_timeout=60s"
+)
 REFRESH_CLOCK = 60_000_000
 On = TypeVar("On")
 Tx = TypeVar("Tx", bound=PostgresTransaction)
@@ -243,8 +245,8 @@ def connect(url: str) -> psycopg.Connection[Row]:
             "keepalives_count": 3,
             "target_session_attrs": "read-write",
             "application_name": "perdure",
-            "options": TIME_LIMITS,
         }
+        given["options"] = f"{SETTINGS} {given.get('options') or ''}".strip()  # what the user sets comes last, and wins
         return psycopg.connect(**(defaults | given), autocommit=True)
     except psycopg.ProgrammingError as error:
         raise ConfigError(f"This is not a PostgreSQL address: {error}".strip() + ".") from error

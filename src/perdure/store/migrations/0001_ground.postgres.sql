@@ -57,16 +57,33 @@ create trigger lease_is_kept before delete on lease
 for each row execute function perdure_refuse('a lease keeps its epoch');
 
 create trigger wait_is_resolved_once before update on wait for each row
-when (old.resolved_at is not null)
+when (old.resolved_at is not null or new.kind <> old.kind or new.ref is distinct from old.ref)
 execute function perdure_refuse('a wait is resolved once');
 
 create trigger inbox_is_promoted_once before update on inbox for each row
-when (old.promoted_as is not null or new.body <> old.body or new.sequence <> old.sequence)
+when (old.promoted_as is not null or new.body <> old.body or new.sequence <> old.sequence
+    or new.sender <> old.sender or new.mode <> old.mode)
 execute function perdure_refuse('a message is promoted once and never changed');
 
 create trigger step_is_recorded_once before update on step
 for each row execute function perdure_refuse('a step is recorded once');
 
 create trigger decision_is_written_once before update on decision for each row
-when (old.outcome is not null or new.decision <> old.decision or new.rationale <> old.rationale)
+when (old.outcome is not null or new.decision <> old.decision or new.rationale <> old.rationale
+    or new.planned_action is distinct from old.planned_action)
 execute function perdure_refuse('a decision is written once and settled once');
+
+create trigger session_is_kept before delete on session
+for each row execute function perdure_refuse('what is on record is never deleted');
+
+create trigger wait_is_kept before delete on wait
+for each row execute function perdure_refuse('what is on record is never deleted');
+
+create trigger inbox_is_kept before delete on inbox
+for each row execute function perdure_refuse('what is on record is never deleted');
+
+create trigger step_is_kept before delete on step
+for each row execute function perdure_refuse('what is on record is never deleted');
+
+create trigger decision_is_kept before delete on decision
+for each row execute function perdure_refuse('what is on record is never deleted');

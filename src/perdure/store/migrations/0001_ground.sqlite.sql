@@ -40,11 +40,12 @@ create trigger lease_is_kept before delete on lease
 begin select raise(abort, 'perdure: a lease keeps its epoch'); end;
 
 create trigger wait_is_resolved_once before update on wait
-when old.resolved_at is not null
+when old.resolved_at is not null or new.kind <> old.kind or new.ref is not old.ref
 begin select raise(abort, 'perdure: a wait is resolved once'); end;
 
 create trigger inbox_is_promoted_once before update on inbox
 when old.promoted_as is not null or new.body <> old.body or new.sequence <> old.sequence
+    or new.sender <> old.sender or new.mode <> old.mode
 begin select raise(abort, 'perdure: a message is promoted once and never changed'); end;
 
 create trigger step_is_recorded_once before update on step
@@ -52,4 +53,20 @@ begin select raise(abort, 'perdure: a step is recorded once'); end;
 
 create trigger decision_is_written_once before update on decision
 when old.outcome is not null or new.decision <> old.decision or new.rationale <> old.rationale
+    or new.planned_action is not old.planned_action
 begin select raise(abort, 'perdure: a decision is written once and settled once'); end;
+
+create trigger session_is_kept before delete on session
+begin select raise(abort, 'perdure: what is on record is never deleted'); end;
+
+create trigger wait_is_kept before delete on wait
+begin select raise(abort, 'perdure: what is on record is never deleted'); end;
+
+create trigger inbox_is_kept before delete on inbox
+begin select raise(abort, 'perdure: what is on record is never deleted'); end;
+
+create trigger step_is_kept before delete on step
+begin select raise(abort, 'perdure: what is on record is never deleted'); end;
+
+create trigger decision_is_kept before delete on decision
+begin select raise(abort, 'perdure: what is on record is never deleted'); end;

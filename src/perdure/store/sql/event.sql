@@ -9,6 +9,7 @@ values (:session_uid, :number, :kind, :actor, :at, :effect_id, :move_id, :body, 
 with held as (
     update session set cursor = :number, chain = :chain, updated_at = :at
     where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
+        and session.chain = :was_chain
     returning uid
 )
 insert into event (session_uid, number, kind, actor, at, effect_id, move_id, body, salt, digest, chain)

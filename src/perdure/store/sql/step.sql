@@ -9,6 +9,7 @@ on conflict (session_uid, restart_number, scope, name, argument_digest, occurren
 with held as (
     update session set cursor = :number, chain = :chain, updated_at = :at
     where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
+        and session.chain = :was_chain
         and restart_number = :restart_number
     returning uid
 ), logged as (
