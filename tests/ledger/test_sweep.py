@@ -28,7 +28,9 @@ def test_the_page_runs_as_written(tmp_path: Path) -> None:
     title, heads, *rows = ended.stdout.splitlines()
     assert re.match(r"greet_everybody: \d+ kills in [\d.]+ s", title)
     assert heads.split()[-6:] == ["duplicated", "lost", "needless", "blind", "stuck", "broken"]
-    assert {"act.before", "act.begun", "act.after", "commit.before", "commit.after"} <= {row.split()[0] for row in rows}
+    positions = {row.split()[0] for row in rows}  # which of several threads is first is chance, and so is who is killed
+    assert {"commit.before", "commit.after"} <= positions
+    assert positions & {"act.before", "act.begun", "act.after"}
     assert rows[-1].split()[0] == "all"
 
 

@@ -2,8 +2,8 @@
 
 `Gate` lets SQLite processes write one after another, first come first served. SQLite's own busy handler polls, and
 was measured to be thirty times unfair. Two locks make a turnstile: whoever waits for the gate holds the turn, so the
-process that just wrote cannot push in front of the one that waits. Both are looked at again and again, with a time
-limit: nobody sleeps behind a stopped process for ever.
+process that just wrote cannot push in front of the one that waits. The turn is waited for in the kernel's order, the
+gate by the one who has the turn, both with a time limit: nobody sleeps behind a stopped process for ever.
 
 `Presence` is a lock held for life. The kernel drops it at the moment of death, however the process dies, so it tells
 the living from the dead; a descriptor handed to a child keeps it, so it also tells of surviving children.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -30,26 +31,23 @@ class Gate:
 
     def enter(self) -> None:
         """Wait in line, and give up when it does not move for too long: a stopped process must not stop everybody."""
-        self._take(self._turn)
+        if not _taken(self._turn) and not Waiting(self._turn).within(self._limit):
+            raise self._shut(self._turn)
         try:
-            self._take(self._gate)
+            since, pause = time.monotonic(), 0.00005
+            while not _taken(self._gate):
+                if time.monotonic() - since > self._limit:
+                    raise self._shut(self._gate)
+                time.sleep(pause)
+                pause = min(pause * 1.5, 0.005)
         finally:
             fcntl.flock(self._turn, fcntl.LOCK_UN)
 
-    def _take(self, descriptor: int) -> None:
-        since, pause = time.monotonic(), 0.00005
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() - since > self._limit:
-                    raise StoreUnavailable(
-                        f"{holder_of(descriptor)} has kept every other writer waiting for {self._limit:g} s.",
-                        hint="Let it go on, or end it: it is stopped, or its disk is.",
-                    ) from None
-                time.sleep(pause)
-                pause = min(pause * 1.5, 0.005)
+    def _shut(self, descriptor: int) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"{holder_of(descriptor)} has kept every other writer waiting for {self._limit:g} s.",
+            hint="Let it go on, or end it: it is stopped, or its disk is.",
+        )
 
     def leave(self) -> None:
         fcntl.flock(self._gate, fcntl.LOCK_UN)
@@ -57,6 +55,41 @@ class Gate:
     def close(self) -> None:
         os.close(self._gate)
         os.close(self._turn)
+
+
+def _taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+class Waiting:
+    """A lock that is waited for in the kernel's own order, in a thread that can be left behind when time is up."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = os.dup(descriptor)  # the same lock, though its owner may close his meanwhile
+        self._lock = threading.Lock()
+        self._given = threading.Event()
+        self._left = False
+        threading.Thread(target=self._wait, name="perdure-gate", daemon=True).start()
+
+    def within(self, seconds: float) -> bool:
+        if self._given.wait(seconds):
+            return True
+        with self._lock:
+            self._left = not self._given.is_set()
+            return not self._left
+
+    def _wait(self) -> None:
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        with self._lock:
+            if self._left:
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            else:
+                self._given.set()
+        os.close(self._descriptor)
 
 
 class Presence:
