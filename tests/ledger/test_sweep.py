@@ -23,15 +23,23 @@ def test_the_page_runs_as_written(tmp_path: Path) -> None:
     assert [name for name, _ in blocks] == ["greeting.py", "sweep.py"]
     for name, code in blocks:
         (tmp_path / name).write_text(code)
-    ended = subprocess.run([sys.executable, "sweep.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    wanted = {"act.before", "act.begun", "act.after", "commit.before", "commit.after"}
+    positions: set[str] = set()
+    for _ in range(4):  # which of several threads comes first is chance, so one sweep may miss a position
+        positions |= positions_of_one_sweep(tmp_path)
+        if wanted <= positions:
+            break
+    assert wanted <= positions
+
+
+def positions_of_one_sweep(folder: Path) -> set[str]:
+    ended = subprocess.run([sys.executable, "sweep.py"], cwd=folder, capture_output=True, text=True, timeout=100)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     title, heads, *rows = ended.stdout.splitlines()
     assert re.match(r"greet_everybody: \d+ kills in [\d.]+ s", title)
     assert heads.split()[-6:] == ["duplicated", "lost", "needless", "blind", "stuck", "broken"]
-    positions = {row.split()[0] for row in rows}  # which of several threads is first is chance, and so is who is killed
-    assert {"commit.before", "commit.after"} <= positions
-    assert positions & {"act.before", "act.begun", "act.after"}
     assert rows[-1].split()[0] == "all"
+    return {row.split()[0] for row in rows}
 
 
 @pytest.mark.slow
