@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
+from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
 from tests.crash import figures, lives
-from tests.crash.forkserver import Lanes
+
+APPS = ("perdure.store.databases.files", "perdure.store.databases.postgres", "tests.crash.lives")
 
 
 @pytest.fixture(scope="session")
 def lanes() -> Iterator[Lanes]:
-    with Lanes() as running:
+    with Lanes(*APPS, rehearsal="tests.crash.workload:rehearse") as running:
         yield running
 
 

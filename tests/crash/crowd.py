@@ -12,8 +12,8 @@ from perdure.errors import Conflict, NotFound
 from perdure.store import event, session, task
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
+from perdure.testing.fork_service import Voice
 from tests.crash import planted
-from tests.crash.forkserver import Child
 from tests.crash.judge import Verdict, careful, examine, go_on, holds_together, merge, verdict
 from tests.crash.kill import Countdown
 from tests.crash.recordings import begin, numbers
@@ -23,34 +23,34 @@ ROUNDS = 6
 
 
 def live_in_a_crowd(
-    child: Child, *, fatal: int, plant: str | None, target: str, template: str, **_: Any
+    voice: Voice, *, fatal: int, plant: str | None, target: str, template: str, **_: Any
 ) -> dict[str, Any]:
     """Each session writes its numbers one after another; all sessions do so at the same time."""
     shutil.copy(template, target)
-    countdown = Countdown(child, fatal)
+    countdown = Countdown(voice, fatal)
     countdown.arm()
     planted.plant(plant)
     with open_store(target, clock=ManualClock()) as store:
         holders = begin(store, IDS)
         countdown.start()
-        asyncio.run(_all(child, store, holders))
+        asyncio.run(_all(voice, store, holders))
     countdown.stop()
     return {"moments": countdown.moments}
 
 
-async def _all(child: Child, store: Store, holders: list[Holder]) -> None:
-    await asyncio.gather(*(_one(child, store, holder, id) for holder, id in zip(holders, IDS, strict=True)))
+async def _all(voice: Voice, store: Store, holders: list[Holder]) -> None:
+    await asyncio.gather(*(_one(voice, store, holder, id) for holder, id in zip(holders, IDS, strict=True)))
 
 
-async def _one(child: Child, store: Store, holder: Holder, id: str) -> None:
+async def _one(voice: Voice, store: Store, holder: Holder, id: str) -> None:
     await store.write(task.add(holder, "t", "a title"))
     for number in range(1, ROUNDS + 1):
-        child.say(ack={"id": id, "n": number, "number": await store.write(event.append(holder, "note", {"n": number}))})
+        voice.say(ack={"id": id, "n": number, "number": await store.write(event.append(holder, "note", {"n": number}))})
         try:
             await store.write(task.add(holder, "t", "another title"))
         except Conflict:
             continue
-        child.say(ack={"id": id, "n": -1, "number": 0})
+        voice.say(ack={"id": id, "n": -1, "number": 0})
 
 
 def judge_crowd(_: object, *, acks: list[dict[str, Any]], measure: None, target: str, **__: Any) -> Verdict:

@@ -16,14 +16,14 @@ from perdure import faults
 from perdure.domain.lease import Holder
 from perdure.errors import CommitUnknown, PerdureError, StoreUnavailable
 from perdure.ids import encode, new_name
-from perdure.store import event, lease, session, step
+from perdure.store import event, lease, session, step, usage
 from perdure.store.databases.postgres import PostgreSQL
 from perdure.store.move import Move
 from perdure.store.store import Store
 from perdure.testing import ManualClock
+from perdure.testing.fork_service import Voice
 from perdure.testing.proxy import Mode, Proxy, wait_until
 from tests.crash import planted
-from tests.crash.forkserver import Child
 from tests.crash.judge import examine
 
 QUICK = "?options=-c%20lock_timeout%3D300ms%20-c%20statement_timeout%3D5s"
@@ -95,7 +95,7 @@ def hot_step(bench: Bench) -> Move[Any]:
 
 
 def long_use(bench: Bench) -> Move[Any]:
-    return session.use(bench.holder, tokens_in=1, tokens_out=0, cost_micros=0)
+    return usage.use(bench.holder, tokens_in=1, tokens_out=0, cost_micros=0)
 
 
 WORKS: dict[str, tuple[Make, bytes]] = {
@@ -112,7 +112,7 @@ def answer_of(write: Callable[[], Any]) -> Any:
         return error.code
 
 
-def cut(child: Child, *, url: str, mode: Mode, work: str, plant: str | None = None) -> list[str]:
+def cut(voice: Voice, *, url: str, mode: Mode, work: str, plant: str | None = None) -> list[str]:
     """The connection is cut around the commit. The move is there once, and its answer is the one that it would be."""
     planted.plant(plant)
     bench = Bench(url, patience=20)
@@ -123,7 +123,7 @@ def cut(child: Child, *, url: str, mode: Mode, work: str, plant: str | None = No
     return found + bench.wrong(answer, None if work == "use" else bench.cursor + 1)
 
 
-def late_under_the_lock(child: Child, *, url: str, plant: str | None = None) -> list[str]:
+def late_under_the_lock(voice: Voice, *, url: str, plant: str | None = None) -> list[str]:
     """The client is cut with its COMMIT on the way, looks, and must wait for the row until the commit has landed."""
     planted.plant(plant)
     bench = Bench(url, patience=20)
@@ -141,7 +141,7 @@ def late_under_the_lock(child: Child, *, url: str, plant: str | None = None) -> 
     return bench.wrong(answer, None)
 
 
-def late_before_the_second_try(child: Child, *, url: str, work: str, plant: str | None = None) -> list[str]:
+def late_before_the_second_try(voice: Voice, *, url: str, work: str, plant: str | None = None) -> list[str]:
     """The hot statement itself is late: nobody holds the row, and it lands after the look and before the second try."""
     planted.plant(plant)
     bench = Bench(url, patience=20)
@@ -163,7 +163,7 @@ def late_before_the_second_try(child: Child, *, url: str, work: str, plant: str 
     return bench.wrong(answer, bench.cursor + 1)
 
 
-def late_after_the_second_try(child: Child, *, url: str, work: str, plant: str | None = None) -> list[str]:
+def late_after_the_second_try(voice: Voice, *, url: str, work: str, plant: str | None = None) -> list[str]:
     """The same, but it lands when the second try is done: it must find that it has come too late."""
     planted.plant(plant)
     bench = Bench(url, patience=20)
@@ -173,7 +173,7 @@ def late_after_the_second_try(child: Child, *, url: str, work: str, plant: str |
     return bench.wrong(answer, bench.cursor + 1)
 
 
-def never_lands(child: Child, *, url: str, plant: str | None = None) -> list[str]:
+def never_lands(voice: Voice, *, url: str, plant: str | None = None) -> list[str]:
     """The row stays locked by a COMMIT that is under way for longer than patience lasts: nobody knows, and says so."""
     planted.plant(plant)
     bench = Bench(url, patience=1, options=QUICK)
@@ -182,7 +182,7 @@ def never_lands(child: Child, *, url: str, plant: str | None = None) -> list[str
     return bench.wrong(answer, CommitUnknown.code)
 
 
-def nobody_answers(child: Child, *, url: str, work: str, plant: str | None = None) -> list[str]:
+def nobody_answers(voice: Voice, *, url: str, work: str, plant: str | None = None) -> list[str]:
     """The server cannot be reached any more after a commit was sent, or before one was."""
     planted.plant(plant)
     bench = Bench(url, patience=0.5)
@@ -194,7 +194,7 @@ def nobody_answers(child: Child, *, url: str, work: str, plant: str | None = Non
     return found + bench.wrong(None, None, times=0)
 
 
-def stalled(child: Child, *, url: str, work: str, healed: bool, plant: str | None = None) -> list[str]:
+def stalled(voice: Voice, *, url: str, work: str, healed: bool, plant: str | None = None) -> list[str]:
     """Everything is acknowledged and nothing is answered. The client frees itself, and finds out if it can."""
     planted.plant(plant)
     bench = Bench(url, patience=30 if healed else 1, options="?connect_timeout=2", silence=0.5)
@@ -214,14 +214,14 @@ def stalled(child: Child, *, url: str, work: str, healed: bool, plant: str | Non
     return found + bench.wrong(None, None, times=min(there, 1))
 
 
-def stalled_read(child: Child, *, url: str) -> list[str]:
+def stalled_read(voice: Voice, *, url: str) -> list[str]:
     bench = Bench(url, patience=1, options="?connect_timeout=2", silence=0.5)
     bench.proxy.arm("stall")
     code = answer_of(lambda: bench.store.read_now(session.get, bench.holder.uid))
     return ([] if code == StoreUnavailable.code else [f"the answer is {code!r}"]) + bench.wrong(None, None, times=0)
 
 
-def idle_connection_was_lost(child: Child, *, url: str, plant: str | None = None) -> list[str]:
+def idle_connection_was_lost(voice: Voice, *, url: str, plant: str | None = None) -> list[str]:
     """While the store was idle the server was restarted, and then it is time to measure its clock again."""
     planted.plant(plant)
     bench = Bench(url, patience=5)

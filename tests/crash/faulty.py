@@ -24,9 +24,9 @@ from perdure.store.move import Move, Transaction
 from perdure.store.store import Store
 from perdure.store.ticket import Ticket
 from perdure.testing import ManualClock
+from perdure.testing.fork_service import Voice
 from tests.crash import planted
 from tests.crash.diskfault import DiskFault
-from tests.crash.forkserver import Child
 from tests.crash.judge import examine, holds_together
 from tests.crash.recordings import begin, numbers
 
@@ -109,7 +109,7 @@ def small_cache() -> None:
     mock.patch.object(SQLiteEngine, "begin", begin_small).start()
 
 
-def full_in_a_group(child: Child, *, folder: str, plant: str | None = None) -> list[str]:
+def full_in_a_group(voice: Voice, *, folder: str, plant: str | None = None) -> list[str]:
     """The second of three moves needs more than the disk has: it alone is refused, and later it is done."""
     small_cache()
     with rig(folder, plant) as it:
@@ -123,7 +123,7 @@ def full_in_a_group(child: Child, *, folder: str, plant: str | None = None) -> l
         return found + it.wrong([[1], [2], [1]])
 
 
-def full_at_commit(child: Child, *, folder: str, plant: str | None = None) -> list[str]:
+def full_at_commit(voice: Voice, *, folder: str, plant: str | None = None) -> list[str]:
     """There is no room even for small moves: each is refused, clearly, and none is there."""
     with rig(folder, plant) as it:
         it.disk.full_of(0)
@@ -133,7 +133,7 @@ def full_at_commit(child: Child, *, folder: str, plant: str | None = None) -> li
         return found + it.wrong([[], [], []])
 
 
-def sync_fails(child: Child, *, folder: str, plant: str | None = None) -> list[str]:
+def sync_fails(voice: Voice, *, folder: str, plant: str | None = None) -> list[str]:
     """The commit's sync fails once. A later synced write settles it: the group was not done, and is done again."""
     with rig(folder, plant) as it:
         it.disk.sync_fails()
@@ -142,7 +142,7 @@ def sync_fails(child: Child, *, folder: str, plant: str | None = None) -> list[s
         return found + it.wrong([[1], [1], [1]])
 
 
-def write_fails(child: Child, *, folder: str, plant: str | None = None) -> list[str]:
+def write_fails(voice: Voice, *, folder: str, plant: str | None = None) -> list[str]:
     """A frame of the commit cannot be written, once."""
     with rig(folder, plant) as it:
         it.disk.write_fails(nth=3)
@@ -151,7 +151,7 @@ def write_fails(child: Child, *, folder: str, plant: str | None = None) -> list[
         return found + it.wrong([[1], [1], [1]])
 
 
-def commit_holds_after_all(child: Child, *, folder: str, plant: str | None = None) -> list[str]:
+def commit_holds_after_all(voice: Voice, *, folder: str, plant: str | None = None) -> list[str]:
     """COMMIT reports a failure after it has committed: the group was done, and is not done again."""
     armed = threading.Event()
     real = SQLiteEngine._grown
@@ -169,7 +169,7 @@ def commit_holds_after_all(child: Child, *, folder: str, plant: str | None = Non
         return found + (["the commit did not fail"] if armed.is_set() else []) + it.wrong([[1], [1], [1]])
 
 
-def disk_stays_dead(child: Child, *, folder: str, plant: str | None = None) -> list[str]:
+def disk_stays_dead(voice: Voice, *, folder: str, plant: str | None = None) -> list[str]:
     """No later write can settle it: nobody guesses. When the disk is back, each move is there once or not at all."""
     with rig(folder, plant) as it:
         it.disk.sync_fails(times=1_000_000)
@@ -183,7 +183,7 @@ def disk_stays_dead(child: Child, *, folder: str, plant: str | None = None) -> l
         return found + it.wrong(there)
 
 
-def look_fails(child: Child, *, folder: str, times: int, plant: str | None = None) -> list[str]:
+def look_fails(voice: Voice, *, folder: str, times: int, plant: str | None = None) -> list[str]:
     """The sync fails, the barrier is written, and then the look at what came of it fails: it is looked at again."""
     left, failed = times, threading.Event()
     barrier, start = SQLiteEngine.barrier, SQLiteEngine.begin
@@ -209,15 +209,15 @@ def look_fails(child: Child, *, folder: str, times: int, plant: str | None = Non
         return [f"said {one!r}" for one in said if not isinstance(one, CommitUnknown)] + it.wrong([[], [], []])
 
 
-def look_fails_once(child: Child, *, folder: str, plant: str | None = None) -> list[str]:
-    return look_fails(child, folder=folder, times=1, plant=plant)
+def look_fails_once(voice: Voice, *, folder: str, plant: str | None = None) -> list[str]:
+    return look_fails(voice, folder=folder, times=1, plant=plant)
 
 
-def look_fails_for_good(child: Child, *, folder: str, plant: str | None = None) -> list[str]:
-    return look_fails(child, folder=folder, times=1_000_000, plant=plant)
+def look_fails_for_good(voice: Voice, *, folder: str, plant: str | None = None) -> list[str]:
+    return look_fails(voice, folder=folder, times=1_000_000, plant=plant)
 
 
-def quota_is_used_up(child: Child, *, folder: str, plant: str | None = None) -> list[str]:
+def quota_is_used_up(voice: Voice, *, folder: str, plant: str | None = None) -> list[str]:
     """A move is too large for what is left, SQLite cannot say that this is why, and small moves still fit."""
     with rig(folder, plant) as it:
         first, second, third = it.holders
@@ -227,7 +227,7 @@ def quota_is_used_up(child: Child, *, folder: str, plant: str | None = None) -> 
         return found + it.wrong([[1], [], [1]])
 
 
-def checkpoint_fails(child: Child, *, folder: str, plant: str | None = None) -> list[str]:
+def checkpoint_fails(voice: Voice, *, folder: str, plant: str | None = None) -> list[str]:
     """The WAL cannot be moved into the database: nobody waits for that, and nobody is told."""
     from perdure.store.databases import engine
 
@@ -240,7 +240,7 @@ def checkpoint_fails(child: Child, *, folder: str, plant: str | None = None) -> 
         return it.wrong([[1, 2, 3, 4, 5], [], []])
 
 
-def opening_fails(child: Child, *, folder: str, plant: str | None = None) -> list[str]:
+def opening_fails(voice: Voice, *, folder: str, plant: str | None = None) -> list[str]:
     """Opening on a full disk is refused, leaves nothing locked, and works in the same process when there is room."""
     with rig(folder, plant) as it:
         it.store.close()
@@ -251,7 +251,7 @@ def opening_fails(child: Child, *, folder: str, plant: str | None = None) -> lis
         return found + it.wrong([[], [], []])
 
 
-def reader_cannot_open(child: Child, *, folder: str, plant: str | None = None) -> list[str]:
+def reader_cannot_open(voice: Voice, *, folder: str, plant: str | None = None) -> list[str]:
     """A reader that gets no connection says so, and the next one is served."""
     with rig(folder, plant) as it:
         uid = it.holders[0].uid

@@ -13,7 +13,7 @@ from perdure.errors import CommitUnknown, PerdureError, StoreFull, StoreUnavaila
 from perdure.store import event, session
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
-from tests.crash.forkserver import Child
+from perdure.testing.fork_service import Voice
 from tests.crash.judge import examine
 from tests.crash.recordings import begin, numbers
 
@@ -81,7 +81,7 @@ class Desk:
         return found
 
 
-def full(child: Child, *, folder: str) -> list[str]:
+def full(voice: Voice, *, folder: str) -> list[str]:
     """Half a line is written when the disk is full."""
     desk = Desk(folder)
     desk.note(1)
@@ -91,7 +91,7 @@ def full(child: Child, *, folder: str) -> list[str]:
     return found + desk.wrong([1, 3])
 
 
-def full_for_a_new_file(child: Child, *, folder: str) -> list[str]:
+def full_for_a_new_file(voice: Voice, *, folder: str) -> list[str]:
     """There is no room even for the name of a new session's file."""
     desk = Desk(folder)
     new = session.NewSession(id="third", program="p", arguments={})
@@ -101,7 +101,7 @@ def full_for_a_new_file(child: Child, *, folder: str) -> list[str]:
     return found + desk.wrong([])
 
 
-def sync_fails(child: Child, *, folder: str) -> list[str]:
+def sync_fails(voice: Voice, *, folder: str) -> list[str]:
     """The line cannot be synced, and is cut off again."""
     desk = Desk(folder)
     with failing("fsync", errno.EIO):
@@ -110,7 +110,7 @@ def sync_fails(child: Child, *, folder: str) -> list[str]:
     return found + desk.wrong([2])
 
 
-def disk_stays_dead(child: Child, *, folder: str) -> list[str]:
+def disk_stays_dead(voice: Voice, *, folder: str) -> list[str]:
     """The line cannot be synced nor cut off: nobody knows, and nothing goes on before somebody opens it again."""
     desk = Desk(folder)
     desk.note(1)
@@ -122,7 +122,7 @@ def disk_stays_dead(child: Child, *, folder: str) -> list[str]:
     return found + desk.wrong([1], [1, 2])
 
 
-def first_line_is_refused(child: Child, *, folder: str) -> list[str]:
+def first_line_is_refused(voice: Voice, *, folder: str) -> list[str]:
     """The first line of a new file is refused: the file stays, empty, and its name is made durable by the next one."""
     desk = Desk(folder)
     new = session.NewSession(id="third", program="p", arguments={})

@@ -12,7 +12,7 @@ from perdure.store import checkpoint, event, meta
 from perdure.store.databases.place import Reserve
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
-from tests.crash.forkserver import Child
+from perdure.testing.fork_service import Voice
 from tests.crash.judge import examine
 from tests.crash.recordings import begin, numbers
 from tests.crash.smalldisk import mount_memory
@@ -20,7 +20,7 @@ from tests.crash.smalldisk import mount_memory
 SIZE = 12 << 20
 
 
-def fill(child: Child, *, folder: str, files: bool) -> dict[str, Any]:
+def fill(voice: Voice, *, folder: str, files: bool) -> dict[str, Any]:
     """Fill it, be refused clearly, free the reserve for housekeeping, then get room and go on."""
     if why := mount_memory(Path(folder), SIZE):
         return {"why": why}

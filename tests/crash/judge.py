@@ -20,6 +20,7 @@ import msgspec
 import psycopg
 
 from perdure.artifacts.directory import Directory
+from perdure.clock import SECOND
 from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.state import NOT_STATE, SessionState, row_name
@@ -82,6 +83,8 @@ def _pages(tx: Transaction, uid: str) -> Iterator[list[Event]]:
 
 def _session_against(row: SessionRecord, state: SessionState) -> list[str]:
     columns = {k: v for k, v in row.to_dict().items() if k not in NOT_STATE and k != "crash_count"}
+    if 0 <= state.session["updated_at"] - row.updated_at < SECOND:  # a hot move says when it was once a second
+        del columns["updated_at"]
     return [
         f"session.{name} is {value!r}, and {state.session.get(name)!r} by the log"
         for name, value in columns.items()

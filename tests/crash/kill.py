@@ -22,7 +22,7 @@ from typing import Any
 import apsw
 
 from perdure import faults
-from tests.crash.forkserver import Child
+from perdure.testing.fork_service import Voice
 
 CALLS = ("fsync", "fdatasync", "ftruncate", "link", "mkdir", "rename", "replace", "truncate", "unlink", "write")
 BASE = "unix"
@@ -32,9 +32,9 @@ KINDS = {apsw.SQLITE_OPEN_WAL: "wal", apsw.SQLITE_OPEN_MAIN_DB: "db", apsw.SQLIT
 class Countdown:
     """Counts what could be the last thing this process does."""
 
-    def __init__(self, child: Child, fatal: int) -> None:
+    def __init__(self, voice: Voice, fatal: int) -> None:
         self.moments: list[str] = []
-        self._child = child
+        self._voice = voice
         self._fatal = fatal
         self._counting = False
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class Countdown:
         with self._lock:
             self.moments.append(label)
             if len(self.moments) == self._fatal:
-                self._child.say(last=label)
+                self._voice.say(last=label)
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def _around(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:

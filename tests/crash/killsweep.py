@@ -1,6 +1,6 @@
 """Kill sweeps: the same workload killed at every one of its moments, one real process each, and judged afterwards.
 
-A workload is a task of the fork server, `workload(child, fatal=k, plant=..., **place)`: it builds a `Countdown` and
+A workload is a task of the fork server, `workload(voice, fatal=k, plant=..., **place)`: it builds a `Countdown` and
 says `ack=...` for every answer it receives; it returns its moments, should it live so long. `fatal=0` is undisturbed.
 A judge is a task as well, `judge(_, acks=..., measure=..., **place)`, in a process of its own that is not killed; it
 returns a verdict. The workload lives one moment longer from trial to trial.
@@ -18,8 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from perdure.testing.forks import Ended
+from perdure.testing.lanes import Lane, Lanes
 from tests.crash.figures import record
-from tests.crash.forkserver import Ended, Lane, Lanes
 from tests.crash.judge import HEADS, Verdict
 
 MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
@@ -119,8 +120,8 @@ def sweep(
             folder = Path(scratch, str(fatal))
             folder.mkdir()
             given = place(f"trial-{fatal}", folder)
-            ended = lane.trials.run(workload, fatal=fatal, plant=plant, **given)
-            found = lane.judges.call(judge, acks=ended.told("ack"), measure=measure, **given)
+            ended = lane.forking.run(workload, fatal=fatal, plant=plant, **given)
+            found = lane.warm.call(judge, acks=ended.told("ack"), measure=measure, **given)
             last = (ended.told("last") or ["the end"])[0]
             report.add(f"{last} ({fatal})", ended, found, disturbed=fatal > 0)
             shutil.rmtree(folder, ignore_errors=True)

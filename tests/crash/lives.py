@@ -15,9 +15,9 @@ from perdure.artifacts.directory import Directory
 from perdure.store.move import Transaction
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
+from perdure.testing.fork_service import Voice
 from perdure.testing.proxy import wait_until
 from tests.crash import planted
-from tests.crash.forkserver import Child
 from tests.crash.judge import Verdict, careful, compare, go_on, holds_together, inspect, merge, seal, verdict
 from tests.crash.kill import Countdown
 from tests.crash.workload import MOVES, Life, folder_of, picture
@@ -37,7 +37,7 @@ def measured() -> dict[str, Any]:
 
 
 def live(
-    child: Child,
+    voice: Voice,
     *,
     fatal: int,
     plant: str | None,
@@ -49,7 +49,7 @@ def live(
     whose: str = "own",
 ) -> dict[str, Any]:
     """Live the whole life, or the few moves of its beginning. With a template, opening is not part of it."""
-    countdown = Countdown(child, fatal)
+    countdown = Countdown(voice, fatal)
     if template is not None:
         shutil.copy(template, target)
     countdown.arm()
@@ -61,14 +61,14 @@ def live(
     countdown.start()
     for name, move in list(MOVES.items())[: FEW if few else None]:
         answer = life.live(move)
-        child.say(ack={"move": name, "answer": answer, "whose": whose})
+        voice.say(ack={"move": name, "answer": answer, "whose": whose})
     store.close()
     countdown.stop()
     return {"moments": countdown.moments}
 
 
 def judge_life(
-    child: object,
+    voice: object,
     *,
     acks: list[dict[str, Any]],
     measure: dict[str, Any],
@@ -126,6 +126,6 @@ def _answered(acks: list[dict[str, Any]], answers: list[Any]) -> list[str]:
     ]
 
 
-def make_store(child: Child, *, target: str) -> None:
+def make_store(voice: Voice, *, target: str) -> None:
     """An empty store, closed in order."""
     open_store(target, clock=ManualClock()).close()

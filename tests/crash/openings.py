@@ -19,7 +19,7 @@ from perdure.store.databases.postgres import connect
 from perdure.store.databases.postgres_migrator import PostgresMigrator
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
-from tests.crash.forkserver import Child
+from perdure.testing.fork_service import Voice
 from tests.crash.judge import Verdict, careful, examine, holds_together, merge, verdict
 from tests.crash.kill import Countdown
 from tests.crash.lives import judge_life, live
@@ -37,12 +37,12 @@ MORE: dict[str, list[dict[str, str]]] = {
 }
 
 
-def live_beside(child: Child, *, fatal: int, plant: str | None, target: str, id: str, folder: str) -> dict[str, Any]:
+def live_beside(voice: Voice, *, fatal: int, plant: str | None, target: str, id: str, folder: str) -> dict[str, Any]:
     """Open and begin a life while another process does the same; only this one is killed."""
     if os.fork() == 0:
-        live(child, fatal=0, plant=None, target=target, id=f"{id}-beside", folder=folder, few=True, whose="beside")
+        live(voice, fatal=0, plant=None, target=target, id=f"{id}-beside", folder=folder, few=True, whose="beside")
         os._exit(0)
-    return live(child, fatal=fatal, plant=plant, target=target, id=id, folder=folder, few=True)
+    return live(voice, fatal=fatal, plant=plant, target=target, id=id, folder=folder, few=True)
 
 
 def judge_beside(
@@ -70,7 +70,7 @@ def newer_code(kind: str) -> Iterator[int]:
             yield known + len(MORE[kind])
 
 
-def make_old_store(child: Child, *, target: str) -> None:
+def make_old_store(voice: Voice, *, target: str) -> None:
     """A store of this version with some sessions in flight."""
     with open_store(target, clock=ManualClock()) as store:
         for number in range(SESSIONS):
@@ -79,10 +79,10 @@ def make_old_store(child: Child, *, target: str) -> None:
                 life.live(move)
 
 
-def migrate_store(child: Child, *, fatal: int, plant: str | None, target: str, old: str, kind: str) -> dict[str, Any]:
+def migrate_store(voice: Voice, *, fatal: int, plant: str | None, target: str, old: str, kind: str) -> dict[str, Any]:
     """Open an older store with newer code."""
     _copy(old, target)
-    countdown = Countdown(child, fatal)
+    countdown = Countdown(voice, fatal)
     with newer_code(kind) as version:
         countdown.arm()
         countdown.start()
@@ -92,7 +92,7 @@ def migrate_store(child: Child, *, fatal: int, plant: str | None, target: str, o
         else:
             with open_store(target, clock=ManualClock()) as store:
                 assert store.database.schema_version == version
-        child.say(ack="migrated")
+        voice.say(ack="migrated")
         countdown.stop()
     return {"moments": countdown.moments}
 

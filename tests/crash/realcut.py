@@ -22,9 +22,9 @@ from typing import Any, Self
 from perdure.store import event
 from perdure.store.store import open_store
 from perdure.testing import ManualClock
+from perdure.testing.fork_service import Voice
 from perdure.testing.proxy import wait_until
 from tests.crash import planted
-from tests.crash.forkserver import Child
 from tests.crash.judge import Verdict, careful, examine, go_on, merge, verdict
 from tests.crash.recordings import begin
 
@@ -67,11 +67,11 @@ class Image:
         return True
 
 
-def cut(child: Child, place: str) -> None:
+def cut(voice: Voice, place: str) -> None:
     """From now on nothing reaches this disk, and what was not synced is gone. Says when that was."""
     descriptor = os.open(place, os.O_RDONLY)
     try:
-        child.say(cut=time.monotonic_ns())
+        voice.say(cut=time.monotonic_ns())
         fcntl.ioctl(descriptor, SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
     finally:
         os.close(descriptor)
@@ -83,21 +83,21 @@ def run(*command: str) -> None:
         raise OSError(f"{command[0]}: {done.stderr.strip() or done.stdout.strip()}")
 
 
-def write_until_cut(child: Child, *, target: str, place: str, after: int, plant: str | None = None) -> None:
+def write_until_cut(voice: Voice, *, target: str, place: str, after: int, plant: str | None = None) -> None:
     """Write, saying every answer as it comes; after so many, the disk is cut off in the middle of what follows."""
     planted.plant(plant)
     store = open_store(target, clock=ManualClock())
     store.database._commits._patience = 1  # type: ignore[attr-defined]
     holders = begin(store, ("first", "second"))
-    child.say(begun=[holder.uid for holder in holders])
-    cutter = threading.Thread(target=cut, args=(child, place))
+    voice.say(begun=[holder.uid for holder in holders])
+    cutter = threading.Thread(target=cut, args=(voice, place))
     for number in range(1, 100_000):
         for holder in holders:
             if number * 2 == after - after % 2:
                 cutter.start()
                 after = -1
             store.write_now(event.append(holder, "note", {"n": number, "text": "t" * (number % 5 * 700)}))
-            child.say(ack=[holder.uid, number, time.monotonic_ns()])
+            voice.say(ack=[holder.uid, number, time.monotonic_ns()])
 
 
 def judge_cut(_: object, *, target: str, acks: list[tuple[str, int, int]], begun: list[str], cut_at: int) -> Verdict:

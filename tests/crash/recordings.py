@@ -22,9 +22,9 @@ from perdure.store.databases.sqlite import SQLite
 from perdure.store.move import Move, Transaction
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
+from perdure.testing.fork_service import Voice
 from tests.crash import planted
 from tests.crash.diskfault import DiskFault
-from tests.crash.forkserver import Child
 from tests.crash.judge import HEADS, Verdict, careful, examine, go_on, holds_together, merge, verdict
 from tests.crash.lives import look_at
 from tests.crash.platter import Check, Report, sweep
@@ -34,7 +34,7 @@ from tests.crash.workload import MOVES, Life, folder_of
 OFTEN = 60  # pages: a checkpoint every few moves, where there is otherwise one in a thousand pages
 
 
-def cut_sqlite(child: Child, *, plant: str | None, states: int, seed: int, measure: dict[str, Any]) -> dict[str, Any]:
+def cut_sqlite(voice: Voice, *, plant: str | None, states: int, seed: int, measure: dict[str, Any]) -> dict[str, Any]:
     """Two lives on SQLite, with a close and an open in the middle, and checkpoints all along."""
     planted.plant(plant)
     engine.CHECKPOINT_PAGES = OFTEN
@@ -48,7 +48,7 @@ def cut_sqlite(child: Child, *, plant: str | None, states: int, seed: int, measu
     return asdict(cut(record, check_lives(lambda folder: str(folder / "made" / "perdure.db"), measure), states, seed))
 
 
-def cut_files(child: Child, *, plant: str | None, states: int, seed: int, measure: dict[str, Any]) -> dict[str, Any]:
+def cut_files(voice: Voice, *, plant: str | None, states: int, seed: int, measure: dict[str, Any]) -> dict[str, Any]:
     """The same two lives in text files."""
     planted.plant(plant)
 
@@ -117,7 +117,7 @@ class Killed(BaseException):
     """Stands for a kill where the process must live on to keep the record."""
 
 
-def cut_after_kills(child: Child, *, states: int, seed: int) -> dict[str, Any]:
+def cut_after_kills(voice: Voice, *, states: int, seed: int) -> dict[str, Any]:
     """Text files whose writers die with a line written and not synced. What the next process saw, it built upon."""
 
     def record(disk: PowerLoss, folder: Path) -> None:
@@ -169,7 +169,7 @@ class _Mortal:
             raise Killed
 
 
-def cut_after_faults(child: Child, *, states: int, seed: int) -> dict[str, Any]:
+def cut_after_faults(voice: Voice, *, states: int, seed: int) -> dict[str, Any]:
     """SQLite on a disk that is full, fails to write or fails to sync, time and again, and then loses power as well."""
 
     def record(disk: PowerLoss, folder: Path) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from perdure.testing.lanes import Lanes
 from tests.crash import faulty, faultyfiles, fulldisk
 from tests.crash.figures import record
-from tests.crash.forkserver import Lanes
 
 SQLITE: list[Callable[..., Any]] = [
     faulty.full_in_a_group,

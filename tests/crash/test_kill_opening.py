@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
 from tests.crash import lives, openings
-from tests.crash.forkserver import Lanes
 from tests.crash.killsweep import sweep, thinned
 
 pytestmark = pytest.mark.slow

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
 from tests.crash import crowd, lives
-from tests.crash.forkserver import Lanes
 from tests.crash.killsweep import distinct, sweep, thinned
 
 Place = Callable[[str, Path], dict[str, Any]]

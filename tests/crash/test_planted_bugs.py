@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
 from tests.crash import cuts, faulty, lives
 from tests.crash.figures import record
-from tests.crash.forkserver import Lanes
 from tests.crash.killsweep import Report, sweep
 from tests.crash.test_kill_sweep import on_sqlite
 
@@ -37,11 +37,13 @@ def killed(lanes: Lanes, template: Path, measure: Any, plant: str) -> Report:
     return report
 
 
+@pytest.mark.slow
 def test_an_answer_before_the_commit_is_caught(lanes: Lanes, template: Path, measure: Any) -> None:
     report = killed(lanes, template, measure, "told before commit")
     assert report.counts["lost"] > 5
 
 
+@pytest.mark.slow
 def test_a_chain_that_is_not_advanced_is_caught(lanes: Lanes, template: Path, measure: Any) -> None:
     report = killed(lanes, template, measure, "chain not advanced")
     assert report.counts["broken"] > 20

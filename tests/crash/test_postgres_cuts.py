@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from perdure.store.databases.postgres import connect
+from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
 from tests.crash import cuts, lives
 from tests.crash.figures import record
-from tests.crash.forkserver import Lanes
 
 pytestmark = pytest.mark.postgres
 

@@ -12,7 +12,7 @@ import pytest
 
 from perdure.domain.lease import Holder
 from perdure.errors import PerdureError
-from perdure.store import event, fact, session
+from perdure.store import event, fact, session, usage
 from perdure.store.databases.postgres import PostgreSQL
 from perdure.store.move import Move
 from perdure.store.store import Store, open_store
@@ -48,7 +48,7 @@ class Writer(threading.Thread):
         self.store.write_now(event.append(self.holder, "note", {"n": number}))
         self.told.append(number)
         if number % 3 == 0:
-            self.store.write_now(session.use(self.holder, tokens_in=1, tokens_out=0, cost_micros=0))
+            self.store.write_now(usage.use(self.holder, tokens_in=1, tokens_out=0, cost_micros=0))
             self.used += 1
         if number % 5 == 0:
             self.store.write_now(self.remember(number))

@@ -10,9 +10,9 @@ import pytest
 from perdure.artifacts.directory import Directory
 from perdure.ids import digest
 from perdure.store.databases.place import make_folder
+from perdure.testing.lanes import Lane, Lanes
 from tests.crash import recordings
 from tests.crash.figures import record
-from tests.crash.forkserver import Lane, Lanes
 from tests.crash.platter import Report, sweep
 from tests.crash.powerloss import PowerLoss
 
@@ -29,7 +29,7 @@ def cut(lanes: Lanes, name: str, task: Callable[..., Any], *, states: int, shard
     share = -(-states // shards)
 
     def shard(seed: int, lane: Lane) -> Report:
-        return Report(**lane.trials.call(task, states=share, seed=seed, patience=3600, **more))
+        return Report(**lane.forking.call(task, states=share, seed=seed, patience=3600, **more))
 
     total = Report()
     for one in lanes.each([partial(shard, seed) for seed in range(shards)]):
@@ -78,6 +78,7 @@ def test_text_files_lose_nothing_when_the_power_goes(lanes: Lanes, measure: Any)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
 
 
+@pytest.mark.slow
 def test_a_line_that_a_dead_process_did_not_sync_is_synced_before_it_is_built_upon(lanes: Lanes) -> None:
     report = cut(lanes, "files, after kills", recordings.cut_after_kills, states=300)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]

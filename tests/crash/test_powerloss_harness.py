@@ -75,6 +75,7 @@ def run_pairs(folder: Path, synchronous: str = "full", commits: int = 120, *, sw
     return disk.log
 
 
+@pytest.mark.slow
 def test_full_sync_loses_nothing_at_any_cut(tmp_path: Path) -> None:
     log = run_pairs(tmp_path, commits=200)
     wal_headers = [op for op in log.ops if isinstance(op, Write) and op.offset == 0 and len(op.data) == 32]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from perdure.testing.lanes import Lane, Lanes
 from tests.crash import realcut
 from tests.crash.figures import record
-from tests.crash.forkserver import Lane, Lanes
 from tests.crash.judge import HEADS, Verdict
 
 pytestmark = pytest.mark.soak
@@ -21,11 +21,11 @@ def cut_once(folder: Path, files: bool, after: int, plant: str | None, lane: Lan
     folder.mkdir()
     with realcut.Image(folder) as image:
         target, place = f"files:{image.place}/store" if files else f"{image.place}/perdure.db", str(image.place)
-        ended = lane.trials.run(realcut.write_until_cut, target=target, place=place, after=after, plant=plant)
+        ended = lane.forking.run(realcut.write_until_cut, target=target, place=place, after=after, plant=plant)
         image.unmount()
         image.mount()
         acks, ((begun, cut_at),) = ended.told("ack"), zip(ended.told("begun"), ended.told("cut"), strict=True)
-        found = lane.judges.call(realcut.judge_cut, target=target, acks=acks, begun=begun, cut_at=cut_at)
+        found = lane.warm.call(realcut.judge_cut, target=target, acks=acks, begun=begun, cut_at=cut_at)
         return sum(ack[2] < cut_at for ack in acks), found
 
 

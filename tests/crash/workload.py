@@ -27,7 +27,22 @@ from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Worker
 from perdure.errors import NotFound
 from perdure.ids import encode
-from perdure.store import artifact, checkpoint, decision, event, fact, inbox, lease, session, step, task, wait, worker
+from perdure.store import (
+    artifact,
+    checkpoint,
+    decision,
+    event,
+    fact,
+    inbox,
+    lease,
+    session,
+    statements,
+    step,
+    task,
+    usage,
+    wait,
+    worker,
+)
 from perdure.store.databases.engine import SQLiteEngine, connect
 from perdure.store.databases.sqlite import SQLiteMigrator
 from perdure.store.migrate import load, migrate
@@ -135,7 +150,7 @@ MOVES: dict[str, Callable[[Life], Move[Any]]] = {
     "settle": lambda life: decision.settle(life.holder, "d-1", "commented"),
     "save": Life.save,
     "pages": lambda life: event.append(life.holder, "message", {"content": PAGES}),
-    "use": lambda life: session.use(life.holder, tokens_in=10, tokens_out=5, cost_micros=7),
+    "use": lambda life: usage.use(life.holder, tokens_in=10, tokens_out=5, cost_micros=7),
     "describe": lambda life: session.describe(life.uid, "ada", expected=1, title="a review", priority=3),
     "remember again": lambda life: fact.remember(life.uid, "worker-1", life.scope, "api", {"v": 2}, expected=1),
     "forget": lambda life: fact.forget(life.uid, "worker-1", life.scope, "api", 2),
@@ -206,7 +221,13 @@ def plain(value: dict[str, Any], uid: str, id: str) -> dict[str, Any]:
 
 
 def rehearse() -> None:
-    """Live the life once on a bare connection in memory, in this thread, leaving nothing open: it warms the code."""
+    """Live the life on a bare connection in memory, in this thread, leaving nothing open: it warms the code."""
+    statements.load("postgres")
+    for _ in range(3):
+        _rehearse()
+
+
+def _rehearse() -> None:
     clock = ManualClock()
     engine = SQLiteEngine(connect(":memory:"), clock)
     migrate(SQLiteMigrator(engine, None), load("sqlite"))

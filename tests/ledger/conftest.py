@@ -11,30 +11,31 @@ from pathlib import Path
 import pytest
 
 from perdure.testing import Sink
+from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
-from perdure.testing.sweep import Lanes
 from tests.ledger import tables
 from tests.ledger.stops import Pairs
 
 APPS = ("tests.ledger.programs", "tests.ledger.scenes", "perdure.store.databases.postgres")
+LANES = 4  # more than processors: much of a trial is waiting, for a lease to end or for something to land
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 @pytest.fixture(scope="session")
 def sink() -> Iterator[Sink]:
-    with Sink() as running:
+    with tempfile.TemporaryDirectory(prefix="sink-", dir=MEMORY) as folder, Sink(folder) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def lanes() -> Iterator[Lanes]:
-    with Lanes(*APPS, count=2) as running:
+    with Lanes(*APPS, count=LANES) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def pairs() -> Iterator[Pairs]:
-    with Pairs(APPS) as running:
+    with Pairs(APPS, LANES) as running:
         yield running
 
 

@@ -14,16 +14,14 @@ from perdure.store import lease, session
 from perdure.store.intent import Dispatch, Intent, Outcome
 from perdure.store.move import Move
 from perdure.store.store import open_store
-from perdure.testing.forks import Voice
-from perdure.testing.sweep import Lanes
+from perdure.testing.fork_service import Voice
+from perdure.testing.lanes import Lanes
 from tests.ledger.planted import PLANTS
 
 
 def merged_settle_is_there(lanes: Lanes, path: Path, plant: str) -> bool:
     """Whether a settle that was told to be done is in the ledger of the next process."""
-    task = f"{__name__}:merge"
-    (ended,) = lanes.each([lambda lane: lane.run(task, target=str(path), plant=plant)])
-    assert ended.result == "settled, and the dispatch refused", ended.error
+    assert lanes.call(merge, target=str(path), plant=plant) == "settled, and the dispatch refused"
     with open_store(str(path)) as store:
         (settled,) = store.read_now(effects.listing)
         return settled.state == EffectState.ACKNOWLEDGED
@@ -39,11 +37,11 @@ def merge(voice: Voice, *, target: str, plant: str) -> str:
         made = store.write_now(session.create(session.NewSession(id="s", program="p", arguments={}), by="owner"))
         old = store.write_now(lease.acquire(made.uid, "first", nonce="n-1", ttl=60_000_000))
         one, other = (_intent(made.uid, number) for number in (1, 2))
-        number = store.write_now(effects.plan_and_dispatch(old, one, dispatch))
+        store.write_now(effects.plan_and_dispatch(old, one, dispatch))
         store.write_now(lease.take_over(made.uid, "second", nonce="n-2", ttl=60_000_000, because="it insists"))
         told = _together(
             store,
-            effects.settle(made.uid, "first", one.id, number, known),
+            effects.settle(made.uid, "first", one.id, 1, known),
             effects.plan_and_dispatch(old, other, dispatch),
         )
     settled = "settled" if told[0] is None else repr(told[0])

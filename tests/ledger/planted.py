@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from perdure import faults
 from perdure.domain import effect as domain
 from perdure.domain.effect import Action, AttemptOutcome, Course
 from perdure.ids import new_name
@@ -57,6 +58,17 @@ def fence_only_at_settle() -> None:
 
     effects.plan_and_dispatch = unfenced(effects.plan_and_dispatch)
     effects.dispatch = unfenced(effects.dispatch)
+
+
+@plant
+def deadline_not_looked_at() -> None:
+    """Whoever has dispatched acts, however long that was ago."""
+
+    async def act(self: Any, tool: Any, id: str, key: str, arguments: Any, number: int) -> Any:
+        faults.point("act.before")
+        return await self._settle(tool, id, number, await self._call(tool, id, key, arguments, number))
+
+    dispatch.Dispatcher._act = act
 
 
 @plant
@@ -149,15 +161,14 @@ def merged_settle_lost_with_a_refused_dispatch() -> None:
 @plant
 def lost_sibling() -> None:
     """Of several effects side by side, one that is settled is not found again."""
-    real = records.load
+    real = records._add
 
-    def load(tx: Any, uid: str) -> records.Records:
-        found = real(tx, uid)
+    def add(tx: Any, found: records.Records, *rest: Any) -> None:
+        real(tx, found, *rest)
         for place in [place for place, one in found.effects.items() if one.state in domain.SETTLED][:1]:
             del found.effects[place]
-        return found
 
-    records.load = load
+    records._add = add
 
 
 @plant

@@ -22,7 +22,7 @@ from perdure.runtime import liveness
 from perdure.runtime.program import PROGRAMS, Bound
 from perdure.store.databases.sqlite import SQLite
 from perdure.store.store import Store
-from perdure.testing.forks import Voice
+from perdure.testing.fork_service import Voice
 from perdure.testing.sink import WHERE, SinkClient
 from perdure.testing.trial import answer, run_program
 from tests.crash.platter import sweep

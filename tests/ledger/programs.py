@@ -10,7 +10,6 @@ from perdure.testing import SinkClient, SinkRefused
 
 Receipt = dict[str, str]
 SHORT = "20ms"
-LONG = "250ms"  # far longer than what lands late takes to land, on a busy machine too
 
 
 @tool(replay="pure")
@@ -30,8 +29,7 @@ def comment(call: Call, n: int) -> Receipt:
 
 @comment.probe
 def _(call: Call, n: int) -> Outcome:
-    found = SinkClient.here().find(key=call.key)
-    return Outcome.happened({"id": found[0]["id"]}, reference=found[0]["id"]) if found else Outcome.absent()
+    return _found(call)
 
 
 @tool(replay="compensate", inflight=SHORT, retry=5)
@@ -65,34 +63,12 @@ def merge(call: Call, n: int) -> Receipt:
 
 @merge.probe
 def _(call: Call, n: int) -> Outcome:
-    found = SinkClient.here().find(key=call.key)
-    return Outcome.happened({"id": found[0]["id"]}) if found else Outcome.absent()
+    return _found(call)
 
 
 @tool(inflight=SHORT, gate=perdure.Gate("send", requester_may_decide=True))
 def announce(call: Call, n: int) -> Receipt:
     return _post(None, {"announce": n}, call.key)
-
-
-@tool(replay="probe", inflight=LONG, retry=5)
-def comment_slow(call: Call, n: int) -> Receipt:
-    return _post(None, {"comment": n}, call.key)
-
-
-@comment_slow.probe
-def _(call: Call, n: int) -> Outcome:
-    found = SinkClient.here().find(key=call.key)
-    return Outcome.happened({"id": found[0]["id"]}) if found else Outcome.absent()
-
-
-@tool(replay="compensate", inflight=LONG, retry=5)
-def book_slow(call: Call, n: int) -> Receipt:
-    return _post(None, {"book": n}, call.key)
-
-
-@book_slow.undo
-def _(call: Call, result: Receipt | None, n: int) -> None:
-    SinkClient.here().delete(key=call.undoes)
 
 
 @tool(replay="compensate", inflight=SHORT, retry=5)
@@ -105,14 +81,14 @@ def _(call: Call, result: Receipt | None, n: int) -> None:
     SinkClient.here().delete(key=call.undoes)
 
 
-@tool(inflight=LONG)
-def mail_slow(call: Call, n: int) -> Receipt:
-    return _post(None, {"mail": n}, call.key)
-
-
 def _post(key: str | None, body: dict[str, int], marker: str | None = None) -> Receipt:
     receipt: Receipt = SinkClient.here().post(key, body, marker=marker)
     return receipt
+
+
+def _found(call: Call) -> Outcome:
+    found = SinkClient.here().find(key=call.key)
+    return Outcome.happened({"id": found[0]["id"]}, reference=found[0]["id"]) if found else Outcome.absent()
 
 
 def read(n: int) -> int:
@@ -190,21 +166,6 @@ async def forked(s: Session, n: int) -> list[str]:
     third = await s.do(book, n=n + 2)
     answer = await s.ask("Which way?", choices=["left", "right"])
     return [first["id"], second["id"], third["id"], answer]
-
-
-@program
-async def probe_slow(s: Session, n: int) -> str:
-    return (await s.do(comment_slow, n=n))["id"]
-
-
-@program
-async def compensate_slow(s: Session, n: int) -> str:
-    return (await s.do(book_slow, n=n))["id"]
-
-
-@program
-async def escalate_slow(s: Session, n: int) -> str:
-    return (await s.do(mail_slow, n=n))["id"]
 
 
 @program

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from typing import Any
@@ -9,14 +10,21 @@ from typing import Any
 import apsw
 
 from perdure import Bound, Runtime
+from perdure.clock import SECOND
+from perdure.domain.lease import Holder
+from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Life, Worker
+from perdure.runtime import execute
 from perdure.runtime.runtime import SessionView
+from perdure.runtime.tool import TOOLS
 from perdure.runtime.worker import Me
 from perdure.store.databases.engine import SQLiteEngine
+from perdure.testing.sink import SinkClient
 from perdure.testing.trial import Person, see_through
 from tests.ledger import planted
 
-PLANT, AMBIGUOUS, FORCED = "LEDGER_PLANT", "LEDGER_AMBIGUOUS", "LEDGER_FORCED"
+PLANT, AMBIGUOUS, FORCED, NOTED = "LEDGER_PLANT", "LEDGER_AMBIGUOUS", "LEDGER_FORCED", "LEDGER_NOTED"
+LONG = SECOND // 4  # far longer than what lands late takes to land, on a busy machine too
 
 
 def prepare() -> None:
@@ -28,6 +36,15 @@ def prepare() -> None:
         _fail_commit(int(number), held == "held")
     if os.environ.get(FORCED):
         _take_over_by_force()
+    if os.environ.get(NOTED):
+        _note_leases()
+
+
+def be_patient() -> None:
+    """What is in flight may land late: every tool says so."""
+    prepare()
+    for tool in TOOLS.values():
+        tool.inflight = LONG
 
 
 def _fail_commit(number: int, held: bool) -> None:
@@ -55,6 +72,18 @@ def _take_over_by_force() -> None:
         return Life.DEAD if worker.id != self.id else Life.ALIVE
 
     Me.life = life  # type: ignore[method-assign]
+
+
+def _note_leases() -> None:
+    """Whoever gets a lease says so in the sink's log, in order with what others do outside."""
+    real = execute.acquire
+
+    async def acquire(runtime: Runtime, session: SessionRecord) -> Holder:
+        holder = await real(runtime, session)
+        await asyncio.to_thread(lambda: SinkClient.here().note(taken=os.getpid()))
+        return holder
+
+    execute.acquire = acquire
 
 
 async def once(runtime: Runtime, bound: Bound[Any], name: str, person: Person) -> list[SessionView]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
@@ -12,7 +12,8 @@ from typing import Any, Self
 
 import msgspec
 
-from perdure.testing.forks import Ended, ForkServer, Life
+from perdure.testing.fork_service import FORKING
+from perdure.testing.forks import Ended, ForkServer, Life, fork_servers
 from perdure.testing.sweep import LIVE, Place, Sweep
 from tests.ledger import scenes
 from tests.ledger.tables import show
@@ -22,6 +23,7 @@ SETTLING = {"effect.acknowledged", "effect.unknown", "effect.late_outcome", "eff
 TAKEN = 17  # the moment of a life that takes a lease by force at which it has it, and nothing else is done
 TAKING = ("lease.taken_over", "lease.acquired")
 PATIENCE = 0.4
+LONGEST = 2.0  # a thread of the first may have been stopped with the database's lock; then nobody gets the lease
 # The deadline was looked at, and the tool begins: there only `inflight` and a look at the process help. A writer that
 # has answered is stopped together with whoever heard the answer, who may be just there.
 WINDOW = {"act.begun", "answer.after"}
@@ -38,9 +40,9 @@ class Pairs:
         self._free: SimpleQueue[tuple[ForkServer, ForkServer]] = SimpleQueue()
 
     def __enter__(self) -> Self:
-        for _ in range(self.count):
-            one, other = (self._stack.enter_context(ForkServer(self._apps)) for _ in range(2))
-            self._free.put((one, other))
+        servers = self._stack.enter_context(fork_servers(*[FORKING] * 2 * self.count, apps=self._apps))
+        for pair in zip(servers[::2], servers[1::2], strict=True):
+            self._free.put(pair)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -68,7 +70,7 @@ def sweep_stops(sweep: Sweep, pairs: Pairs, numbers: list[int], *, what: str, **
         trials = list(pool.map(trial, numbers))
     sweep.report.seconds += time.monotonic() - begun
     if not how.get("plant"):
-        show(f"{sweep.report.name}, {what}", sweep.report)
+        show(f"{sweep.report.name}, {what}", sweep.report, kind="stops")
     return [one for one in trials if one is not None]
 
 
@@ -96,7 +98,7 @@ def stop(
     with Place(sweep) as place:
         template, environment = place.told.pop("template"), {scenes.PLANT: plant}
         told = place.told | {"environment": environment}
-        force = told | {"environment": environment | ({scenes.FORCED: "1"} if forced else {})}
+        force = told | {"environment": environment | {scenes.NOTED: "1"} | ({scenes.FORCED: "1"} if forced else {})}
         force |= {"script": f"{scenes.__name__}:once"} if alone else {}
         first = one.begin(LIVE, **told, template=template, lease=lease, fatal=fatal, how="stop")
         where = first.until("stopped")
@@ -104,7 +106,9 @@ def stop(
             return None
         first.wait_stopped()
         refusals: list[dict[str, Any]] = []
-        second = take_over(other, force | {"lease": lease, "fatal": second_stop, "how": "stop"}, refusals)
+        force |= {"lease": lease, "fatal": second_stop, "how": "stop"}
+        has_lease = lambda: where in INSIDE or bool(_noted(sweep.sink.log(place.run), "taken"))  # noqa: E731
+        second = take_over(other, force, has_lease, refusals)
         sweep.sink.run(place.run).note(continued=first.pid)
         first.go_on()
         first_end = first.end()
@@ -131,6 +135,11 @@ class Listening:
             self.life.wait_stopped()
             self.life.go_on()  # it holds the database's lock: the other could only wait for it
 
+    @property
+    def is_over(self) -> bool:
+        """It has ended or stopped."""
+        return not self._thread.is_alive()
+
     def listen(self, seconds: float) -> None:
         self._thread.join(seconds)
 
@@ -140,10 +149,15 @@ class Listening:
         return self.life.end()
 
 
-def take_over(other: ForkServer, told: dict[str, Any], refusals: list[dict[str, Any]]) -> Listening:
+def take_over(
+    other: ForkServer, told: dict[str, Any], has_lease: Callable[[], bool], refusals: list[dict[str, Any]]
+) -> Listening:
     """Begin the second worker, again and again until the lease lets it in, and give it time to do what it can."""
     while True:
         second = Listening(other.begin(LIVE, **told))
+        until = time.monotonic() + LONGEST
+        while not (second.is_over or has_lease()) and time.monotonic() < until:
+            second.listen(PATIENCE / 20)
         second.listen(PATIENCE)
         ended = second.life.ended
         said = ended.result["ends"][-1] if ended is not None and ended.result else None
@@ -158,15 +172,20 @@ def _complaints(log: list[dict[str, Any]], first: Life, where: str, last: Ended,
     ended = first.ended
     if ended is not None and ended.error:
         found.append(f"stopped at {where}, and ended with {ended.error.splitlines()[-1]}")
-    continued = next(n for n, line in enumerate(log) if line["what"] == "noted" and "continued" in line["note"])
-    acted = [line for line in log[continued:] if line.get("process") == str(first.pid) and line["what"] == "posted"]
+    since = max(_noted(log, "continued"), default=0), min(_noted(log, "taken"), default=len(log))
+    acted = [line for line in log[max(since) :] if line.get("process") == str(first.pid) and line["what"] == "posted"]
     if acted and not forced and where not in WINDOW | INSIDE:
         found.append(f"stopped at {where}, and acted afterwards: {acted}")
     for events in (last.result or {"ledger": {"events": []}})["ledger"].get("events", []):
         holders = [n for n, (kind, _) in enumerate(events) if kind in TAKING]
         old = events[holders[0]][1] if holders else ""
-        since = next((n for n in holders if events[n][1] != old), len(events))
-        moved = [kind for kind, actor in events[since:] if actor == old and kind not in SETTLING]
+        lost = next((n for n in holders if events[n][1] != old), len(events))
+        moved = [kind for kind, actor in events[lost:] if actor == old and kind not in SETTLING]
         if moved:
             found.append(f"stopped at {where}, and moved afterwards: {moved}")
     return found
+
+
+def _noted(log: list[dict[str, Any]], word: str) -> list[int]:
+    """Where in a log this word was noted."""
+    return [n for n, line in enumerate(log) if line["what"] == "noted" and word in line["note"]]

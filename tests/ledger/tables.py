@@ -8,11 +8,13 @@ from perdure.testing.judge import HEADS
 from perdure.testing.sweep import Report
 
 _rows: list[tuple[str, Report]] = []
+_kinds: Counter[str] = Counter()
 
 
-def show(what: str, report: Report) -> Report:
-    """Put a report into the table."""
+def show(what: str, report: Report, *, kind: str = "kills") -> Report:
+    """Put a report into the table, and what it counts to others of its kind."""
     _rows.append((what, report))
+    _kinds[f"{kind} on {'PostgreSQL' if 'PostgreSQL' in what else 'SQLite'}"] += report.kills
     return report
 
 
@@ -31,5 +33,6 @@ def lines() -> list[str]:
         kills, seconds = kills + report.kills, seconds + report.seconds
     cells.append(["all", "", f"{kills:,}", "", *(str(total[head]) for head in HEADS), f"{seconds:.0f} s"])
     widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
-    return ["  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in
+    table = ["  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in
             zip(row[1:], widths[1:], strict=True))]) for row in cells]  # fmt: skip
+    return [*table, ", ".join(f"{count:,} {kind}" for kind, count in sorted(_kinds.items()))]

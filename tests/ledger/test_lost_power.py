@@ -3,19 +3,16 @@
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.sweep import Lanes
+from perdure.testing.lanes import Lanes
 from tests.ledger.power import cut_power
 
 pytestmark = pytest.mark.slow
 
 
 def cut(lanes: Lanes, sink: Sink, program: str, plant: str, states: int) -> dict[str, object]:
-    task = f"{cut_power.__module__}:{cut_power.__name__}"
     base = sink.url.rpartition("/")[0]
     told = {"base": base, "program": program, "plant": plant, "states": states, "seed": 1}
-    (ended,) = lanes.each([lambda lane: lane.run(task, patience=300.0, **told)])
-    assert ended.error is None, ended.error
-    found: dict[str, object] = ended.result
+    found: dict[str, object] = lanes.call(cut_power, patience=300.0, **told)
     return found
 
 

@@ -6,25 +6,27 @@ from typing import Any
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.sweep import Lanes, Report, Sweep
+from perdure.testing.lanes import Lanes
+from perdure.testing.sweep import Report, Sweep
 from tests.ledger import scenes
 from tests.ledger.merged import merged_settle_is_there
 from tests.ledger.planted import PLANTS
 from tests.ledger.stops import TAKEN, Pairs, sweep_stops
-from tests.ledger.test_kills import LATE, disturbed
+from tests.ledger.test_kills import LATE, disturbed, sweep_of
 from tests.ledger.test_recovery_kills import ambiguous
+from tests.ledger.test_stops import SHORT
 
 pytestmark = pytest.mark.slow
 
 # What is swept to catch it: the program, the sink's mode, and which kind of moment the process is killed at.
 SWEPT: dict[str, tuple[str, dict[str, Any] | None, str]] = {
     "exception_treated_as_failed": ("probe", {"fault": "cut"}, "act.before"),
-    "absent_believed_at_once": ("probe_slow", LATE, "act.before"),
+    "absent_believed_at_once": ("probe", LATE, "act.before"),
     "key_from_the_attempt": ("idempotent", {"fault": "cut"}, "act.before"),
     "probe_answer_ignored": ("probe", None, "act.after"),
     "approval_not_consumed": ("gated", None, "act.after"),
     "digest_without_arguments": ("gated", None, "act.after"),
-    "lost_sibling": ("parallel", None, "act.after"),
+    "lost_sibling": ("parallel", None, "answer.after"),
     "child_started_twice": ("parent", None, "act.after"),
     "timer_fired_twice": ("timer", None, "act.after"),
     "fork_repeating_an_effect": ("forked", None, "act.after"),
@@ -33,6 +35,7 @@ SWEPT: dict[str, tuple[str, dict[str, Any] | None, str]] = {
 ELSEWHERE = {
     "no_sync_before_dispatch": "test_lost_power",
     "fence_only_at_settle": "below",
+    "deadline_not_looked_at": "below",
     "settle_refused_after_lease_loss": "below",
     "merged_settle_lost_with_a_refused_dispatch": "below",
     "ambiguous_commit_guessed": "below",
@@ -40,7 +43,7 @@ ELSEWHERE = {
 
 
 def few(moments: list[str], label: str) -> list[int]:
-    return [at for at, moment in enumerate(moments, 1) if moment == label][:4]
+    return [at for at, moment in enumerate(moments, 1) if moment == label][-4:]
 
 
 def swept(sweep: Sweep, label: str, plant: str) -> Report:
@@ -53,9 +56,10 @@ def swept(sweep: Sweep, label: str, plant: str) -> Report:
 @pytest.mark.parametrize("plant", SWEPT)
 def test_a_planted_bug_is_caught(plant: str, lanes: Lanes, sink: Sink, folder: Path) -> None:
     name, mode, label = SWEPT[plant]
-    script = scenes.branch if name == "forked" else None
-    clean = swept(disturbed(name, lanes, sink, folder, mode=mode, script=script), label, "")
-    report = swept(disturbed(name, lanes, sink, folder, mode=mode, script=script), label, plant)
+    setup = scenes.be_patient if mode is LATE else scenes.prepare
+    clean, report = (
+        swept(sweep_of(name, lanes, sink, folder, mode=mode, setup=setup), label, bug) for bug in ("", plant)
+    )
     assert clean.failures == []
     assert report.failures != []
 
@@ -67,6 +71,13 @@ def test_a_fence_that_only_stands_at_settle_is_caught(lanes: Lanes, pairs: Pairs
     plant = "fence_only_at_settle"
     trials = sweep_stops(sweep, pairs, before, what="unfenced", forced=True, second_stop=TAKEN, plant=plant)
     assert [line for trial in trials for line in trial.complaints if "effect.dispatched" in line] != []
+
+
+def test_an_act_after_the_lease_has_ended_is_caught(lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path) -> None:
+    sweep = disturbed("escalate", lanes, sink, folder)
+    chosen = [at for at, label in enumerate(sweep.measure(), 1) if label == "act.before"]
+    trials = sweep_stops(sweep, pairs, chosen, what="late act", lease=SHORT, plant="deadline_not_looked_at")
+    assert [line for trial in trials for line in trial.complaints if "acted afterwards" in line] != []
 
 
 def test_a_settle_that_the_epoch_fences_is_caught(lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path) -> None:

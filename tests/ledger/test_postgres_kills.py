@@ -7,38 +7,63 @@ from functools import partial
 import pytest
 
 from perdure.testing import Sink
+from perdure.testing.lanes import Lane, Lanes
 from perdure.testing.postgres import PostgresServer
-from perdure.testing.sweep import LIVE, Lane, Lanes, Place, Sweep
-from tests.ledger import scenes
+from perdure.testing.sweep import LIVE, Place, Sweep
 from tests.ledger.stops import Pairs, sweep_stops
 from tests.ledger.tables import show
-from tests.ledger.test_kills import ALONE, disturbed, sweep_of
+from tests.ledger.test_kills import ALONE, UNKNOWN, acting, disturbed, landing_late, some, sweep_of
+from tests.ledger.test_stops import RULES, SHORT, no_complaints
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
+
+TOGETHER = ("gated", "parallel", "parent", "timer")
 
 
 @pytest.mark.parametrize("name", ALONE)
 def test_a_kill_at_any_moment_leaves_every_effect_once(name: str, lanes: Lanes, sink: Sink, database: str) -> None:
-    report = show(f"{name}, killed, PostgreSQL", sweep_of(name, lanes, sink, database).run(choose=committing))
+    choose = committed if name in TOGETHER else committing
+    report = show(f"{name}, killed, PostgreSQL", sweep_of(name, lanes, sink, database).run(choose=choose))
     assert report.failures == []
     assert report.kills > 10
 
 
 def test_no_branch_repeats_what_it_inherits(lanes: Lanes, sink: Sink, database: str) -> None:
-    sweep = sweep_of("forked", lanes, sink, database, script=scenes.branch)
-    report = show("fork, killed, PostgreSQL", sweep.run(choose=lambda moments: list(committing(moments))[::2]))
+    report = show("forked, killed, PostgreSQL", sweep_of("forked", lanes, sink, database).run(choose=some(18)))
     assert report.failures == []
     assert report.kills > 15
 
 
-@pytest.mark.parametrize("name", ["probe", "compensate", "escalate"])
+@pytest.mark.parametrize("fault", UNKNOWN)
+@pytest.mark.parametrize("name", RULES)
 def test_a_kill_beside_a_lost_reply_leaves_every_effect_once(
-    name: str, lanes: Lanes, sink: Sink, database: str
+    name: str, fault: str, lanes: Lanes, sink: Sink, database: str
 ) -> None:
-    sweep = sweep_of(name, lanes, sink, database, mode={"fault": "cut"})
-    report = show(f"{name}, cut after the commit, PostgreSQL", sweep.run(choose=acting))
+    sweep = sweep_of(name, lanes, sink, database, mode={"fault": fault})
+    report = show(f"{name}, {fault} after the commit, PostgreSQL", sweep.run(choose=acting))
     assert report.failures == []
     assert report.kills > 5
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_an_effect_that_lands_after_its_client_died_is_not_done_again(
+    name: str, lanes: Lanes, sink: Sink, database: str
+) -> None:
+    report = show(f"{name}, lands late, PostgreSQL", landing_late(name, lanes, sink, database).run(choose=acting))
+    assert report.failures == []
+    assert report.kills > 5
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_stopped_worker_neither_acts_nor_moves_when_its_lease_has_ended(
+    name: str, lanes: Lanes, pairs: Pairs, sink: Sink, database: str
+) -> None:
+    sweep = disturbed(name, lanes, sink, database)
+    chosen = list(some(8)(sweep.measure()))
+    trials = sweep_stops(sweep, pairs, chosen, what="stopped, PostgreSQL", lease=SHORT)
+    assert sweep.report.failures == []
+    assert no_complaints(trials)
+    assert len(trials) > 5
 
 
 @pytest.mark.parametrize("name", ["idempotent", "probe", "escalate"])
@@ -46,14 +71,14 @@ def test_a_worker_whose_lease_was_taken_by_force_does_nothing_twice(
     name: str, lanes: Lanes, pairs: Pairs, sink: Sink, database: str
 ) -> None:
     sweep = disturbed(name, lanes, sink, database)
-    chosen = list(acting(sweep.measure()))
+    chosen = acting(sweep.measure())
     trials = sweep_stops(sweep, pairs, chosen, what="lease lost, PostgreSQL", forced=True)
     assert sweep.report.failures == []
-    assert [line for trial in trials for line in trial.complaints] == []
+    assert no_complaints(trials)
     assert len(trials) > 3
 
 
-@pytest.mark.parametrize("name", ["idempotent", "probe", "compensate", "escalate"])
+@pytest.mark.parametrize("name", RULES)
 def test_a_killed_server_costs_no_effect(name: str, lanes: Lanes, sink: Sink, victim: PostgresServer) -> None:
     """The client is stopped at a moment, the server killed with all its processes and started again; both go on."""
     sweep = sweep_of(name, lanes, sink, victim.create_database())
@@ -63,14 +88,14 @@ def test_a_killed_server_costs_no_effect(name: str, lanes: Lanes, sink: Sink, vi
     for fatal in commits[3:-3:3][:6]:
         lanes.each([partial(kill_server, sweep, fatal=fatal, server=victim)])
     sweep.report.seconds = time.monotonic() - begun
-    report = show(f"{name}, server killed", sweep.report)
+    report = show(f"{name}, server killed, PostgreSQL", sweep.report, kind="kills of the server")
     assert report.failures == []
     assert report.kills > 4
 
 
 def kill_server(sweep: Sweep, lane: Lane, fatal: int, server: PostgresServer) -> None:
     with Place(sweep) as place:
-        life = lane.begin(LIVE, **place.told, fatal=fatal, how="stop")
+        life = lane.forking.begin(LIVE, **place.told, fatal=fatal, how="stop")
         where = life.until("stopped")
         if where is None:
             return
@@ -79,7 +104,7 @@ def kill_server(sweep: Sweep, lane: Lane, fatal: int, server: PostgresServer) ->
         server.start()
         life.go_on()
         ended = life.end()
-        last = lane.run(LIVE, **place.told, times=2)
+        last = lane.forking.run(LIVE, **place.told, times=2)
         sweep.conclude(place.run, where if ended.error is None else f"{where}: {ended.error}", 1, 0, last)
 
 
@@ -88,5 +113,6 @@ def committing(moments: list[str]) -> Iterable[int]:
     return [at for at, label in enumerate(moments, 1) if label.startswith(("commit", "act", "probe"))]
 
 
-def acting(moments: list[str]) -> Iterable[int]:
-    return [at for at, label in enumerate(moments, 1) if label.startswith(("act", "probe"))]
+def committed(moments: list[str]) -> Iterable[int]:
+    """The same without the moments before a commit: the server has seen no more than after the one before."""
+    return [at for at in committing(moments) if moments[at - 1] != "commit.before"]

@@ -1,15 +1,18 @@
 """The process that recovers is killed as well, the undo in the middle, and commits fail without saying how."""
 
+import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.sweep import LIVE, Lane, Lanes, Place, Sweep
+from perdure.testing.lanes import Lane, Lanes
+from perdure.testing.sweep import LIVE, Place, Sweep
 from tests.ledger import scenes
 from tests.ledger.tables import show
 from tests.ledger.test_kills import disturbed, sweep_of
+from tests.ledger.test_stops import RULES
 
 
 def acts(moments: list[str]) -> list[int]:
@@ -18,7 +21,7 @@ def acts(moments: list[str]) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["idempotent", "probe", "compensate", "escalate"])
+@pytest.mark.parametrize("name", RULES)
 def test_a_kill_at_any_moment_of_the_recovery_leaves_every_effect_once(
     name: str, lanes: Lanes, sink: Sink, folder: Path
 ) -> None:
@@ -51,14 +54,14 @@ def test_a_commit_that_fails_without_saying_how_changes_nothing(
 ) -> None:
     sweep = disturbed(name, lanes, sink, folder)
     commits = ambiguous(sweep, held)
-    report = show(f"{name}, ambiguous commit {held}", sweep.report)
+    report = show(f"{name}, ambiguous commit {held}", sweep.report, kind="commits that failed")
     assert report.failures == []
     assert commits > 5
 
 
 def ambiguous(sweep: Sweep, held: str, plant: str = "") -> int:
     """Let each commit of a life fail in turn, once it is open; then kill nobody, and look. Returns how many."""
-    moments = sweep.measure()
+    moments, begun = sweep.measure(), time.monotonic()
     sweep.report.moments = len(moments)
     commits = sum(label == "commit.before" for label in moments)
 
@@ -66,11 +69,12 @@ def ambiguous(sweep: Sweep, held: str, plant: str = "") -> int:
         with Place(sweep) as place:
             template, environment = place.told.pop("template"), {scenes.PLANT: plant}
             failing = environment | {scenes.AMBIGUOUS: f"{number}:{held}"}
-            first = lane.run(LIVE, **place.told | {"environment": failing}, template=template)
-            last = lane.run(LIVE, **place.told | {"environment": environment}, times=2)
+            first = lane.forking.run(LIVE, **place.told | {"environment": failing}, template=template)
+            last = lane.forking.run(LIVE, **place.told | {"environment": environment}, times=2)
             where = f"commit {number}" if first.error is None else f"commit {number}: {first.error.splitlines()[-1]}"
             sweep.conclude(place.run, where, 1, 0, last)
 
     numbers = range(2, commits + 2)  # the first is the barrier that opening makes
     sweep.lanes.each([partial(trial, number=number) for number in numbers])
+    sweep.report.seconds = time.monotonic() - begun
     return commits

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from perdure.testing.clock import ManualClock
 
 if TYPE_CHECKING:
+    from perdure.testing.model import ScriptedModel
     from perdure.testing.sink import Sink, SinkClient, SinkError, SinkRefused
     from perdure.testing.sweep import Report, crash_sweep
 
-__all__ = ["ManualClock", "Report", "Sink", "SinkClient", "SinkError", "SinkRefused", "crash_sweep"]
+__all__ = ["ManualClock", "Report", "ScriptedModel", "Sink", "SinkClient", "SinkError", "SinkRefused", "crash_sweep"]
 
-_HOME = {"Report": "sweep", "crash_sweep": "sweep"}
+_HOME = {"Report": "sweep", "ScriptedModel": "model", "crash_sweep": "sweep"}
 
 
 def __getattr__(name: str) -> Any:

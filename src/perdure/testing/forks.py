@@ -1,50 +1,36 @@
 """Lives: processes that are born by forking a warm server, may be killed or stopped, and tell what they did until then.
 
-The server imports the code under test once, opens no store and starts no thread, so what a life inherits is code and
-nothing else. A life runs one function, `task(voice, **arguments)`, and speaks through a pipe, unbuffered: what was said
-before it died is what its parent hears. Arguments and words are JSON.
+One process imports the code under test and rehearses it, opens no store and keeps no thread; the servers are its
+children, and the lives are theirs, so what a life inherits is code and nothing else. A life runs one function,
+`task(voice, **arguments)`, and speaks through a pipe, unbuffered: what was said before it died is what its parent
+hears. Arguments and words are JSON.
 
 One server has one life at a time; who needs two at once starts two servers. Where nothing is to be killed, a server
-that does not fork runs the task in itself (`forking=False`): what is warm is twice as quick.
+that does not fork runs the task in itself (`WARM`): what is warm is twice as quick.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
-import importlib
-import importlib.util
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
-import time
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
 from perdure.errors import ConfigError
+from perdure.testing.fork_service import READY, WARM, Told
 from perdure.testing.proxy import wait_until
 
-PRELOADED = ("perdure.testing.trial", "perdure.runtime.runtime", "perdure.store.databases.sqlite", "asyncio")
-
-
-class Voice:
-    """A life's way to be heard."""
-
-    def __init__(self, pipe: int) -> None:
-        self._pipe = pipe
-
-    def say(self, **words: Any) -> None:
-        """Say something now. A line torn by death was not said."""
-        line = memoryview(msgspec.json.encode(words) + b"\n")
-        while line:
-            line = line[os.write(self._pipe, line) :]
+REHEARSAL = "perdure.testing.trial:rehearse"
+Task = str | Callable[..., Any]
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -56,9 +42,9 @@ class Ended(msgspec.Struct, frozen=True):
     killed: bool = False
     hung: bool = False
 
-    def told(self, word: str) -> Any:
-        """What was last said under this word."""
-        return next((line[word] for line in reversed(self.said) if word in line), None)
+    def told(self, word: str) -> list[Any]:
+        """What was said under this word, in order."""
+        return [line[word] for line in self.said if word in line]
 
 
 class Life:
@@ -89,7 +75,7 @@ class Life:
         return self.ended
 
     def _end(self, line: dict[str, Any]) -> None:
-        last = self.said[-1] if self.said and "ended" in self.said[-1] else {}
+        last = next((said for said in self.said if "ended" in said), {})
         self.ended = Ended(self.said, last.get("ended"), last.get("error"), line["over"], line["hung"])
 
     def wait_stopped(self) -> None:
@@ -103,50 +89,90 @@ class Life:
 
 
 class ForkServer:
-    """Runs inside `with`. `apps` are modules, by name or path, that every life finds imported."""
+    """One of `fork_servers`."""
 
-    def __init__(self, apps: Sequence[str] = (), *, forking: bool = True) -> None:
-        self._apps = apps
-        self._how = "fork" if forking else "stay"
+    def __init__(self, kind: str, line: socket.socket, again: Callable[[], list[socket.socket]]) -> None:
+        self._kind = kind
+        self._again = again
+        self._open(line)
 
-    def __enter__(self) -> Self:
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            command = [sys.executable, "-m", "perdure.testing.forks", str(theirs.fileno()), self._how, *self._apps]
-            paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
-            self._process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], process_group=0, env=os.environ | {"PYTHONPATH": paths}
-            )
-        self._lines = self._socket.makefile("rb")
-        ready = self._lines.readline()
-        if ready != b"ready\n":
-            self.__exit__()
+    def _open(self, line: socket.socket) -> None:
+        self._socket, self._lines, self._gone = line, line.makefile("rb"), False
+        if (ready := self._lines.readline()) != READY:
+            self.close()
             raise ConfigError(f"The app cannot be imported: {msgspec.json.decode(ready) if ready else 'it exited'}")
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._lines.close()
         self._socket.close()
-        self._process.wait()
 
-    def begin(self, task: str, /, *, patience: float = 60.0, **arguments: Any) -> Life:
-        """Begin a life that runs `module:function`; with patience over, it is killed and counts as hung."""
-        if self._process.poll() is not None:  # a task that hung in a server which does not fork took it along
-            self.__exit__()
-            self.__enter__()
-        request = {"task": task, "arguments": arguments, "patience": patience}
+    def begin(self, task: Task, /, *, patience: float = 60.0, **arguments: Any) -> Life:
+        """Begin a life that runs a function; with patience over, it is killed and counts as hung."""
+        if self._gone:
+            self.close()
+            self._open(*self._again())
+        request = {"task": task_name(task), "arguments": arguments, "patience": patience}
         self._socket.sendall(msgspec.json.encode(request) + b"\n")
         return Life(self)
 
-    def run(self, task: str, /, *, patience: float = 60.0, **arguments: Any) -> Ended:
+    def run(self, task: Task, /, *, patience: float = 60.0, **arguments: Any) -> Ended:
         """A whole life."""
         return self.begin(task, patience=patience, **arguments).end()
+
+    def call(self, task: Task, /, *, patience: float = 60.0, **arguments: Any) -> Any:
+        """The same for a task that is to return: its result, or its error raised here."""
+        ended = self.run(task, patience=patience, **arguments)
+        if ended.error or ended.killed or ended.hung:
+            raise RuntimeError(f"{task_name(task)} hung={ended.hung} killed={ended.killed}\n{ended.error}")
+        return ended.result
 
     def hear(self) -> dict[str, Any]:
         if not (line := self._lines.readline()):
             raise RuntimeError("the fork server is gone")
         heard: dict[str, Any] = msgspec.json.decode(line)
+        self._gone = self._kind == WARM and heard.get("hung", False)  # a task that hung in it took it along
         return heard
+
+
+@contextmanager
+def fork_servers(*kinds: str, apps: Sequence[str] = (), rehearsal: str = REHEARSAL) -> Iterator[list[ForkServer]]:
+    """Servers of these kinds. `apps` are modules, by name or path, that every life finds imported.
+
+    `rehearsal` is a function that the process from which all are forked runs first; it must leave no thread.
+    """
+    with ExitStack() as stack:
+
+        def start(*kinds: str) -> list[socket.socket]:
+            lines, theirs = zip(*(socket.socketpair() for _ in kinds), strict=True)
+            stack.callback(_start(theirs, kinds, apps, rehearsal).wait)
+            for line in lines:
+                stack.callback(line.close)
+            return list(lines)
+
+        servers: list[ForkServer] = []
+        try:
+            for kind, line in zip(kinds, start(*kinds), strict=True):
+                servers.append(ForkServer(kind, line, partial(start, kind)))
+            yield servers
+        finally:
+            for server in servers:  # each is waited for after it has heard of the end
+                server.close()
+
+
+def _start(
+    lines: Sequence[socket.socket], kinds: Sequence[str], apps: Sequence[str], rehearsal: str
+) -> subprocess.Popen[bytes]:
+    descriptors = [line.fileno() for line in lines]
+    told = msgspec.json.encode(Told(descriptors, list(kinds), list(apps), rehearsal)).decode()
+    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    command, environment = (
+        [sys.executable, "-m", "perdure.testing.fork_service", told],
+        os.environ | {"PYTHONPATH": paths},
+    )
+    process = subprocess.Popen(command, pass_fds=descriptors, process_group=0, env=environment)
+    for line in lines:
+        line.close()
+    return process
 
 
 def _state(pid: int) -> str:
@@ -156,119 +182,12 @@ def _state(pid: int) -> str:
         return "X"
 
 
-class _Request(msgspec.Struct):
-    task: str
-    arguments: dict[str, Any]
-    patience: float
-
-
-def import_app(name: str) -> None:
-    """Import a module by its name, or a file by its path."""
-    if not name.endswith(".py"):
-        importlib.import_module(name)
-        return
-    spec = importlib.util.spec_from_file_location(Path(name).stem, name)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{name} cannot be imported")
-    sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-
-
-def find_task(task: str) -> Callable[..., Any]:
-    """A function by `module:name`."""
-    module, _, name = task.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return found
-
-
-def _serve(descriptor: int, how: str, apps: Sequence[str]) -> None:
-    with socket.socket(fileno=descriptor) as parent:
-        try:
-            for name in PRELOADED:
-                importlib.import_module(name)
-            find_task("perdure.testing.trial:rehearse")()
-            for name in apps:
-                import_app(name)
-        except BaseException:
-            parent.sendall(msgspec.json.encode(traceback.format_exc()) + b"\n")
-            return
-        gc.collect()
-        gc.freeze()  # what is shared with the lives stays shared
-        parent.sendall(b"ready\n")
-        with parent.makefile("rb") as requests:
-            for line in requests:
-                request = msgspec.json.decode(line, type=_Request)
-                if how == "fork":
-                    _begin(request, parent)
-                else:
-                    _stay(request, parent)
-
-
-def _begin(request: _Request, parent: socket.socket) -> None:
-    heard, said = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.setpgid(0, 0)
-        os.close(heard)
-        parent.close()
-        _live(request, Voice(said))
-    os.close(said)
-    parent.sendall(msgspec.json.encode({"pid": pid}) + b"\n")
-    hung = _forward(heard, parent, time.monotonic() + request.patience)
-    if hung:
-        os.killpg(pid, signal.SIGKILL)
-    os.close(heard)
-    _, status = os.waitpid(pid, 0)
-    over = {"over": os.WIFSIGNALED(status) and not hung, "hung": hung}
-    parent.sendall(msgspec.json.encode(over) + b"\n")
-
-
-def _stay(request: _Request, parent: socket.socket) -> None:
-    """Run a task right here, and leave the environment as it was. One that hangs is the end of this server."""
-
-    def give_up(*_: object) -> None:
-        parent.sendall(b'{"over":false,"hung":true}\n')
-        os._exit(1)
-
-    before = dict(os.environ)
-    voice = Voice(parent.fileno())
-    signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, request.patience)
-    voice.say(pid=os.getpid())
-    try:
-        voice.say(ended=find_task(request.task)(voice, **request.arguments))
-    except Exception:
-        voice.say(ended=None, error=traceback.format_exc())
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    os.environ.clear()
-    os.environ.update(before)
-    voice.say(over=False, hung=False)
-
-
-def _live(request: _Request, voice: Voice) -> None:
-    """The whole life; it ends here and never returns into the server's loop."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        voice.say(ended=find_task(request.task)(voice, **request.arguments))
-    except BaseException:
-        voice.say(ended=None, error=traceback.format_exc())
-    finally:
-        os._exit(0)
-
-
-def _forward(pipe: int, parent: socket.socket, until: float) -> bool:
-    """Pass whole lines on until the pipe is closed, which death does. True: patience was over first."""
-    torn = b""
-    while True:
-        ready, _, _ = select.select([pipe], [], [], max(0.0, until - time.monotonic()))
-        if not ready:
-            return True
-        if not (data := os.read(pipe, 1 << 16)):
-            return False
-        whole, newline, torn = (torn + data).rpartition(b"\n")
-        parent.sendall(whole + newline)
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _serve(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
+def task_name(task: Task) -> str:
+    """How another process finds a function: `module:name`."""
+    if isinstance(task, str):
+        return task
+    if "<" in task.__qualname__ or "." in task.__qualname__:
+        raise ConfigError(f"{task.__qualname__} must be a function of a module: another process looks it up.")
+    if task.__module__ == "__main__":
+        raise ConfigError(f"{task.__qualname__} must be in a module that can be imported, not in the script.")
+    return f"{task.__module__}:{task.__qualname__}"

@@ -98,9 +98,21 @@ def _blind(undisturbed: Undisturbed, log: Log) -> list[str]:
             if posts[content] > max(1, intended[content]) + evidence[content]:
                 found.append(f"{content} was posted {posts[content]} times, and nobody had looked in between")
             keys[content].add(line["key"])
-        elif line["what"] in ("deleted", "noted", "refused") or (line["what"] == "looked" and not line["found"]):
+        elif _tells(line):
             evidence.update(set(posts))
     return found
+
+
+def _tells(line: dict[str, Any]) -> bool:
+    """Whether somebody learned from it that something may be sent again, or said so."""
+    match line["what"]:
+        case "deleted" | "refused":
+            return True
+        case "looked":
+            return not line["found"]
+        case "noted":
+            return "verdict" in line["note"]
+    return False
 
 
 def _content(line: dict[str, Any]) -> str:

@@ -17,26 +17,23 @@ Nothing is raised for what a sweep finds: the report says it, and `report.ok` su
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from types import ModuleType
 from typing import Any, Self
 
 from perdure.errors import ConfigError
 from perdure.ids import new_name
 from perdure.runtime.program import Bound
-from perdure.testing.forks import Ended, ForkServer
+from perdure.testing.forks import Ended, task_name
 from perdure.testing.judge import HEADS, Undisturbed, judge
+from perdure.testing.lanes import Lane, Lanes
 from perdure.testing.sink import Sink, lasting
 
 LIVE, MAKE = "perdure.testing.trial:live", "perdure.testing.trial:make_store"
@@ -94,47 +91,6 @@ class Report:
         return "\n".join([title, *lines, *self.failures[:10]])
 
 
-class Lane:
-    """A server that forks a life to be killed, and a warm one for a life that nobody disturbs."""
-
-    def __init__(self, forking: ForkServer, warm: ForkServer) -> None:
-        self.begin = forking.begin
-        self.run = forking.run
-        self.run_warm = warm.run
-
-
-class Lanes:
-    """Fork servers that have imported the app, each busy with one trial at a time. Many sweeps may share them."""
-
-    def __init__(self, *apps: str | ModuleType, count: int = 0) -> None:
-        self.count = count or min(os.cpu_count() or 1, 4)
-        self._apps = [_importable(app) for app in apps]
-        self._stack = ExitStack()
-        self._free: SimpleQueue[Lane] = SimpleQueue()
-
-    def __enter__(self) -> Self:
-        for _ in range(self.count):
-            forking, warm = (ForkServer(self._apps, forking=forking) for forking in (True, False))
-            self._free.put(Lane(self._stack.enter_context(forking), self._stack.enter_context(warm)))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def each(self, trials: Iterable[Callable[[Lane], Any]]) -> list[Any]:
-        """Run every trial on whichever lane is free; results in the order of the trials."""
-
-        def one(trial: Callable[[Lane], Any]) -> Any:
-            lane = self._free.get()
-            try:
-                return trial(lane)
-            finally:
-                self._free.put(lane)
-
-        with ThreadPoolExecutor(self.count) as pool:
-            return list(pool.map(one, trials))
-
-
 def crash_sweep(
     bound: Bound[Any],
     *,
@@ -182,7 +138,7 @@ class Sweep:
         self._bound = bound
         self._mode = dict(mode or {})
         self.environment = dict(environment or {})
-        self._functions = {kind: _task_name(function) for kind, function in functions.items()}
+        self._functions = {kind: function and task_name(function) for kind, function in functions.items()}
         self._url = str(store) if "://" in str(store) else None
         self._folder = Path(store) if self._url is None else None
         self._template: str | None = None
@@ -213,14 +169,14 @@ class Sweep:
         if self._folder is not None and self._template is None:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._template = tempfile.mkdtemp(prefix="template-", dir=self._folder)
-            self.lanes.each([lambda lane: lane.run(MAKE, target=str(Path(self._template or "", "perdure.db")))])
+            self.lanes.each([lambda lane: lane.forking.run(MAKE, target=str(Path(self._template or "", "perdure.db")))])
         first, other = self.lanes.each([self.undisturbed, self.undisturbed])
         self._undisturbed = Undisturbed.of(first, other)
         return self._undisturbed.moments
 
     def undisturbed(self, lane: Lane) -> tuple[Ended, list[dict[str, Any]]]:
         with Place(self) as place:
-            ended = lane.run(LIVE, **place.told)
+            ended = lane.forking.run(LIVE, **place.told)
             if ended.error or ended.hung or ended.killed:
                 raise ConfigError(f"The program does not come to its end even undisturbed:\n{ended.error}")
             return ended, self.sink.log(place.run)
@@ -231,13 +187,13 @@ class Sweep:
             wheres: list[str] = []
             template = place.told.pop("template")
             for number, fatal in enumerate(kills):
-                ended = lane.run(LIVE, **place.told, fatal=fatal, template=None if number else template)
+                ended = lane.forking.run(LIVE, **place.told, fatal=fatal, template=None if number else template)
                 if ended.killed:
-                    wheres.append(ended.told("last"))
+                    wheres += ended.told("last")
                 if ended.error or ended.hung:
                     wheres.append(f"error: {ended.error or 'hung'}")
             landed = sum(lasting(self.sink.log(place.run)).values())
-            recover = lane.run if self._functions.get("setup") else lane.run_warm  # a setup may change the code
+            recover = lane.forking.run if self._functions.get("setup") else lane.warm.run  # a setup may change the code
             last = recover(LIVE, **place.told, template=None if kills else template, times=2)
             self.conclude(place.run, " then ".join(wheres) or "nowhere", len(wheres), landed, last)
 
@@ -279,22 +235,3 @@ class Place:
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self._folder or "", ignore_errors=True)
         self._client.forget()
-
-
-def _importable(app: str | ModuleType) -> str:
-    if isinstance(app, str):
-        return app
-    if app.__name__ == "__main__" or app.__spec__ is None:
-        return str(app.__file__)
-    return app.__name__
-
-
-def _task_name(function: Callable[..., Any] | None) -> str | None:
-    if function is None:
-        return None
-    if "<" in function.__qualname__ or "." in function.__qualname__:
-        raise ConfigError(f"{function.__qualname__} must be a function of a module: another process looks it up.")
-    module = function.__module__
-    if module == "__main__":
-        raise ConfigError(f"{function.__qualname__} must be in a module that can be imported, not in the script.")
-    return f"{module}:{function.__qualname__}"
