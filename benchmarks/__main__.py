@@ -15,7 +15,7 @@ import msgspec
 from benchmarks.measure import Line, Table
 
 # A group is a module with `tables(folder, rounds)`. It is imported when it is asked for: peers need packages of theirs.
-GROUPS = {"store": "benchmarks.store", "effects": "benchmarks.effects"}
+GROUPS = {name: f"benchmarks.{name}" for name in ("store", "effects", "agent", "snapshot")}
 
 
 def main() -> None:

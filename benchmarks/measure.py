@@ -11,9 +11,11 @@ matter where the work happens, so a peer in another environment is a function th
 from __future__ import annotations
 
 import asyncio
+import os
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import msgspec
@@ -122,6 +124,20 @@ def least(case: str, unit: Unit, turn: Turn, budget: Budget | None = None, *, ro
     values = [turn() for _ in range(rounds)]
     shown = f"{unit.show(min(values))} (least of {rounds}; median {unit.show(statistics.median(values))})"
     return Line(case=case, perdure=shown, **judged(budget, min(values), unit))
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Keep every thread of this process on one core for a while."""
+    threads = [int(name) for name in os.listdir("/proc/self/task")]
+    before = os.sched_getaffinity(0)
+    for thread in threads:
+        os.sched_setaffinity(thread, {min(before)})
+    try:
+        yield
+    finally:
+        for thread in threads:
+            os.sched_setaffinity(thread, before)
 
 
 def judged(budget: Budget | None, value: float, unit: Unit) -> dict[str, str]:

@@ -49,7 +49,7 @@ class PerdureError(Exception):
 
     code: ClassVar[str] = "perdure"
     hint: str = "Run `perdure doctor` to see what state the store is in."
-    retry: ClassVar[bool] = False
+    retry: bool = False
 
     def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
         super().__init__(message)
@@ -269,11 +269,22 @@ class BundleInvalid(PerdureError):
 
 
 class ModelError(PerdureError):
-    """The model did not answer, or not in a form that can be used."""
+    """The model did not answer, or not in a form that can be used.
+
+    `retry` says whether asking again can help, `retry_after` how many seconds it asked to be left alone, if it did.
+    """
 
     code = "model"
     hint = "Check the model's name, key and quota."
     retry = True
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, retry: bool = True, retry_after: float | None = None,
+        **details: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(message, hint=hint, **details)
+        self.retry = retry
+        self.retry_after = retry_after
 
 
 class ToolError(PerdureError):

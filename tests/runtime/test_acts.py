@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from perdure import Call, LeaseHeld, LeaseLost, NotDone, Session, faults, program, tool
-from perdure.domain.session import Status
 from perdure.errors import IllegalMove, StoreUnavailable
 from perdure.runtime.runtime import Runtime
 from perdure.store import lease
@@ -131,6 +130,7 @@ async def test_a_tool_that_blocks_the_loop_keeps_its_lease(target: str) -> None:
 
     @tool
     async def blocks(call: Call) -> int:
+        watcher.start()
         time.sleep(0.5)  # what no tool should do, and some will
         return call.attempt
 
@@ -154,12 +154,8 @@ async def test_a_tool_that_blocks_the_loop_keeps_its_lease(target: str) -> None:
             time.sleep(0.02)
 
     uid = (await rt.get("s")).uid
-    running = asyncio.ensure_future(rt.run("s"))
-    while (await rt.get("s")).status != Status.RUNNING:
-        await asyncio.sleep(0.001)
     watcher = threading.Thread(target=intrude)
-    watcher.start()
-    view = await running
+    view = await rt.run("s")
     await asyncio.to_thread(watcher.join)
     rt.close()
     other.close()

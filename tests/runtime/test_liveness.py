@@ -13,9 +13,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from perdure import Session, program
 from perdure.domain.worker import Life, Worker
 from perdure.errors import StoreUnavailable
 from perdure.runtime.liveness import UNKNOWN, Presences, began, presences, read_token
+from perdure.runtime.runtime import open as open_runtime
 from perdure.store import worker
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
@@ -184,3 +186,16 @@ def test_a_token_names_one_process(store: Store) -> None:
         assert read_token(me.worker.start_token).began == began(os.getpid()) != UNKNOWN
     assert began(2**22 + 1) == UNKNOWN
     assert read_token("nonsense").folder == UNKNOWN
+
+
+@pytest.mark.anyio
+async def test_a_look_at_the_recovery_plan_makes_nobody_a_worker(target: str) -> None:
+    @program
+    async def idle(s: Session) -> None: ...
+
+    async with open_runtime(target) as runtime:
+        await runtime.start(idle.bind(), id="s")
+        assert await runtime.recovery_plan("s") == []
+        assert await runtime.store.read(worker.workers) == []
+        await runtime.run("s")
+        assert len(await runtime.store.read(worker.workers)) == 1

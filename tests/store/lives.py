@@ -16,7 +16,7 @@ from perdure.domain.task import TaskState
 from perdure.domain.wait import WaitKind
 from perdure.errors import PerdureError
 from perdure.ids import new_uid
-from perdure.store import artifact, decision, event, fact, inbox, lease, session, step, task, wait
+from perdure.store import artifact, decision, event, fact, inbox, lease, session, step, task, usage, wait
 from perdure.store.move import Move
 from perdure.store.step import Recorded
 from perdure.store.store import Store
@@ -67,7 +67,7 @@ MOVES: dict[str, Callable[[Life, int, int], Move[Any]]] = {
     "expire": lambda life, a, b: lease.expire(life.uid, "housekeeping"),
     "release": lambda life, a, b: session.release(life.holder),
     "restart": lambda life, a, b: session.restart(life.holder, VALUES[b]),
-    "use": lambda life, a, b: session.use(life.holder, tokens_in=a, tokens_out=b, cost_micros=1),
+    "use": lambda life, a, b: usage.use(life.holder, tokens_in=a, tokens_out=b, cost_micros=1),
     "append": lambda life, a, b: event.append(life.holder, "note", {"value": VALUES[b]}),
     "describe": lambda life, a, b: session.describe(
         life.uid,

@@ -11,7 +11,8 @@ from typing import Any
 
 import perdure.store
 from perdure.domain.lease import Holder
-from perdure.store import checkpoint, event, lease, step
+from perdure.store import checkpoint, effect, event, lease, step
+from perdure.store.intent import Dispatch, Intent
 from perdure.store.move import HolderMove, Move, OutsiderMove
 from perdure.store.step import Recorded
 
@@ -24,6 +25,18 @@ WRITTEN_OUT: dict[str, Callable[[Holder], Move[Any]]] = {
         holder, Recorded(restart_number=0, scope="", name="n", argument_digest="d", occurrence=0, result="1")
     ),
 }
+
+# Holder moves whose hot way reads what it is given before it writes, and is then refused by its guard.
+HOT: dict[str, Callable[[Holder], Move[Any]]] = {
+    "effect.plan_and_dispatch": lambda holder: effect.plan_and_dispatch(
+        holder,
+        Intent(
+            id="e-1", position='["x"]', generation=0, tool="t", replay="escalate", targets="[]", intent="{}",
+            intent_digest="0" * 64, idempotency_key="1" * 64,
+        ),
+        Dispatch(worker="w", process="{}"),
+    ),
+}  # fmt: skip
 
 
 def modules() -> list[ModuleType]:
@@ -41,7 +54,7 @@ def defined() -> Iterator[tuple[str, Any]]:
 def holder_moves() -> dict[str, Callable[[Holder], Move[Any]]]:
     """Every holder move, ready to be made with nonsense for arguments: whoever is refused never gets to use them."""
     found = {name: _nonsense(value) for name, value in defined() if isinstance(value, HolderMove)}
-    return found | WRITTEN_OUT
+    return found | WRITTEN_OUT | HOT
 
 
 def outsider_moves() -> dict[str, Callable[[str, str], Move[Any]]]:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from perdure.domain.worker import Worker
 from perdure.errors import ConfigError, SchemaMismatch
-from perdure.store import event, lease, meta, migrate, session
+from perdure.store import event, lease, meta, migrate, session, worker
 from perdure.store.databases import postgres_migrator
 from perdure.store.databases.place import companion
+from perdure.store.gate import Presence
 from perdure.store.store import open_store
 from perdure.testing.postgres import PostgresServer
 from tests.store import evolve
@@ -219,3 +221,18 @@ def test_both_databases_know_the_same_migrations() -> None:
             other.phase,
             other.compatible_from,
         )
+
+
+@pytest.mark.databases("sqlite")
+def test_opening_does_not_migrate_under_a_living_worker_of_an_older_version(blank: str) -> None:
+    migrate_to(blank, None, 2)
+    old = Worker("w-old", "host", "boot", 1, "token", 2, 2, [], 0, 0)
+    with evolve.a_migrator(blank) as database:
+        evolve.write(database, worker.register(old))
+    alive = Presence(companion(Path(blank)) / "workers", "w-old")
+    with pytest.raises(SchemaMismatch, match="would break older workers that live: w-old"):
+        open_store(blank)
+    assert version_of(blank) == 2
+    alive.close()
+    with open_store(blank) as store:
+        assert store.database.schema_version == KNOWN

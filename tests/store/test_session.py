@@ -7,7 +7,7 @@ import pytest
 from perdure.domain.session import TERMINAL, Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, LeaseLost, NotFound
-from perdure.store import event, inbox, lease, session, wait
+from perdure.store import event, inbox, lease, session, usage, wait
 from perdure.store.move import Move
 from perdure.store.session import NewSession
 from perdure.store.store import Store
@@ -110,7 +110,7 @@ def test_restart_begins_anew_with_other_arguments(store: Store) -> None:
 def test_usage_adds_up(store: Store) -> None:
     holder = a_holder(store)
     for _ in range(3):
-        store.write_now(session.use(holder, tokens_in=100, tokens_out=10, cost_micros=7))
+        store.write_now(usage.use(holder, tokens_in=100, tokens_out=10, cost_micros=7))
     now = session_of(store, holder.uid)
     assert (now.tokens_in, now.tokens_out, now.cost_micros) == (300, 30, 21)
 

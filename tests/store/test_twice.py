@@ -8,9 +8,23 @@ import pytest
 
 from perdure.domain.artifact import Retention
 from perdure.domain.lease import Holder
+from perdure.domain.restore import Cause
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Worker
-from perdure.store import artifact, checkpoint, decision, event, inbox, lease, meta, session, task, wait, worker
+from perdure.store import (
+    artifact,
+    checkpoint,
+    decision,
+    event,
+    inbox,
+    lease,
+    meta,
+    restore,
+    session,
+    task,
+    wait,
+    worker,
+)
 from perdure.store.move import Move
 from perdure.store.session import NewSession
 from perdure.store.store import Store
@@ -41,6 +55,11 @@ def create(store: Store, clock: ManualClock) -> Move[Any]:
     return session.create(NewSession(id="s-x", program="p", arguments={"pr": 7}), by="ada")
 
 
+def released(store: Store, clock: ManualClock) -> Move[Any]:
+    store.write_now(Move("restore.begin", "plain", lambda tx: restore.begin(tx, Cause.DECLARED)))
+    return restore.release(by="ada", because="looked")
+
+
 def expire(store: Store, clock: ManualClock) -> Move[Any]:
     holder = a_holder(store)
     clock.advance(hours=1)
@@ -63,6 +82,7 @@ PLAIN: dict[str, Scene] = {
     "lease.acquire_named": lambda store, clock: lease.acquire_named("r", holder="w", nonce="n", ttl=TTL),
     "lease.release_named": with_lease(lease.release_named),
     "lease.renew_named": with_lease(lambda held: lease.renew_named(held, ttl=2 * TTL)),
+    "restore.release": released,
     "meta.put": lambda store, clock: meta.put("colour", "red"),
     "worker.forget": lambda store, clock: worker.forget(["w-1", "w-2"]),
     "worker.register": lambda store, clock: worker.register(WORKER),

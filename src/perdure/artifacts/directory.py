@@ -100,6 +100,10 @@ class Directory:
     def has(self, name: str) -> bool:
         return self._path(name).is_file()
 
+    def size(self, name: str) -> int:
+        """How many bytes it has; raises `OSError` when it is not there."""
+        return self._path(name).stat().st_size
+
     def names(self) -> Iterator[str]:
         """Every artifact in the folder, claimed or not."""
         for folder in sorted(self.folder.glob("[0-9a-f][0-9a-f]")):

@@ -46,6 +46,7 @@ MOVES: dict[EffectState, frozenset[EffectState]] = {
 }
 
 SETTLED = frozenset(EffectState) - {EffectState.PLANNED, EffectState.DISPATCHED}
+PRESUMED = "presumed"  # the worker of an attempt that may have been made in a time that a restore took away
 
 
 class Replay(StrEnum):
@@ -75,9 +76,13 @@ class Verdict(StrEnum):
 
 
 class Effect(Record, frozen=True):
-    """A row of `effect`. `number` is the event that planned it, `settled_number` the one that settled it."""
+    """A row of `effect`. `number` is the event that planned it, `settled_number` the one that settled it.
 
-    json_columns: ClassVar[frozenset[str]] = frozenset({"position", "targets", "intent", "error"})
+    `leases` are the resources it needs. `restore_epoch` says in which one its outcome was taken as unknown, though it
+    was not dispatched here.
+    """
+
+    json_columns: ClassVar[frozenset[str]] = frozenset({"position", "targets", "intent", "error", "leases"})
 
     session_uid: str
     id: str
@@ -109,6 +114,11 @@ class Effect(Record, frozen=True):
     doubt: str | None
     number: int
     settled_number: int | None
+    leases: Any
+    undo_requested_at: int | None
+    undo_by: str | None
+    undo_because: str | None
+    restore_epoch: int | None
 
 
 class Attempt(Record, frozen=True):
@@ -151,6 +161,7 @@ class Action(StrEnum):
     RUN_AGAIN = "run again"
     PROBE = "probe"
     UNDO = "undo"
+    PRESUME = "presume"
     FAIL = "fail"
     ASK = "ask"
 
@@ -199,7 +210,16 @@ def recover(effect: Effect, attempts: list[Attempt], rule: Rule, now: int, life:
             why = "Its outcome is unknown; it is undone, and then planned anew."
             return _counted(Action.UNDO, last, rule, why, now, life)
         case _:
-            return Course(Action.ASK, "Its outcome is unknown, and nothing but a person can tell.")
+            why = "The store was put back; it may have been done before" if last.worker == PRESUMED else _UNKNOWN
+            return Course(Action.ASK, f"{why}, and nothing but a person can tell.")
+
+
+_UNKNOWN = "Its outcome is unknown"
+
+
+def tried(attempts: list[Attempt]) -> int:
+    """How many attempts are known to have been made."""
+    return sum(attempt.worker != PRESUMED for attempt in attempts)
 
 
 def _planned(effect: Effect, last: Attempt | None, rule: Rule, now: int, life: Life) -> Course:
@@ -215,9 +235,9 @@ def _planned(effect: Effect, last: Attempt | None, rule: Rule, now: int, life: L
 
 def _idempotent(attempts: list[Attempt], rule: Rule, now: int) -> Course:
     young = rule.key_ttl is None or now - attempts[0].dispatched_at < rule.key_ttl
-    if young and len(attempts) < rule.retry:
+    if young and tried(attempts) < rule.retry:
         return Course(Action.RUN_AGAIN, "Its outcome is unknown; the same key makes a second request harmless.")
-    spent = f"{len(attempts)} attempts are spent" if young else "its key may have been forgotten outside"
+    spent = f"{tried(attempts)} attempts are spent" if young else "its key may have been forgotten outside"
     if rule.can_probe:
         return Course(Action.PROBE, f"Its outcome is unknown and {spent}; the probe is asked.")
     return Course(Action.ASK, f"Its outcome is unknown and {spent}.")
@@ -242,6 +262,6 @@ def after_absent(attempts: list[Attempt], rule: Rule, now: int, life: Life = Lif
     counted = _counted(Action.PROBE, attempts[-1], rule, "The probe found nothing yet; it may still land.", now, life)
     if counted.action is Action.ASK or (counted.not_before or 0) > now:
         return counted
-    if len(attempts) >= rule.retry:
-        return Course(Action.FAIL, f"The probe found nothing, and {len(attempts)} attempts are spent.")
+    if tried(attempts) >= rule.retry:
+        return Course(Action.FAIL, f"The probe found nothing, and {tried(attempts)} attempts are spent.")
     return Course(Action.DISPATCH, "The probe found nothing, and nothing can be in flight any more.")

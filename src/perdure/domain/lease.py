@@ -8,9 +8,11 @@ names one acquisition: asking again with the same nonce is the same acquisition 
 
 from __future__ import annotations
 
+from perdure.clock import SECOND
 from perdure.domain.record import Record
 
 RESTORE_SHIFT = 32
+UNTIL_SETTLED = 2**62  # the lease of an effect has no time: it ends when the effect is settled
 
 
 class Lease(Record, frozen=True):
@@ -40,6 +42,7 @@ class Holder:
         "name",
         "nonce",
         "pause_requested",
+        "touched_at",
         "uid",
     )
 
@@ -51,12 +54,16 @@ class Holder:
         self.cursor = cursor
         self.chain = chain
         self.boot_deadline = 0
+        self.touched_at = 0
         self.cancel_requested = False
         self.pause_requested = False
 
-    def advance(self, cursor: int, chain: str) -> None:
+    def advance(self, cursor: int, chain: str, at: int = 0) -> None:
+        """The log ends there now. `at` is when a hot move said so: the row tells the time of such once a second."""
         if cursor > self.cursor:
             self.cursor, self.chain = cursor, chain
+        if at - self.touched_at >= SECOND:
+            self.touched_at = at
 
     def __repr__(self) -> str:
         return f"Holder({self.name!r}, session {self.uid}, epoch {self.epoch})"

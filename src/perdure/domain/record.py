@@ -45,7 +45,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=False):
 
 def same_json(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON. `==` is not enough: to Python, True is 1."""
-    return msgspec.json.encode(one, order="sorted") == msgspec.json.encode(other, order="sorted")
+    return sorted_json(one) == sorted_json(other)
+
+
+def sorted_json(value: Any) -> bytes:
+    """The same bytes for the same JSON, whatever the order of its keys."""
+    return msgspec.json.encode(value, order="sorted")
 
 
 def check_columns(record: type[Record], changes: Mapping[str, Any], changeable: frozenset[str]) -> None:

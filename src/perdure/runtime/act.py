@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -19,6 +18,7 @@ from perdure.clock import SECOND
 from perdure.domain.effect import AttemptOutcome
 from perdure.errors import ConfigError
 from perdure.ids import encode
+from perdure.runtime.hands import HANDS
 from perdure.runtime.tool import Tool
 from perdure.store.intent import Outcome
 
@@ -42,24 +42,37 @@ async def call(
     function: Callable[..., Any], is_async: bool, timeout: int | None, late: Late | None, /, *args: Any, **kwargs: Any
 ) -> Ended:
     """Call a function to its end, wherever that is. `late` hears of one that overruns and cannot be stopped."""
-    task = asyncio.ensure_future(function(*args, **kwargs) if is_async else _in_thread(function, args, kwargs))
-    await asyncio.wait({task}, timeout=None if timeout is None else timeout / SECOND)
-    overrun = TimeoutError(f"no answer within {(timeout or 0) / SECOND:g} s")
-    if not task.done():
+    under_way: asyncio.Future[Any]
+    under_way = asyncio.ensure_future(function(*args, **kwargs)) if is_async else in_thread(function, args, kwargs)
+    cancelled: Exception = RuntimeError("it was cancelled from within")
+    if timeout is not None:
+        await asyncio.wait({under_way}, timeout=timeout / SECOND)
+        cancelled = TimeoutError(f"no answer within {timeout / SECOND:g} s")
         if is_async:
-            task.cancel()
-        elif late is not None:
-            await late(overrun)
-        await asyncio.wait({task})
-    if task.cancelled():
-        return Ended(error=overrun if timeout is not None else RuntimeError("it was cancelled from within"))
-    if (error := task.exception()) is not None:
+            under_way.cancel()
+        elif late is not None and not under_way.done():
+            await late(cancelled)
+    try:
+        return Ended(value=await under_way)
+    except asyncio.CancelledError:
+        this = asyncio.current_task()
+        if this is not None and this.cancelling():  # not the function but everything here is being stopped
+            raise
+        return Ended(error=cancelled)
+    except BaseException as error:
         return Ended(error=error)
-    return Ended(value=task.result())
 
 
-async def _in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A thread of its own: one that never ends must not take a place from others."""
+def in_thread(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    keep: Callable[[Any, asyncio.Future[Any]], bool] | None = None,
+) -> asyncio.Future[Any]:
+    """Call a function in a thread that has nothing else to do.
+
+    `keep` is given what it returned, in that thread, and may say that it tells the caller itself.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
@@ -72,17 +85,23 @@ async def _in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs
         else:
             future.set_exception(error)
 
-    def work() -> None:
+    def work() -> Callable[[], None]:
         value, error = None, None
         try:
             value = context.run(function, *args, **kwargs)
+            if keep is not None and keep(value, future):
+                return lambda: None
         except BaseException as raised:
             error = RuntimeError("StopIteration") if isinstance(raised, StopIteration) else raised
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
-            loop.call_soon_threadsafe(deliver, value, error)
 
-    threading.Thread(target=work, name="perdure-act", daemon=True).start()
-    return await future
+        def tell() -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
+                loop.call_soon_threadsafe(deliver, value, error)
+
+        return tell
+
+    HANDS.do(work)
+    return future
 
 
 def outcome(tool: Tool[..., Any], ended: Ended) -> Outcome:

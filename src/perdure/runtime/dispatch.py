@@ -13,25 +13,26 @@ recorded. A `joint` one runs inside the transaction that records it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 import msgspec
 
 from perdure import faults
 from perdure.domain.effect import AttemptOutcome, Effect, Replay, idempotency_key, intent_digest
-from perdure.errors import PerdureError, StoreError
+from perdure.errors import LeaseHeld, PerdureError, StoreError
 from perdure.ids import encode
 from perdure.runtime.act import ACTING, OWED, call, describe, outcome
 from perdure.runtime.place import Place
 from perdure.runtime.policy import Policy
 from perdure.runtime.run import Run
 from perdure.runtime.tool import Call, Tool, Transaction
+from perdure.runtime.values import LIMIT
 from perdure.store import doubt, lease
 from perdure.store import effect as effects
 from perdure.store import intent as intents
-from perdure.store.move import Move, hold
+from perdure.store.move import Log, Move, hold
 from perdure.store.move import Transaction as StoreTransaction
 
 
@@ -49,13 +50,15 @@ class Dispatcher:
         self._policy = policy
         self._uid = run.session.uid
         self._order = asyncio.Lock()
+        self._fresh: dict[str, Effect] = {}  # what was dispatched for the first time and is not settled, as it then was
         self._one_writer = run.store.database.dialect == "sqlite"
 
     def intent(
         self, tool: Tool[..., Any], arguments: dict[str, Any], position: list[Any], *, generation: int = 0,
         supersedes: str | None = None,
     ) -> Intent:  # fmt: skip
-        targets = tool.targets_of(arguments)
+        targets, leases = tool.targets_of(arguments), tool.leases_of(arguments)
+        self.run.needs_leases |= bool(leases)
         key = idempotency_key(self._uid, position, tool.name, arguments, generation)
         return Intent(
             id="e-" + key[:16],
@@ -69,6 +72,7 @@ class Dispatcher:
             idempotency_key=key,
             rule=self._policy.name,
             supersedes=supersedes,
+            leases=encode(leases) if leases else None,
             arguments=arguments,
         )
 
@@ -80,20 +84,22 @@ class Dispatcher:
         worker = self.run.runtime.worker
         return intents.Dispatch(worker=worker.id, process=worker.process, deadline_at=deadline)
 
-    @asynccontextmanager
-    async def _in_order(self) -> AsyncIterator[None]:
+    def _in_order(self) -> AbstractAsyncContextManager[None]:
         """Plans commit in the order of the calls. One writer keeps it by itself, and syncs once for many."""
-        if self._one_writer:
-            yield
-            return
-        async with self._order:
-            yield
+        return nullcontext() if self._one_writer else self._order
 
     async def _plan_and_act(self, tool: Tool[..., Any], intent: Intent) -> Effect:
+        """Plan, dispatch and act at once; only plan what may have happened before a restore, or needs what is held."""
         async with self._in_order():
             await self._refresh_lease()
-            number = await self.run.write(effects.plan_and_dispatch(self.run.holder, intent, self._dispatch(tool)))
-        return await self._act(tool, intent.id, intent.idempotency_key, intent.arguments, number)
+            if self.run.restore is not None and tool.undoes is None:
+                return await self.run.write(effects.plan(self.run.holder, intent))
+            move = effects.plan_and_dispatch(self.run.holder, intent, self._dispatch(tool))
+            try:
+                self._fresh[intent.id] = await self.run.write(move)
+            except LeaseHeld:
+                return await self.run.write(effects.plan(self.run.holder, intent))
+        return await self._act(tool, intent.id, intent.idempotency_key, intent.arguments, 1)
 
     async def _dispatch_and_act(self, tool: Tool[..., Any], effect: Effect, why: str) -> Effect:
         await self._refresh_lease()
@@ -112,10 +118,12 @@ class Dispatcher:
 
     async def _settle(self, tool: Tool[..., Any], id: str, number: int, known: intents.Outcome) -> Effect:
         """Write down what came of an attempt; if the store is away, owe it."""
-        runtime, by = self.run.runtime, self.run.holder.name
+        values, holder, fresh = self.run.runtime.values, self.run.holder, self._fresh.pop(id, None)
         try:
-            kept = await runtime.values.keep(self._uid, by, known)
-            move = effects.settle(self._uid, by, id, number, kept, retry=tool.retry, holder=self.run.holder)
+            kept = await values.keep(self._uid, holder.name, known)
+            move = effects.settle(
+                self._uid, holder.name, id, number, kept, retry=tool.retry, holder=holder, known=fresh
+            )  # fmt: skip
             return await self.run.store.write(move)
         except StoreError as error:
             OWED[self._uid, id, number] = (known, tool.retry)
@@ -168,35 +176,33 @@ class Dispatcher:
         if known.outcome is AttemptOutcome.UNKNOWN:
             known = msgspec.structs.replace(known, outcome=AttemptOutcome.FAILED)
         known = await self._keep(known)
-        await self.run.write(effects.record(self.run.holder, intent, self._dispatch(tool), known))
-        return await self._get(intent.id)
+        return await self.run.write(effects.record(self.run.holder, intent, self._dispatch(tool), known))
 
     async def _joint(self, tool: Tool[..., Any], intent: Intent, planned: Effect | None) -> Effect:
         """Act inside the transaction that records it. A rollback is proof that nothing happened."""
         arguments, dispatch = tool.shape.unbind(intent.arguments), self._dispatch(tool)
 
-        def run(tx: StoreTransaction) -> None:
+        def run(tx: StoreTransaction) -> Effect:
             log = hold(tx, self.run.holder)
-            known = _inside(tool, tx, arguments)
+            known = _inside(tool, log, arguments)
             if planned is None:
-                effects.record.on(log, intent, dispatch, known)
+                done = effects.record.on(log, intent, dispatch, known)
             else:
-                effects.attempted.on(log, intent.id, dispatch, known)
+                done = effects.attempted.on(log, intent.id, dispatch, known)
             log.close()
+            return done
 
         try:
             async with self._in_order():
-                await self.run.write(Move("effect.joint", "holder", run))
+                return await self.run.write(Move("effect.joint", "holder", run))
         except RolledBack as rolled_back:
             cause = rolled_back.__cause__
             assert cause is not None
             failed = intents.Outcome(outcome=AttemptOutcome.FAILED, error=describe(cause))
             holder = self.run.holder
             if planned is None:
-                await self.run.write(effects.record(holder, intent, dispatch, failed))
-            else:
-                await self.run.write(effects.attempted(holder, intent.id, dispatch, failed))
-        return await self._get(intent.id)
+                return await self.run.write(effects.record(holder, intent, dispatch, failed))
+            return await self.run.write(effects.attempted(holder, intent.id, dispatch, failed))
 
     async def _keep(self, known: intents.Outcome) -> intents.Outcome:
         try:
@@ -209,20 +215,30 @@ class Dispatcher:
         return (await self._get((await self._get(id)).position[1])).idempotency_key
 
     async def _get(self, id: str) -> Effect:
-        return await self.run.read(effects.get, self._uid, id)
+        return self.run.runtime.values.whole(await self.run.read(effects.get, self._uid, id))
+
+    async def _placed(self, intent: Intent) -> Intent:
+        """An intent whose arguments are small enough for a row."""
+        if len(intent.intent) * 4 <= LIMIT:
+            return intent
+        try:
+            placed = await self.run.runtime.values.put_arguments(self._uid, self.run.holder.name, intent.arguments)
+        except StoreError as error:
+            raise self.run.give_up(error) from error
+        return msgspec.structs.replace(intent, intent=encode(placed))
 
 
 class RolledBack(Exception):
     """A joint tool raised; its transaction is rolled back, and nothing of it happened."""
 
 
-def _inside(tool: Tool[..., Any], tx: StoreTransaction, arguments: dict[str, Any]) -> intents.Outcome:
+def _inside(tool: Tool[..., Any], log: Log, arguments: dict[str, Any]) -> intents.Outcome:
     """Act inside a transaction. What the database itself could not do is its own error, and not the tool's."""
     broken: list[Exception] = []
 
     def execute(sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
         try:
-            return tx.execute(sql, parameters)
+            return log.tx.execute(sql, parameters)
         except PerdureError:
             raise
         except Exception as error:
@@ -230,7 +246,7 @@ def _inside(tool: Tool[..., Any], tx: StoreTransaction, arguments: dict[str, Any
             raise
 
     try:
-        value = tool.function(Transaction(execute), **arguments)
+        value = tool.function(log if tool.wants_log else Transaction(execute), **arguments)
         known = intents.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=tool.shape.encode_result(value))
     except Exception as error:
         if broken:

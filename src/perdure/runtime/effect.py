@@ -29,17 +29,19 @@ from perdure.domain.effect import (
     after_absent,
     recover,
 )
+from perdure.domain.restore import may_have_happened
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Life
-from perdure.errors import ConfigError, IllegalMove
+from perdure.errors import ConfigError, IllegalMove, LeaseHeld
 from perdure.ids import encode
+from perdure.runtime import leases
 from perdure.runtime.act import call
 from perdure.runtime.dispatch import Dispatcher, Intent
-from perdure.runtime.fork import expects_successor, tell_branches
+from perdure.runtime.fork import expects_successor
 from perdure.runtime.place import Lane, Place
 from perdure.runtime.policy import Ruling
 from perdure.runtime.tool import TOOLS, Outcome, Tool
-from perdure.store import approval, doubt, wait
+from perdure.store import approval, doubt, restore, wait
 from perdure.store import effect as effects
 from perdure.store import intent as intents
 
@@ -52,7 +54,7 @@ class Ledger(Dispatcher):
         return await self._begin(tool, self.intent(tool, arguments, self._at(place)), lane)
 
     async def _begin(self, tool: Tool[..., Any], intent: Intent, lane: Lane | None) -> Effect:
-        ruling = self._policy.rule(tool, self.run.session, intent.arguments)
+        ruling, intent = self._rule(tool, intent.arguments), await self._placed(intent)
         if ruling.answer != "allow":
             effect = await self.run.see_through(self._ask(intent, ruling))
         elif tool.replay is Replay.PURE:
@@ -72,6 +74,13 @@ class Ledger(Dispatcher):
                 return planned
             return await self.run.write(effects.refuse(self.run.holder, planned.id, "policy-denied", ruling.why))
 
+    async def recover(self, tool: Tool[..., Any], effect: Effect) -> None:
+        """Settle an effect that an earlier run left under way, before the program runs again."""
+        await self.drive(tool, effect)
+
+    def _rule(self, tool: Tool[..., Any], arguments: dict[str, Any]) -> Ruling:
+        return self._policy.rule(tool, self.run.session, arguments)
+
     async def drive(
         self, tool: Tool[..., Any], effect: Effect, lane: Lane | None = None, *, fresh: bool = False
     ) -> Effect:
@@ -81,24 +90,31 @@ class Ledger(Dispatcher):
             effect = await self._get(effect.id)  # its outcome may have come since the record was read
         while effect.state not in SETTLED:
             self.run.check()
+            effect = self.run.runtime.values.whole(effect)
             if await self._await_approval(effect, lane):
                 effect = await self._get(effect.id)
                 continue
             attempts, life = await self._evidence(effect)
-            course = recover(effect, attempts, tool.rule, self.run.clock.now(), life)
+            if self.run.restore is not None and may_have_happened(effect, attempts, self.run.restore, tool.retry):
+                course = Course(Action.PRESUME, "The store was put back; it may have been done before.")
+            else:
+                course = recover(effect, attempts, tool.rule, self.run.clock.now(), life)
             if course.action is Action.PROBE:
                 effect, course = await self._probe(tool, effect, attempts, course, life)
             effect = await self._follow_or_look(tool, effect, course, lane)
         if expects_successor(effect, tool.retry):
             return await self._succeed(tool, effect, lane)
         if not at_its_end:
-            self.run.aside(tell_branches(self.run.store, effect, self.run.holder.name))
+            self.run.tell(effect, at_once=not fresh)
         return effect
 
     async def _follow_or_look(self, tool: Tool[..., Any], effect: Effect, course: Course, lane: Lane | None) -> Effect:
-        """Follow a course, unless an outcome came in between and made it illegal."""
+        """Follow a course, unless an outcome came in between and made it illegal, or somebody holds what it needs."""
         try:
             return await self._follow(tool, effect, course, lane)
+        except LeaseHeld as held:
+            await leases.wait_until_free(self.run, effect, held, lane)
+            return await self._get(effect.id)
         except IllegalMove:
             now = await self._get(effect.id)
             if now == effect:
@@ -107,22 +123,34 @@ class Ledger(Dispatcher):
 
     async def _follow(self, tool: Tool[..., Any], effect: Effect, course: Course, lane: Lane | None) -> Effect:
         """Do what was decided, unless it is too early for it."""
+        effect = self.run.runtime.values.whole(effect)
         if course.not_before is not None and course.not_before > self.run.clock.now():
             await self._until(effect, course, lane)
             return await self._get(effect.id)
         match course.action:
             case Action.DISPATCH | Action.RUN_AGAIN:
                 return await self._again(tool, effect, course.why)
+            case Action.PRESUME:
+                assert self.run.restore is not None
+                return await self.run.write(
+                    restore.presume(self.run.holder, effect.id, self.run.restore, tool.retry)
+                )  # fmt: skip
             case Action.UNDO:
                 return await self._undo(tool, effect, course, lane)
             case Action.FAIL:
                 absent = tool.replay is not Replay.PURE
                 return await self.run.write(doubt.give_up(self.run.holder, effect.id, course.why, absent=absent))
-            case Action.ASK if effect.position[0] == "undo":  # its original is what a person is asked about
+            case Action.ASK if await self._is_original_in_doubt(effect):  # that is what a person is asked about
                 return await self.run.write(doubt.give_up(self.run.holder, effect.id, course.why))
             case Action.ASK:
                 return await self._doubt(effect, course.why, lane)
         return await self._get(effect.id)
+
+    async def _is_original_in_doubt(self, effect: Effect) -> bool:
+        """Whether it takes back something of which nobody knows; an undo on request has an original that is known."""
+        if effect.position[0] != "undo":
+            return False
+        return (await self._get(effect.position[1])).state != EffectState.ACKNOWLEDGED
 
     async def _doubt(self, effect: Effect, why: str, lane: Lane | None) -> Effect:
         asked = await self.run.write(doubt.doubt(self.run.holder, effect.id, why))
@@ -132,7 +160,7 @@ class Ledger(Dispatcher):
     async def _again(self, tool: Tool[..., Any], effect: Effect, why: str) -> Effect:
         """Gate again, dispatch, act, settle."""
         if effect.state == EffectState.PLANNED and effect.position[0] != "undo":
-            ruling = self._policy.rule(tool, self.run.session, effect.intent)
+            ruling = self._rule(tool, effect.intent)
             if ruling.question is None and ruling.answer == "deny":
                 return await self.run.write(effects.refuse(self.run.holder, effect.id, "policy-denied", ruling.why))
             if ruling.question is not None and effect.approval_id is None:
@@ -189,23 +217,31 @@ class Ledger(Dispatcher):
 
     async def _undo(self, tool: Tool[..., Any], effect: Effect, course: Course, lane: Lane | None) -> Effect:
         """Take it back: an effect of its own. An undo that fails puts the original in doubt."""
-        undo = tool.undoing
-        assert undo is not None
-        arguments = undo.shape.bind((), {"result": None} | effect.intent)
-        intent = self.intent(undo, arguments, ["undo", effect.id])
-        undoing = await self.run.read(effects.maybe, self._uid, intent.id)
-        if undoing is None:
-            await self.run.write(doubt.noted(self.run.holder, effect.id, course.why))
-            undoing = await self.run.see_through(self._plan_and_act(undo, intent))
-        undoing = await self.drive(undo, undoing, lane)
+        undoing = await self.undo(tool, effect, None, lane, because=course.why)
         if undoing.state == EffectState.ACKNOWLEDGED:
             return await self.run.write(doubt.compensated(self.run.holder, effect.id, by_effect=undoing.id))
         error = (undoing.error or {}).get("message") or undoing.state
         return await self._doubt(effect, f"Its undo {undoing.id} failed: {error}", lane)
 
+    async def undo(
+        self, tool: Tool[..., Any], effect: Effect, result: Any, lane: Lane | None, *, generation: int = 0,
+        because: str | None = None,
+    ) -> Effect:  # fmt: skip
+        """The effect that takes another one back, seen through to its end."""
+        undo = tool.undoing
+        assert undo is not None
+        arguments = undo.shape.bind((), {"result": result} | effect.intent)
+        intent = self.intent(undo, arguments, ["undo", effect.id], generation=generation)
+        undoing = await self.run.read(effects.maybe, self._uid, intent.id)
+        if undoing is None:
+            if because is not None:
+                await self.run.write(doubt.noted(self.run.holder, effect.id, because))
+            undoing = await self.run.see_through(self._plan_and_act(undo, await self._placed(intent)))
+        return await self.drive(undo, undoing, lane)
+
     async def _succeed(self, tool: Tool[..., Any], effect: Effect, lane: Lane | None) -> Effect:
         """The next generation of an undone effect: a new key, planned where the old one is superseded."""
-        generation = effect.generation + 1
+        generation, effect = effect.generation + 1, self.run.runtime.values.whole(effect)
         intent = self.intent(tool, effect.intent, effect.position, generation=generation, supersedes=effect.id)
         return await self._begin(tool, intent, lane)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from perdure.domain.effect import Effect, EffectState
@@ -19,28 +20,29 @@ from perdure.domain.lease import Holder
 from perdure.domain.session import SessionRecord, Status
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Life
-from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, ProgramUnknown, Suspended
+from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, Suspended
 from perdure.ids import decode, new_uid
-from perdure.runtime import records
+from perdure.runtime import leases
 from perdure.runtime.act import OWED, describe
 from perdure.runtime.effect import Ledger, tool_of
-from perdure.runtime.program import get_program
+from perdure.runtime.program import PROGRAMS, Program, get_program
+from perdure.runtime.records import load
 from perdure.runtime.run import Run
-from perdure.runtime.session import Session
 from perdure.runtime.tool import TOOLS
+from perdure.runtime.undo import take_back
+from perdure.store import doubt, lease, leave, restore, wait, worker
 from perdure.store import effect as effects
-from perdure.store import lease, leave, wait, worker
 from perdure.store import session as sessions
 
 if TYPE_CHECKING:
     from perdure.runtime.runtime import Runtime
 
 
-async def execute(runtime: Runtime, session: SessionRecord) -> None:
-    """Move a session here until it is finished or waits."""
-    holder = await acquire(runtime, session)
+async def execute(runtime: Runtime, session: SessionRecord, *, only_settle: bool = False) -> None:
+    """Move a session here until it is finished or waits, or only settle what there is to settle before it runs."""
+    holder = await _acquired(runtime, session)
     try:
-        while await _once(runtime, holder):
+        while await _once(runtime, holder, PROGRAMS.get(session.program), only_settle=only_settle):
             pass
     except LeaseLost:
         raise
@@ -49,6 +51,17 @@ async def execute(runtime: Runtime, session: SessionRecord) -> None:
         raise
     finally:
         runtime.heart.drop(holder)
+
+
+async def _acquired(runtime: Runtime, session: SessionRecord) -> Holder:
+    """Take the lease to its end: one that is taken while the caller goes away is given back."""
+    taking = asyncio.ensure_future(acquire(runtime, session))
+    try:
+        return await asyncio.shield(taking)
+    except asyncio.CancelledError:
+        with suppress(PerdureError):
+            await _give_back(runtime, await taking)
+        raise
 
 
 async def acquire(runtime: Runtime, session: SessionRecord) -> Holder:
@@ -76,34 +89,44 @@ async def _give_back(runtime: Runtime, holder: Holder) -> None:
         return
 
 
-async def _once(runtime: Runtime, holder: Holder) -> bool:
+async def _once(
+    runtime: Runtime, holder: Holder, program: Program[..., Any] | None, *, only_settle: bool = False
+) -> bool:
     """One run of the program. True: something changed meanwhile, run it again."""
-    run = Run(runtime, holder, await runtime.store.read(records.load, holder.uid))
+    run = Run(runtime, holder, await runtime.store.read(program.read if program else load, holder.uid))
     runtime.heart.keep(holder, holder.boot_deadline - runtime.heart.ttl, run.stop)
-    ledger = Ledger(run, runtime.policy)
+    if runtime.store.database.restore_epoch:
+        run.restore = await runtime.store.read(restore.over, run.session)
     try:
         if run.session.cancel_requested_at is not None and await _stopped(run):
             return False
         if missing := _missing_code(run):
             return await _park_for_code(run, missing)
-        if not await _recover(run, ledger):
+        assert program is not None
+        ledger = program.ledger(run)
+        if not await _recover(run, program, ledger):
             return await _suspend(run)
-        return await _leave(run, *await _program(run, ledger))
+        if only_settle:
+            await run.write(sessions.release(holder))
+            return False
+        return await _leave(run, *await _program(run, program, ledger))
     except Suspended:
         assert run.stopped is not None
         raise run.stopped from None
+    finally:
+        if run.needs_leases:
+            await leases.tell(runtime.store, holder.name)
 
 
 def _missing_code(run: Run) -> str | None:
     """What must be loaded before this session can move."""
-    try:
-        get_program(run.session.program)
-    except ProgramUnknown:
+    if run.session.program not in PROGRAMS:
         return run.session.program
     for effect in run.records.effects.values():
-        if effect.state == EffectState.DISPATCHED and effect.tool not in TOOLS:
+        needed = effect.state == EffectState.DISPATCHED or effect.undo_requested_at is not None
+        if needed and effect.tool not in TOOLS:
             return effect.tool
-    return None
+    return PROGRAMS[run.session.program].missing(run.session)
 
 
 async def _park_for_code(run: Run, missing: str) -> bool:
@@ -112,17 +135,23 @@ async def _park_for_code(run: Run, missing: str) -> bool:
     return not await run.write(leave.park(run.holder, [id], stopping=True))
 
 
-async def _recover(run: Run, ledger: Ledger) -> bool:
+async def _recover(run: Run, program: Program[..., Any], ledger: Ledger) -> bool:
     """Settle doubts before the program runs again. False: something must be waited for first."""
     paid = await _pay(run)
-    unsettled = await run.read(effects.unsettled, run.session.uid)
-    under_way = {one.id: one for one in unsettled if one.state == EffectState.DISPATCHED}
+    if run.needs_leases:
+        await leases.tell(run.store, run.holder.name)  # whoever gave something back may have died before he told
+    found = await run.read(doubt.left, run.session.uid)
+    run.undos = {one.id for one in found if one.undo_requested_at is not None}
+    under_way = {one.id: one for one in found if one.state == EffectState.DISPATCHED or one.id in run.undos}
     left = [one for one in under_way.values() if one.position[0] != "undo" or one.position[1] not in under_way]
     if left:
 
         async def drive(effect: Effect) -> None:
             with run.active():
-                await ledger.drive(tool_of(effect), effect)
+                if effect.id in run.undos:
+                    await take_back(ledger, tool_of(effect), effect)
+                else:
+                    await ledger.recover(tool_of(effect), effect)
 
         ends = await run.see_through(_all([drive(effect) for effect in left]))
         for error in ends:
@@ -133,7 +162,7 @@ async def _recover(run: Run, ledger: Ledger) -> bool:
         if run.unwinding:
             return False
     if left or paid:
-        run.records = await run.read(records.load, run.session.uid)
+        run.records = await run.read(program.read, run.session.uid)
     try:
         run.honour_requests()
     except Suspended:
@@ -155,21 +184,12 @@ async def _pay(run: Run) -> bool:
     return bool(due)
 
 
-async def _program(run: Run, ledger: Ledger) -> tuple[BaseException | None, Any]:
+async def _program(run: Run, program: Program[..., Any], ledger: Ledger) -> tuple[BaseException | None, Any]:
     """Run the program from the top to its end, however it ends: what it raised, or what it returned."""
-    program = get_program(run.session.program)
-    given = run.session.restart_arguments if run.session.restart_number else run.session.arguments
-    arguments = program.shape.unbind(given)
-    handle = Session(run, ledger)
-
-    async def main() -> Any:
-        handle._begin()
-        return await program.function(handle, **arguments)
-
     ended: BaseException | None = None
     result: Any = None
     try:
-        result = await asyncio.ensure_future(main())
+        result = await asyncio.ensure_future(program.main(run, ledger))
     except BaseException as error:
         ended = error
     this = asyncio.current_task()
@@ -187,7 +207,8 @@ async def _leave(run: Run, ended: BaseException | None, result: Any) -> bool:
     if run.stopped is not None:
         raise run.stopped
     if run.restart is not None:
-        await run.write(leave.restart(run.holder, run.restart))
+        given = await run.runtime.values.put_arguments(run.session.uid, run.holder.name, run.restart)
+        await run.write(leave.restart(run.holder, given))
         return True
     if run.unwinding:
         return await _suspend(run)
@@ -210,7 +231,7 @@ async def _suspend(run: Run) -> bool:
         id = f"paused-{run.holder.cursor}"
         await run.write(wait.open_(run.holder, id, WaitKind.PAUSED))
         waits = [id]
-    return not waits or not await run.write(leave.park(run.holder, waits, stopping=stopping))
+    return not waits or not await run.write(leave.park(run.holder, waits, stopping=stopping, undos=run.undos))
 
 
 async def _stopped(run: Run) -> bool:
@@ -223,7 +244,8 @@ async def _stopped(run: Run) -> bool:
 
 
 async def _finish(run: Run, status: Status, *, result: Any = None, error: Any = None) -> bool:
-    finished = await run.write(leave.finish(run.holder, status, result=result, error=error))
+    hears = PROGRAMS[run.session.program].hears and status is Status.DONE
+    finished = await run.write(leave.finish(run.holder, status, result=result, error=error, hears=hears))
     if finished:
         await run.runtime.tell_parent(run.session.uid)
     return finished

@@ -7,6 +7,7 @@ successor. Telling a branch is a courtesy that saves it a look: what is not told
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from perdure.domain.effect import SETTLED, Effect, EffectState
@@ -23,9 +24,14 @@ from perdure.store.store import Store
 
 
 def expects_successor(effect: Effect, retry: int) -> bool:
-    """Whether it was undone because nobody knew, and not because somebody wanted it; `retry` bounds the generations."""
+    """Whether it was undone because nobody knew, and not because somebody wanted it; `retry` bounds the generations.
+
+    One that was undone because of a restore is always followed: nobody knows that it was there at all. What follows
+    the last of those begins at a multiple of `retry`, and has as many generations as any other.
+    """
     unwanted = effect.result is None and effect.artifact is None
-    return effect.state == EffectState.COMPENSATED and unwanted and effect.generation + 1 < retry
+    more = effect.restore_epoch is not None or (effect.generation + 1) % retry != 0
+    return effect.state == EffectState.COMPENSATED and unwanted and more
 
 
 def is_open(tx: Transaction, effect: Effect) -> bool:
@@ -53,9 +59,21 @@ def was_cancelled(effect: Effect) -> bool:
 
 async def tell_branches(store: Store, effect: Effect, by: str) -> None:
     """Let branches go on that wait for this effect, or for one whose place it took."""
-    with suppress(PerdureError):  # somebody else told it first, or nobody can be told now
-        for waiting in await store.read(_waiting_for, effect):
-            await store.write(wait.resolve(waiting.session_uid, by, waiting.id, effect.state))
+    await tell_branches_of_all(store, [effect], by)
+
+
+async def tell_branches_of_all(store: Store, settled: Sequence[Effect], by: str) -> None:
+    """The same for several effects of one session."""
+    with suppress(PerdureError):  # nobody can be told now
+        for effect, waiting in await store.read(_waiting_for_any, settled):
+            with suppress(PerdureError):  # somebody else told it first
+                await store.write(wait.resolve(waiting.session_uid, by, waiting.id, effect.state))
+
+
+def _waiting_for_any(tx: Transaction, settled: Sequence[Effect]) -> list[tuple[Effect, Wait]]:
+    if not wait.may_concern_others(tx, settled[0].session_uid):
+        return []
+    return [(effect, one) for effect in settled for one in _waiting_for(tx, effect)]
 
 
 def _waiting_for(tx: Transaction, effect: Effect) -> list[Wait]:

@@ -22,6 +22,7 @@ from perdure.runtime.place import Lane, Place
 from perdure.runtime.records import recalled
 from perdure.runtime.run import Run
 from perdure.runtime.shape import Shape, argument_digest
+from perdure.runtime.step import compute
 from perdure.runtime.told import step_failed
 from perdure.store import artifact, decision, fact, step, task
 from perdure.store.move import Log
@@ -86,7 +87,16 @@ class Keeping:
 
     async def _first(self, place: Place, shape: Shape, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Compute a step that nothing is recorded for."""
-        ended = await call(function, shape.is_async, None, None, **shape.unbind(arguments))
+        if shape.is_async:
+            ended = await call(function, True, None, None, **shape.unbind(arguments))
+        else:
+            came = await compute(
+                self._run, function, shape, arguments,
+                lambda text: step.record(self._run.holder, self._recorded(place, result=text)),
+            )  # fmt: skip
+            if isinstance(came, str):
+                return shape.decode_result(came)
+            ended = came
         if ended.error is None:
             text = shape.encode_result(ended.value)
             try:

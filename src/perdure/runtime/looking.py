@@ -19,7 +19,8 @@ from perdure.runtime import recovery
 from perdure.runtime.act import ACTING
 from perdure.runtime.policy import Policy
 from perdure.runtime.program import PROGRAMS
-from perdure.runtime.worker import Me, is_here
+from perdure.runtime.values import Values
+from perdure.runtime.worker import Me, is_here, life_seen, locks_of
 from perdure.store import approval, decision, event, fact, task, wait
 from perdure.store import effect as effects
 from perdure.store import session as sessions
@@ -40,6 +41,7 @@ class Looking:
     def __init__(self, store: Store, policy: Policy) -> None:
         self.store = store
         self.policy = policy
+        self.values = Values(store)
         self._me: Me | None = None
 
     @property
@@ -57,21 +59,21 @@ class Looking:
 
     async def get(self, name: str) -> SessionView:
         """A session by its id or a beginning of it, with what it waits for."""
-        record = await self.store.read(sessions.find, name)
+        record = self.values.of_session(await self.store.read(sessions.find, name))
         waits = await self.store.read(wait.open_of_session, record.uid)
         return SessionView(**record.to_dict(), waits=tuple(waits))
 
     async def recovery_plan(self, name: str) -> list[recovery.Recovery]:
         """What a run would do with each unsettled effect, and why; nothing is done."""
         session = await self.store.read(sessions.find, name)
-        me = self.worker  # registering is a write, and must not happen inside a read
+        locks = locks_of(self.store)  # a look is no reason to become a worker
 
         def life_of(process: dict[str, Any]) -> Life:
             if is_here(process):
                 return Life.ALIVE if any(uid == session.uid for uid, _, _ in ACTING) else Life.DEAD
-            return me.life_of(process)
+            return life_seen(locks, process)
 
-        return await self.store.read(recovery.plan, session.uid, life_of, self.policy)
+        return await self.store.read(recovery.plan, session.uid, life_of, self.policy, self.values.shown)
 
     async def state_at(self, name: str, number: int | None = None) -> SessionState:
         """Time travel: the state of a session after event `number`."""
@@ -112,7 +114,7 @@ class Looking:
             effects.listing, uid=uid, state=state, tool=tool, in_doubt=in_doubt, since=since, before=before
         ):
             for before in page:
-                yield before
+                yield self.values.shown(before)
 
     async def approvals(self, *, session: str | None = None, decision: str | None = None) -> AsyncIterator[Approval]:
         """Approvals; those that wait come first."""

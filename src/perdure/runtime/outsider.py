@@ -5,6 +5,7 @@ Each is one move under the session's row lock, and each may make a waiting sessi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -16,13 +17,16 @@ from perdure.domain.session import TERMINAL
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import ConfigError, Conflict
 from perdure.ids import encode, new_name
+from perdure.runtime import leases
 from perdure.runtime.fork import tell_branches
 from perdure.runtime.looking import Looking, SessionView
 from perdure.runtime.policy import Policy
 from perdure.runtime.tool import TOOLS
-from perdure.store import approval, doubt, event, inbox, wait
+from perdure.runtime.values import kept_as
+from perdure.store import approval, artifact, doubt, event, inbox, wait
 from perdure.store import effect as effects
 from perdure.store import session as sessions
+from perdure.store.move import Transaction
 from perdure.store.store import Store
 
 Word = TypeVar("Word", bound=StrEnum)
@@ -49,6 +53,8 @@ class Outsider(Looking):
         choices = (asked.detail or {}).get("choices") if isinstance(asked.detail, dict) else None
         if asked.kind != WaitKind.INPUT:
             raise ConfigError(f"{wait_id} waits for {asked.kind}, not for an answer.")
+        if asked.ref is None:
+            raise ConfigError(f"{wait_id} waits for a message, not for an answer.", hint="Send one: `perdure send`.")
         if choices and answer not in choices:
             raise ConfigError(f"{answer!r} is not one of {', '.join(choices)}.")
         return await self.store.write(wait.resolve(asked.session_uid, by or self.by, asked.id, answer))
@@ -81,7 +87,16 @@ class Outsider(Looking):
         )
         settled = await self.store.write(move)
         await tell_branches(self.store, settled, by)
+        if settled.leases:
+            await leases.tell(self.store, by)
         return settled
+
+    async def ask_undo(self, effect_id: str, *, by: str, because: str) -> Effect:
+        """Ask for an effect that was done to be taken back by whoever runs its session next."""
+        found = await self.store.read(effects.find, effect_id)
+        if found.tool in TOOLS and TOOLS[found.tool].undoing is None:
+            raise ConfigError(f"Tool {found.tool} has no undo.", hint=f"Add @{found.tool}.undo.")
+        return await self.store.write(doubt.ask_undo(found.session_uid, by, found.id, because=because))
 
     async def cancel(self, name: str, *, by: str | None = None) -> SessionView:
         """Ask a session to stop; its children are asked too."""
@@ -115,8 +130,13 @@ class Outsider(Looking):
         with suppress(Conflict):
             await self.store.write(wait.resolve(asked.session_uid, by, asked.id, answer))
 
-    async def fork(self, name: str, *, at: int | None = None, id: str | None = None) -> SessionView:
-        """Branch a session at one of its events. It inherits what was settled there, and repeats none of it."""
+    async def fork(
+        self, name: str, *, at: int | None = None, id: str | None = None, lines: Sequence[dict[str, Any]] = ()
+    ) -> SessionView:
+        """Branch a session at one of its events. It inherits what was settled there, and repeats none of it.
+
+        `lines` are what an agent's transcript goes on with there, from the moment that the branch exists.
+        """
         parent = await self.store.read(sessions.find, name)
         number = parent.cursor if at is None else at
         restart_number, restart_arguments = await self.store.read(event.restart_at, parent, number)
@@ -124,6 +144,7 @@ class Outsider(Looking):
             id=id or new_name(f"{parent.id[:180]}.b"),
             program=parent.program,
             arguments=parent.arguments,
+            claims=await self._claims(parent.uid, parent.arguments, restart_arguments),
             title=parent.title,
             repository=parent.repository,
             owner=parent.owner,
@@ -132,9 +153,19 @@ class Outsider(Looking):
             branch=f"{parent.branch}@{number}",
             restart_number=restart_number,
             restart_arguments=restart_arguments,
+            lines=tuple(lines),
         )
         made = await self.store.write(sessions.create(new, by=self.by))
         return await self.get(made.id)
+
+    async def _claims(self, uid: str, *arguments: Any) -> tuple[sessions.Claim, ...]:
+        names = {kept_as(one) for one in arguments} - {None}
+        return await self.store.read(_claims, uid, names) if names else ()
+
+
+def _claims(tx: Transaction, uid: str, names: set[str | None]) -> tuple[sessions.Claim, ...]:
+    """What a branch must claim of what its parent does: the arguments that both begin with."""
+    return tuple(sessions.Claim(one.digest, one.size) for one in artifact.of_session(tx, uid) if one.digest in names)
 
 
 def _word(kind: type[Word], said: str) -> Word:

@@ -14,6 +14,8 @@ from perdure.runtime.durations import microseconds
 from perdure.runtime.tool import Gate, Tool
 from perdure.store.approval import Question
 
+GATE = Gate("policy")
+
 
 class Intent(msgspec.Struct, frozen=True):
     """What a policy is shown: exactly what will be done."""
@@ -25,6 +27,7 @@ class Intent(msgspec.Struct, frozen=True):
     session_id: str
     owner: str | None
     repository: str | None
+    origins: tuple[str, ...] = ()  # where what an agent has read came from: `file:`, `command:`, `web:` …
 
 
 class Ruling(msgspec.Struct, frozen=True):
@@ -38,24 +41,28 @@ class Ruling(msgspec.Struct, frozen=True):
 class Policy:
     """The runtime's policy together with the tools' own gates. The stricter of the two holds."""
 
-    def __init__(self, rule: Callable[[Intent], str] | None, clock: Clock) -> None:
+    def __init__(self, rule: Callable[[Intent], str] | None, clock: Clock, gate: Gate = GATE) -> None:
+        """`gate` is how people are asked where the tool has no gate of its own."""
         self._rule = rule
+        self._gate = gate
         self._clock = clock
         self.name = None if rule is None else getattr(rule, "__name__", "policy")
 
-    def rule(self, tool: Tool[..., Any], session: SessionRecord, arguments: dict[str, Any]) -> Ruling:
+    def rule(
+        self, tool: Tool[..., Any], session: SessionRecord, arguments: dict[str, Any], origins: tuple[str, ...] = ()
+    ) -> Ruling:
         answer = "allow"
         if self._rule is not None:
             shown = Intent(
                 tool.name, tool.replay, arguments, tool.targets_of(arguments), session.id, session.owner,
-                session.repository,
+                session.repository, origins,
             )  # fmt: skip
             answer = self._rule(shown)
             if answer not in ("allow", "ask", "deny"):
                 raise ConfigError(f"The policy said {answer!r}.", hint='It says "allow", "ask" or "deny".')
         if answer == "deny":
             return Ruling("deny", f"The policy {self.name} forbids {tool.name}.")
-        gate = tool.gate or (Gate("policy") if answer == "ask" else None)
+        gate = tool.gate or (self._gate if answer == "ask" else None)
         if gate is None:
             return Ruling("allow", "Nothing asks.")
         expires = None if gate.expires is None else self._clock.now() + microseconds(gate.expires)

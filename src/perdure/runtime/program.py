@@ -6,10 +6,15 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, ProgramUnknown
 from perdure.ids import check_name
+from perdure.runtime.effect import Ledger
+from perdure.runtime.records import Records, load
+from perdure.runtime.run import Run
 from perdure.runtime.shape import Shape
 from perdure.runtime.tool import register
+from perdure.store.move import Transaction
 
 if TYPE_CHECKING:
     from perdure.runtime.session import Session
@@ -32,6 +37,8 @@ class Bound(Generic[T]):
 class Program(Generic[P, T]):
     """A durable function."""
 
+    hears = False  # whether what is sent to it is heard before it may end
+
     def __init__(self, function: Callable[Concatenate[Session, P], Coroutine[Any, Any, T]], name: str) -> None:
         first = next(iter(inspect.signature(function).parameters), None)
         if first is None or not inspect.iscoroutinefunction(function):
@@ -43,6 +50,28 @@ class Program(Generic[P, T]):
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[T]:
         """Fix the arguments; they are validated now."""
         return Bound(self, self.shape.bind(args, kwargs))
+
+    def read(self, tx: Transaction, uid: str) -> Records:
+        """What a run must know of a session before it begins, in one read."""
+        return load(tx, uid)
+
+    def missing(self, session: SessionRecord) -> str | None:  # noqa: ARG002 - an agent's tools are in its arguments
+        """What else must be loaded before this session can run."""
+        return None
+
+    def ledger(self, run: Run) -> Ledger:
+        """What performs the effects of a run, and recovers those that an earlier one left."""
+        return Ledger(run, run.runtime.policy)
+
+    async def main(self, run: Run, ledger: Ledger) -> Any:
+        """Run it from the top."""
+        from perdure.runtime.session import Session
+
+        given = run.session.restart_arguments if run.session.restart_number else run.session.arguments
+        function: Callable[..., Coroutine[Any, Any, T]] = self.function
+        arguments, handle = self.shape.unbind(given), Session(run, ledger)
+        handle._begin()
+        return await function(handle, **arguments)
 
     def __repr__(self) -> str:
         return f"Program({self.name})"

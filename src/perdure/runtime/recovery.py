@@ -10,19 +10,21 @@ from typing import Any
 
 import msgspec
 
-from perdure.domain.effect import Action, Attempt, Effect, EffectState, recover
+from perdure.domain.effect import PRESUMED, Action, Attempt, Effect, EffectState, recover
+from perdure.domain.restore import may_have_happened, presumed
 from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Life
 from perdure.runtime.fork import newest, was_cancelled
 from perdure.runtime.policy import Policy
 from perdure.runtime.records import line_of
 from perdure.runtime.tool import TOOLS, Tool
-from perdure.store import approval
+from perdure.store import approval, doubt, lease, restore
 from perdure.store import effect as effects
 from perdure.store import session as sessions
 from perdure.store.move import Transaction
 
 LifeOf = Callable[[dict[str, Any]], Life]
+Whole = Callable[[Effect], Effect]
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -37,10 +39,13 @@ class Recovery(msgspec.Struct, frozen=True):
     not_before: int | None
 
 
-def plan(tx: Transaction, uid: str, life_of: LifeOf, policy: Policy | None = None) -> list[Recovery]:
-    """The recovery plan of a session; reads only. `life_of` tells whether the process of an attempt still lives."""
+def plan(
+    tx: Transaction, uid: str, life_of: LifeOf, policy: Policy | None = None, whole: Whole = lambda effect: effect
+) -> list[Recovery]:
+    """The recovery plan of a session; reads only. `life_of` tells whether the process of an attempt still lives, and
+    `whole` opens arguments that are not in their row."""
     session = sessions.get(tx, uid)
-    own = [_for(tx, effect, session, policy, life_of) for effect in effects.unsettled(tx, uid)]
+    own = [_for(tx, whole(effect), session, policy, life_of) for effect in doubt.left(tx, uid)]
     return own + _of_line(tx, session)
 
 
@@ -49,6 +54,9 @@ def _for(tx: Transaction, effect: Effect, session: SessionRecord, policy: Policy
     tool = TOOLS.get(effect.tool)
     if tool is None:
         return _say(effect, attempts, "wait for code", f"No tool named {effect.tool} is loaded here.")
+    if effect.undo_requested_at is not None:
+        why = f"{effect.undo_by} asks to take it back: {effect.undo_because}"
+        return _say(effect, attempts, Action.UNDO, why)
     if effect.state == EffectState.PLANNED and (gated := _gated(tx, effect, tool, session, policy)) is not None:
         return _say(effect, attempts, *gated)
     life = Life.DEAD
@@ -56,7 +64,13 @@ def _for(tx: Transaction, effect: Effect, session: SessionRecord, policy: Policy
         life = life_of(attempts[-1].process)
         if life is Life.DEAD:
             attempts = [*attempts[:-1], msgspec.structs.replace(attempts[-1], ended_at=tx.now)]
+    before = restore.over(tx, session)
+    if before is not None and may_have_happened(effect, attempts, before, tool.retry):
+        attempts = [*attempts, presumed(effect, attempts, before, tx.now)]
+        effect = msgspec.structs.replace(effect, state=EffectState.DISPATCHED, doubted_at=None, verdict=None)
     course = recover(effect, attempts, tool.rule, tx.now, life)
+    if course.action in (Action.DISPATCH, Action.RUN_AGAIN) and (held := lease.in_the_way(tx, effect)) is not None:
+        return _say(effect, attempts, "wait for lease", held.message)
     return _say(effect, attempts, course.action, course.why + _evidence(attempts, course.action), course.not_before)
 
 
@@ -111,6 +125,8 @@ def _evidence(attempts: list[Attempt], action: Action) -> str:
     if not attempts or action is Action.DISPATCH:
         return ""
     last = attempts[-1]
+    if last.worker == PRESUMED:
+        return " The store was put back to an earlier time, and it may have been done before."
     if last.outcome is not None:
         return f" Attempt {last.number} ended without saying what came of it."
     return f" Worker {last.worker} ended in the middle of attempt {last.number}." if last.ended_at else ""

@@ -8,15 +8,19 @@ session's lock, and the program runs again at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from perdure.clock import SECOND
+from perdure.domain.effect import Effect
 from perdure.domain.lease import Holder
+from perdure.domain.restore import Restore
 from perdure.domain.wait import FOR_A_PERSON, Wait
 from perdure.errors import LeaseLost, PerdureError, StoreError, Suspended
+from perdure.runtime import leases
+from perdure.runtime.fork import tell_branches_of_all
 from perdure.runtime.place import Lane
 from perdure.runtime.records import Records
 from perdure.store import wait
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 LINGER = 0.01
+TELL_AFTER = 0.1
 HOLD_SHORT = SECOND  # a timer that is due this soon is waited for in place
 
 
@@ -40,11 +45,14 @@ class Run:
         self.clock = runtime.store.clock
         self.holder = holder
         self.records = records
-        self.session = records.session
+        self.session = runtime.values.of_session(records.session)
         self.unwinding = False
         self.over = False
         self.stopped: PerdureError | None = None
         self.restart: dict[str, Any] | None = None
+        self.undos: set[str] = set()  # the requests to take something back that it knows of
+        self.restore: Restore | None = None  # one that the session was alive at, and that nobody has released
+        self.needs_leases = any(effect.leases for effect in records.effects.values())
         self.blocked_on: list[str] = []  # the waits that held the program when it was unwound
         self.lanes: list[Lane] = []
         self._active = 0
@@ -55,7 +63,9 @@ class Run:
         self._check_planned = False
         self._main_awaits: Any = None
         self._hushed: WeakSet[asyncio.Task[Any]] = WeakSet()
-        self._aside: set[asyncio.Task[None]] = set()
+        self._hushed_last: asyncio.Task[Any] | None = None
+        self._untold: list[Effect] = []
+        self._telling: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
 
     async def write(self, move: Move[T]) -> T:
@@ -74,23 +84,37 @@ class Run:
 
     async def see_through(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something to its end, even if the caller is cancelled meanwhile; it then hears of it afterwards."""
-        task, cancelled = asyncio.ensure_future(work), None
-        while not task.done():
-            try:
-                await asyncio.wait({task})
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            if not task.cancelled():
-                task.exception()
-            raise cancelled
-        return task.result()
+        ended: asyncio.Future[T] = self._loop.create_future()
+        task = self._loop.create_task(_carry(work, ended))
+        try:
+            return await ended
+        except asyncio.CancelledError as error:
+            while not task.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({task})
+            _ = ended.cancelled() or ended.exception()
+            raise error from None
 
-    def aside(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something that nobody waits for, before the run is left."""
-        task = self._loop.create_task(work)
-        self._aside.add(task)
-        task.add_done_callback(self._aside.discard)
+    def tell(self, effect: Effect, *, at_once: bool) -> None:
+        """Let branches go on that wait for this effect: of many together, a moment later, before the run is left."""
+        self._untold.append(effect)
+        if at_once:
+            self._tell_soon()
+        elif len(self._untold) == 1:
+            self._loop.call_later(TELL_AFTER, self._tell_soon)
+
+    def _tell_soon(self) -> None:
+        if self._untold:
+            task = self._loop.create_task(self._tell())
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def _tell(self) -> None:
+        settled, self._untold = self._untold, []
+        if settled:
+            await tell_branches_of_all(self.store, settled, self.holder.name)
+        if any(effect.leases for effect in settled):
+            await leases.tell(self.store, self.holder.name)
 
     def give_up(self, error: PerdureError) -> Suspended:
         """The run cannot go on, whatever its program would catch; returns what unwinds it."""
@@ -108,25 +132,29 @@ class Run:
         if self.unwinding or self.over:
             raise Suspended
 
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        """Something of this run is going on; while it is, the program is not unwound."""
+    def active(self) -> Self:
+        """`with run.active()`: something of this run is going on; while it is, the program is not unwound."""
+        return self
+
+    def __enter__(self) -> None:
         self.check()
         self.hush()
         self._active += 1
-        try:
-            yield
-        finally:
-            self._active -= 1
-            self._idle.set()
-            self._check_soon()
+
+    def __exit__(self, *_: object) -> None:
+        self._active -= 1
+        self._idle.set()
+        self._check_soon()
 
     def hush(self) -> None:
         """A task that nobody awaits any more may end suspended; that is no error, and nobody needs to hear of it."""
         task = asyncio.current_task()
-        if task is not None and task not in self._hushed:
+        if task is None or task is self._hushed_last:
+            return
+        if task not in self._hushed:
             self._hushed.add(task)
             task.add_done_callback(_retrieve)
+        self._hushed_last = task
 
     def honour_requests(self) -> None:
         """Between acts: stop or pause if somebody asked for it."""
@@ -242,9 +270,25 @@ class Run:
         while self._active:
             self._idle.clear()
             await self._idle.wait()
-        await asyncio.gather(*self._aside, return_exceptions=True)
+        await asyncio.gather(self._tell(), *self._telling, return_exceptions=True)
         if self._watcher is not None:
             self._watcher.cancel()
+
+
+async def _carry(work: Coroutine[Any, Any, T], ended: asyncio.Future[T]) -> None:
+    """Do the work, in a task of its own, and say how it ended to whoever still waits for it."""
+    try:
+        result = await work
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except asyncio.CancelledError:
+        ended.cancel()
+    except BaseException as error:
+        if not ended.done():
+            ended.set_exception(error)
+    else:
+        if not ended.done():
+            ended.set_result(result)
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

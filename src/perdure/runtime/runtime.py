@@ -15,7 +15,8 @@ from perdure.domain.effect import Effect
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import Conflict, IllegalMove, LeaseHeld, LeaseLost, PerdureError, SessionFailed, SessionWaiting
-from perdure.ids import encode, new_name
+from perdure.ids import digest, encode, new_name
+from perdure.runtime import leases
 from perdure.runtime.durations import microseconds
 from perdure.runtime.execute import execute
 from perdure.runtime.fork import newest
@@ -55,6 +56,9 @@ class Runtime(Outsider):
         super().__init__(store, Policy(policy, store.clock), by)
         self.heart = Heart(store, microseconds(lease))
         self.values = Values(store, artifacts)
+        self.hear: Callable[[str, str], None] | None = (
+            None  # is given a session's id and each piece of text as it comes
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -81,10 +85,12 @@ class Runtime(Outsider):
         priority: int = 0,
     ) -> SessionView:
         """Begin a session. A known id with equal arguments is that session; with others it is a `Conflict`."""
+        arguments, claims = self.values.place(bound.arguments)
         new = sessions.NewSession(
             id=id or new_name("s"),
             program=bound.program.name,
-            arguments=bound.arguments,
+            arguments=arguments,
+            claims=claims,
             owner=owner,
             repository=None if repository is None else _absolute(repository),
             title=title,
@@ -113,6 +119,8 @@ class Runtime(Outsider):
             view = await self.run(name)
             if view.status in TERMINAL:
                 return view
+            if view.status == Status.READY:  # what it waited for came while we looked
+                continue
             due = await self._next_due(view)
             if due is None:
                 raise SessionWaiting(_waiting_sentence(view), waits=list(view.waits))
@@ -130,7 +138,21 @@ class Runtime(Outsider):
                 child = await self.run(one.ref)
                 due = self.store.clock.now() if child.status in TERMINAL else await self._next_due(child)
                 dues += [] if due is None else [due]
+            elif one.kind == WaitKind.LEASE and (look := await self.store.read(leases.next_look, one)) is not None:
+                dues.append(look)
         return min(dues, default=None)
+
+    async def undo(self, effect_id: str, *, by: str, because: str) -> Effect:
+        """Take back an effect that was done, by its tool's undo; the program is told `EffectCompensated` afterwards.
+
+        If somebody else holds the session, they do it before they leave it.
+        """
+        asked = await self.ask_undo(effect_id, by=by, because=because)
+        view = await self.get(asked.session_uid)
+        if view.status in (Status.READY, Status.RUNNING):
+            with suppress(LeaseHeld, LeaseLost):
+                await execute(self, view, only_settle=True)
+        return await self.store.read(effects.get, asked.session_uid, asked.id)
 
     async def result(self, name: str) -> Any:
         """Wait for a session's end, wherever it runs, and return its result as the program's type."""
@@ -163,7 +185,9 @@ class Runtime(Outsider):
                 found, is_open = await self.store.read(_newest, one.ref)
                 if not is_open:
                     await self.give(one, found.state, self.by)
-            elif one.kind == WaitKind.PROGRAM and (one.ref in PROGRAMS or one.ref in TOOLS):
+            elif (one.kind == WaitKind.LEASE and await self.store.read(leases.is_free, one)) or (
+                one.kind == WaitKind.PROGRAM and (one.ref in PROGRAMS or one.ref in TOOLS)
+            ):
                 await self.give(one, None, self.by)
 
     async def fire(self, due: Wait) -> None:
@@ -174,7 +198,7 @@ class Runtime(Outsider):
             await self.store.write(wait.fire(due.session_uid, "timer", due.id))
 
     async def run_child(
-        self, run: Run, bound: Bound[Any], name: str, wait_id: str, lane: Lane, inherited: str | None
+        self, run: Run, bound: Bound[Any], name: str, wait_id: str, lane: Lane | None, inherited: str | None
     ) -> Wait:
         """Begin a child once, run it here if nobody else does, and wait for it. A branch inherits its line's child."""
         uid = inherited or (await self._begin_child(run, bound, name, wait_id)).uid
@@ -189,10 +213,13 @@ class Runtime(Outsider):
         return await run.wait_for(wait_id, lane)
 
     async def _begin_child(self, run: Run, bound: Bound[Any], name: str, wait_id: str) -> SessionRecord:
+        arguments, claims = self.values.place(bound.arguments)
         new = sessions.NewSession(
+            uid=digest(encode([run.session.uid, wait_id]))[:32],
             id=name,
             program=bound.program.name,
-            arguments=bound.arguments,
+            arguments=arguments,
+            claims=claims,
             owner=run.session.owner,
             repository=run.session.repository,
             parent_uid=run.session.uid,

@@ -33,6 +33,8 @@ class Shape:
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise ConfigError(f"{self.name} takes *{parameter.name}; a durable call names each argument.")
         self._signature = signature.replace(parameters=parameters)
+        self._in_order = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
+        self._all_in_order = len(self._in_order) == len(parameters)
         fields = [_field(parameter, hints.get(parameter.name, Any)) for parameter in parameters]
         self._type = msgspec.defstruct(f"{self.name}_arguments", fields, forbid_unknown_fields=True, kw_only=True)
         returns = hints.get("return", Any)
@@ -41,18 +43,25 @@ class Shape:
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, as JSON, or a sentence about what is wrong with them."""
+        if not kwargs and self._all_in_order and len(args) == len(self._in_order):  # a fifth of what `bind` takes
+            named = dict(zip(self._in_order, args, strict=True))
+        else:
+            named = self._bind(args, kwargs)
         try:
-            bound = self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise ConfigError(f"{self.name}: {error}.") from None
-        bound.apply_defaults()
-        try:
-            plain: dict[str, Any] = msgspec.to_builtins(dict(bound.arguments), str_keys=True)
+            plain: dict[str, Any] = msgspec.to_builtins(named, str_keys=True)
             msgspec.convert(plain, self._type)
         except (msgspec.ValidationError, TypeError) as error:
             raise ConfigError(f"{self.name}: {error}.", hint="Arguments are JSON, structs or dataclasses.") from None
         canonical(plain)
         return plain
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ConfigError(f"{self.name}: {error}.") from None
+        bound.apply_defaults()
+        return dict(bound.arguments)
 
     def unbind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Recorded arguments as the annotated types."""

@@ -127,10 +127,12 @@ class Tool(Generic[Q, X]):
         self.key_ttl = None if declared["key_ttl"] is None else microseconds(declared["key_ttl"])
         self.safe_errors: tuple[type[BaseException], ...] = (NotDone, *declared["safe_errors"])
         self.targets: tuple[str, ...] = tuple(declared["targets"])
+        self.leases: tuple[str, ...] = tuple(declared["leases"])
         self.gate: Gate | None = declared["gate"]
         first = next(iter(inspect.signature(function).parameters.values()), None)
         self.wants_call = first is not None and first.name == "call"
         self.wants_transaction = self.replay is Replay.JOINT
+        self.wants_log = self.wants_transaction and first is not None and first.name == "log"  # ours: it makes moves
         self.shape = Shape(
             function, given=[first.name] if first and (self.wants_call or self.wants_transaction) else []
         )
@@ -145,6 +147,9 @@ class Tool(Generic[Q, X]):
         if self.wants_transaction and (first is None or self.shape.is_async):
             raise ConfigError(f"Tool {self.name}: a joint tool is a plain function whose first parameter is `tx`.")
 
+        if self.leases and self.replay in (Replay.PURE, Replay.JOINT):
+            raise ConfigError(f"Tool {self.name}: a {self.replay} effect needs no lease; it changes nothing outside.")
+
     def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> X:
         return self.function(*args, **kwargs)
 
@@ -158,7 +163,7 @@ class Tool(Generic[Q, X]):
         self.undoing = Tool(
             function, f"{self.name}.undo",
             replay=Replay.IDEMPOTENT, inflight=self.inflight / SECOND, timeout=None, retry=self.retry, key_ttl=None,
-            safe_errors=(), targets=self.targets, gate=None,
+            safe_errors=(), targets=self.targets, leases=self.leases, gate=None,
         )  # fmt: skip
         self.undoing.undoes = self.name
         TOOLS[self.undoing.name] = self.undoing
@@ -186,10 +191,17 @@ class Tool(Generic[Q, X]):
 
     def targets_of(self, arguments: dict[str, Any]) -> list[str]:
         """What an intent touches, by the tool's templates."""
+        return self._filled("target", self.targets, arguments)
+
+    def leases_of(self, arguments: dict[str, Any]) -> list[str]:
+        """What must be nobody else's while it is done, by the tool's templates."""
+        return [check_name("The resource", name) for name in self._filled("lease", self.leases, arguments)]
+
+    def _filled(self, what: str, templates: tuple[str, ...], arguments: dict[str, Any]) -> list[str]:
         try:
-            return [target.format(**arguments) for target in self.targets]
+            return [template.format(**arguments) for template in templates]
         except (KeyError, IndexError, AttributeError) as error:
-            raise ConfigError(f"Tool {self.name}: a target names an unknown parameter: {error}.") from None
+            raise ConfigError(f"Tool {self.name}: a {what} names an unknown parameter: {error}.") from None
 
     def __repr__(self) -> str:
         return f"Tool({self.name}, {self.replay})"
@@ -213,6 +225,7 @@ def tool(
     key_ttl: str | float | None = ...,
     safe_errors: tuple[type[BaseException], ...] = ...,
     targets: Sequence[str] = ...,
+    leases: Sequence[str] = ...,
     gate: Gate | None = ...,
 ) -> Callable[[Callable[Q, X]], Tool[Q, X]]: ...
 
@@ -229,6 +242,7 @@ def tool(
     key_ttl: str | float | None = None,
     safe_errors: tuple[type[BaseException], ...] = (),
     targets: Sequence[str] = (),
+    leases: Sequence[str] = (),
     gate: Gate | None = None,
 ) -> Any:
     """Declare a tool. See `docs/how-to/choose-a-replay-rule.md` for which rule it deserves."""
@@ -237,7 +251,7 @@ def tool(
         made: Tool[Q, X] = Tool(
             function, name or function.__name__,
             replay=replay, inflight=inflight, timeout=timeout, retry=retry, key_ttl=key_ttl, safe_errors=safe_errors,
-            targets=targets, gate=gate,
+            targets=targets, leases=leases, gate=gate,
         )  # fmt: skip
         register(TOOLS, made.name, made, made.function)
         return made

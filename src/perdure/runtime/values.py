@@ -1,23 +1,35 @@
-"""Large results: above a limit they become artifacts, and the record keeps their digest.
+"""Large results and arguments: above a limit they become artifacts, and the record keeps their digest.
 
 The bytes come first, then the session's claim on them, then the record that names them: a crash in between leaves bytes
-that nobody names, and never a name without bytes.
+that nobody names, and never a name without bytes. Digests, keys and what an approval is bound to are those of the whole
+arguments, wherever these are kept.
+
+Arguments stand in their row by name. Those kept elsewhere stand there as `{":artifact": digest}`: no parameter of a
+function has such a name.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from perdure.artifacts.directory import Directory
 from perdure.domain.artifact import Retention
-from perdure.errors import Damaged
+from perdure.domain.effect import Effect
+from perdure.domain.record import sorted_json
+from perdure.domain.session import SessionRecord
+from perdure.errors import ConfigError, Damaged, PerdureError
+from perdure.ids import decode
 from perdure.store import artifact
 from perdure.store.intent import Outcome
+from perdure.store.session import Claim
 from perdure.store.store import Store
 
 LIMIT = 64 * 1024
+KEPT = ":artifact"
 
 
 class Values:
@@ -25,8 +37,7 @@ class Values:
 
     def __init__(self, store: Store, folder: str | Path | None = None) -> None:
         self._store = store
-        own = None if store.folder is None else store.folder / "artifacts"
-        place = Path(folder) if folder is not None else own
+        place = folder_of(store.folder, folder)
         self.directory = None if place is None else Directory(place)
 
     async def put(self, uid: str, by: str, text: str) -> tuple[str | None, str | None]:
@@ -37,12 +48,57 @@ class Values:
             digest, size = self.directory.put(content)
         except OSError:  # what is known must not be lost for want of a file
             return text, None
+        await self._claim(uid, by, digest, size)
+        return None, digest
+
+    async def _claim(self, uid: str, by: str, digest: str, size: int) -> None:
         claim = artifact.index(
             uid, by, digest,
             kind="application/json", size=size, location=f"{digest[:2]}/{digest}", retention=Retention.SESSION,
         )  # fmt: skip
         await self._store.write(claim)
-        return None, digest
+
+    def place(self, arguments: Any) -> tuple[Any, tuple[Claim, ...]]:
+        """Arguments as they stand in a row, and what their session must claim for it."""
+        if kept_as(arguments) is not None:
+            raise ConfigError(f"No argument can be named {KEPT}.")
+        content = sorted_json(arguments)
+        if self.directory is None or len(content) <= LIMIT:
+            return arguments, ()
+        try:
+            digest, size = self.directory.put(content)
+        except OSError:
+            return arguments, ()
+        return {KEPT: digest}, (Claim(digest, size),)
+
+    async def put_arguments(self, uid: str, by: str, arguments: Any) -> Any:
+        """Arguments as they stand in a row of a session that there is."""
+        placed, claims = self.place(arguments)
+        for one in claims:
+            await self._claim(uid, by, one.digest, one.size)
+        return placed
+
+    def get_arguments(self, placed: Any) -> Any:
+        """The arguments themselves."""
+        digest = kept_as(placed)
+        return placed if digest is None else decode(self.get(None, digest))
+
+    def whole(self, effect: Effect) -> Effect:
+        """An effect with its arguments."""
+        if kept_as(effect.intent) is None:
+            return effect
+        return msgspec.structs.replace(effect, intent=self.get_arguments(effect.intent))
+
+    def of_session(self, session: SessionRecord) -> SessionRecord:
+        """A session with its arguments."""
+        for name in ("arguments", "restart_arguments"):
+            if kept_as(placed := getattr(session, name)) is not None:
+                session = msgspec.structs.replace(session, **{name: self.get_arguments(placed)})
+        return session
+
+    def shown(self, effect: Effect) -> Effect:
+        """An effect for somebody who looks: with its arguments, if they can be read."""
+        return opened(effect, None if self.directory is None else self.directory.folder)
 
     def get(self, inline: str | None, digest: str | None) -> str:
         if digest is None:
@@ -57,3 +113,24 @@ class Values:
             return outcome
         result, digest = await self.put(uid, by, outcome.result)
         return msgspec.structs.replace(outcome, result=result, artifact=digest)
+
+
+def folder_of(beside: Path | None, named: str | Path | None) -> Path | None:
+    """Where the large things of a store are: in a folder that was named, or beside the store."""
+    return Path(named) if named is not None else None if beside is None else beside / "artifacts"
+
+
+def opened(effect: Effect, folder: Path | None) -> Effect:
+    """An effect with its arguments, if they can be read there."""
+    digest = kept_as(effect.intent)
+    if digest is not None and folder is not None:
+        with suppress(PerdureError, OSError):
+            return msgspec.structs.replace(effect, intent=decode(Directory(folder).get(digest).decode()))
+    return effect
+
+
+def kept_as(placed: Any) -> str | None:
+    """The artifact that arguments are kept in; None if they stand in their row."""
+    if not isinstance(placed, dict) or placed.keys() != {KEPT}:
+        return None
+    return str(placed[KEPT])

@@ -19,6 +19,25 @@ def is_here(process: Any) -> bool:
     return token is None or read_token(str(token)).began == began(os.getpid())
 
 
+def locks_of(store: Store) -> Presences | None:
+    """Where the workers of a store keep their locks; None for a store in memory, which has no other."""
+    return None if store.folder is None and store.database.dialect == "sqlite" else presences(store)
+
+
+def life_seen(locks: Presences | None, process: Any) -> Life:
+    """Whether the process of an attempt still lives, as seen by somebody who need not be a worker."""
+    if locks is None:
+        return Life.DEAD
+    try:
+        row = Worker(
+            process["id"], process["host"], process["boot_id"], process["pid"], process["start_token"],
+            0, 0, None, 0, 0,
+        )  # fmt: skip
+    except (KeyError, TypeError):
+        return Life.CANNOT_TELL
+    return locks.life(row)
+
+
 class Me:
     """This process as a worker of a store. A store in memory has no other, and needs no lock."""
 
@@ -43,23 +62,17 @@ class Me:
         """Whether the process of an attempt still lives, or a command that it started."""
         if not isinstance(process, dict):
             return Life.CANNOT_TELL
-        if process.get("id") == self.id:
-            return Life.ALIVE
-        if self._presences is None:
-            return Life.DEAD
-        try:
-            row = Worker(
-                process["id"], process["host"], process["boot_id"], process["pid"], process["start_token"],
-                0, 0, None, 0, 0,
-            )  # fmt: skip
-        except KeyError:
-            return Life.CANNOT_TELL
-        return self._presences.life(row)
+        return Life.ALIVE if process.get("id") == self.id else life_seen(self._presences, process)
 
     def life(self, worker: Worker) -> Life:
         if worker.id == self.id:
             return Life.ALIVE
         return Life.DEAD if self._presences is None else self._presences.life(worker)
+
+    @property
+    def pass_fds(self) -> tuple[int, ...]:
+        """What a command that this process starts is handed, so that the lock tells of it too."""
+        return () if self._alive is None else tuple(self._alive.pass_fds)
 
     def close(self) -> None:
         if self._alive is not None:

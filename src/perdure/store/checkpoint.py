@@ -9,8 +9,8 @@ from perdure.ids import check_text
 from perdure.store.move import Move, Transaction, hold, plain_move
 
 
-def put(holder: Holder, *, number: int, codec: str, fingerprint: str, body: str) -> Move[None]:
-    """Keep the state after event `number` and drop older checkpoints. Leaves no event: it says nothing new."""
+def put(holder: Holder, *, number: int, codec: str, fingerprint: str, body: str, keep_through: int = 0) -> Move[None]:
+    """Keep the state after event `number` and drop older ones, but not those up to `keep_through`. Leaves no event."""
     check_text("The checkpoint", codec + fingerprint)
     if "\0" in body:
         raise ConfigError("The checkpoint holds a NUL, which cannot be stored as text.", hint="Encode it as text.")
@@ -21,7 +21,7 @@ def put(holder: Holder, *, number: int, codec: str, fingerprint: str, body: str)
             "checkpoint.put",
             uid=log.uid, number=number, codec=codec, fingerprint=fingerprint, body=body, now=tx.now,
         )  # fmt: skip
-        tx.run("checkpoint.trim", uid=log.uid, before=number)
+        tx.run("checkpoint.trim", uid=log.uid, after=keep_through, before=number)
 
     return Move("checkpoint.put", "holder", run)
 

@@ -29,6 +29,7 @@ from typing import Any, Protocol
 
 from perdure import faults
 from perdure.errors import CommitUnknown, StoreUnavailable
+from perdure.store.guard import write
 from perdure.store.move import Transaction
 from perdure.store.ticket import Ticket, answer
 
@@ -65,11 +66,13 @@ class GroupCommit:
         largest: int = 512,
         patience: int = 60,
         on_commit: Callable[[set[str]], None],
+        witness: Callable[[str, int, str], None] | None = None,
     ) -> None:
         self._connect = connect
         self._largest = largest
         self._patience = patience
         self._on_commit = on_commit
+        self._witness = witness
         self._queue: SimpleQueue[Ticket[Any] | None] = SimpleQueue()  # None: no more will come
         self._door = threading.Lock()
         self._closed = False
@@ -159,7 +162,7 @@ class GroupCommit:
             engine.savepoint()
         try:
             faults.point("move.before")
-            ticket.result = ticket.move.run(tx)
+            ticket.result = write(tx, ticket.move)
             faults.point("move.after")
         except BaseException as error:
             ticket.error = engine.translate(error)
@@ -196,6 +199,9 @@ class GroupCommit:
             for callback in tx.after_commit:
                 with suppress(Exception):  # it is committed: nothing that comes now may tell its caller otherwise
                     callback()
+        if self._witness is not None and (last := next((tx for _, tx in reversed(ran) if tx.appended), None)):
+            with suppress(OSError):
+                self._witness(*last.appended[-1], last.move_id)
         if touched:
             with suppress(Exception):
                 self._on_commit(touched)

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.domain.effect import AttemptOutcome, Effect, EffectState, Verdict
+from perdure.domain.session import TERMINAL
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, IllegalMove
 from perdure.ids import check_name, check_text, encode
-from perdure.store import wait
-from perdure.store.effect import get, move, of_effect, opened
+from perdure.store import session, wait
+from perdure.store.effect import MANY, get, move, of_effect, opened
 from perdure.store.intent import Outcome
-from perdure.store.move import Log, holder_move, outsider_move
+from perdure.store.move import Log, Transaction, holder_move, outsider_move
 
 
 @outsider_move
@@ -111,4 +112,48 @@ def compensated(log: Log, id: str, *, by_effect: str) -> Effect:
     if get(log.tx, log.uid, by_effect).state != EffectState.ACKNOWLEDGED:
         raise IllegalMove(f"The undo {by_effect} of effect {id} is not acknowledged.")
     move(log, effect, EffectState.COMPENSATED, "effect.compensated", undo=by_effect)
+    log.tx.send("effect.end_undo", uid=log.uid, id=id)
     return get(log.tx, log.uid, id)
+
+
+@outsider_move
+def ask_undo(log: Log, id: str, *, because: str) -> Effect:
+    """Somebody asks to take back what was done. Asking again while that is open changes nothing."""
+    check_name("Who asks for it", log.actor)
+    if not because.strip():
+        raise ConfigError("Taking something back needs a reason.", hint="Give one with --because.")
+    check_text("The reason", because)
+    effect = get(log.tx, log.uid, id)
+    if log.head.status in TERMINAL:
+        raise IllegalMove(
+            f"Session {log.head.id} is {log.head.status}; its effects are no longer taken back.",
+            hint="Do what takes it back in a session of its own.",
+        )
+    if effect.state != EffectState.ACKNOWLEDGED or effect.position[0] == "undo":
+        raise IllegalMove(f"Effect {id} is {effect.state}; only what was done can be taken back, and no undo.")
+    if effect.undo_requested_at is None:
+        log.tx.send("effect.ask_undo", uid=log.uid, id=id, by=log.actor, because=because, now=log.tx.now)
+        row = {"id": id, "undo_requested_at": log.tx.now, "undo_by": log.actor, "undo_because": because}
+        rows = {"effect": [row], "session": session.wake(log)}
+        log.append("effect.undo_requested", {"because": because}, rows=rows, effect_id=id)
+    return get(log.tx, log.uid, id)
+
+
+@holder_move
+def undo_failed(log: Log, id: str, why: str) -> None:
+    """It could not be taken back: the request is over, and the effect stays as it was."""
+    log.tx.send("effect.end_undo", uid=log.uid, id=id)
+    row = {"id": id, "undo_requested_at": None}
+    log.append("effect.undo_failed", {"why": why}, rows={"effect": [row]}, effect_id=id)
+
+
+def left(tx: Transaction, uid: str) -> list[Effect]:
+    """What a session has left to do with its effects: those not settled, and those somebody asks to take back."""
+    return [Effect.from_row(row) for row in tx.all("effect.left", uid=uid, limit=MANY)]
+
+
+def undos(tx: Transaction, effect: Effect) -> list[Effect]:
+    """What took an effect back, or tried to, in order."""
+    position = encode(["undo", effect.id])
+    rows = tx.all("effect.undos", uid=effect.session_uid, position=position, limit=MANY)
+    return [Effect.from_row(row) for row in rows]

@@ -11,15 +11,16 @@ from typing import Any
 
 import msgspec
 
-from perdure.domain.effect import MOVES, SETTLED, Attempt, AttemptOutcome, Effect, EffectState, Replay, Verdict
+from perdure.domain.effect import MOVES, SETTLED, Attempt, AttemptOutcome, Effect, EffectState, Replay, Verdict, tried
 from perdure.domain.lease import Holder
 from perdure.domain.record import check_move
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
-from perdure.ids import encode
-from perdure.store import wait
+from perdure.ids import decode, encode
+from perdure.store import fresh, lease, wait
+from perdure.store.guard import hot_holder_move, hot_outsider_move
 from perdure.store.intent import Dispatch, Intent, Outcome
-from perdure.store.move import Log, Transaction, holder_move, outsider_move, see_requests
+from perdure.store.move import Log, Transaction, holder_move, see_requests
 
 MANY = 1_000_000
 
@@ -31,18 +32,18 @@ def plan(log: Log, intent: Intent, *, approval_id: str | None = None) -> Effect:
         return there
     if intent.supersedes is not None:
         move(log, get(log.tx, log.uid, intent.supersedes), EffectState.SUPERSEDED, "effect.superseded")
-    _insert(log, intent, EffectState.PLANNED, "effect.planned", approval_id=approval_id)
-    return get(log.tx, log.uid, intent.id)
+    return _insert(log, intent, EffectState.PLANNED, "effect.planned", approval_id=approval_id)
 
 
-@holder_move
-def plan_and_dispatch(log: Log, intent: Intent, dispatch: Dispatch) -> int:
-    """Plan and dispatch at once, when nothing asks. Returns the attempt's number."""
+@hot_holder_move(fresh.dispatch)
+def plan_and_dispatch(log: Log, intent: Intent, dispatch: Dispatch) -> Effect:
+    """Plan and dispatch at once, when nothing asks: its first attempt."""
     if intent.supersedes is not None:
         move(log, get(log.tx, log.uid, intent.supersedes), EffectState.SUPERSEDED, "effect.superseded")
-    _insert(log, intent, EffectState.DISPATCHED, "effect.dispatched", body={"attempt": 1})
+    taken = lease.claim(log, intent.id, decode(intent.position), decode(intent.leases)) if intent.leases else {}
+    made = _insert(log, intent, EffectState.DISPATCHED, "effect.dispatched", body={"attempt": 1} | taken)
     _attempt(log, intent.id, 1, dispatch)
-    return 1
+    return made
 
 
 @holder_move
@@ -52,12 +53,13 @@ def dispatch(log: Log, id: str, dispatch: Dispatch, *, because: str | None = Non
     if effect.state != EffectState.DISPATCHED:
         check_move("effect", MOVES, EffectState(effect.state), EffectState.DISPATCHED)
     used = _consume(log, effect) if effect.approval_id is not None else {}
+    taken = lease.claim(log, id, effect.position, effect.leases) if effect.leases else {}
     number = len(attempts) + 1
     log.tx.send("effect.dispatch", uid=log.uid, id=id)
     _attempt(log, id, number, dispatch)
     spent = {"doubted_at": None, "doubt": None, "verdict": None, "verdict_by": None, "verdict_because": None}
     row = {"id": id, "state": EffectState.DISPATCHED} | spent
-    body = {"attempt": number, "because": because}
+    body = {"attempt": number, "because": because} | taken
     log.append("effect.dispatched", body, rows={"effect": [row]} | used, effect_id=id)
     return number
 
@@ -81,55 +83,38 @@ def _insert(
     body: dict[str, Any] | None = None,
     outcome: Outcome | None = None,
     approval_id: str | None = None,
-) -> None:
-    number, settled = log.cursor + 1, outcome is not None
-    columns = {name: getattr(intent, name) for name in Intent.__struct_fields__} | {
-        "session_uid": log.uid,
-        "state": state,
-        "approval_id": approval_id,
-        "result": outcome.result if outcome else None,
-        "artifact": outcome.artifact if outcome else None,
-        "error": outcome.error if outcome else None,
-        "number": number,
-        "settled_at": log.tx.now if settled else None,
-        "settled_number": number if settled else None,
-    }
-    log.tx.send("effect.insert", **columns, now=log.tx.now)
-    opened = {name: msgspec.Raw(columns[name].encode()) for name in ("position", "targets", "intent")}
-    error = {"error": msgspec.Raw(columns["error"].encode())} if columns["error"] else {}
-    row = columns | opened | error | {"planned_at": log.tx.now}
-    log.append(kind, body, rows={"effect": [row]}, effect_id=intent.id)
+) -> Effect:
+    now, number = log.tx.now, log.cursor + 1
+    columns = fresh.planned(intent, log.uid, number, state, approval_id=approval_id)
+    if outcome is not None:
+        columns |= {"result": outcome.result, "artifact": outcome.artifact, "error": outcome.error}
+        columns |= {"settled_at": now, "settled_number": number}
+    log.tx.send("effect.insert", **columns, now=now)
+    log.append(kind, body, rows={"effect": [fresh.shown(columns, now)]}, effect_id=intent.id)
+    return fresh.made(columns, now)
 
 
 def _attempt(log: Log, effect_id: str, number: int, dispatch: Dispatch, outcome: Outcome | None = None) -> None:
     assert log.holder is not None
     log.tx.send(
         "attempt.insert",
-        uid=log.uid,
-        effect_id=effect_id,
-        number=number,
-        worker=dispatch.worker,
-        epoch=log.holder.epoch,
-        process=dispatch.process,
-        sandbox=dispatch.sandbox,
-        deadline_at=dispatch.deadline_at,
-        outcome=outcome.outcome if outcome else None,
-        error=outcome.error if outcome else None,
-        ended_at=log.tx.now if outcome else None,
-        settled_at=log.tx.now if outcome else None,
-        now=log.tx.now,
-    )
+        uid=log.uid, effect_id=effect_id, number=number, worker=dispatch.worker, epoch=log.holder.epoch,
+        process=dispatch.process, sandbox=dispatch.sandbox, deadline_at=dispatch.deadline_at, now=log.tx.now,
+        outcome=outcome.outcome if outcome else None, error=outcome.error if outcome else None,
+        ended_at=log.tx.now if outcome else None, settled_at=log.tx.now if outcome else None,
+    )  # fmt: skip
 
 
 @holder_move
-def record(log: Log, intent: Intent, dispatch: Dispatch, outcome: Outcome) -> None:
+def record(log: Log, intent: Intent, dispatch: Dispatch, outcome: Outcome) -> Effect:
     """Record an effect that needed no intent of its own: a `pure` one that ran, or a `joint` one that just commits."""
     if intent.replay not in (Replay.PURE, Replay.JOINT):
         raise ConfigError(f"A {intent.replay} effect is dispatched before it is settled.")
     done = outcome.outcome is AttemptOutcome.ACKNOWLEDGED
     state, kind = (EffectState.ACKNOWLEDGED, "effect.acknowledged") if done else (EffectState.FAILED, "effect.failed")
-    _insert(log, intent, state, kind, outcome=outcome, body={"attempt": 1})
+    made = _insert(log, intent, state, kind, outcome=outcome, body={"attempt": 1})
     _attempt(log, intent.id, 1, dispatch, outcome)
+    return made
 
 
 @holder_move
@@ -138,9 +123,15 @@ def attempted(log: Log, id: str, dispatch_: Dispatch, outcome: Outcome) -> Effec
     return settle.on(log, id, dispatch.on(log, id, dispatch_), outcome)
 
 
-@outsider_move
-def settle(log: Log, id: str, number: int, outcome: Outcome, *, retry: int = 1, holder: Holder | None = None) -> Effect:
-    """Say what came of an attempt; a `holder` who does so learns what was asked of the session meanwhile."""
+@hot_outsider_move(fresh.settle)
+def settle(
+    log: Log, id: str, number: int, outcome: Outcome, *, retry: int = 1, holder: Holder | None = None,
+    known: Effect | None = None,  # noqa: ARG001 - the hot way reads it
+) -> Effect:  # fmt: skip
+    """Say what came of an attempt; a `holder` who does so learns what was asked of the session meanwhile.
+
+    `known` is the effect as that holder dispatched it for the first time, if nothing else was done with it since.
+    """
     if holder is not None:
         see_requests(holder, log.head)
     if outcome.outcome is AttemptOutcome.ACKNOWLEDGED and outcome.result is None and outcome.artifact is None:
@@ -158,7 +149,7 @@ def settle(log: Log, id: str, number: int, outcome: Outcome, *, retry: int = 1, 
         case AttemptOutcome.ACKNOWLEDGED:
             move(log, effect, EffectState.ACKNOWLEDGED, "effect.acknowledged", outcome=outcome, **came)
         case AttemptOutcome.FAILED:
-            state = EffectState.PLANNED if number < retry else EffectState.FAILED
+            state = EffectState.PLANNED if tried(attempts) < retry else EffectState.FAILED
             move(log, effect, state, "effect.failed", outcome=outcome, **came)
         case AttemptOutcome.ABSENT:
             move(log, effect, EffectState.PLANNED, "effect.absent", **came)
@@ -224,6 +215,8 @@ def move(
     log.tx.send("effect.settle", uid=log.uid, id=effect.id, error=error, **columns)
     row = columns | {"id": effect.id, "error": opened(error)}
     log.append(kind, body, rows={"effect": [row]}, effect_id=effect.id)
+    if effect.leases and (final or said[0] != Verdict.ABSENT):  # a person's word does not end what is in flight
+        lease.give_up(log, effect.id, effect.leases)
     for asked in wait.open_for(log.tx, log.uid, effect.id) if waited_for else ():
         if asked.kind in (WaitKind.DOUBT, WaitKind.TIMER):
             wait.settle(log, asked, verdict[0] if verdict else state)

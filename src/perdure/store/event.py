@@ -11,7 +11,8 @@ from perdure.domain.lease import Holder
 from perdure.domain.session import SessionRecord
 from perdure.domain.state import SessionState, fold
 from perdure.errors import ConfigError, Damaged, NotFound
-from perdure.store.move import MISSED, Log, Missed, Move, Transaction, hold, next_event, outsider_move
+from perdure.store.guard import Guarded, guarded
+from perdure.store.move import Log, Move, Transaction, hold, outsider_move
 from perdure.store.session import get
 
 PAGE = 1000
@@ -30,16 +31,9 @@ def append(
         log.close()
         return number
 
-    def hot(tx: Transaction) -> int | Missed:
-        cursor, was = holder.cursor, holder.chain
-        line = next_event(holder.uid, cursor, was, kind, holder.name, tx.now, tx.move_id, body or {}, effect_id)
-        guard = {"epoch": holder.epoch, "nonce": holder.nonce, "cursor": cursor, "was_chain": was}
-        tx.appended.append((holder.uid, line["number"]))
-        if not tx.run("event.append_held", **line, **guard):
-            return MISSED
-        tx.touched.add(holder.uid)
-        tx.after_commit.append(lambda: holder.advance(line["number"], line["chain"]))
-        return cursor + 1
+    def hot(tx: Transaction) -> Guarded[int]:
+        parts, answer = ("session.advance_held", "event.insert"), holder.cursor + 1
+        return guarded(tx, holder, "event.append_held", parts, kind, body or {}, answer, {}, effect_id=effect_id)
 
     return Move("event.append", "holder", run, hot)
 
@@ -49,8 +43,17 @@ def erase(log: Log, numbers: Sequence[int], *, because: str) -> int:
     """Forget what events said, saying why. Their digests stay, and the chain still verifies."""
     erased = [number for number in numbers if log.tx.run("event.erase", uid=log.uid, number=number)]
     if erased:
+        for uid in _line_below(log.tx, log.uid):  # a checkpoint may hold what was said
+            log.tx.run("checkpoint.trim", uid=uid, after=0, before=2**62)
         log.append("event.erased", {"numbers": erased, "because": because})
     return len(erased)
+
+
+def _line_below(tx: Transaction, uid: str) -> Iterator[str]:
+    """A session and all branches of it."""
+    yield uid
+    for row in tx.all("session.branches", uid=uid, limit=1_000_000):
+        yield from _line_below(tx, row[0])
 
 
 def after(tx: Transaction, uid: str, number: int = 0, *, limit: int = PAGE) -> list[Event]:

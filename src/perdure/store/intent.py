@@ -23,6 +23,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     policy_version: str | None = None
     rule: str | None = None
     supersedes: str | None = None
+    leases: str | None = None
 
 
 class Dispatch(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,21 +4,31 @@
     renew       the same holder goes on; fenced by epoch and nonce, leaves no event
     release     `session.release`, `wait.park` and `session.finish` give a session's lease back
     take over   its holder is known to be dead, or a person insists: the epoch rises
+    claim       what an effect needs, all of it or nothing, in the transaction that dispatches it
+    give up     the same, in the transaction that settles it
 
 A crash after any line leaves the lease as it was before or after, never between: each is one transaction. Asking again
 with the same nonce is the same acquisition, so a lost answer does not cost an epoch or lock its owner out.
+What an effect claims has no time of its own. It is held from the dispatch to the settle, whoever dies in between and
+however long it is in doubt, and no crash comes between the two: each is part of the other's transaction.
 The deadline that an act is checked against is kept on the boot clock of the holder's machine and begins *before* the
 request was sent: the holder always stops earlier than the store lets anybody else begin.
 """
 
 from __future__ import annotations
 
-from perdure.domain.lease import Holder, Lease, next_epoch
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.domain.effect import Effect
+from perdure.domain.lease import UNTIL_SETTLED, Holder, Lease, next_epoch
 from perdure.domain.record import check_move
-from perdure.domain.session import MOVES, Status
+from perdure.domain.session import MOVES, SessionRecord, Status
+from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import LeaseHeld, LeaseLost
 from perdure.ids import check_name
-from perdure.store.move import Log, Move, Transaction, outsider_move, plain_move, read_head, see_requests
+from perdure.store import wait
+from perdure.store.move import Log, Move, Transaction, holder_move, outsider_move, plain_move, read_head, see_requests
 
 
 @outsider_move
@@ -103,16 +113,115 @@ def acquire_named(tx: Transaction, resource: str, *, holder: str, nonce: str, tt
     fresh = Lease(resource, holder, nonce, next_epoch(0, tx.restore_epoch), tx.now + ttl)
     if tx.run("lease.insert", **fresh.to_dict()):
         return fresh
-    row = tx.one("lease.lock", resource=resource)
-    assert row is not None
-    now = Lease.from_row(row)
+    now = _locked(tx, resource)
     if now.nonce == nonce:
         return now
-    if now.until is not None and now.until >= tx.now:
-        raise held_by(f"Resource {resource}", now.holder, now.until - tx.now)
+    _refuse_held(tx, now)
     taken = Lease(resource, holder, nonce, next_epoch(now.epoch, tx.restore_epoch), tx.now + ttl)
     tx.run("lease.take", **taken.to_dict())
     return taken
+
+
+def claim(log: Log, effect_id: str, position: Any, resources: list[str]) -> dict[str, dict[str, int]]:
+    """Take what an effect needs, all or nothing, in the transaction that dispatches it; returns the epochs.
+
+    An undo is covered by what the effect that it takes back still holds. Resources are locked in one order by all.
+    """
+    own, epochs, tx = _names(effect_id, position), {}, log.tx
+    for resource in sorted(set(resources)):
+        fresh = Lease(resource, log.uid, effect_id, next_epoch(0, tx.restore_epoch), UNTIL_SETTLED)
+        if tx.run("lease.insert", **fresh.to_dict()):
+            epochs[resource] = fresh.epoch
+            continue
+        now = _locked(tx, resource)
+        if now.holder == log.uid and now.nonce in own:
+            epochs[resource] = now.epoch
+            continue
+        _refuse_held(tx, now)
+        epochs[resource] = next_epoch(now.epoch, tx.restore_epoch)
+        tx.send("lease.take", **(fresh.to_dict() | {"epoch": epochs[resource]}))
+    _stop_waiting(log, effect_id)
+    return {"leases": epochs}
+
+
+def give_up(log: Log, effect_id: str, resources: list[str]) -> None:
+    """Give back what an effect needed, in the transaction that settles it."""
+    for resource in sorted(set(resources)):
+        log.tx.send("lease.settle", resource=resource, holder=log.uid, nonce=effect_id)
+    _stop_waiting(log, effect_id)
+
+
+@holder_move
+def wait_for(log: Log, effect_id: str, resource: str) -> str | None:
+    """Wait until a resource is given back, for an effect that needs it; None if it is free by now.
+
+    Looking and asking are one transaction under the resource's lock: whoever gives it back later sees who waits.
+    """
+    now = _locked(log.tx, resource)
+    try:
+        _refuse_held(log.tx, now)
+    except LeaseHeld as held:
+        for asked in _waiting(log, effect_id):
+            if asked.ref == resource:
+                return asked.id
+        _stop_waiting(log, effect_id)
+        id, detail = f"lease-{effect_id}-{log.cursor}", {"for": effect_id, "why": held.message} | held.details
+        wait.open_.on(log, id, WaitKind.LEASE, ref=resource, detail=detail, due_at=held.details["until"])
+        return id
+    return None
+
+
+def _waiting(log: Log, effect_id: str) -> list[Wait]:
+    open_ = wait.open_of_kind(log.tx, log.uid, WaitKind.LEASE)
+    return [asked for asked in open_ if isinstance(asked.detail, dict) and asked.detail.get("for") == effect_id]
+
+
+def _stop_waiting(log: Log, effect_id: str) -> None:
+    for asked in _waiting(log, effect_id):
+        wait.settle(log, asked, None)
+
+
+def _names(effect_id: str, position: Any) -> set[str]:
+    """The acquisitions that cover an effect: its own, and for an undo that of what it takes back."""
+    return {effect_id, position[1]} if position[0] == "undo" else {effect_id}
+
+
+def _locked(tx: Transaction, resource: str) -> Lease:
+    row = tx.one("lease.lock", resource=resource)
+    assert row is not None
+    return Lease.from_row(row)
+
+
+def _refuse_held(tx: Transaction, now: Lease) -> None:
+    if now.until is None or now.until < tx.now:
+        return
+    if now.until != UNTIL_SETTLED:
+        about = {"resource": now.resource, "effect": None, "until": now.until}
+        raise held_by(f"Resource {now.resource}", now.holder, now.until - tx.now, **about)
+    row = tx.one("session.get", uid=now.holder)
+    name = SessionRecord.from_row(row).id if row else now.holder
+    raise LeaseHeld(
+        f"{now.resource} is held by session {name} until its effect {now.nonce} is settled.",
+        hint=f"Let session {name} go on, or settle its effect.",
+        holder=name, resource=now.resource, effect=now.nonce, until=None,
+    )  # fmt: skip
+
+
+def in_the_way(tx: Transaction, effect: Effect) -> LeaseHeld | None:
+    """Who holds what an effect needs; only a look."""
+    own = _names(effect.id, effect.position)
+    for one in named(tx, resources=effect.leases or []):
+        if one.holder != effect.session_uid or one.nonce not in own:
+            try:
+                _refuse_held(tx, one)
+            except LeaseHeld as held:
+                return held
+    return None
+
+
+def freed(tx: Transaction, *, limit: int = 1000) -> list[Wait]:
+    """Waits for resources that nobody holds any more, the longest wait first."""
+    return [Wait.from_row(row) for row in tx.all("lease.freed", now=tx.now, limit=limit)]
 
 
 @plain_move
@@ -133,14 +242,18 @@ def release_named(tx: Transaction, lease: Lease) -> bool:
     return row is not None and Lease.from_row(row).epoch == lease.epoch
 
 
-def named(tx: Transaction, *, limit: int = 1000) -> list[Lease]:
-    return [Lease.from_row(row) for row in tx.all("lease.list", limit=limit)]
+def named(tx: Transaction, *, resources: Sequence[str] | None = None, limit: int = 1000) -> list[Lease]:
+    """Leases of named resources: all, or those of these."""
+    if resources is None:
+        return [Lease.from_row(row) for row in tx.all("lease.list", limit=limit)]
+    return [Lease.from_row(row) for name in resources if (row := tx.one("lease.get", resource=name))]
 
 
-def held_by(what: str, holder: str | None, remaining: int) -> LeaseHeld:
+def held_by(what: str, holder: str | None, remaining: int, **details: Any) -> LeaseHeld:
     seconds = max(1, remaining // 1_000_000)
     return LeaseHeld(
         f"{what} is held by {holder} for up to {seconds} s more.",
         hint=f"Wait until {holder} is done, or for its lease to end.",
         holder=holder,
+        **details,
     )

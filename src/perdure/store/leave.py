@@ -1,7 +1,7 @@
 """The moves with which a holder leaves a session or begins it anew; what nobody asks for again is closed with them.
 
     park      waits for something named; not if it is here already, or somebody asked the session to stop meanwhile
-    finish    the end; not while an effect may be under way
+    finish    the end; not while an effect may be under way, or is asked to be taken back
     stop      a request to stop is honoured: what was only planned is refused, and the session ends if it can
     restart   the program begins anew; what its last run had planned is refused
 
@@ -10,12 +10,13 @@ Each is one transaction, so a crash leaves the session before or after it and ne
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from perdure.domain.effect import EffectState
 from perdure.domain.session import Status
 from perdure.domain.wait import WaitKind
-from perdure.store import approval, session, wait
+from perdure.store import approval, doubt, inbox, session, wait
 from perdure.store import effect as effects
 from perdure.store.move import Log, holder_move
 
@@ -24,17 +25,19 @@ CANCELLED = "cancelled"  # why an effect was refused that nobody wants any more
 
 
 @holder_move
-def park(log: Log, waits: list[str], *, stopping: bool = False) -> bool:
-    """Wait for these, giving up the lease; False if that must not be."""
+def park(log: Log, waits: list[str], *, stopping: bool = False, undos: Collection[str] = ()) -> bool:
+    """Wait for these, giving up the lease; False if that must not be. `undos` are the requests the holder knows."""
     if log.head.cancel_requested_at is not None and not stopping:
+        return False
+    if any(one.undo_requested_at is not None and one.id not in undos for one in doubt.left(log.tx, log.uid)):
         return False
     return not wait.park.on(log, waits)
 
 
 @holder_move
-def finish(log: Log, status: Status, *, result: Any = None, error: Any = None) -> bool:
-    """End the session for good, if no effect may be under way."""
-    if _under_way(log):
+def finish(log: Log, status: Status, *, result: Any = None, error: Any = None, hears: bool = False) -> bool:
+    """End the session for good, if no effect may be under way; one that `hears` has heard all that was sent."""
+    if _under_way(log) or (hears and inbox.unread(log.tx, log.uid, limit=1)):
         return False
     _close(log, f"The session is {status}.")
     session.finish.on(log, status, result=result, error=error)
@@ -56,7 +59,8 @@ def restart(log: Log, arguments: Any) -> int:
 
 
 def _under_way(log: Log) -> bool:
-    return any(one.state == EffectState.DISPATCHED for one in effects.unsettled(log.tx, log.uid))
+    left = doubt.left(log.tx, log.uid)
+    return any(one.state == EffectState.DISPATCHED or one.undo_requested_at is not None for one in left)
 
 
 def _refuse_planned(log: Log, because: str) -> None:

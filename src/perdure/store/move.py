@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import msgspec
 
@@ -25,6 +25,9 @@ from perdure.domain import event as event_domain
 from perdure.domain.lease import Holder
 from perdure.errors import Conflict, IllegalMove, LeaseLost, NotFound
 from perdure.ids import check_text, encode, new_uid, salt
+
+if TYPE_CHECKING:
+    from perdure.store.guard import Guarded
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -55,6 +58,10 @@ class Transaction(ABC):
     def send(self, name: str, /, **values: Any) -> None:
         """Run a named statement whose count nobody needs; where a round trip costs, it shares one with the next."""
 
+    def guarded(self, hot: Guarded[Any]) -> bool:
+        """Make a hot move (`guard`), by its one statement or by its parts. False: its guard does not hold."""
+        raise NotImplementedError
+
     @abstractmethod
     def execute(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
         """Run a statement of a user's own, with `?` for its parameters: an effect on the same database.
@@ -71,15 +78,8 @@ class Transaction(ABC):
         """All rows of a named query."""
 
 
-class Missed:
-    """The answer of a hot path whose guard did not hold: nothing was written, take the long way."""
-
-
-MISSED: Final = Missed()
-
-
 class Move(Generic[T]):
-    """One move, ready to be written. `hot` is a guarded single statement where a database has one for it."""
+    """One move, ready to be written. `hot` makes it without a look, if it can be made so (`guard`)."""
 
     __slots__ = ("hot", "id", "kind", "name", "run")
 
@@ -88,7 +88,7 @@ class Move(Generic[T]):
         name: str,
         kind: str,
         run: Callable[[Transaction], T],
-        hot: Callable[[Transaction], T | Missed] | None = None,
+        hot: Callable[[Transaction], Guarded[T] | None] | None = None,
     ) -> None:
         self.id = new_uid()
         self.name = name
@@ -119,19 +119,16 @@ class Head(msgspec.Struct, frozen=True):
 class Log:
     """One session's log, open for one move, its row locked."""
 
-    __slots__ = ("actor", "chain", "cursor", "head", "holder", "tx")
+    __slots__ = ("actor", "chain", "cursor", "head", "holder", "tx", "uid")
 
     def __init__(self, tx: Transaction, head: Head, actor: str, holder: Holder | None = None) -> None:
         self.tx = tx
+        self.uid = head.uid
         self.head = head
         self.actor = actor
         self.holder = holder
         self.cursor = head.cursor
         self.chain = head.chain
-
-    @property
-    def uid(self) -> str:
-        return self.head.uid
 
     def append(
         self,

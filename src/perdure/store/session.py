@@ -6,16 +6,25 @@ from typing import Any
 
 import msgspec
 
+from perdure.domain.artifact import Retention
 from perdure.domain.event import genesis
 from perdure.domain.record import check_columns, check_move, same_json
 from perdure.domain.session import MOVES, TERMINAL, SessionRecord, Status
 from perdure.domain.state import NOT_STATE
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name, check_text, encode, new_uid
+from perdure.store import artifact
 from perdure.store.move import Head, Log, Move, Transaction, expect_one, holder_move, outsider_move
 
 FOREVER = 2**62
 DESCRIBED = frozenset({"title", "owner", "queue", "priority"})
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Bytes that are durable already, and belong to the session from its first event on."""
+
+    digest: str
+    size: int
 
 
 class NewSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +46,9 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     branch: str = "main"
     restart_number: int = 0
     restart_arguments: Any = None
+    claims: tuple[Claim, ...] = ()
+    lines: tuple[dict[str, Any], ...] = ()  # what its transcript begins with
+    uid: str | None = None  # a child's is known before: begun again after a restore, it is the same child
 
 
 def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
@@ -46,16 +58,25 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
     check_text("The name of who begins the session", by)
     for field in ("title", "repository", "owner", "queue", "concurrency_key", "branch"):
         check_text(f"The session's {field}", getattr(new, field) or "")
-    arguments, uid = encode(new.arguments), new_uid()
+    arguments, uid = encode(new.arguments), new.uid or new_uid()
 
     def run(tx: Transaction) -> SessionRecord:
         columns = msgspec.structs.asdict(new) | {"uid": uid, "arguments": arguments, "chain": genesis(uid)}
+        del columns["claims"], columns["lines"]
         columns["restart_arguments"] = encode(new.restart_arguments) if new.restart_number else None
         if tx.run("session.insert", **columns, now=tx.now) == 0:
             return _same(tx, new)
         log = Log(tx, Head(*_head_of_new(uid, new.id)), by)
         shown = get(tx, uid).to_dict()
         log.append("session.created", rows={"session": {k: v for k, v in shown.items() if k not in NOT_STATE}})
+        for one in new.claims:
+            artifact.index.on(
+                log, one.digest,
+                kind="application/json", size=one.size, location=f"{one.digest[:2]}/{one.digest}",
+                retention=Retention.SESSION,
+            )  # fmt: skip
+        for line in new.lines:
+            log.append("message", line)
         log.close()
         return get(tx, uid)
 
@@ -118,19 +139,6 @@ def restart(log: Log, arguments: Any) -> int:
     log.tx.run("session.restart", uid=log.uid, restart_number=number, arguments=encode(arguments))
     log.append("session.restarted", rows={"session": {"restart_number": number, "restart_arguments": arguments}})
     return number
-
-
-@holder_move
-def use(log: Log, *, tokens_in: int, tokens_out: int, cost_micros: int) -> None:
-    """Add what a model call cost to the session's totals."""
-    now = get(log.tx, log.uid)
-    totals = {
-        "tokens_in": now.tokens_in + tokens_in,
-        "tokens_out": now.tokens_out + tokens_out,
-        "cost_micros": now.cost_micros + cost_micros,
-    }
-    log.tx.run("session.use", uid=log.uid, **totals)
-    log.append("note", {"usage": [tokens_in, tokens_out, cost_micros]}, rows={"session": totals})
 
 
 @outsider_move
@@ -214,6 +222,12 @@ def get_by_id(tx: Transaction, id: str) -> SessionRecord:
     if row is None:
         raise NotFound(f"There is no session {id}.", hint="`perdure ls` lists the sessions of this store.")
     return SessionRecord.from_row(row)
+
+
+def beginning(tx: Transaction, prefix: str, *, limit: int) -> list[SessionRecord]:
+    """Sessions whose id or uid begins so, by id."""
+    rows = tx.all("session.get_by_prefix", prefix=prefix, beyond=prefix + "\U0010ffff", limit=limit)
+    return [SessionRecord.from_row(row) for row in rows]
 
 
 def find(tx: Transaction, name: str) -> SessionRecord:

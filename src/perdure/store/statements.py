@@ -21,6 +21,7 @@ from perdure.domain.fact import Fact
 from perdure.domain.inbox import InboxMessage
 from perdure.domain.lease import Lease
 from perdure.domain.record import Record
+from perdure.domain.restore import Restore
 from perdure.domain.session import SessionRecord
 from perdure.domain.step import Step
 from perdure.domain.task import Task
@@ -38,6 +39,7 @@ RECORDS: dict[str, type[Record]] = {
     "fact": Fact,
     "inbox": InboxMessage,
     "lease": Lease,
+    "restore": Restore,
     "session": SessionRecord,
     "step": Step,
     "task": Task,

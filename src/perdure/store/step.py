@@ -10,7 +10,10 @@ from perdure.domain.lease import Holder
 from perdure.domain.step import Step
 from perdure.errors import ConfigError, Conflict
 from perdure.ids import check_text, digest
-from perdure.store.move import MISSED, Log, Missed, Move, Transaction, hold, holder_move, next_event
+from perdure.store.guard import Guarded, guarded
+from perdure.store.move import Log, Move, Transaction, hold, holder_move
+
+HOT_PARTS = ("session.advance_run", "event.insert", "step.insert_held")
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,24 +31,17 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 def record(holder: Holder, step: Recorded) -> Move[int]:
     """Record a step's result, once; return the number of its event."""
-    columns, shown = msgspec.structs.asdict(step), _shown(step)
+    shown = _shown(step)
 
     def run(tx: Transaction) -> int:
         log = hold(tx, holder)
-        number = _write(log, step)
+        number = _write(log, step, shown)
         log.close()
         return number
 
-    def hot(tx: Transaction) -> int | Missed:
-        cursor, was = holder.cursor, holder.chain
-        line = next_event(holder.uid, cursor, was, "step.recorded", holder.name, tx.now, tx.move_id, shown)
-        guard = {"epoch": holder.epoch, "nonce": holder.nonce, "cursor": cursor, "was_chain": was}
-        tx.appended.append((holder.uid, line["number"]))
-        if not tx.run("step.record_held", **line, **columns, **guard):
-            return MISSED
-        tx.touched.add(holder.uid)
-        tx.after_commit.append(lambda: holder.advance(line["number"], line["chain"]))
-        return cursor + 1
+    def hot(tx: Transaction) -> Guarded[int]:
+        values, answer = msgspec.structs.asdict(step), holder.cursor + 1
+        return guarded(tx, holder, "step.record_held", HOT_PARTS, "step.recorded", shown, answer, values)
 
     return Move("step.record", "holder", run, hot)
 
@@ -54,7 +50,8 @@ def record(holder: Holder, step: Recorded) -> Move[int]:
 def joined(log: Log, step: Recorded, make: Callable[[Log], str]) -> str:
     """Make other changes and record the step that they are, in one transaction; returns its result as JSON text."""
     result = make(log)
-    _write(log, msgspec.structs.replace(step, result=result))
+    made = msgspec.structs.replace(step, result=result)
+    _write(log, made, _shown(made))
     return result
 
 
@@ -69,12 +66,11 @@ def _shown(step: Recorded) -> dict[str, object]:
     }
 
 
-def _write(log: Log, step: Recorded) -> int:
+def _write(log: Log, step: Recorded, shown: dict[str, object]) -> int:
     if step.restart_number != log.head.restart_number:
         raise Conflict(f"Session {log.head.id} was restarted; step {step.name} belongs to an earlier run.")
-    number = log.append("step.recorded", _shown(step))
-    columns = msgspec.structs.asdict(step)
-    if not log.tx.run("step.insert", uid=log.uid, **columns, number=number, now=log.tx.now):
+    number = log.append("step.recorded", shown)
+    if not log.tx.run("step.insert", uid=log.uid, **msgspec.structs.asdict(step), number=number, now=log.tx.now):
         raise Conflict(f"Step {step.name} of session {log.head.id} has been recorded already.")
     return number
 

@@ -42,6 +42,7 @@ class Database(Protocol):
     wakeups: Wakeups
     folder: Path | None
     schema_version: int
+    restore_epoch: int
 
     def submit_write(self, ticket: Ticket[Any]) -> None: ...
     def submit_read(self, ticket: Ticket[Any]) -> None: ...
@@ -64,6 +65,10 @@ class Store:
         ticket = Ticket(move, asyncio.get_running_loop())
         self.database.submit_write(ticket)
         return await ticket.outcome()
+
+    def write_for(self, move: Move[T], told: asyncio.Future[T]) -> None:
+        """Commit a move, from any thread, for a coroutine that awaits `told` in a loop that has used the store."""
+        self.database.submit_write(Ticket(move, told.get_loop(), told))
 
     def write_now(self, move: Move[T]) -> T:
         """Commit a move and block until it is durable."""

@@ -7,9 +7,12 @@ in bulk, because waking an event loop costs more than a move.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -23,17 +26,26 @@ class Ticket(Generic[T]):
 
     __slots__ = ("_future", "_unanswered", "error", "loop", "move", "result")
 
-    def __init__(self, move: Move[T], loop: asyncio.AbstractEventLoop | None) -> None:
+    def __init__(
+        self, move: Move[T], loop: asyncio.AbstractEventLoop | None, told: asyncio.Future[T] | None = None
+    ) -> None:
         self.move = move
         self.loop = loop
         self.result: T | None = None
         self.error: BaseException | None = None
-        self._future: asyncio.Future[T] | None = loop.create_future() if loop is not None else None
-        self._unanswered = threading.Lock()
-        self._unanswered.acquire()  # until the answer is there: a tenth of the price of an event
+        self._future: asyncio.Future[T] | None = None
+        self._unanswered: threading.Lock | None = None
+        if loop is not None:
+            self._future = told or loop.create_future()
+            if told is None and loop not in _outboxes:
+                _outboxes[loop] = Outbox(loop)
+        else:
+            self._unanswered = threading.Lock()
+            self._unanswered.acquire()  # until the answer is there: a tenth of the price of an event
 
     def wait(self) -> T:
         """Block this thread until the answer is there."""
+        assert self._unanswered is not None
         self._unanswered.acquire()
         if self.error is not None:
             raise self.error
@@ -46,10 +58,10 @@ class Ticket(Generic[T]):
 
     def deliver(self) -> None:
         """Hand the answer over; runs in the waiter's event loop, or anywhere for a waiting thread."""
-        if self._future is None:
+        if self._unanswered is not None:
             if self._unanswered.locked():
                 self._unanswered.release()
-        elif not self._future.done():
+        elif self._future is not None and not self._future.done():
             if self.error is not None:
                 self._future.set_exception(self.error)
             else:
@@ -57,22 +69,39 @@ class Ticket(Generic[T]):
 
 
 class Outbox:
-    """Answers on their way to one event loop, which is woken once for all that come before it looks."""
+    """Answers on their way to one event loop, which is woken once for all that come before it looks.
 
-    def __init__(self) -> None:
+    Made in that loop's thread. A bell of the kernel's wakes it where there is one, for half of what its own way takes.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._answered: deque[Ticket[Any]] = deque()
         self._woken = False
+        self._bell: int | None = None
+        if hasattr(os, "eventfd"):
+            bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            weakref.finalize(loop, os.close, bell)
+            with suppress(NotImplementedError):
+                loop.add_reader(bell, self._deliver)
+                self._bell = bell
 
     def put(self, ticket: Ticket[Any], loop: asyncio.AbstractEventLoop) -> None:
         self._answered.append(ticket)
-        if not self._woken:
-            self._woken = True
-            try:
-                loop.call_soon_threadsafe(self._deliver)
-            except RuntimeError:  # the loop is closed: nobody is left to hear it
-                self._answered.clear()
+        if self._woken:
+            return
+        self._woken = True
+        if self._bell is not None:
+            os.eventfd_write(self._bell, 1)
+            return
+        try:
+            loop.call_soon_threadsafe(self._deliver)
+        except RuntimeError:  # the loop is closed: nobody is left to hear it
+            self._answered.clear()
 
     def _deliver(self) -> None:
+        if self._bell is not None:
+            with suppress(BlockingIOError):
+                os.eventfd_read(self._bell)
         self._woken = False  # before it looks: an answer that comes later wakes it again
         while self._answered:
             self._answered.popleft().deliver()
@@ -87,8 +116,7 @@ def answer(tickets: Iterable[Ticket[Any]]) -> None:
         if ticket.loop is None:
             ticket.deliver()
         else:
-            outbox = _outboxes.get(ticket.loop) or _outboxes.setdefault(ticket.loop, Outbox())
-            outbox.put(ticket, ticket.loop)
+            _outboxes[ticket.loop].put(ticket, ticket.loop)
 
 
 def reading(query: Callable[[Transaction], T]) -> Move[T]:

@@ -111,6 +111,11 @@ def for_ref(tx: Transaction, ref: str) -> list[Wait]:
     return [Wait.from_row(row) for row in tx.all("wait.by_ref", ref=ref, limit=MANY)]
 
 
+def may_concern_others(tx: Transaction, uid: str) -> bool:
+    """Whether a session has branches, which may wait for its effects."""
+    return tx.one("session.a_branch", uid=uid, limit=1) is not None
+
+
 def of_session(tx: Transaction, uid: str) -> list[Wait]:
     return [Wait.from_row(row) for row in tx.all("wait.of_session", uid=uid, limit=MANY)]
 

@@ -17,6 +17,7 @@ from perdure.clock import Clock
 from perdure.errors import ConfigError, Conflict, Damaged, IllegalMove, PerdureError, StoreFull, StoreUnavailable
 from perdure.ids import new_uid
 from perdure.store.gate import Gate
+from perdure.store.guard import Guarded
 from perdure.store.move import Row, Transaction
 from perdure.store.statements import load
 
@@ -40,6 +41,16 @@ class SQLiteTransaction(Transaction):
     def send(self, name: str, /, **values: Any) -> None:
         self.wrote = True
         self._db.execute(self._sql[name], values)
+
+    def guarded(self, hot: Guarded[Any]) -> bool:
+        self.wrote = True
+        execute, sql = self._db.execute, self._sql
+        execute(sql[hot.parts[0]], hot.values)
+        if not self._db.changes():
+            return False
+        for part in hot.parts[1:]:
+            execute(sql[part], hot.values)
+        return True
 
     def execute(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
         self.wrote = True

@@ -49,6 +49,7 @@ class Files:
         self.clock = clock
         self.folder: Path | None = folder.absolute()
         self.schema_version = 0
+        self.restore_epoch = 0
         make_folder(folder / "sessions")
         self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -74,7 +75,7 @@ class Files:
         migrate.migrate(SQLiteMigrator(engine, None), migrate.load("sqlite"))
         tx = engine.transaction("open")
         self.schema_version = int(meta.get(tx, "schema_version") or 0)
-        engine.restore_epoch = int(meta.get(tx, "restore_epoch") or 0)
+        self.restore_epoch = engine.restore_epoch = int(meta.get(tx, "restore_epoch") or 0)
         return engine
 
     def submit_write(self, ticket: Ticket[Any]) -> None:

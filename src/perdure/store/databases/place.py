@@ -1,7 +1,7 @@
 """Where a SQLite store lives: what must be true of the place, and the files beside the database.
 
 perdure.db       the record
-perdure.db.d/    gate and turn (locks), present/ (who has it open), reserve, artifacts/, backups/
+perdure.db.d/    gate and turn (locks), present/ (who has it open), witness, reserve, artifacts/, backups/
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import psycopg
 
 from perdure.clock import Clock, ServerClock
 from perdure.errors import SchemaMismatch
-from perdure.store import meta, migrate
+from perdure.store import meta, migrate, restore
 from perdure.store.databases.postgres_connection import Connection, connect, translate
 from perdure.store.databases.postgres_migrator import PostgresMigrator, PostgresTransaction
 from perdure.store.databases.silence import SILENCE, Listener
@@ -46,11 +46,16 @@ class PostgreSQL:
         self.patience = patience
         self.listener = Listener(silence)
         with connect(url) as db:
-            self.schema_version, self.restore_epoch = prepare(db)
+            self.schema_version = prepare(db)
+            self.look_back(db)
         self._notifier = Notifier(lambda: connect(url))
         self.wakeups = Wakeups(listen(lambda: connect(url)))
         self._writers = Threads("perdure-writer", connections, self._connection, serve_write)
         self._readers = Threads("perdure-reader", max(2, connections // 2), self._connection, serve_read)
+
+    def look_back(self, db: psycopg.Connection[Row]) -> None:
+        """Begin a restore epoch if the server's history is another one than before: at open, and at every reconnect."""
+        self.restore_epoch = look_back(db)
 
     def _connection(self) -> Connection:
         return Connection(self)
@@ -87,7 +92,26 @@ def serve_read(connection: Connection, ticket: Ticket[Any]) -> None:
         ticket.error = translate(error)
 
 
-def prepare(db: psycopg.Connection[Row]) -> tuple[int, int]:
+def look_back(db: psycopg.Connection[Row]) -> int:
+    """Compare the server's timeline with the one that the store was last opened with; return the restore epoch."""
+    tx = PostgresTransaction(db, 0, "open", 0)
+    try:
+        (now,) = tx.one("restore.timeline") or (None,)
+    except psycopg.Error:  # a server that hides it, or a role that may not ask
+        now = None
+    if now is not None and meta.get(tx, restore.TIMELINE) != now:
+        migrator = PostgresMigrator(db)
+        migrator.lock()
+        try:
+            (at,) = tx.one("meta.server_time") or (0,)
+            with db.transaction():
+                restore.follow_timeline(PostgresTransaction(db, at, "restore", 0), now)
+        finally:
+            migrator.unlock()
+    return int(meta.get(tx, "restore_epoch") or 0)
+
+
+def prepare(db: psycopg.Connection[Row]) -> int:
     """Create the tables in an empty database; say no to one that this code would misread."""
     migrator, migrations = PostgresMigrator(db), migrate.load("postgres")
     version, compatible_from = migrator.version()
@@ -100,5 +124,4 @@ def prepare(db: psycopg.Connection[Row]) -> tuple[int, int]:
             f"The store has schema {version}; this version of Perdure needs {len(migrations)}.",
             hint="Run `perdure migrate` once; workers may go on meanwhile.",
         )
-    tx = PostgresTransaction(db, 0, "open", 0)
-    return version, int(meta.get(tx, "restore_epoch") or 0)
+    return version

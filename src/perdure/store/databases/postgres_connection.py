@@ -31,7 +31,7 @@ from perdure import faults
 from perdure.errors import CommitUnknown, ConfigError, Conflict, IllegalMove, PerdureError, StoreFull, StoreUnavailable
 from perdure.store.databases.postgres_migrator import PostgresTransaction
 from perdure.store.databases.wire import HotTransaction, PipelinedTransaction, Wire
-from perdure.store.move import MISSED, Move, Row
+from perdure.store.move import Move, Row
 from perdure.store.statements import load
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ class Connection:
             self._db = connect(self._server.url)
             self._line = socket.socket(fileno=os.dup(self._db.fileno()))
             self._wire = Wire(self._db)
+            if self._was_connected:
+                self._server.look_back(self._db)  # it may be another server by now, or an earlier state of this one
             self._was_connected = True
             self._measure_clock()
         elif self._server.server_clock.boot() - self._server.server_clock.measured_at > REFRESH_CLOCK:
@@ -169,23 +171,25 @@ class Connection:
         """Write the move and return the try that holds: this one, or an earlier one that was thought lost."""
         if move.hot is not None and not unsure:
             tx = self._transaction(HotTransaction, self._wire, move)
-            if self._hot(move, tx) is not MISSED:
+            if self._hot(move, tx):
                 return tx
         return self._long(move, self._transaction(PipelinedTransaction, self._wire, move), unsure)
 
-    def _hot(self, move: Move[Any], tx: HotTransaction) -> Any:
-        """One guarded statement, committed by itself: sent means possibly committed."""
+    def _hot(self, move: Move[Any], tx: HotTransaction) -> bool:
+        """One guarded statement, committed by itself: sent means possibly committed. False: take the long way."""
         assert move.hot is not None
+        if (ready := move.hot(tx)) is None:
+            return False
+        tx.result = ready.answer
         faults.point("commit.before")
         try:
-            tx.result = move.hot(tx)
+            made = ready.attempt(tx)
         except psycopg.OperationalError as error:
             if self._gone():
-                tx.result = tx.appended[-1][1]  # a hot move answers with the number of its event
                 raise Lost(tx, error) from error
             raise
         faults.point("commit.after")
-        return tx.result
+        return made
 
     def _long(
         self, move: Move[Any], tx: PipelinedTransaction, unsure: list[PostgresTransaction]

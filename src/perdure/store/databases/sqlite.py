@@ -20,8 +20,11 @@ import apsw
 
 from perdure import faults
 from perdure.clock import Clock
+from perdure.domain.restore import Cause
+from perdure.domain.worker import Life, Worker
+from perdure.errors import SchemaMismatch
 from perdure.ids import new_uid
-from perdure.store import meta, migrate
+from perdure.store import meta, migrate, restore
 from perdure.store.commit import GroupCommit
 from perdure.store.databases.engine import SQLiteEngine, SQLiteTransaction, connect, translate
 from perdure.store.databases.place import (
@@ -33,7 +36,8 @@ from perdure.store.databases.place import (
     make_folder,
     sync_folder,
 )
-from perdure.store.gate import Gate
+from perdure.store.databases.witness import Witness
+from perdure.store.gate import Gate, life_of
 from perdure.store.threads import Threads
 from perdure.store.ticket import Ticket
 from perdure.store.wakeup import Wakeups, watch_file
@@ -58,16 +62,17 @@ class SQLite:
         self._vfs = vfs
         self._exclusive = exclusive or path is None
         self.schema_version = 0
+        self.restore_epoch = 0
         self._presence = None
+        self._witness: Witness | None = None
         if path is not None:
             self._prepare(path)
             self._presence = announce(path)
         self.wakeups = Wakeups(None if self._exclusive else watch_file(self._reader))
         try:
-            self._commits = GroupCommit(self._writer, on_commit=self.wakeups.bump)
+            self._commits = GroupCommit(self._writer, on_commit=self.wakeups.bump, witness=self._note)
         except BaseException:
-            if self._presence is not None:
-                self._presence.close()
+            self._let_go()
             raise
         self._readers = None if self._exclusive else Threads("perdure-reader", readers, self._reader, self._serve_read)
 
@@ -76,6 +81,8 @@ class SQLite:
         assert self.folder is not None
         make_folder(self.folder)
         Reserve(self.folder).fill()
+        with suppress(OSError):  # a full disk: it can be done without
+            self._witness = Witness(self.folder)
 
     def _writer(self) -> SQLiteEngine:
         """Open the writing connection and make it ready, or let go of everything that was taken for it."""
@@ -108,18 +115,52 @@ class SQLite:
     def _make_ready(self, engine: SQLiteEngine) -> None:
         """Bring the schema up to date, and make the file's existence durable."""
         faults.point("create.before")
-        if migrate.migrate(SQLiteMigrator(engine, self.folder), migrate.load("sqlite")):
+        if self._migrate(engine):
             engine.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         faults.point("create.after")
         if self.folder is not None:
             engine.barrier()  # the last close took the WAL away: its new name must be durable before it is relied on
             sync_folder(self.folder.parent)
+        if self._witness is not None:
+            self._look_back(engine, self._witness)
         tx = engine.transaction("open")
         self.schema_version = int(meta.get(tx, "schema_version") or 0)
-        engine.restore_epoch = int(meta.get(tx, "restore_epoch") or 0)
+        self.restore_epoch = engine.restore_epoch = int(meta.get(tx, "restore_epoch") or 0)
+
+    def _migrate(self, engine: SQLiteEngine) -> list[int]:
+        """Migrate, unless that would take the store from under a living worker of an older version."""
+        migrator, steps = SQLiteMigrator(engine, self.folder), migrate.load("sqlite")
+        version, _ = migrator.version()
+        if version in (0, len(steps)) or self.folder is None:
+            return migrate.migrate(migrator, steps)
+        rows = engine.transaction("open").all("doctor.workers", limit=1000)
+        alive = [one for one in map(Worker.from_row, rows) if life_of(self.folder / "workers", one.id) is Life.ALIVE]
+        applied = migrate.migrate(migrator, steps, oldest_alive=min((one.schema_to for one in alive), default=None))
+        if (version := migrator.version()[0]) < len(steps):
+            names = ", ".join(f"{one.id} (process {one.pid})" for one in alive)
+            raise SchemaMismatch(
+                f"The store has schema {version}, and the next step would break older workers that live: {names}.",
+                hint="Upgrade or stop them, then open it again.",
+            )
+        return applied
 
     def _reader(self) -> apsw.Connection:
         return connect(str(self.path), vfs=self._vfs, readonly=True)
+
+    def _look_back(self, engine: SQLiteEngine, witness: Witness) -> None:
+        """Begin a restore epoch if the file was replaced by an older copy of itself."""
+        if witness.lost(engine.transaction("open")) is None:
+            return
+        engine.begin()
+        tx = engine.transaction("restore")
+        if (lost := witness.lost(tx)) is not None:  # unless another process was faster
+            restore.begin(tx, Cause.WITNESS, lost.what, after=lost.epoch)
+        engine.commit()
+        witness.lost(tx)
+
+    def _note(self, session_uid: str, number: int, move_id: str) -> None:
+        if self._witness is not None:
+            self._witness.note(session_uid, number, move_id)
 
     def _serve_read(self, db: apsw.Connection, ticket: Ticket[Any]) -> None:
         try:
@@ -142,8 +183,12 @@ class SQLite:
         if self._readers is not None:
             self._readers.close()
         self._commits.close()
-        if self._presence is not None:
-            self._presence.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        for held in (self._witness, self._presence):
+            if held is not None:
+                held.close()
 
 
 class SQLiteMigrator(migrate.Migrator):

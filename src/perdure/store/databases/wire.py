@@ -28,6 +28,7 @@ from psycopg.pq.abc import PGresult
 
 from perdure.ids import digest
 from perdure.store.databases.postgres_migrator import PostgresTransaction
+from perdure.store.guard import Guarded
 from perdure.store.move import Row
 from perdure.store.statements import load
 
@@ -162,6 +163,11 @@ class HotTransaction(PostgresTransaction):
         self.waits()
         return self._wire.alone(name, values)
 
+    def guarded(self, hot: Guarded[Any]) -> bool:
+        self.wrote = True
+        self.waits()
+        return self._wire.alone(hot.statement, hot.values) > 0
+
 
 class PipelinedTransaction(PostgresTransaction):
     """A transaction that is open on the connection behind a wire."""
@@ -208,9 +214,20 @@ def numbered(name: str) -> tuple[bytes, tuple[str, ...]]:
 
 def bind(name: str, values: Mapping[str, Any]) -> tuple[Key, list[bytes | None]]:
     """The statement's name with the types of these values, and the values as they travel."""
-    given = [values[parameter] for parameter in numbered(name)[1]]
-    types = [UNKNOWN if value is None else BIGINT if isinstance(value, int) else TEXT for value in given]
-    return (name, tuple(types)), [_binary(value) for value in given]
+    types: list[int] = []
+    bound: list[bytes | None] = []
+    for parameter in numbered(name)[1]:
+        value = values[parameter]
+        if value is None:
+            types.append(UNKNOWN)
+            bound.append(None)
+        elif isinstance(value, str):
+            types.append(TEXT)
+            bound.append(value.encode())
+        else:
+            types.append(BIGINT)
+            bound.append(_binary(value))
+    return (name, tuple(types)), bound
 
 
 @cache
@@ -234,10 +251,8 @@ def _read(value: bytes | None, number: bool) -> Any:
     return int(value) if number else value.decode()
 
 
-def _binary(value: Any) -> bytes | None:
-    if value is None:
-        return None
+def _binary(value: int) -> bytes:
     try:
-        return _pack(value) if isinstance(value, int) else value.encode()
+        return _pack(value)
     except struct.error:
         raise psycopg.DataError(f"{value} does not fit into 64 bits") from None

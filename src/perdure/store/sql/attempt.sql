@@ -5,6 +5,16 @@ insert into attempt (session_uid, effect_id, number, worker, epoch, process, san
 values (:uid, :effect_id, :number, :worker, :epoch, :process, :sandbox, :now, :deadline_at, :outcome, :error,
     :ended_at, :settled_at);
 
+-- name: attempt.begin
+-- The first dispatch of an effect.
+insert into attempt (session_uid, effect_id, number, worker, epoch, process, sandbox, dispatched_at, deadline_at)
+values (:session_uid, :effect_id, 1, :worker, :epoch, :process, :sandbox, :at, :deadline_at);
+
+-- name: attempt.acknowledge
+-- The first dispatch was acknowledged by the one who made it.
+update attempt set outcome = 'acknowledged', ended_at = coalesce(ended_at, :at), settled_at = :at
+where session_uid = :session_uid and effect_id = :effect_id and number = 1;
+
 -- name: attempt.settle
 -- What came of a dispatch.
 update attempt set outcome = :outcome, error = :error, ended_at = coalesce(ended_at, :now), settled_at = :now

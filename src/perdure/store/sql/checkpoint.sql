@@ -13,7 +13,7 @@ order by number desc limit :limit;
 
 -- name: checkpoint.trim
 -- Drop checkpoints that a newer one replaces.
-delete from checkpoint where session_uid = :uid and number < :before;
+delete from checkpoint where session_uid = :uid and number > :after and number < :before;
 
 -- name: checkpoint.delete_all
 -- Drop every checkpoint of every session; nothing is lost but time.

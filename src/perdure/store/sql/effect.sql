@@ -3,12 +3,75 @@
 insert into effect (
     session_uid, id, task_id, position, generation, tool, replay, targets, intent, intent_digest, idempotency_key,
     state, result, artifact, error, approval_id, policy_version, rule, supersedes, planned_at, settled_at, number,
-    settled_number
+    settled_number, leases
 ) values (
     :session_uid, :id, :task_id, :position, :generation, :tool, :replay, :targets, :intent, :intent_digest,
     :idempotency_key, :state, :result, :artifact, :error, :approval_id, :policy_version, :rule, :supersedes, :now,
-    :settled_at, :number, :settled_number
+    :settled_at, :number, :settled_number, :leases
 );
+
+-- name: effect.begin
+-- Write down an intent that is dispatched at once, and of which there is nothing else to say.
+insert into effect (
+    session_uid, id, position, generation, tool, replay, targets, intent, intent_digest, idempotency_key, state, rule,
+    planned_at, number
+) values (
+    :session_uid, :id, :position, :generation, :tool, :replay, :targets, :intent, :intent_digest, :idempotency_key,
+    'dispatched', :rule, :at, :number
+);
+
+-- name: effect.dispatch_held@postgres
+-- The hot dispatch of a new effect: guard, event, effect and attempt in one statement.
+with held as (
+    update session set cursor = :number, chain = :chain,
+        updated_at = case when updated_at <= :stale then :at else updated_at end
+    where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
+        and session.chain = :was_chain
+    returning uid
+), logged as (
+    insert into event (session_uid, number, kind, actor, at, effect_id, move_id, body, salt, digest, chain)
+    select uid, :number, :kind, :actor, :at, :effect_id, :move_id, :body, :salt, :digest, :chain from held
+), planned as (
+    insert into effect (
+        session_uid, id, position, generation, tool, replay, targets, intent, intent_digest, idempotency_key, state,
+        rule, planned_at, number
+    )
+    select uid, :id, :position, :generation, :tool, :replay, :targets, :intent, :intent_digest, :idempotency_key,
+        'dispatched', :rule, :at, :number
+    from held
+)
+insert into attempt (session_uid, effect_id, number, worker, epoch, process, sandbox, dispatched_at, deadline_at)
+select uid, :effect_id, 1, :worker, :epoch, :process, :sandbox, :at, :deadline_at from held;
+
+-- name: effect.acknowledge
+-- Its first attempt was acknowledged by the one who dispatched it.
+update effect set state = 'acknowledged', result = :result, artifact = :artifact, reference = :reference,
+    settled_at = :at, settled_number = :number
+where session_uid = :session_uid and id = :effect_id;
+
+-- name: effect.settle_held@postgres
+-- The hot settle of a first attempt: guard, event, attempt and effect in one statement.
+with held as (
+    update session set cursor = :number, chain = :chain,
+        updated_at = case when updated_at <= :stale then :at else updated_at end
+    where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
+        and session.chain = :was_chain and exists (
+            select 1 from attempt
+            where attempt.session_uid = :session_uid and effect_id = :effect_id and number = 1 and outcome is null
+        )
+    returning uid
+), logged as (
+    insert into event (session_uid, number, kind, actor, at, effect_id, move_id, body, salt, digest, chain)
+    select uid, :number, :kind, :actor, :at, :effect_id, :move_id, :body, :salt, :digest, :chain from held
+), ended as (
+    update attempt set outcome = 'acknowledged', ended_at = coalesce(ended_at, :at), settled_at = :at
+    from held
+    where session_uid = held.uid and effect_id = :effect_id and number = 1
+)
+update effect set state = 'acknowledged', result = :result, artifact = :artifact, reference = :reference,
+    settled_at = :at, settled_number = :number
+from held
+where session_uid = held.uid and id = :effect_id;
 
 -- name: effect.dispatch
 -- The action may be under way; an earlier doubt or verdict is spent.
@@ -52,6 +115,30 @@ select {columns:effect} from effect where session_uid = :uid and supersedes = :i
 -- What a session planned and has not settled.
 select {columns:effect} from effect where session_uid = :uid and state in ('planned', 'dispatched')
 order by number limit :limit;
+
+-- name: effect.left
+-- What a session has left to do with its effects: those not settled, and those somebody asks to take back.
+select {columns:effect} from effect where session_uid = :uid and state in ('planned', 'dispatched')
+union all
+select {columns:effect} from effect where session_uid = :uid and undo_requested_at is not null
+order by number limit :limit;
+
+-- name: effect.ask_undo
+-- Somebody asks to take it back.
+update effect set undo_requested_at = :now, undo_by = :by, undo_because = :because
+where session_uid = :uid and id = :id;
+
+-- name: effect.end_undo
+-- It was taken back, or could not be.
+update effect set undo_requested_at = null where session_uid = :uid and id = :id;
+
+-- name: effect.undos
+-- The effects that took one back, or tried to, in order.
+select {columns:effect} from effect where session_uid = :uid and position = :position order by generation limit :limit;
+
+-- name: effect.presume
+-- It was not dispatched here, but may have been before the store was put back.
+update effect set restore_epoch = :epoch where session_uid = :uid and id = :id;
 
 -- name: effect.list
 -- Effects by what an operator asks for, the newest first.

@@ -7,7 +7,8 @@ values (:session_uid, :number, :kind, :actor, :at, :effect_id, :move_id, :body, 
 -- name: event.append_held@postgres
 -- The hot append of a holder who knows the log's head: the guard and both writes in one statement.
 with held as (
-    update session set cursor = :number, chain = :chain, updated_at = :at
+    update session set cursor = :number, chain = :chain,
+        updated_at = case when updated_at <= :stale then :at else updated_at end
     where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
         and session.chain = :was_chain
     returning uid
@@ -26,6 +27,12 @@ select {columns:event} from event where session_uid = :uid and number > :after o
 -- name: event.last
 -- A session's newest events, the newest first.
 select {columns:event} from event where session_uid = :uid and number <= :through order by number desc limit :limit;
+
+-- name: event.messages
+-- A session's lines of the transcript from one number to another, in order.
+select {columns:event} from event
+where session_uid = :uid and kind = 'message' and number >= :first and number <= :through
+order by number limit :limit;
 
 -- name: event.newest_of
 -- The newest event of one kind, up to a number.

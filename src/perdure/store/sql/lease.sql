@@ -2,6 +2,10 @@
 -- Lock and read a named resource's lease.
 select {columns:lease} from lease where resource = :resource {lock};
 
+-- name: lease.get
+-- A named resource's lease; only a look.
+select {columns:lease} from lease where resource = :resource;
+
 -- name: lease.insert
 -- The first lease of a resource; if somebody was faster, nothing.
 insert into lease (resource, holder, nonce, epoch, until) values (:resource, :holder, :nonce, :epoch, :until)
@@ -19,6 +23,18 @@ update lease set until = :until where resource = :resource and epoch = :epoch an
 -- Give the resource back; the epoch stays.
 update lease set holder = null, nonce = null, until = null
 where resource = :resource and epoch = :epoch and nonce = :nonce;
+
+-- name: lease.settle
+-- Give back what an effect needed.
+update lease set holder = null, nonce = null, until = null
+where resource = :resource and holder = :holder and nonce = :nonce;
+
+-- name: lease.freed
+-- Open waits for resources that nobody holds any more.
+select {columns:wait} from wait where kind = 'lease' and resolved_at is null and not exists (
+    select 1 from lease where lease.resource = wait.ref and lease.until >= :now
+)
+order by since, session_uid, id limit :limit;
 
 -- name: lease.list
 -- Leases of named resources.

@@ -20,6 +20,31 @@ from session where uid = :uid {lock};
 -- Move the row to the new end of its log.
 update session set cursor = :cursor, chain = :chain, updated_at = :now where uid = :uid;
 
+-- name: session.advance_held
+-- Move the row to the new end of its log, if its lease and its end are as the holder knows them.
+update session set cursor = :number, chain = :chain
+where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
+    and chain = :was_chain;
+
+-- name: session.advance_run
+-- The same, if the program has not begun anew.
+update session set cursor = :number, chain = :chain
+where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
+    and chain = :was_chain and restart_number = :restart_number;
+
+-- name: session.advance_acting
+-- The same, if nothing is known yet of the first attempt of an effect.
+update session set cursor = :number, chain = :chain
+where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
+    and chain = :was_chain and exists (
+        select 1 from attempt
+        where attempt.session_uid = :session_uid and effect_id = :effect_id and number = 1 and outcome is null
+    );
+
+-- name: session.touch
+-- Say when it last moved.
+update session set updated_at = :at where uid = :session_uid;
+
 -- name: session.set_status
 -- Make a move between states that hold no lease.
 update session set status = :status, waiting_since = :waiting_since where uid = :uid;
@@ -79,6 +104,10 @@ select {columns:session} from session where uid = :uid;
 -- One session by the name people use.
 select {columns:session} from session where id = :id;
 
+-- name: session.a_branch
+-- One branch of a session, if it has any.
+select uid from session where forked_from = :uid limit :limit;
+
 -- name: session.get_by_prefix
 -- Sessions whose id or uid begins so; two are enough to know that it is not unique.
 select {columns:session} from session
@@ -97,6 +126,10 @@ where (cast(:status as text) is null or status = :status)
     and (updated_at < :before or (updated_at = :before and uid < :before_uid))
 order by updated_at desc, uid desc limit :limit;
 
+-- name: session.branches
+-- The branches that were forked from a session.
+select uid from session where forked_from = :uid order by uid limit :limit;
+
 -- name: session.for_a_person
 -- Sessions that cannot go on, or not wholly, before a person has given something; the most recently moved first.
 select {columns:session} from session
@@ -104,7 +137,7 @@ where uid in (
         select session_uid from wait
         where resolved_at is null and kind in ('approval', 'input', 'doubt', 'paused', 'program')
     )
-    and status in ('ready', 'running', 'waiting')
+    and status in ('ready', 'running', 'waiting') and sealed_at is null
     and (cast(:status as text) is null or status = :status)
     and (cast(:owner as text) is null or owner = :owner)
     and (cast(:repository as text) is null or repository = :repository)

@@ -4,10 +4,17 @@ insert into step (session_uid, restart_number, scope, name, argument_digest, occ
 values (:uid, :restart_number, :scope, :name, :argument_digest, :occurrence, :result, :artifact, :error, :number, :now)
 on conflict (session_uid, restart_number, scope, name, argument_digest, occurrence) do nothing;
 
+-- name: step.insert_held
+-- Record a step's result, of which there cannot be one already.
+insert into step (session_uid, restart_number, scope, name, argument_digest, occurrence, result, artifact, error, number, at)
+values (:session_uid, :restart_number, :scope, :name, :argument_digest, :occurrence, :result, :artifact, :error, :number,
+    :at);
+
 -- name: step.record_held@postgres
 -- The hot record of a holder who knows the log's head: guard, event and step in one statement.
 with held as (
-    update session set cursor = :number, chain = :chain, updated_at = :at
+    update session set cursor = :number, chain = :chain,
+        updated_at = case when updated_at <= :stale then :at else updated_at end
     where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
         and session.chain = :was_chain
         and restart_number = :restart_number

@@ -1,0 +1,77 @@
+"""The witness: a small file beside a SQLite store that names the last event committed to it.
+
+A database file can be replaced by an older copy of itself, and nothing inside it can tell. The witness can: it names an
+event that the older copy does not have. It is written after every commit and never synced, so it costs a few
+microseconds, survives the death of a process, and after a power cut may be older than the store, which proves nothing.
+Newer than the store it can only be when the store was put back. Copied back together with the file it says nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from perdure.domain.restore import Cause
+from perdure.ids import digest
+from perdure.store import meta, restore
+from perdure.store.move import Transaction
+
+ROOM = 512  # one sector, so that a reader sees one writer's line
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """The last event that was committed, and the move that it came from."""
+
+    store_id: str
+    session_uid: str
+    number: int
+    move_id: str
+    restore_epoch: int
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """What was seen and is no longer there, in words, and the restore epoch that there was."""
+
+    what: str
+    epoch: int
+
+
+class Witness:
+    """The file; `folder` is the one beside the database."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = os.open(folder / "witness", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._store_id = ""
+        self._epoch = 0
+
+    def lost(self, tx: Transaction) -> Lost | None:
+        """What is lost; None when the store has not been put back, or that is known already."""
+        self._store_id = meta.get(tx, "store_id") or ""
+        self._epoch = int(meta.get(tx, "restore_epoch") or 0)
+        seen = self._read()
+        if seen is None or seen.store_id != self._store_id:
+            return None
+        if tx.one("event.of_move", uid=seen.session_uid, number=seen.number, move_id=seen.move_id):
+            return None
+        what = f"event {seen.number} of session {seen.session_uid} (move {seen.move_id}) is no longer there"
+        known = restore.newest(tx)
+        if known is not None and (known.cause, known.detail) == (Cause.WITNESS, what):
+            return None
+        return Lost(what, seen.restore_epoch)
+
+    def note(self, session_uid: str, number: int, move_id: str) -> None:
+        """Remember an event that is durable."""
+        line = msgspec.json.encode(Seen(self._store_id, session_uid, number, move_id, self._epoch))
+        content = digest(line)[:16].encode() + b" " + line
+        os.pwrite(self._file, content.ljust(ROOM - 1) + b"\n", 0)
+
+    def _read(self) -> Seen | None:
+        check, _, line = os.pread(self._file, ROOM, 0).strip().partition(b" ")
+        if not line or digest(line)[:16].encode() != check:
+            return None
+        return msgspec.json.decode(line, type=Seen)
+
+    def close(self) -> None:
+        os.close(self._file)

@@ -1,0 +1,125 @@
+"""Hot moves: what a holder who knows the end of the log writes without looking first.
+
+    guard     the session's row moves on, if lease and end of the log are as the holder knows them
+    writes    the event and the rows; none of them needs an answer in between
+
+PostgreSQL has guard and writes in one statement, which is a transaction by itself; SQLite runs them one after another.
+When the guard does not hold nothing was written, and the move goes the long way: it looks. Whatever an outsider does, a
+message or a request to stop, appends an event, so the log has another end and the long way hears of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from perdure.clock import SECOND
+from perdure.domain.lease import Holder
+from perdure.store.move import HolderMove, Log, Move, OutsiderMove, Transaction, next_event
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Guarded(Generic[T]):
+    """A hot move, ready to be tried: as one statement, and as parts of which the first is the guard."""
+
+    __slots__ = ("answer", "holder", "parts", "statement", "values")
+
+    def __init__(
+        self, holder: Holder, statement: str, parts: tuple[str, ...], values: dict[str, Any], answer: T
+    ) -> None:
+        self.holder = holder
+        self.statement = statement
+        self.parts = parts
+        self.values = values
+        self.answer = answer
+
+    def attempt(self, tx: Transaction) -> bool:
+        """Write it. False: the guard did not hold, and nothing was written."""
+        holder, number, chain, at = self.holder, self.values["number"], self.values["chain"], self.values["at"]
+        tx.appended.append((holder.uid, number))
+        if not tx.guarded(self):
+            tx.appended.pop()
+            return False
+        tx.touched.add(holder.uid)
+        tx.after_commit.append(lambda: holder.advance(number, chain, at))
+        return True
+
+
+def guarded(
+    tx: Transaction,
+    holder: Holder,
+    statement: str,
+    parts: tuple[str, ...],
+    kind: str,
+    body: Mapping[str, Any],
+    answer: T,
+    values: Mapping[str, Any],
+    *,
+    effect_id: str | None = None,
+) -> Guarded[T]:
+    """The hot move that appends one event after the end that the holder knows, and writes `values`.
+
+    When the session last moved is written once a second: it is indexed, and the index would cost more than the event.
+    """
+    cursor, was = holder.cursor, holder.chain
+    line = next_event(holder.uid, cursor, was, kind, holder.name, tx.now, tx.move_id, body, effect_id)
+    stale = tx.now - SECOND
+    guard = {"epoch": holder.epoch, "nonce": holder.nonce, "cursor": cursor, "was_chain": was, "stale": stale}
+    if holder.touched_at <= stale:
+        parts = (*parts, "session.touch")
+    return Guarded(holder, statement, parts, {**values, **line, **guard}, answer)
+
+
+class HotHolderMove(HolderMove[P, T]):
+    """A holder move with a hot way."""
+
+    def __init__(
+        self,
+        on: Callable[Concatenate[Log, P], T],
+        hot: Callable[Concatenate[Transaction, Holder, P], Guarded[T] | None],
+    ) -> None:
+        super().__init__(on)
+        self._hot = hot
+
+    def __call__(self, holder: Holder, /, *args: P.args, **kwargs: P.kwargs) -> Move[T]:
+        move = super().__call__(holder, *args, **kwargs)
+        move.hot = lambda tx: self._hot(tx, holder, *args, **kwargs)
+        return move
+
+
+class HotOutsiderMove(OutsiderMove[P, T]):
+    """An outsider move with a hot way, for an outsider who may be the holder."""
+
+    def __init__(
+        self, on: Callable[Concatenate[Log, P], T], hot: Callable[Concatenate[Transaction, P], Guarded[T] | None]
+    ) -> None:
+        super().__init__(on)
+        self._hot = hot
+
+    def __call__(self, uid: str, /, by: str, *args: P.args, **kwargs: P.kwargs) -> Move[T]:
+        move = super().__call__(uid, by, *args, **kwargs)
+        move.hot = lambda tx: self._hot(tx, *args, **kwargs)
+        return move
+
+
+def hot_holder_move(
+    hot: Callable[Concatenate[Transaction, Holder, P], Guarded[T] | None],
+) -> Callable[[Callable[Concatenate[Log, P], T]], HotHolderMove[P, T]]:
+    """A holder move that `hot` makes without a look, or says that it cannot."""
+    return lambda on: HotHolderMove(on, hot)
+
+
+def hot_outsider_move(
+    hot: Callable[Concatenate[Transaction, P], Guarded[T] | None],
+) -> Callable[[Callable[Concatenate[Log, P], T]], HotOutsiderMove[P, T]]:
+    """An outsider move that `hot` makes without a look, or says that it cannot."""
+    return lambda on: HotOutsiderMove(on, hot)
+
+
+def write(tx: Transaction, move: Move[T]) -> T:
+    """Write a move in an open transaction: the hot way if its guard holds, else the long way."""
+    if move.hot is not None and (ready := move.hot(tx)) is not None and ready.attempt(tx):
+        return ready.answer
+    return move.run(tx)

@@ -1,0 +1,101 @@
+"""Restores: the store was put back to an earlier time, declared or found out, and what follows from it.
+
+    begin      a new restore epoch; every lease of before is void, so no old token can move or dispatch anything
+    presume    instead of a first dispatch: an attempt that may have been made, outcome unknown
+    release    a person has looked at what was lost; from now on first dispatches are first dispatches
+
+`begin` is one transaction and comes before any other use of the store, so a crash leaves the store not yet opened or in
+its new epoch. What the rows cannot know is found out at every opening: SQLite has a witness beside the file, PostgreSQL
+its timeline.
+"""
+
+from __future__ import annotations
+
+from perdure.domain.effect import Effect
+from perdure.domain.lease import RESTORE_SHIFT
+from perdure.domain.restore import Cause, Restore, may_have_happened, presumed
+from perdure.domain.session import SessionRecord
+from perdure.errors import ConfigError, NotFound
+from perdure.ids import check_name, check_text, encode
+from perdure.store import effect as effects
+from perdure.store import lease, meta
+from perdure.store.move import Log, Transaction, holder_move, plain_move
+
+TIMELINE = "timeline"
+
+
+def begin(tx: Transaction, cause: Cause, detail: str | None = None, *, after: int = 0) -> Restore:
+    """Begin a new restore epoch. Whoever has the store open must open it again.
+
+    `after` is an epoch that there was in the time that was lost: its rows are lost too, and it must not come back.
+    """
+    epoch = max(int(meta.get(tx, "restore_epoch") or 0), after) + 1
+    (rewound_to,) = tx.one("restore.rewound_to") or (0,)
+    tx.send("restore.insert", epoch=epoch, rewound_to=rewound_to, cause=cause, detail=detail, now=tx.now)
+    tx.send("meta.put", key="restore_epoch", value=str(epoch))
+    tx.send("restore.void_leases", epoch=epoch << RESTORE_SHIFT)
+    found = newest(tx)
+    assert found is not None
+    return found
+
+
+@plain_move
+def release(tx: Transaction, *, by: str, because: str) -> list[Restore]:
+    """Say that what was lost has been looked at; the same word again changes nothing. Returns what it released."""
+    check_name("Who releases it", by)
+    if not because.strip():
+        raise ConfigError("Releasing a restore needs a reason.", hint="Say what you looked at with --because.")
+    check_text("The reason", because)
+    tx.send("restore.release", by=by, because=because, now=tx.now)
+    said = [one for one in everything(tx) if (one.released_by, one.released_because) == (by, because)]
+    if not said:
+        raise NotFound("No restore waits to be released.")
+    return said
+
+
+@holder_move
+def presume(log: Log, id: str, restore: Restore, retry: int) -> Effect:
+    """Take an effect as dispatched with an unknown outcome, because it may have been in the time that was lost."""
+    effect, attempts = effects.get(log.tx, log.uid, id), effects.of_effect(log.tx, log.uid, id)
+    if not may_have_happened(effect, attempts, restore, retry):
+        return effect
+    assert log.holder is not None
+    taken = lease.claim(log, id, effect.position, effect.leases) if effect.leases else {}
+    made = presumed(effect, attempts, restore, log.tx.now)
+    log.tx.send("effect.dispatch", uid=log.uid, id=id)
+    log.tx.send("effect.presume", uid=log.uid, id=id, epoch=restore.epoch)
+    log.tx.send(
+        "attempt.insert",
+        uid=log.uid, effect_id=id, number=made.number, worker=made.worker, epoch=log.holder.epoch,
+        process=encode(made.process), sandbox=None, deadline_at=None, outcome=made.outcome, error=None,
+        ended_at=made.ended_at, settled_at=made.settled_at, now=made.dispatched_at,
+    )  # fmt: skip
+    spent = {"doubted_at": None, "doubt": None, "verdict": None, "verdict_by": None, "verdict_because": None}
+    row = {"id": id, "state": "dispatched", "restore_epoch": restore.epoch} | spent
+    log.append("effect.presumed", {"attempt": made.number} | taken, rows={"effect": [row]}, effect_id=id)
+    return effects.get(log.tx, log.uid, id)
+
+
+def newest(tx: Transaction) -> Restore | None:
+    row = tx.one("restore.newest")
+    return Restore.from_row(row) if row else None
+
+
+def over(tx: Transaction, session: SessionRecord) -> Restore | None:
+    """The restore that a session was alive at and that nobody has released."""
+    row = tx.one("restore.over", created_at=session.created_at)
+    return Restore.from_row(row) if row else None
+
+
+def everything(tx: Transaction, *, limit: int = 1000) -> list[Restore]:
+    return [Restore.from_row(row) for row in tx.all("restore.list", limit=limit)]
+
+
+def follow_timeline(tx: Transaction, now: str) -> Restore | None:
+    """Begin a restore epoch when the server has another history than the one the store was last opened with."""
+    known = meta.get(tx, TIMELINE)
+    if known == now:
+        return None
+    tx.send("meta.put", key=TIMELINE, value=now)
+    number = int(now.rpartition("/")[2], 16)  # rises with every new history, whatever the rows remember
+    return None if known is None else begin(tx, Cause.TIMELINE, f"{known} became {now}", after=number - 1)

@@ -1,0 +1,143 @@
+"""Hot moves: what a holder who knows the end of the log writes without a look is what a look would have written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from perdure.clock import SECOND
+from perdure.domain.effect import AttemptOutcome, Effect, EffectState
+from perdure.domain.lease import Holder
+from perdure.store import doubt, effect, event, inbox, lease, step
+from perdure.store.intent import Dispatch, Intent, Outcome
+from perdure.store.move import Move
+from perdure.store.step import Recorded
+from perdure.store.store import Store
+from perdure.testing import ManualClock
+from tests.store.scene import TTL, a_holder, session_of
+
+INTENT = Intent(
+    id="e-1", position='[0,"","do","mail","x",0]', generation=0, tool="mail", replay="escalate", targets='["pr:7"]',
+    intent='{"n":1}', intent_digest="0" * 64, idempotency_key="1" * 64, rule="default",
+)  # fmt: skip
+DISPATCH = Dispatch(worker="w-1", process='{"pid":7}', deadline_at=5)
+DONE = Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result='{"id":7}', reference="https://x")
+STEP = Recorded(restart_number=0, scope="", name="read", argument_digest="d", occurrence=0, result="[1]")
+
+
+def make(store: Store, move: Move[Any], *, hot: bool) -> Any:
+    """Write a move the hot way or the long way, and see that it went that way."""
+    went: list[bool] = []
+    real, move.hot = move.hot, None
+    assert real is not None
+    if hot:
+
+        def watched(tx: Any) -> Any:
+            ready = real(tx)
+            went.append(ready is not None)
+            return ready
+
+        move.hot, long = watched, move.run
+
+        def run(tx: Any) -> Any:
+            went.append(False)
+            return long(tx)
+
+        move.run = run
+    made = store.write_now(move)
+    assert all(went)
+    return made
+
+
+def story(store: Store, holder: Holder, *, hot: bool) -> list[Any]:
+    """One of each hot move, what each answered, and everything that is stored of it, but for names and salts."""
+    dispatched = make(store, effect.plan_and_dispatch(holder, INTENT, DISPATCH), hot=hot)
+    settle = effect.settle(holder.uid, holder.name, "e-1", 1, DONE, holder=holder, known=dispatched)
+    settled = make(store, settle, hot=hot)
+    if not hot:  # an outsider's move tells its holder nothing
+        now = session_of(store, holder.uid)
+        holder.advance(now.cursor, now.chain)
+    numbers = [make(store, step.record(holder, STEP), hot=hot), make(store, event.append(holder, "note"), hot=hot)]
+    assert settled == store.read_now(effect.get, holder.uid, "e-1")
+    lines = [(one.kind, one.actor, one.effect_id, one.body) for one in store.read_now(event.after, holder.uid, 2)]
+    rows = [
+        settled,
+        *store.read_now(effect.of_effect, holder.uid, "e-1"),
+        *store.read_now(step.of_session, holder.uid, 0),
+    ]
+    told = msgspec.json.encode([dispatched, numbers, lines, rows], order="sorted").decode()
+    store.read_now(event.verify, holder.uid)
+    return [told.replace(holder.uid, "uid")]
+
+
+def test_the_hot_way_writes_what_the_long_way_writes(store: Store) -> None:
+    assert story(store, a_holder(store), hot=True) == story(store, a_holder(store), hot=False)
+
+
+def test_an_event_of_somebody_else_sends_the_holder_the_long_way_once(store: Store) -> None:
+    holder = a_holder(store)
+    store.write_now(inbox.receive(holder.uid, "ada", "m-1", {"text": "also the docs"}))
+    assert store.write_now(event.append(holder, "note")) == 4
+    make(store, event.append(holder, "note"), hot=True)
+    assert store.read_now(event.verify, holder.uid).cursor == holder.cursor == 5
+
+
+def dispatched(store: Store, holder: Holder) -> Effect:
+    return store.write_now(effect.plan_and_dispatch(holder, INTENT, DISPATCH))
+
+
+def test_what_is_known_of_an_attempt_already_is_looked_at_before_it_is_settled(store: Store) -> None:
+    """An overrun act has an outcome, `unknown`: its settle must not be taken for the first word."""
+    holder = a_holder(store)
+    known = dispatched(store, holder)
+    store.write_now(doubt.overrun(holder.uid, holder.name, "e-1", 1, error='{"message":"late"}'))
+    now = session_of(store, holder.uid)
+    holder.advance(now.cursor, now.chain)
+    move = effect.settle(holder.uid, holder.name, "e-1", 1, DONE, holder=holder, known=known)
+    looked: list[str] = []
+    long = move.run
+
+    def run(tx: Any) -> Effect:
+        looked.append("looked")
+        return long(tx)
+
+    move.run = run
+    assert (store.write_now(move).state, looked) == (EffectState.ACKNOWLEDGED, ["looked"])
+
+
+def test_an_outcome_that_a_newer_attempt_overtook_is_late_the_hot_way_too(store: Store) -> None:
+    holder = a_holder(store)
+    known = dispatched(store, holder)
+    newer = store.write_now(lease.take_over(holder.uid, "worker-2", nonce="n", ttl=TTL, because="found dead"))
+    store.write_now(effect.dispatch(newer, "e-1", DISPATCH, because="again"))
+    now = session_of(store, holder.uid)
+    holder.advance(now.cursor, now.chain)
+    store.write_now(effect.settle(holder.uid, holder.name, "e-1", 1, DONE, holder=holder, known=known))
+    assert store.read_now(effect.get, holder.uid, "e-1").state == EffectState.DISPATCHED
+    assert store.read_now(event.last, holder.uid, limit=1)[0].kind == "effect.late_outcome"
+
+
+@pytest.mark.parametrize("more", [{"leases": '["repo"]'}, {"supersedes": "e-0"}, {"task_id": "t-1"}])
+def test_an_intent_with_more_to_say_takes_the_long_way(store: Store, more: dict[str, Any]) -> None:
+    move = effect.plan_and_dispatch(a_holder(store), msgspec.structs.replace(INTENT, **more), DISPATCH)
+    looked: list[str] = []
+
+    def run(_: Any) -> Any:
+        looked.append("looked")
+
+    move.run = run
+    store.write_now(move)
+    assert looked == ["looked"]
+
+
+def test_when_a_session_last_moved_is_written_once_a_second(store: Store, clock: ManualClock) -> None:
+    holder = a_holder(store)
+    seen = []
+    for wait in (0.4, 0.4, 0.4, 0.4, 0.4, 0.4):
+        clock.advance(seconds=wait)
+        store.write_now(event.append(holder, "note"))
+        seen.append(clock.now() - session_of(store, holder.uid).updated_at)
+    assert max(seen) < SECOND
+    assert len(set(seen)) > 1
