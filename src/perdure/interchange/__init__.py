@@ -1,0 +1,1 @@
+"""How sessions leave and come in: versioned, readable, and never the truth."""

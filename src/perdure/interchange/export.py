@@ -1,0 +1,206 @@
+"""Export: one session leaves as a bundle, as a copy or as a move.
+
+A copy changes nothing here. It gets a uid of its own now, so that importing it twice is importing it once.
+
+A move, in this order:
+
+    1 look      that everything it needs can be read, and that its place is free
+    2 note      which acts are known to have ended: their processes are dead, and only this machine can tell
+    3 seal      one transaction; from now on nobody moves the session here
+    4 write     temp, sync, rename, sync
+
+Before 3 nothing has happened. After 3 the session is sealed and its bundle may be missing: exporting it again writes
+the same bundle again, byte for byte, because everything in it was said by the sealed log. The seal is part of the log
+that travels, so the target goes on from it, and the session can come back. A bundle that exists is of a sealed session:
+no moment has two stores that would move it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from perdure.domain.effect import Attempt
+from perdure.domain.session import Status
+from perdure.domain.wait import WaitKind
+from perdure.domain.worker import Life
+from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
+from perdure.ids import digest, new_uid
+from perdure.interchange import rows
+from perdure.interchange.bundle import (
+    ARTIFACT,
+    COPY,
+    EVENTS,
+    FORMAT,
+    MAJOR,
+    MANIFEST,
+    MINOR,
+    MOVE,
+    SUMMARY,
+    TABLE,
+    Artifacts,
+    Manifest,
+    Member,
+    Part,
+)
+from perdure.interchange.pack import Content, write
+from perdure.interchange.summary import summary
+from perdure.store import doubt, meta, restore, session, transfer
+from perdure.store.move import Transaction
+from perdure.store.store import Store
+from perdure.store.transfer import TABLES, Columns, Kept
+
+
+class Exported(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written."""
+
+    path: str
+    mode: str
+    session: Member
+    copy: str | None
+    sha256: str
+    counts: dict[str, int]
+    notes: list[str]
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What a bundle says beside the rows: how it travels, from where, who sent it and when."""
+
+    mode: str
+    copy: str | None
+    store: str
+    by: str
+    at: int
+
+
+def export(
+    store: Store,
+    uid: str,
+    path: Path,
+    *,
+    by: str,
+    move: bool = False,
+    artifacts: Artifacts | None = None,
+    life_of: Callable[[Attempt], Life] = lambda _: Life.CANNOT_TELL,
+) -> Exported:
+    """Write a session as a bundle: a .zip if the path says so, a folder otherwise."""
+    if not path.parent.is_dir():
+        raise NotFound(f"There is no folder {path.parent}.", hint="Make it, or name another place with --to.")
+    line, told = store.read_now(_look, uid)
+    again = move and told is not None
+    if os.path.lexists(path) and not again:
+        raise Conflict(f"{path} is there already.", hint="Name another place with --to, or move it away.")
+    _check_artifacts(line, artifacts)
+    if move and not again:
+        _seal(store, uid, by, life_of)
+        line, told = store.read_now(_look, uid)
+    if not move:
+        source = store.read_now(meta.get, "store_id") or ""
+        told = Told(mode=COPY, copy=new_uid(), store=source, by=by, at=store.clock.now())
+    assert told is not None
+    files, manifest = compose(line, told, artifacts)
+    sha256 = write(path, files, again=again)
+    return Exported(
+        path=str(path), mode=told.mode, session=manifest.session, copy=told.copy, sha256=sha256,
+        counts=manifest.counts, notes=manifest.notes,
+    )  # fmt: skip
+
+
+def _look(tx: Transaction, uid: str) -> tuple[list[Kept], Told | None]:
+    """The line in one moment, and what the move of a session that was sealed here for one says."""
+    line = transfer.line(tx, uid)
+    _refuse_children(line)
+    if restore.over(tx, session.get(tx, uid)) is not None:
+        raise IllegalMove(
+            "This store was put back to an earlier time, and what this session did since is not known.",
+            hint="Look at what was lost, then `perdure restore --release --because TEXT`.",
+        )
+    sealed, source = transfer.sealed_by(tx, uid), meta.get(tx, "store_id") or ""
+    if sealed is not None and (sealed.body or {}).get("store") == source:
+        return line, Told(mode=MOVE, copy=None, store=source, by=sealed.actor, at=sealed.at)
+    return line, None
+
+
+def _refuse_children(line: list[Kept]) -> None:
+    """A child that has not ended stays behind, and whoever waits for it would wait for nothing."""
+    through = 2**62
+    for kept in reversed(line):
+        for one in kept.tables["wait"]:
+            if one["kind"] == WaitKind.CHILD and one["resolved_at"] is None and one["number"] <= through:
+                raise IllegalMove(
+                    f"Session {kept.session['id']} waits for its child {one['ref']}.",
+                    hint="Export it when the child has ended.",
+                )
+        through = kept.session["forked_at"] or 0
+
+
+def _check_artifacts(line: list[Kept], artifacts: Artifacts | None) -> None:
+    names = {one["digest"] for kept in line for one in kept.tables["artifact"]}
+    if names and artifacts is None:
+        raise ConfigError("This session has artifacts, and this store names no folder for them.",
+                          hint="Name it in the setting `artifacts`.")  # fmt: skip
+    for name in sorted(names):
+        if artifacts is not None and not artifacts.has(name):
+            raise NotFound(f"Artifact {name[:12]} is not here.", hint="Restore it from a backup, then export again.")
+
+
+def _seal(store: Store, uid: str, by: str, life_of: Callable[[Attempt], Life]) -> None:
+    for one in store.read_now(transfer.acts_under_way, uid):
+        if life_of(one) is Life.DEAD:
+            because = f"worker {one.worker} was found dead"
+            store.write_now(doubt.ended(uid, by, one.effect_id, one.number, because=because))
+    store.write_now(transfer.seal(uid, by, store=store.read_now(meta.get, "store_id") or ""))
+
+
+def compose(line: list[Kept], told: Told, artifacts: Artifacts | None) -> tuple[dict[str, Content], Manifest]:
+    """The files of a bundle, in their order, and its manifest, which is the first of them."""
+    for kept in line:
+        kept.tables = {table: rows.in_order(table, found) for table, found in kept.tables.items()}
+    notes = _notes(line, told)
+    files: dict[str, Content] = {
+        SUMMARY: summary(line[-1], mode=told.mode, copy=told.copy, notes=notes),
+        EVENTS: rows.write(one for kept in line for one in kept.events),
+        TABLE.format("session"): rows.write(_given_back(kept.session) for kept in line),
+    }
+    counts = {"session": len(line), "event": sum(len(kept.events) for kept in line)}
+    for table in TABLES:
+        found = [one for kept in line for one in kept.tables[table]]
+        files[TABLE.format(table)] = rows.write(found)
+        counts[table] = len(found)
+    parts = {name: Part(digest(one), len(one)) for name, one in files.items() if isinstance(one, bytes)}
+    for name, size in sorted({(one["digest"], one["size"]) for kept in line for one in kept.tables["artifact"]}):
+        assert artifacts is not None
+        files[ARTIFACT.format(name)] = (size, artifacts.open(name))
+        parts[ARTIFACT.format(name)] = Part(name, size)
+    members = [_member(kept) for kept in line]
+    manifest = Manifest(
+        format=FORMAT, version=f"{MAJOR}.{MINOR}", mode=told.mode, store=told.store, session=members[-1], line=members,
+        copy=told.copy, counts=counts, notes=notes, created_at=told.at, by=told.by, files=parts,
+    )  # fmt: skip
+    return {MANIFEST: manifest.encode()} | files, manifest
+
+
+def _member(kept: Kept) -> Member:
+    row = kept.session
+    return Member(uid=row["uid"], id=row["id"], cursor=row["cursor"], chain=row["chain"])
+
+
+def _given_back(row: Columns) -> Columns:
+    """A lease does not travel: who holds it is nobody's business elsewhere, and its nonce is a key."""
+    status = Status.READY if row["status"] == Status.RUNNING else row["status"]
+    return row | {"status": status, "lease_holder": None, "lease_nonce": None, "lease_until": None}
+
+
+def _notes(line: list[Kept], told: Told) -> list[str]:
+    last, notes = line[-1], []
+    if last.session["parent_uid"] is not None:
+        notes.append(f"It is a child of session {last.session['parent_uid']}, which does not travel with it.")
+    if len(line) > 1:
+        notes.append(f"It is a branch; the {len(line) - 1} it was forked from travel with it, as history.")
+    unsettled = [one for one in last.tables["effect"] if one["settled_at"] is None]
+    if unsettled and told.mode == COPY:
+        notes.append(f"{len(unsettled)} of its effects are unsettled: they stay with the original, and the copy waits.")
+    return notes

@@ -1,0 +1,159 @@
+"""Import: a bundle comes in, whole or not at all.
+
+    1 check      names, limits, version, every digest, every row, every chain; nothing is written before all of it holds
+    2 artifacts  each synced under its digest; a crash here leaves files that nobody claims
+    3 take in    every row in one transaction
+
+A crash before 3 has committed leaves no trace of the session; after it, all of it is there. Importing again finds what
+is there and changes nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from perdure.domain import event as event_domain
+from perdure.domain.effect import EffectState
+from perdure.domain.fact import private_scope
+from perdure.domain.session import TERMINAL, SessionRecord, Status
+from perdure.errors import BundleInvalid, ConfigError, Conflict, Damaged, IllegalMove
+from perdure.interchange import rows
+from perdure.interchange.bundle import ARTIFACT, EVENTS, MOVE, TABLE, Artifacts, Manifest, Member
+from perdure.interchange.unpack import Limits, Unpacked, unpacked
+from perdure.store.arrival import Arrival, Arrived, take_in
+from perdure.store.statements import RECORDS
+from perdure.store.store import Store
+from perdure.store.transfer import TABLES, Columns, Kept
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes on here, where it came from, and whether anything changed."""
+
+    session: SessionRecord
+    mode: str
+    source: Member
+    changed: bool
+    counts: dict[str, int]
+
+
+def import_bundle(
+    store: Store,
+    path: Path,
+    *,
+    by: str,
+    id: str | None = None,
+    take_back: bool = False,
+    artifacts: Artifacts | None = None,
+    limits: Limits = Limits(),  # noqa: B008  (frozen)
+) -> Imported:
+    """Take a bundle into a store. A bundle that is not wholly right is refused, and nothing of it is kept."""
+    with unpacked(path, limits) as bundle:
+        manifest = bundle.manifest
+        line = read_line(bundle)
+        _check_artifacts(bundle, line)
+        arrival = Arrival(line=line, source=manifest.store, copy_uid=manifest.copy, id=id, take_back=take_back)
+        _keep_artifacts(bundle, line, artifacts)
+    arrived = _take_in(store, arrival, by)
+    return Imported(
+        session=arrived.session, mode=manifest.mode, source=manifest.session, changed=arrived.changed,
+        counts=manifest.counts,
+    )  # fmt: skip
+
+
+def _take_in(store: Store, arrival: Arrival, by: str) -> Arrived:
+    try:
+        return store.write_now(take_in(arrival, by=by))
+    except (Conflict, IllegalMove) as error:
+        if "session" in error.details:
+            raise
+        raise BundleInvalid(f"The rows of the bundle contradict each other. {error.message}") from error
+
+
+def read_line(bundle: Unpacked) -> list[Kept]:
+    """Every session of a bundle, each row checked, each log verified, all of it as the manifest says."""
+    manifest = bundle.manifest
+    found = {name: _rows(bundle, name) for name in ("session", "event", *TABLES)}
+    counts = {name: len(some) for name, some in found.items()}
+    if told := {name: number for name, number in manifest.counts.items() if counts.get(name, number) != number}:
+        raise BundleInvalid(f"The bundle does not hold as many rows of {min(told)} as its manifest says.")
+    by_uid = {one["uid"]: Kept(one, [], {name: [] for name in TABLES}) for one in found["session"]}
+    if [one["uid"] for one in found["session"]] != [one.uid for one in manifest.line]:
+        raise BundleInvalid("The bundle does not hold the sessions that its manifest names.")
+    for table in ("event", *TABLES):
+        for row in found[table]:
+            kept = by_uid.get(_owner(table, row))
+            if kept is None:
+                raise BundleInvalid(f"The bundle holds a row of {table} that belongs to none of its sessions.")
+            (kept.events if table == "event" else kept.tables[table]).append(row)
+    line = list(by_uid.values())
+    for kept, member in zip(line, manifest.line, strict=True):
+        _check_session(kept, member)
+    _check_line(line, manifest)
+    return line
+
+
+def _rows(bundle: Unpacked, table: str) -> list[Columns]:
+    name = EVENTS if table == "event" else TABLE.format(table)
+    if name not in bundle.manifest.files:
+        raise BundleInvalid(f"{name} is missing.")
+    return rows.read(table, bundle.content(name))
+
+
+def _owner(table: str, row: Columns) -> str:
+    uid = str(row["session_uid"])
+    return uid if table != "fact" or row["scope"] == private_scope(uid) else ""
+
+
+def _check_session(kept: Kept, member: Member) -> None:
+    row = kept.session
+    if (row["uid"], row["id"], row["cursor"], row["chain"]) != (member.uid, member.id, member.cursor, member.chain):
+        raise BundleInvalid(f"Session {member.id} is not as the manifest says.")
+    columns = RECORDS["event"].columns()
+    try:
+        chain = event_domain.verify(member.uid, (tuple(one[name] for name in columns) for one in kept.events))
+    except Damaged as error:
+        raise BundleInvalid(error.message) from None
+    if (chain, len(kept.events)) != (member.chain, member.cursor) or not kept.events:
+        raise BundleInvalid(f"The log of session {member.id} does not end where it should.")
+    unended = any(one["state"] == EffectState.DISPATCHED for one in kept.tables["effect"])
+    if row["status"] == Status.RUNNING or row["lease_nonce"] is not None or (row["status"] in TERMINAL and unended):
+        raise BundleInvalid(f"Session {member.id} cannot be {row['status']} and travel.")
+
+
+def _check_line(line: list[Kept], manifest: Manifest) -> None:
+    for before, kept in zip([None, *line], line, strict=False):
+        forked = (kept.session["forked_from"], kept.session["forked_at"])
+        expected = None if before is None else before.uid
+        if forked[0] != expected or (before is not None and not 1 <= (forked[1] or 0) <= len(before.events)):
+            raise BundleInvalid(f"Session {kept.session['id']} is not a branch of the one before it.")
+    last = line[-1]
+    if manifest.mode == MOVE and (last.session["sealed_at"] is None or last.events[-1]["kind"] != "session.sealed"):
+        raise BundleInvalid("The bundle is a move of a session that was not sealed.")
+
+
+def _check_artifacts(bundle: Unpacked, line: list[Kept]) -> None:
+    """Every artifact is there, is what its name says, and is read to its end; so is every file nobody asks for."""
+    claimed = {ARTIFACT.format(one["digest"]): one for kept in line for one in kept.tables["artifact"]}
+    for name, row in claimed.items():
+        part = bundle.manifest.files.get(name)
+        if part is None or (part.sha256, part.size) != (row["digest"], row["size"]):
+            raise BundleInvalid(f"{name} is missing, or is not what its name says.")
+    known = {EVENTS, *(TABLE.format(table) for table in ("session", *TABLES))}
+    for name in bundle.manifest.files.keys() - known:
+        for _ in bundle.pieces(name):
+            pass
+
+
+def _keep_artifacts(bundle: Unpacked, line: list[Kept], artifacts: Artifacts | None) -> None:
+    names = sorted({one["digest"] for kept in line for one in kept.tables["artifact"]})
+    if not names:
+        return
+    if artifacts is None:
+        raise ConfigError(
+            "The bundle holds artifacts, and this store names no folder for them.",
+            hint="Name one in the setting `artifacts`.",
+        )
+    for name in names:
+        artifacts.put(bundle.pieces(ARTIFACT.format(name)))

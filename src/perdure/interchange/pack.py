@@ -1,0 +1,123 @@
+"""Writing a bundle: whole or not at all, and the same bytes for the same content.
+
+    temp      everything is written beside its final place, under a name nobody looks for
+    sync      every file is durable
+    rename    the bundle has its name
+    sync      the name is durable
+
+A crash before the last line leaves something hidden that costs room and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+
+from perdure import faults
+from perdure.errors import Conflict, StoreFull, StoreUnavailable
+from perdure.ids import new_uid
+from perdure.interchange.bundle import MANIFEST
+from perdure.interchange.unpack import CHUNK, Limits
+from perdure.store.databases.place import sync_folder
+
+RATIO = Limits().ratio // 2
+Content = bytes | tuple[int, Iterable[bytes]]  # all of it, or its size and its pieces
+
+
+def write(path: Path, files: Mapping[str, Content], *, again: bool = False) -> str:
+    """Write a bundle and return its digest. With `again`, one that is there already may be it."""
+    temporary = path.parent / f".{path.name}.{new_uid()}.part"
+    try:
+        return _write(path, temporary, files, again)
+    except OSError as error:
+        if error.errno in (28, 122):  # no space, quota
+            raise StoreFull("The disk is full; the bundle was not written.") from error
+        raise StoreUnavailable(f"The bundle cannot be written to {path.parent}: {error.strerror}.") from error
+    finally:
+        _remove(temporary)
+
+
+def _write(path: Path, temporary: Path, files: Mapping[str, Content], again: bool) -> str:
+    if path.suffix == ".zip":
+        _write_zip(temporary, files)
+    else:
+        _write_folder(temporary, files)
+    faults.point("bundle.synced")
+    made = digest_of(temporary)
+    if os.path.lexists(path):
+        if again and digest_of(path) == made:
+            sync_folder(path.parent)
+            return made
+        raise Conflict(f"{path} is there already.", hint="Name another place with --to, or move it away.")
+    temporary.rename(path)
+    faults.point("bundle.renamed")
+    sync_folder(path.parent)
+    faults.point("bundle.durable")
+    return made
+
+
+def digest_of(path: Path) -> str:
+    """What tells two bundles apart: a .zip as a whole; of a folder its manifest, which has the digests of the rest."""
+    hashing = sha256()
+    with open(path if path.is_file() else path / MANIFEST, "rb") as file:
+        while piece := file.read(CHUNK):
+            hashing.update(piece)
+    return hashing.hexdigest()
+
+
+def _write_zip(path: Path, files: Mapping[str, Content]) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w+b") as file:
+        with zipfile.ZipFile(file, "w") as made:
+            for name, content in files.items():
+                info = zipfile.ZipInfo(name)  # its time is the earliest there is
+                info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o600) << 16
+                info.file_size = len(content) if isinstance(content, bytes) else content[0]
+                info.compress_type = zipfile.ZIP_DEFLATED if _is_worth_it(content) else zipfile.ZIP_STORED
+                with made.open(info, "w", force_zip64=info.file_size >= 1 << 31) as entry:
+                    for piece in _pieces(content):
+                        entry.write(piece)
+        file.flush()
+        faults.point("bundle.temp")
+        os.fsync(file.fileno())
+
+
+def _is_worth_it(content: Content) -> bool:
+    """Rows are packed and artifacts are not. What shrinks too well would be taken for a bomb."""
+    return isinstance(content, bytes) and len(content) < RATIO * len(zlib.compress(content, 1))
+
+
+def _write_folder(path: Path, files: Mapping[str, Content]) -> None:
+    path.mkdir(mode=0o700)
+    for name, content in files.items():
+        place = path / name
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            for piece in _pieces(content):
+                file.write(piece)
+            file.flush()
+            faults.point("bundle.temp")
+            os.fsync(file.fileno())
+    for folder in sorted({place.parent for place in map(path.joinpath, files)} | {path}, reverse=True):
+        sync_folder(folder)
+
+
+def _pieces(content: Content) -> Iterator[bytes]:
+    if isinstance(content, bytes):
+        yield content
+    else:
+        yield from content[1]
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,122 @@
+"""SUMMARY.md: a session for people, wherever they open it.
+
+What a session holds was written by programs, models and strangers. Everything stored stands in indented code blocks,
+where Markdown has no say, with whatever is not printable shown as its escape. The headings are ours.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from perdure.domain.effect import SETTLED
+from perdure.ids import decode, encode
+from perdure.store.transfer import Kept
+
+MESSAGES, LETTERS, CELL, EFFECTS = 20, 2000, 60, 200
+
+
+def summary(kept: Kept, *, mode: str, copy: str | None, notes: list[str]) -> bytes:
+    """The whole page."""
+    lines = ["# A session of Perdure", ""]
+    lines += _block(_heading(kept, mode, copy))
+    for note in notes:
+        lines += _block([note])
+    lines += ["## What it is to do", "", *_block(_goal(kept))]
+    lines += ["## What is open", "", *_block(_open(kept))]
+    lines += ["## Effects", "", *_block(_effects(kept))]
+    lines += [f"## The last {MESSAGES} messages", "", *_block(_messages(kept))]
+    return ("\n".join(lines).rstrip() + "\n").encode()
+
+
+def harmless(text: str, *, keep: str = "") -> str:
+    """The text with everything unprintable escaped, but for the characters to keep."""
+    return "".join(one if one.isprintable() or one in keep else one.encode("unicode_escape").decode() for one in text)
+
+
+def _block(lines: Iterable[str]) -> Iterator[str]:
+    """Lines as an indented code block; a line of the text that is itself several becomes several."""
+    for line in lines:
+        yield from (("    " + part).rstrip() for part in harmless(line, keep="\n").split("\n"))
+    yield ""
+
+
+def _heading(kept: Kept, mode: str, copy: str | None) -> Iterator[str]:
+    row = kept.session
+    yield f"session  {row['id']}  ({row['uid']})"
+    yield f"status   {row['status']}, {len(kept.events)} events, the last at {_moment(row['updated_at'])}"
+    yield f"bundle   a {mode}" + (f", which goes on as {copy}" if copy else "")
+
+
+def _goal(kept: Kept) -> Iterator[str]:
+    row = kept.session
+    for name in ("title", "program", "arguments", "owner", "repository", "result", "error"):
+        if row[name] is not None:
+            yield f"{name:<11}{_short(row[name], LETTERS)}"
+
+
+def _open(kept: Kept) -> Iterator[str]:
+    found = False
+    for one in kept.tables["wait"]:
+        if one["resolved_at"] is None:
+            found = True
+            yield f"waits for {one['kind']} since {_moment(one['since'])}: {_short(one['detail'] or one['ref'] or '')}"
+    for one in kept.tables["effect"]:
+        if one["state"] not in SETTLED:
+            found = True
+            yield f"effect {one['id']} is {one['state']}: {_short(one['tool'])} {_short(one['intent'])}"
+    for one in kept.tables["task"]:
+        if one["state"] in ("open", "active", "blocked"):
+            found = True
+            yield f"task {_short(one['id'])} is {one['state']}: {_short(one['title'])}"
+    for one in kept.tables["inbox"]:
+        if one["promoted_as"] is None:
+            found = True
+            yield f"a message from {_short(one['sender'])} is unread: {_short(one['body'])}"
+    if not found:
+        yield "nothing"
+
+
+def _effects(kept: Kept) -> Iterator[str]:
+    effects = sorted(kept.tables["effect"], key=lambda one: one["number"])
+    attempts = Counter(one["effect_id"] for one in kept.tables["attempt"])
+    rows = [
+        (one["id"], one["state"], str(attempts[one["id"]]), _short(one["tool"], 30), _short(one["intent"]))
+        for one in effects[-EFFECTS:]
+    ]
+    table = [("effect", "state", "attempts", "tool", "with"), *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(5)]
+    if len(effects) > EFFECTS:
+        yield f"the last {EFFECTS} of {len(effects)}"
+    for row in table if rows else [("none",)]:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
+
+
+def _messages(kept: Kept) -> Iterator[str]:
+    said = [one for one in kept.events if one["kind"] == "message"]
+    for one in said[-MESSAGES:]:
+        body = {} if one["body"] is None else decode(one["body"])
+        content = body.get("content", body) if isinstance(body, dict) else body
+        role = body.get("role") if isinstance(body, dict) else None
+        text = content if isinstance(content, str) else encode(content)
+        shown = "(erased)" if one["body"] is None else text[:LETTERS] + ("…" if len(text) > LETTERS else "")
+        yield f"{one['number']}  {_short(str(role or one['actor']))}:"
+        yield shown
+        yield ""
+    if not said:
+        yield "none"
+
+
+def _short(value: Any, limit: int = CELL) -> str:
+    text = harmless(str(value)[: limit + 1])
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _moment(microseconds: int) -> str:
+    try:
+        then = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return f"{microseconds} µs"
+    return then.strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,0 +1,180 @@
+"""Opening a bundle that a stranger may have made. Nothing is ever unpacked: files are read by name, within limits.
+
+Names are checked before anything is read; only plain files count, and a link is never followed. What is read is never
+more than the bundle says and the limits allow, and it is used only if its digest is the one in the manifest.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import zipfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from perdure.errors import BundleInvalid, NotFound
+from perdure.interchange.bundle import FILE, MANIFEST, Manifest, read_manifest
+
+CHUNK = SMALL = 1 << 20
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What a bundle may cost. `ratio` is how much larger than its place in a .zip a file may be that is not small."""
+
+    files: int = 200_000
+    file: int = 4 << 30
+    rows: int = 1 << 30  # a file of rows, or the manifest, which are held in memory
+    total: int = 64 << 30
+    ratio: int = 200
+
+
+class Source(ABC):
+    """The files of a bundle, by name, with their sizes."""
+
+    sizes: dict[str, int]
+
+    @abstractmethod
+    def open(self, name: str) -> IO[bytes]: ...
+
+
+class Folder(Source):
+    """A bundle as a folder."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.sizes = {}
+        waiting = [""]
+        while waiting:
+            under = waiting.pop()
+            for entry in os.listdir(path / under):
+                name = f"{under}/{entry}" if under else entry
+                _check_name(name)
+                found = os.lstat(path / name)
+                if stat.S_ISDIR(found.st_mode):
+                    waiting.append(name)
+                elif stat.S_ISREG(found.st_mode):
+                    self.sizes[name] = found.st_size
+                else:
+                    raise BundleInvalid(f"{name} in the bundle is a link or a device, and not a file.")
+
+    def open(self, name: str) -> IO[bytes]:
+        return os.fdopen(os.open(self._path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
+
+
+class Zip(Source):
+    """A bundle as a .zip."""
+
+    def __init__(self, file: zipfile.ZipFile, limits: Limits) -> None:
+        self._file = file
+        self.sizes = {}
+        for info in file.infolist():
+            _check_name(info.orig_filename.rstrip("/") if info.is_dir() else info.orig_filename)
+            kind = stat.S_IFMT(info.external_attr >> 16)
+            if kind not in (0, stat.S_IFDIR if info.is_dir() else stat.S_IFREG):
+                raise BundleInvalid(f"{info.filename} in the bundle is a link or a device, and not a file.")
+            if info.is_dir():
+                continue
+            if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise BundleInvalid(f"{info.filename} in the bundle is encrypted, or packed in an unknown way.")
+            if info.filename in self.sizes:
+                raise BundleInvalid(f"{info.filename} is in the bundle twice.")
+            if info.file_size > max(SMALL, limits.ratio * info.compress_size):
+                raise BundleInvalid(
+                    f"{info.filename} in the bundle would grow to more than {limits.ratio} times its size."
+                )
+            self.sizes[info.filename] = info.file_size
+
+    def open(self, name: str) -> IO[bytes]:
+        return self._file.open(name)
+
+
+def _check_name(name: str) -> None:
+    if not FILE.match(name):
+        raise BundleInvalid(f"{name[:80]!r} cannot be the name of a file in a bundle.")
+
+
+class Unpacked:
+    """An open bundle whose names, sizes and manifest hold together."""
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self._source = source
+        self._limits = limits
+        sizes = source.sizes
+        if len(sizes) > limits.files or max(sizes.values(), default=0) > limits.file or _total(sizes) > limits.total:
+            raise BundleInvalid("The bundle is larger than the limits allow.", hint="Raise them if you trust it.")
+        if MANIFEST not in sizes:
+            raise BundleInvalid("There is no manifest.json: this is not a bundle, or it is torn.")
+        self.manifest: Manifest = read_manifest(b"".join(self._pieces(MANIFEST, limits.rows)))
+        told = {name: part.size for name, part in self.manifest.files.items()}
+        found = {name: size for name, size in sizes.items() if name != MANIFEST}
+        for name in sorted(told.keys() | found.keys()):
+            if told.get(name) != found.get(name):
+                what = (
+                    "is missing" if name not in found else "is not in the manifest" if name not in told else "is torn"
+                )
+                raise BundleInvalid(f"{name} {what}.")
+
+    def content(self, name: str) -> bytes:
+        """A whole file, checked against its digest."""
+        if self.manifest.files[name].size > self._limits.rows:
+            raise BundleInvalid(f"{name} is larger than the limits allow.", hint="Raise them if you trust it.")
+        return b"".join(self.pieces(name))
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """A file in pieces; its digest is checked at the end, and a mismatch raises there."""
+        hashing = sha256()
+        for piece in self._pieces(name, self.manifest.files[name].size):
+            hashing.update(piece)
+            yield piece
+        if hashing.hexdigest() != self.manifest.files[name].sha256:
+            raise BundleInvalid(f"{name} does not match its digest.")
+
+    def _pieces(self, name: str, most: int) -> Iterator[bytes]:
+        with _read_errors(name), self._source.open(name) as file:
+            while piece := file.read(CHUNK):
+                most -= len(piece)
+                if most < 0:
+                    raise BundleInvalid(f"{name} is longer than it says, or than the limits allow.")
+                yield piece
+
+
+def _total(sizes: dict[str, int]) -> int:
+    return sum(sizes.values())
+
+
+@contextmanager
+def _read_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+        raise BundleInvalid(f"{name} cannot be read from the bundle: {error}.") from None
+    except OSError as error:
+        raise BundleInvalid(f"{name} cannot be read from the bundle: {error.strerror}.") from None
+
+
+@contextmanager
+def unpacked(path: Path, limits: Limits = Limits()) -> Iterator[Unpacked]:  # noqa: B008  (frozen)
+    """Open a bundle, or say why it is none."""
+    if path.is_dir():
+        with _read_errors("A file"):
+            source = Folder(path)
+        yield Unpacked(source, limits)
+        return
+    if not path.is_file():
+        raise NotFound(f"There is no bundle at {path}.", hint="`perdure export ID` makes one.")
+    with _read_errors(path.name):
+        file = zipfile.ZipFile(path)
+    try:
+        with _read_errors(path.name):
+            packed = Zip(file, limits)
+        yield Unpacked(packed, limits)
+    finally:
+        with suppress(OSError):
+            file.close()

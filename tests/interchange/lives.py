@@ -1,0 +1,148 @@
+"""The tasks of the kill sweeps: export or import and be killed, or look at what is left and go on from there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from perdure.artifacts.directory import missing
+from perdure.runtime.runtime import Runtime
+from perdure.runtime.runtime import open as open_runtime
+from perdure.testing.fork_service import Voice
+from perdure.testing.sink import WHERE, SinkClient
+from tests.crash.kill import Countdown
+from tests.interchange import journey
+from tests.interchange.journey import arrive, begin, bodies, leave, see_through
+
+T = TypeVar("T")
+LEFT = ["comment: only \x1b[31mstyle\x1b[0m: yes", "merge: 7"]  # what is still to be done outside when it travels
+
+
+def source(folder: str) -> str:
+    return str(Path(folder, "source.db"))
+
+
+def bundle(folder: str, form: str) -> Path:
+    return Path(folder, f"t{form}")
+
+
+def on(target: str, folder: str, work: Callable[[Runtime], Awaitable[T]]) -> T:
+    async def act() -> T:
+        artifacts = None if target == source(folder) else Path(folder, "artifacts")
+        async with open_runtime(target, by="ada", artifacts=artifacts, connections=2) as rt:
+            return await work(rt)
+
+    return asyncio.run(act())
+
+
+def prepare(_: Voice, *, folder: str, sink: str, leaves: bool, move: bool = True, form: str = ".zip") -> None:
+    """A store with a session that waits for an approval; with `leaves`, its bundle as well."""
+    os.environ |= {WHERE: sink, "TRAVELLER_ONCE": str(Path(folder, "once"))}
+
+    async def work(rt: Runtime) -> None:
+        await begin(rt)
+        if leaves:
+            await leave(rt, "t-1", bundle(folder, form), move=move)
+
+    on(source(folder), folder, work)
+
+
+def _dies(voice: Voice, template: str, folder: str, fatal: int, work: Callable[[Countdown], None]) -> list[str]:
+    shutil.copytree(template, folder, dirs_exist_ok=True)
+    countdown = Countdown(voice, fatal)
+    countdown.arm()
+    work(countdown)
+    countdown.stop()
+    return countdown.moments
+
+
+def depart(voice: Voice, *, template: str, folder: str, fatal: int, form: str, target: str) -> list[str]:
+    """Export as a move, and be killed."""
+
+    def work(countdown: Countdown) -> None:
+        async def act(rt: Runtime) -> None:
+            countdown.start()
+            await leave(rt, "t-1", bundle(folder, form), move=True)
+
+        on(source(folder), folder, act)
+
+    return _dies(voice, template, folder, fatal, work)
+
+
+def come_in(voice: Voice, *, template: str, folder: str, fatal: int, form: str, target: str) -> list[str]:
+    """Import, and be killed; making the store is swept elsewhere."""
+
+    def work(countdown: Countdown) -> None:
+        async def act(rt: Runtime) -> None:
+            countdown.start()
+            await arrive(rt, bundle(folder, form))
+
+        on(target, folder, act)
+
+    return _dies(voice, template, folder, fatal, work)
+
+
+def judge_departure(_: Voice, *, folder: str, form: str, target: str, sink: str) -> list[str]:
+    """There is never a bundle of a session that is not sealed; and whatever is there, it is exported and goes on."""
+    found: list[str] = []
+
+    async def look(rt: Runtime) -> None:
+        sealed = (await rt.get("t-1")).sealed_at is not None
+        if bundle(folder, form).exists() and not sealed:
+            found.append("the bundle is there, and the session goes on here")
+        found.extend(await _same_again(rt, folder, form))
+
+    on(source(folder), folder, look)
+    return found + judge_arrival(_, folder=folder, form=form, target=target, sink=sink)
+
+
+async def _same_again(rt: Runtime, folder: str, form: str) -> list[str]:
+    there = bundle(folder, form).exists()
+    first = await leave(rt, "t-1", bundle(folder, form), move=True)
+    second = await leave(rt, "t-1", Path(folder, f"again{form}"), move=True)
+    return [] if first.sha256 == second.sha256 else [f"exported again it is another one ({there=})"]
+
+
+def judge_arrival(_: Voice, *, folder: str, form: str, target: str, sink: str) -> list[str]:
+    """Nothing or all of it is there; imported again all is, and it goes on to its end and does everything once."""
+    os.environ |= {WHERE: sink, "TRAVELLER_ONCE": str(Path(folder, "once"))}
+    outside = SinkClient(sink)
+    found: list[str] = []
+    sent = on(source(folder), folder, _tables)
+
+    async def look(rt: Runtime) -> None:
+        here = [one async for one in rt.sessions()]
+        assert rt.values.directory is not None
+        gone = [await rt.store.read(missing, rt.values.directory, one.uid) for one in here]
+        if any(gone):
+            found.append(f"artifacts are claimed and not there: {gone}")
+        if here and await _tables(rt) != sent:
+            found.append(f"half of it is there: {[one.id for one in here]}")
+        again = await arrive(rt, bundle(folder, form))
+        if again.changed == bool(here):
+            found.append(f"{len(here)} sessions were there, and importing again changed={again.changed}")
+        if await _tables(rt) != sent:
+            found.append("imported again, it is not what was sent")
+        if again.mode == "move":
+            ended = await see_through(rt, "t-1", outside)
+            if (ended.status, bodies(outside)) != ("done", LEFT):
+                found.append(f"it is {ended.status}, and outside is {bodies(outside)}")
+        else:
+            waiting = await rt.run("t-1")
+            if ([one.kind for one in waiting.waits], bodies(outside)) != (["effect"], []):
+                found.append(f"the copy waits for {waiting.waits}, and outside is {bodies(outside)}")
+        for one in [one async for one in rt.sessions()]:
+            journey.verify(rt, one.uid)
+
+    on(target, folder, look)
+    return found
+
+
+async def _tables(rt: Runtime) -> Any:
+    """The rows of the session that travels, whether it is history or goes on: not those of a copy."""
+    oldest = min([one async for one in rt.sessions()], key=lambda one: one.uid)
+    return journey.kept(rt, oldest.uid).tables

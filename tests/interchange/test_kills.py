@@ -1,0 +1,113 @@
+"""Export and import, killed at every durable operation: no half session, nothing lost, nothing done twice."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.store.store import open_store
+from perdure.testing import Sink
+from perdure.testing.lanes import Lane, Lanes
+from perdure.testing.postgres import PostgresServer
+from tests.interchange import lives
+
+pytestmark = pytest.mark.slow
+Choose = Callable[[list[str]], Iterable[int]]
+
+
+@pytest.fixture(scope="module")
+def lanes() -> Iterator[Lanes]:
+    with Lanes(lives, "perdure.store.databases.postgres", count=2) as running:
+        yield running
+
+
+def distinct(moments: list[str]) -> Iterator[int]:
+    """Every moment that leaves something of its own, with one of eight writes in the middle of a transaction."""
+    writes = 0
+    for number, (moment, following) in enumerate(zip(moments, [*moments, ""][1:], strict=True), 1):
+        if moment.startswith("after") and following.startswith("before"):
+            continue
+        writes += "write" in moment
+        if "write" not in moment or writes % 8 == 0:
+            yield number
+
+
+def sweep(
+    lanes: Lanes, sink: Sink, folder: Path, task: Any, judge: Any, targets: Callable[[Path], str],
+    *, form: str, move: bool = True, choose: Choose = distinct,
+) -> Counter[str]:  # fmt: skip
+    """Run the task once undisturbed and once for every chosen moment, killed there; judge what each left."""
+    template = folder / "template"
+    template.mkdir()
+    given = {"folder": str(template), "sink": sink.run().url, "leaves": task is lives.come_in, "move": move}
+    lanes.call(lives.prepare, form=form, **given)
+    kills: Counter[str] = Counter()
+    failures: list[str] = []
+
+    def trial(fatal: int, lane: Lane) -> list[str]:
+        place = folder / f"trial-{fatal}"
+        target = targets(place)
+        told: dict[str, Any] = {"folder": str(place), "form": form, "target": target}
+        ended = lane.forking.run(task, template=str(template), fatal=fatal, **told)
+        last = (ended.told("last") or ["the end"])[0]
+        found = [ended.error] if ended.error else lane.warm.call(judge, sink=sink.run().url, **told)
+        failures.extend(f"killed at {last} ({fatal}): {one}" for one in found)
+        kills[last.split(" ")[0]] += ended.killed
+        shutil.rmtree(place, ignore_errors=True)
+        return list(ended.result or [])
+
+    moments = lanes.each([partial(trial, 0)])[0]
+    lanes.each([partial(trial, fatal) for fatal in choose(moments)])
+    assert failures == []
+    return kills
+
+
+def sqlite(place: Path) -> str:
+    place.mkdir(exist_ok=True)
+    open_store(place / "target.db").close()
+    return str(place / "target.db")
+
+
+def files(place: Path) -> str:
+    place.mkdir(exist_ok=True)
+    return f"files:{place / 'target'}"
+
+
+@pytest.mark.parametrize("form", [".zip", ""])
+def test_a_move_that_is_killed_leaves_the_session_whole(form: str, lanes: Lanes, outside: Sink, folder: Path) -> None:
+    kills = sweep(lanes, outside, folder, lives.depart, lives.judge_departure, sqlite, form=form)
+    print(f"\nexport --move {form or 'folder'}: {sum(kills.values())} kills {dict(kills)}")
+    assert kills["point"] > 7
+    assert sum(kills.values()) > 20
+
+
+@pytest.mark.parametrize(("where", "move"), [(sqlite, True), (sqlite, False), (files, True)])
+def test_an_import_that_is_killed_leaves_nothing_or_all(
+    where: Callable[[Path], str], move: bool, lanes: Lanes, outside: Sink, folder: Path
+) -> None:
+    kills = sweep(lanes, outside, folder, lives.come_in, lives.judge_arrival, where, form=".zip", move=move)
+    print(f"\nimport into {where.__name__}, {move=}: {sum(kills.values())} kills {dict(kills)}")
+    assert kills["point"] > 7
+    assert sum(kills.values()) > 20
+
+
+@pytest.mark.postgres
+def test_an_import_into_postgres_that_is_killed_leaves_nothing_or_all(
+    lanes: Lanes, outside: Sink, folder: Path, postgres_server: PostgresServer
+) -> None:
+    empty = postgres_server.create_database()
+    open_store(empty).close()
+
+    def postgres(place: Path) -> str:
+        place.mkdir(exist_ok=True)
+        return postgres_server.create_database(template=empty.rpartition("/")[2])
+
+    kills = sweep(lanes, outside, folder, lives.come_in, lives.judge_arrival, postgres, form=".zip")
+    print(f"\nimport into postgres: {sum(kills.values())} kills {dict(kills)}")
+    assert kills["point"] >= 6

@@ -1,0 +1,296 @@
+"""A session that moves goes on elsewhere as if nothing had happened, and nowhere else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.domain.lease import RESTORE_SHIFT
+from perdure.domain.restore import Cause
+from perdure.domain.session import Status
+from perdure.domain.worker import Life
+from perdure.errors import Conflict, IllegalMove, LeaseHeld, NotFound
+from perdure.interchange.export import export
+from perdure.store import effect as effects
+from perdure.store import lease, meta, restore, session, transfer
+from perdure.store.move import Move
+from perdure.testing import SinkClient
+from tests.interchange import journey
+from tests.interchange.conftest import Open
+from tests.interchange.journey import arrive, begin, bodies, leave, see_through
+from tests.interchange.traveller import DIE, travel_parent, travel_pusher, travel_talk, traveller
+
+ALL = ["book: once", "comment: only \x1b[31mstyle\x1b[0m", "comment: only \x1b[31mstyle\x1b[0m: yes", "merge: 7"]
+
+
+async def test_a_session_that_waits_for_an_approval_goes_on_at_the_target_and_does_everything_once(
+    target: str, opened: Open, sink: SinkClient, folder: Path
+) -> None:
+    here, there = opened("here"), opened(target)
+    waiting = await begin(here)
+    assert [one.kind for one in waiting.waits] == ["approval"]
+    done = await leave(here, "t-1", folder / "t.zip", move=True)
+    assert (done.mode, done.copy, done.counts["artifact"]) == ("move", None, 1)
+    moved = await arrive(there, folder / "t.zip")
+    assert (moved.session.uid, moved.session.status, moved.changed) == (waiting.uid, Status.WAITING, True)
+    ended = await see_through(there, "t-1", sink)
+    assert (ended.status, ended.result[-1], bodies(sink)) == (Status.DONE, "yes", ALL)
+    journey.verify(here, waiting.uid)
+    journey.verify(there, waiting.uid)
+
+
+async def test_a_session_comes_back_from_every_database_and_can_leave_again(
+    target: str, opened: Open, sink: SinkClient, folder: Path
+) -> None:
+    here, there, beyond = opened("here"), opened(target), opened("beyond")
+    uid = (await begin(here, book="twice")).uid
+    await leave(here, "t-1", folder / "1.zip", move=True)
+    await arrive(there, folder / "1.zip")
+    (asked,) = (await there.get("t-1")).waits
+    await there.approve(asked.id, by="person", because="it looks right")
+    assert [one.kind for one in (await there.run("t-1")).waits] == ["input"]
+    await leave(there, "t-1", folder / "2", move=True)
+    await arrive(here, folder / "2")
+    assert journey.kept(here, uid).tables == journey.kept(there, uid).tables
+    await leave(here, "t-1", folder / "3.zip", move=True)
+    await arrive(beyond, folder / "3.zip")
+    ended = await see_through(beyond, "t-1", sink)
+    assert (ended.status, len(bodies(sink)), len(sink.kept())) == (Status.DONE, 4, 4)
+    await leave(beyond, "t-1", folder / "4.zip", move=True)
+    await arrive(there, folder / "4.zip")
+    assert (await there.get("t-1")).status == Status.DONE
+    for rt in (here, there, beyond):
+        journey.verify(rt, uid)
+
+
+async def test_rows_are_the_same_at_the_target(target: str, opened: Open, sink: SinkClient, folder: Path) -> None:
+    here, there = opened("here"), opened(target)
+    uid = (await begin(here, book="twice")).uid
+    await leave(here, "t-1", folder / "t", move=True)
+    await arrive(there, folder / "t")
+    old, new = journey.kept(here, uid), journey.kept(there, uid)
+    assert new.tables == old.tables
+    assert new.events[:-1] == old.events
+    assert {one["state"] for one in new.tables["effect"]} == {"acknowledged", "planned", "superseded"}
+    differ = {name for name, value in new.session.items() if value != old.session[name]}
+    assert differ == {"cursor", "chain", "sealed_at", "updated_at"}
+    assert all(new.tables[table] for table in new.tables if table != "vote")
+
+
+async def test_nobody_moves_a_session_that_was_sealed(opened: Open, sink: SinkClient, folder: Path) -> None:
+    here = opened("here")
+    view = await begin(here)
+    await leave(here, "t-1", folder / "t.zip", move=True)
+    (asked,) = view.waits
+    with pytest.raises(IllegalMove, match="sealed here"):
+        await here.approve(asked.id, by="grace", because="too late")
+    with pytest.raises(IllegalMove, match="sealed here"):
+        await here.store.write(lease.acquire(view.uid, "w", nonce="n", ttl=1))
+    assert len(bodies(sink)) == 2
+
+
+async def test_a_lost_bundle_is_written_again_byte_for_byte(opened: Open, sink: SinkClient, folder: Path) -> None:
+    here = opened("here")
+    await begin(here)
+    first = await leave(here, "t-1", folder / "t.zip", move=True)
+    assert await leave(here, "t-1", folder / "t.zip", move=True) == first
+    again = await leave(here, "t-1", folder / "again.zip", move=True)
+    assert (again.sha256, (folder / "again.zip").read_bytes()) == (first.sha256, (folder / "t.zip").read_bytes())
+    (folder / "t.zip").write_bytes(b"something else")
+    with pytest.raises(Conflict, match="is there already"):
+        await leave(here, "t-1", folder / "t.zip", move=True)
+    assert sorted(path.name for path in folder.glob(".*")) == []
+
+
+async def test_the_epoch_rises_over_every_store(opened: Open, sink: SinkClient, folder: Path) -> None:
+    """Also into a store that was restored less often: an old epoch never comes back, wherever it was given."""
+    await opened("here").store.write(meta.put("restore_epoch", "3"))
+    here, there = opened("here"), opened("there")
+    uid = (await begin(here)).uid
+    old = (await here.get("t-1")).lease_epoch
+    assert old > 3 << RESTORE_SHIFT
+    await leave(here, "t-1", folder / "1.zip", move=True)
+    await arrive(there, folder / "1.zip")
+    await there.store.write(session.wake_up(uid, "ada"))
+    holder = await there.store.write(lease.acquire(uid, "w", nonce="n", ttl=1))
+    assert holder.epoch > old
+
+
+async def test_a_session_that_somebody_holds_stays(opened: Open, sink: SinkClient, folder: Path) -> None:
+    here = opened("here")
+    view = await here.start(traveller.bind(), id="t-1")
+    holder = await here.store.write(lease.acquire(view.uid, "worker-1", nonce="n", ttl=60_000_000))
+    with pytest.raises(LeaseHeld, match="worker-1"):
+        await leave(here, "t-1", folder / "t.zip", move=True)
+    assert not (folder / "t.zip").exists()
+    await here.store.write(session.release(holder))
+    assert (await leave(here, "t-1", folder / "t.zip", move=True)).mode == "move"
+
+
+KILLED = """
+import sys, perdure
+from tests.interchange.traveller import traveller
+perdure.run(traveller.bind(), id="t-1", store=sys.argv[1])
+"""
+
+
+async def test_an_act_whose_process_died_is_recovered_at_the_target_with_the_same_key(
+    target: str, opened: Open, sink: SinkClient, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sink kept the comment, nobody wrote it down, and the process is dead: only its own machine can say so."""
+    with monkeypatch.context() as dying:
+        dying.setenv(DIE, "only \x1b[31mstyle\x1b[0m")
+        ended = subprocess.run([sys.executable, "-c", KILLED, str(folder / "here.db")])
+    assert ended.returncode == -9
+    here, there = opened("here"), opened(target)
+    uid = (await here.get("t-1")).uid
+    (act,) = await here.store.read(transfer.acts_under_way, uid)
+    expired = here.store.clock.now() + 16_000_000
+    monkeypatch.setattr(here.store.database.clock, "now", lambda: expired)  # its lease ends by itself
+    with pytest.raises(IllegalMove, match="may still be under way"):
+        export(here.store, uid, folder / "t.zip", by="ada", move=True, life_of=lambda _: Life.ALIVE,
+               artifacts=here.values.directory)  # fmt: skip
+    await leave(here, "t-1", folder / "t.zip", move=True)
+    await arrive(there, folder / "t.zip")
+    ended_there = await see_through(there, "t-1", sink)
+    assert (ended_there.status, bodies(sink)) == (Status.DONE, ALL)
+    effect = await there.store.read(effects.get, uid, act.effect_id)
+    (attempt,) = await there.store.read(effects.of_effect, uid, act.effect_id)
+    assert (effect.state, attempt.number) == ("acknowledged", 1)
+
+
+async def test_an_effect_that_holds_something_here_is_settled_here_first(opened: Open, folder: Path) -> None:
+    here = opened("here")
+    waiting = await here.run((await here.start(travel_pusher.bind(), id="p")).id)
+    assert [one.kind for one in waiting.waits] == ["doubt"]
+    with pytest.raises(IllegalMove, match="holds branch:main here"):
+        await leave(here, "p", folder / "p.zip", move=True)
+    (asked,) = waiting.waits
+    await here.settle(str(asked.ref), "happened", by="ada", because="I looked")
+    assert (await leave(here, "p", folder / "p.zip", move=True)).mode == "move"
+
+
+async def test_what_was_put_back_does_not_leave_before_somebody_has_looked(
+    opened: Open, sink: SinkClient, folder: Path
+) -> None:
+    """Elsewhere nobody would know that its next effect may have happened already."""
+    here, there = opened("here"), opened("there")
+    uid = (await begin(here)).uid
+    await here.store.write(Move("restore", "plain", lambda tx: restore.begin(tx, Cause.DECLARED)))
+    for move in (True, False):
+        with pytest.raises(IllegalMove, match="put back to an earlier time"):
+            await leave(here, "t-1", folder / "t.zip", move=move)
+    await here.store.write(restore.release(by="ada", because="I looked at the sink"))
+    await leave(here, "t-1", folder / "t.zip", move=True)
+    await arrive(there, folder / "t.zip")
+    await leave(there, "t-1", folder / "back.zip", move=True)
+    await here.store.write(Move("raise", "plain", lambda tx: tx.run("restore.void_leases", epoch=9 << RESTORE_SHIFT)))
+    await arrive(here, folder / "back.zip")
+    assert (await here.get(uid)).lease_epoch == 9 << RESTORE_SHIFT
+
+
+async def test_a_family_is_not_torn_apart(opened: Open, folder: Path) -> None:
+    here = opened("here")
+    await here.run((await here.start(travel_parent.bind(), id="p")).id)
+    for move in (True, False):
+        with pytest.raises(IllegalMove, match="waits for its child"):
+            await leave(here, "p", folder / "p.zip", move=move)
+    with pytest.raises(IllegalMove, match="its parent waits for it here"):
+        await leave(here, "p-kid", folder / "kid.zip", move=True)
+    assert (await here.get("p-kid")).sealed_at is None
+    copied = await leave(here, "p-kid", folder / "kid.zip")
+    assert "is a child of session" in copied.notes[0]
+    there = opened("there")
+    arrived = await arrive(there, folder / "kid.zip")
+    assert arrived.session.parent_uid is None
+
+
+async def test_a_move_is_taken_back_only_on_a_persons_word(opened: Open, sink: SinkClient, folder: Path) -> None:
+    here = opened("here")
+    await begin(here)
+    await leave(here, "t-1", folder / "t.zip", move=True)
+    with pytest.raises(Conflict, match="was moved out of this store"):
+        await arrive(here, folder / "t.zip")
+    assert (await here.get("t-1")).sealed_at is not None
+    back = await arrive(here, folder / "t.zip", take_back=True)
+    assert (back.session.sealed_at, back.changed) == (None, True)
+    assert not (await arrive(here, folder / "t.zip", take_back=True)).changed
+    assert (await see_through(here, "t-1", sink)).status == Status.DONE
+    assert bodies(sink) == ALL
+
+
+async def test_importing_a_move_again_changes_nothing_however_far_it_went_on(
+    target: str, opened: Open, sink: SinkClient, folder: Path
+) -> None:
+    here, there = opened("here"), opened(target)
+    uid = (await begin(here)).uid
+    await leave(here, "t-1", folder / "t.zip", move=True)
+    await arrive(there, folder / "t.zip")
+    for _ in range(2):
+        before = journey.kept(there, uid)
+        again = await arrive(there, folder / "t.zip", id="another")
+        assert (again.changed, again.session.id, journey.kept(there, uid) == before) == (False, "t-1", True)
+        await see_through(there, "t-1", sink)
+
+
+async def test_a_session_that_went_on_in_two_places_is_refused(opened: Open, sink: SinkClient, folder: Path) -> None:
+    """A move imported at two stores cannot be seen by either; where the two meet, it is."""
+    here, one, two = opened("here"), opened("one"), opened("two")
+    uid = (await begin(here)).uid
+    await leave(here, "t-1", folder / "t.zip", move=True)
+    for rt, path in ((one, "one.zip"), (two, "two.zip")):
+        await arrive(rt, folder / "t.zip")
+        await leave(rt, "t-1", folder / path, move=True)
+    await arrive(here, folder / "one.zip")
+    before = journey.kept(here, uid)
+    with pytest.raises(Conflict, match="went on in two places"):
+        await arrive(here, folder / "two.zip")
+    assert journey.kept(here, uid) == before
+
+
+async def test_a_name_that_is_taken_is_not_taken_over(opened: Open, sink: SinkClient, folder: Path) -> None:
+    here, there = opened("here"), opened("there")
+    await begin(here)
+    await there.start(travel_talk.bind(), id="t-1")
+    await leave(here, "t-1", folder / "t.zip", move=True)
+    with pytest.raises(Conflict) as refused:
+        await arrive(there, folder / "t.zip")
+    assert "--id NEW" in refused.value.hint
+    moved = await arrive(there, folder / "t.zip", id="t-2")
+    assert (moved.session.id, (await there.state_at("t-2")).session["id"]) == ("t-2", "t-2")
+    assert (await see_through(there, "t-2", sink)).status == Status.DONE
+
+
+async def test_what_cannot_be_exported_is_not_sealed(opened: Open, sink: SinkClient, folder: Path) -> None:
+    here = opened("here")
+    uid = (await begin(here)).uid
+    (folder / "t.zip").touch()
+    cases: list[tuple[Path, Any, type[Exception]]] = [
+        (folder / "t.zip", None, Conflict),
+        (folder / "nowhere" / "t.zip", None, NotFound),
+        (folder / "new.zip", "artifact", NotFound),
+    ]
+    assert here.values.directory is not None
+    for path, what, error in cases:
+        if what == "artifact":
+            for name in here.values.directory.names():
+                here.values.directory.remove(name)
+        with pytest.raises(error):
+            await leave(here, "t-1", path, move=True)
+        assert (await here.get(uid)).sealed_at is None
+
+
+async def test_history_cannot_be_moved_on_by_who_was_only_given_it(
+    opened: Open, sink: SinkClient, folder: Path
+) -> None:
+    here, there = opened("here"), opened("there")
+    uid = (await begin(here)).uid
+    await leave(here, "t-1", folder / "move.zip", move=True)
+    await leave(here, "t-1", folder / "copy.zip")
+    await arrive(there, folder / "copy.zip")
+    with pytest.raises(IllegalMove, match="sealed here"):
+        await leave(there, uid, folder / "again.zip", move=True)
