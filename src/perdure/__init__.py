@@ -6,6 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perdure.agent.agent import Agent
+    from perdure.agent.limits import Limits
+    from perdure.agent.told import Said
     from perdure.errors import (
         ApprovalDenied,
         ApprovalExpired,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
     "ApprovalDenied",
     "ApprovalExpired",
     "Bound",
@@ -54,6 +58,7 @@ __all__ = [
     "IllegalMove",
     "LeaseHeld",
     "LeaseLost",
+    "Limits",
     "ModelError",
     "NotDone",
     "NotFound",
@@ -64,6 +69,7 @@ __all__ = [
     "ProgramChanged",
     "ProgramUnknown",
     "Runtime",
+    "Said",
     "SchemaMismatch",
     "Session",
     "SessionFailed",
@@ -83,6 +89,9 @@ __all__ = [
 ]
 
 _HOME = {
+    "perdure.agent.agent": ("Agent",),
+    "perdure.agent.limits": ("Limits",),
+    "perdure.agent.told": ("Said",),
     "perdure.runtime.program": ("Bound", "Program", "program"),
     "perdure.runtime.runtime": ("Runtime", "open", "run"),
     "perdure.runtime.session": ("Session",),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "artifacts", "PERDURE_ARTIFACTS", "The folder for large things of a store without one.", "beside the store"
     ),
+    Setting("model", "PERDURE_MODEL", "The model of an agent that is given none, such as anthropic:NAME.", "none"),
+    Setting("base_url", "PERDURE_BASE_URL", "Where a model's server is, if not at its provider.", "the provider's"),
     Setting("connections", "PERDURE_CONNECTIONS", "How many PostgreSQL connections write at once.", "8"),
 )
 
@@ -37,11 +38,18 @@ def read_settings(folder: Path | None = None) -> dict[str, str]:
     values: dict[str, Any] = {}
     path = (folder or Path.cwd()) / "perdure.toml"
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        pass
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        text = ""
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"perdure.toml cannot be read: {error}.") from None
+    if text:
+        import tomllib  # late: every command passes here, and few folders have the file
+
+        try:
+            values = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"perdure.toml cannot be read: {error}.") from None
     known = {setting.name for setting in SETTINGS}
     if unknown := sorted(values.keys() - known):
         raise ConfigError(f"perdure.toml sets {unknown[0]!r}, which is no setting.", hint=f"Known: {sorted(known)}.")

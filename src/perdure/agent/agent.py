@@ -1,0 +1,187 @@
+"""`Agent`: a program that a model drives.
+
+Everything it knows is on record, so it can be killed anywhere and goes on in another process. After an answer it waits
+for the next message; with `once` it ends with its answer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.agent.branching import beside_of, home_of, place_of
+from perdure.agent.folders import open_folder
+from perdure.agent.ledger import AgentLedger, ask_first
+from perdure.agent.limits import Limits
+from perdure.agent.loop import Loop
+from perdure.agent.model import Model, get_model
+from perdure.agent.reading import AgentRecords, read
+from perdure.agent.settings import Settings
+from perdure.agent.toolbox import Offered, Toolbox, is_known
+from perdure.agent.tools.shipped import SHIPPED
+from perdure.agent.workspace import Workspace
+from perdure.domain.session import SessionRecord
+from perdure.errors import ConfigError
+from perdure.runtime.effect import Ledger
+from perdure.runtime.policy import Intent
+from perdure.runtime.program import PROGRAMS, Bound, Program
+from perdure.runtime.records import Records
+from perdure.runtime.run import Run
+from perdure.runtime.tool import Tool
+from perdure.store.move import Transaction
+
+if TYPE_CHECKING:
+    from perdure.runtime.runtime import Runtime
+    from perdure.runtime.session import Session
+
+CONTEXT = 100_000  # tokens
+DEFAULT_TOOLS = tuple(SHIPPED)
+INSTRUCTIONS = """\
+You are a careful software engineer working in a folder of the person you help. Look before you change anything, make
+the smallest change that does what was asked, check it, and say briefly what you did and what you did not."""
+
+
+class Agent(Program[[str, bool], str]):
+    """A program that a model drives: `Agent("fixer", model="anthropic:…", tools=[...], instructions="...")`.
+
+    `policy` is asked before each effect, beside the runtime's; by default what leaves the folder, or may, is asked for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        model: str | Model,
+        tools: Iterable[Tool[..., Any] | Offered | str] = DEFAULT_TOOLS,
+        instructions: str = INSTRUCTIONS,
+        limits: Limits | dict[str, Any] | None = None,
+        policy: Callable[[Intent], str] | None = ask_first,
+        context: int = CONTEXT,
+        parallel: int = 8,
+        snapshots: bool = True,
+        base_url: str | None = None,
+        network: bool = False,
+        unsandboxed: bool = False,
+    ) -> None:
+        super().__init__(_drive, name)
+        self.model = model
+        self.tools = tuple(tools)
+        self.instructions = instructions
+        self.limits = limits if isinstance(limits, Limits) else limits_from(limits)
+        self.policy = policy
+        self.context = context
+        self.parallel = parallel
+        self.snapshots = snapshots
+        self.base_url = base_url
+        self.network = network
+        self.unsandboxed = unsandboxed
+        self.source = sys._getframe(1).f_code.co_filename
+        self._toolbox: Toolbox | None = None
+        _register(self)
+
+    def bind(self, prompt: str, once: bool = False) -> Bound[str]:
+        """What a session is started with."""
+        return Bound(self, self.shape.bind((prompt, once), {}))
+
+    def read(self, tx: Transaction, uid: str) -> Records:
+        return read(tx, uid)
+
+    hears = True
+
+    def missing(self, session: SessionRecord) -> str | None:  # noqa: ARG002 - some agents are kept as data
+        """A tool that is offered by name and that no code here defines."""
+        return next((one for one in self.tools if isinstance(one, str) and not is_known(one)), None)
+
+    def ledger(self, run: Run) -> Ledger:
+        settings = self.settings(run.session.arguments)  # what is missing is said before anything is done
+        assert isinstance(run.records, AgentRecords)
+        beside = beside_of(run.runtime)
+        home = None if run.records.folder is None else home_of(run.records.folder.repository, beside)
+        place = None if run.records.folder is None else place_of(run.records.folder, home)
+        made = AgentLedger(run, self.asking(run.session), settings, home)
+        made.enter = lambda root: self.workspace(run, root, beside)
+        made.workspace = None if place is None else made.enter(place)
+        return made
+
+    async def main(self, run: Run, ledger: Ledger) -> Any:
+        assert isinstance(ledger, AgentLedger)
+        assert isinstance(run.records, AgentRecords)
+        given = run.session.arguments
+        await open_folder(ledger, run.records)
+        return await Loop(ledger, run.records).live(given["prompt"], bool(given.get("once")))
+
+    def settings(self, arguments: dict[str, Any]) -> Settings:  # noqa: ARG002 - some agents are kept as data
+        """What a run goes by."""
+        if self._toolbox is None:
+            self._toolbox = Toolbox(self.tools)
+        model = get_model(self.model, base_url=self.base_url) if isinstance(self.model, str) else self.model
+        return Settings(
+            model, self._toolbox, self.instructions, self.limits, self.context, self.snapshots, self.parallel
+        )
+
+    def asking(self, session: SessionRecord) -> Callable[[Intent], str] | None:  # noqa: ARG002 - as above
+        """The agent's own policy for a session."""
+        return self.policy
+
+    def may(self, session: SessionRecord) -> tuple[bool, bool]:  # noqa: ARG002 - as above
+        """Whether its commands may reach the network, and run where no sandbox can be had."""
+        return self.network, self.unsandboxed
+
+    def workspace(self, run: Run, root: Path, beside: Path | None) -> Workspace:
+        """A folder as the tools see it; what is Perdure's own they may not touch."""
+        network, unsandboxed = self.may(run.session)
+        return Workspace(
+            root,
+            session_uid=run.session.uid,
+            scratch=None if beside is None else beside / "commands",
+            artifacts=run.runtime.values.directory,
+            protected=(*_own_files(run.runtime, root), *_protected(beside, root)),
+            network=network,
+            unsandboxed=unsandboxed,
+            pass_fds=run.runtime.worker.pass_fds,
+        )
+
+
+def _own_files(runtime: Runtime, root: Path) -> Iterator[Path]:
+    """The store's own files, where it lies in the folder that is worked in."""
+    path = getattr(runtime.store.database, "path", None)
+    if path is not None and root.resolve() in Path(path).resolve().parents:
+        yield from Path(path).resolve().parent.glob(f"{Path(path).name}*")
+
+
+def _protected(beside: Path | None, root: Path) -> tuple[Path, ...]:
+    """What is Perdure's: the folder beside the store, but not the worktree in there that the work is done in."""
+    if beside is None:
+        return ()
+    found: list[Path] = []
+    around, root = beside.resolve(), root.resolve()
+    while around in root.parents:
+        step = root.parents[len(root.parents) - len(around.parents) - 2] if around != root.parent else root
+        found += [one for one in around.iterdir() if one != step and one.is_dir()]
+        around = step
+    return tuple(found) if found else (beside,)
+
+
+async def _drive(s: Session, prompt: str, once: bool = False) -> str:  # noqa: ARG001 - names are what counts
+    """The shape of every agent's arguments; an agent runs its loop and not this."""
+    raise ConfigError("An agent is run by its loop.")
+
+
+def limits_from(given: dict[str, Any] | None) -> Limits:
+    """Limits as they are given or stored."""
+    try:
+        return msgspec.convert(given or {}, Limits)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"The limits are wrong: {error}.", hint="They are turns, tokens, cost and time.") from None
+
+
+def _register(agent: Agent) -> None:
+    """By name, like every program. The same source again replaces it; another one is refused."""
+    there = PROGRAMS.get(agent.name)
+    if there is not None and getattr(there, "source", None) != agent.source:
+        raise ConfigError(f"Two definitions are named {agent.name}.", hint="Rename one; rows refer to names.")
+    PROGRAMS[agent.name] = agent

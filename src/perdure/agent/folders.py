@@ -1,0 +1,108 @@
+"""Where a run finds its folder, and what it does when a person orders something: both are effects of the session."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+from perdure.agent import gitdir
+from perdure.agent.branching import ORDERS, Folder, folder_of, open_worktree, place_of
+from perdure.agent.ledger import AgentLedger, Doubted, line_of_effects, placed
+from perdure.agent.reading import AgentRecords
+from perdure.agent.telling import Told, not_started, of_effect
+from perdure.agent.transcript import Line, State
+from perdure.domain.session import SessionRecord
+from perdure.errors import ConfigError, PerdureError
+from perdure.ids import decode, encode
+from perdure.runtime.told import failure
+from perdure.store import session as sessions
+from perdure.store.move import Transaction
+
+
+async def open_folder(ledger: AgentLedger, records: AgentRecords) -> None:
+    """Give a branch its place before anything is done there."""
+    folder = records.folder
+    if folder is None or ledger.workspace is not None:
+        return
+    run = ledger.run
+    if ledger.home is None or folder.branch != run.session.uid:
+        return  # there is no place for it here: its tools say so, and nothing else is lost
+    arguments = {
+        "repository": folder.repository, "home": str(ledger.home), "branch": folder.branch,
+        "commit": await asyncio.to_thread(_commit_of, Path(folder.repository), records.state),
+        "snapshot": records.state.snapshot,
+    }  # fmt: skip
+    position = ["worktree", run.session.uid]
+    with run.active():
+        there = (await run.read(placed, run.session.uid, 0)).get(encode(position))
+        effect = await ledger.perform(open_worktree, arguments, position, there)
+    if effect.state != "acknowledged":
+        raise failure(effect)
+    ledger.workspace = ledger.enter(Path(decode(await ledger.result_of(effect))))
+
+
+def _commit_of(repository: Path, state: State) -> str | None:
+    """The commit that was checked out at the fork, if the repository still has it; None: whatever is now."""
+    then = str((state.head or {}).get("commit"))
+    if re.fullmatch("[0-9a-f]{40,64}", then) is None:
+        return None
+    asked = ("cat-file", "-e", f"{then}^{{commit}}")
+    code, _ = gitdir.run(*asked, cwd=repository, answers=(0, 1, 128), settings=gitdir.SAFE)
+    return then if code == 0 else None
+
+
+def begun(ledger: AgentLedger, state: State) -> dict[str, Any] | None:
+    """The first line of a branch: where it works. What it reads of that folder is compared with this from then on.
+
+    A branch that was rewound has lines from the moment it exists, and gets its folder after them.
+    """
+    place = ledger.workspace
+    if place is None or ledger.run.session.forked_from is None:
+        return None
+    newest = state.lines[-1].body.get("about") if state.lines else None
+    if state.number and newest != "rewound":
+        return None
+    said = f"This is a branch. It works in a folder of its own, {place.root}, with the files of its fork."
+    return {"role": "note", "about": "performed", "content": said, "head": place.head(), "snapshot": state.snapshot}
+
+
+async def perform(ledger: AgentLedger, line: Line) -> Told:
+    """Carry out what a person ordered, once."""
+    order: dict[str, Any] = line.order or {}
+    tool = ORDERS.get(str(order.get("tool")))
+    if tool is None:
+        return not_started(f"nothing called {order.get('tool')!r:.80} can be ordered.")
+    run, position = ledger.run, ["order", line.uid, line.number]
+    with run.active():
+        there = (await run.read(line_of_effects, run.session.uid, line.uid, line.number)).get(encode(position))
+        try:
+            arguments = tool.shape.bind((), order.get("arguments") or {}) if there is None else there.intent
+            await _refuse_elsewhere(ledger, arguments)
+            effect = await ledger.perform(tool, arguments, position, there)
+        except Doubted as doubted:
+            return of_effect(doubted.effect, "null")
+        except PerdureError as error:
+            if there is not None:
+                raise
+            return not_started(error.message)
+        return of_effect(effect, await ledger.result_of(effect))
+
+
+async def _refuse_elsewhere(ledger: AgentLedger, arguments: dict[str, Any]) -> None:
+    """Whoever may send a message may order a branch home, and into no other folder than its parent's."""
+    folder = await ledger.run.read(_home_folder, ledger.run.session)
+    place = None if folder is None else place_of(folder, ledger.home)
+    if place is None or ledger.home is None or not _are(arguments, place, ledger.home):
+        raise ConfigError("a branch is brought home into the folder of its parent, and nowhere else.")
+
+
+def _are(arguments: dict[str, Any], place: Path, home: Path) -> bool:
+    return (
+        Path(arguments["folder"]).resolve() == place.resolve() and Path(arguments["home"]).resolve() == home.resolve()
+    )
+
+
+def _home_folder(tx: Transaction, session: SessionRecord) -> Folder | None:
+    return None if session.forked_from is None else folder_of(tx, sessions.get(tx, session.forked_from))

@@ -1,0 +1,159 @@
+"""Git as a subordinate: runs the command line in a clean environment, and finds a person's repository.
+
+Nothing of a person's settings reaches the commands: no `GIT_*` variable, no global or system configuration, no hook, no
+file system monitor, no prompt, no background work. What is read of a person is where his repository keeps its objects,
+index and exclude file, and which exclude file he named for all of them. Nothing of his is written here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from perdure.errors import ConfigError, Damaged, StoreError, StoreFull, StoreUnavailable
+
+LIMIT = 600.0  # seconds that one git command may take
+
+SAFE = ("safe.directory=*",)  # for commands that run nothing of the repository, whoever owns it
+IMPERSONAL = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+CLEAN = {
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_AUTHOR_NAME": "Perdure",
+    "GIT_AUTHOR_EMAIL": "perdure@localhost",
+    "GIT_AUTHOR_DATE": "@0 +0000",  # the same files and words are the same commit, whenever they were kept
+    "GIT_COMMITTER_NAME": "Perdure",
+    "GIT_COMMITTER_EMAIL": "perdure@localhost",
+    "GIT_COMMITTER_DATE": "@0 +0000",
+    "LC_ALL": "C",
+}
+SETTINGS = (
+    *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.attributesFile=/dev/null", "core.fsync=all"),
+    *("gc.auto=0", "maintenance.auto=false", "submodule.recurse=false", "protocol.allow=never"),
+)
+
+
+class Repository(msgspec.Struct, frozen=True):
+    """Where a person's git keeps what belongs to a folder; `prefix` is the folder below `top`, ending in `/`."""
+
+    top: Path
+    prefix: str
+    git_dir: Path
+    objects: Path
+    index: Path
+    exclude: Path
+    object_format: str
+
+
+def run(
+    *arguments: str,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    answers: tuple[int, ...] = (0,),
+    keep: int | None = None,
+    settings: tuple[str, ...] = (),
+    personal: bool = False,
+) -> tuple[int, bytes]:
+    """Run git and return its exit status, one of `answers`, and its output. `keep` is a descriptor it holds on to."""
+    process = start(
+        *arguments, cwd=cwd, env=env, stdin=subprocess.PIPE, keep=keep, settings=settings, personal=personal
+    )
+    try:
+        out, complaint = process.communicate(stdin, timeout=LIMIT)
+    except BaseException as error:
+        stop(process)
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise StoreUnavailable(f"git {arguments[0]} did not end within {LIMIT:g} s.") from None
+        raise
+    if process.returncode not in answers:
+        raise failure(arguments[0], process.returncode, complaint)
+    return process.returncode, out
+
+
+def start(
+    *arguments: str,
+    cwd: Path,
+    stdin: int,
+    env: Mapping[str, str] | None = None,
+    keep: int | None = None,
+    settings: tuple[str, ...] = (),
+    personal: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Start git in a session of its own: what a person types at a terminal does not reach it."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    clean |= CLEAN if personal else CLEAN | IMPERSONAL
+    options = [word for setting in (*SETTINGS, *settings) for word in ("-c", setting)]
+    try:
+        return subprocess.Popen(
+            ["git", *options, *arguments],
+            cwd=cwd,
+            env=clean | dict(env or {}),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=() if keep is None else (keep,),
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        if error.filename == "git":
+            raise ConfigError("git is not installed.", hint="Install git 2.38 or later.") from None
+        raise StoreUnavailable(f"{cwd} is not there.") from None
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a git process and those it started, and wait until it is gone."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def failure(command: str, code: int, complaint: bytes) -> StoreError | ConfigError:
+    """What git said, as one of our errors."""
+    text = complaint.decode(errors="replace").strip()
+    said = next((line for line in text.splitlines() if re.match("fatal|error", line)), text.partition("\n")[0])
+    if "No space left" in text or "quota exceeded" in text:
+        return StoreFull("The disk is full; git wrote nothing that counts.")
+    if re.search(r"(missing|invalid|bad|corrupt|unable to read|could not read|not a valid) .*(object|blob|tree)", text):
+        return Damaged(f"An object is missing or damaged: {said[:200]}.")
+    if code == 129:
+        return ConfigError(f"This git does not know how to {command}.", hint="Install git 2.38 or later.")
+    return StoreError(f"git {command} failed: {said[:300]}.", code=code, complaint=text[:4000])
+
+
+def find(folder: Path) -> Repository | None:
+    """The repository whose work tree holds the folder, or None outside git."""
+    names = ("--git-path", "objects", "--git-path", "index", "--git-path", "info/exclude", "--show-object-format")
+    code, out = run(
+        *("rev-parse", "--is-inside-work-tree", "--show-toplevel", "--absolute-git-dir", *names, "--show-prefix"),
+        cwd=folder,
+        answers=(0, 128),
+        settings=SAFE,
+    )
+    if code:
+        return None
+    lines = out.decode("utf-8", "surrogateescape").split("\n")
+    if len(lines) != 9:
+        raise ConfigError(f"{folder} has a line break in its path.", hint="Work in a folder with an ordinary name.")
+    top, git_dir, *paths = lines[1:6]
+    objects, index, exclude = (Path(os.path.normpath(folder / path)) for path in paths)
+    return Repository(Path(top), lines[7], Path(git_dir), objects, index, exclude, lines[6])
+
+
+def global_excludes(folder: Path) -> str | None:
+    """The exclude file that a person names in his configuration. This command alone reads it, and runs nothing."""
+    code, out = run(
+        *("config", "--type=path", "-z", "--get", "core.excludesFile"),
+        cwd=folder,
+        personal=True,
+        answers=(0, 1, 128),
+    )
+    return out.rstrip(b"\0").decode("utf-8", "surrogateescape") if code == 0 else None

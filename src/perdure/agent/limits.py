@@ -1,0 +1,33 @@
+"""Limits: how far an agent goes by itself. Each holds from one message of a person to the next."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.agent.transcript import State
+from perdure.runtime.durations import microseconds
+
+MICROS = 1_000_000
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """`turns` are model calls, `tokens` in and out, `cost` in dollars, `time` such as "30m". None: no limit."""
+
+    turns: int | None = 100
+    tokens: int | None = None
+    cost: float | None = None
+    time: str | float | None = None
+
+
+def reached(limits: Limits, state: State, now: int, since: int) -> str | None:
+    """The limit that is reached, as a sentence; None while there is none. `since` is when it last began to work."""
+    began = max(state.began_at, since)
+    if limits.turns is not None and state.turns >= limits.turns:
+        return f"{state.turns} model calls were made, which is the limit."
+    if limits.tokens is not None and state.tokens >= limits.tokens:
+        return f"{state.tokens:,} tokens were used, and the limit is {limits.tokens:,}."
+    if limits.cost is not None and state.cost_micros >= limits.cost * MICROS:
+        return f"${state.cost_micros / MICROS:.2f} were spent, and the limit is ${limits.cost:.2f}."
+    if limits.time is not None and now - began >= microseconds(limits.time):
+        return f"It has worked for {(now - began) // MICROS:,} s, and the limit is {limits.time}."
+    return None

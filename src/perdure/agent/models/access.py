@@ -1,0 +1,55 @@
+"""Access to a provider: its package, its key and its address, asked for before anything is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from perdure.errors import ConfigError
+
+T = TypeVar("T")
+NO_KEY = "none"  # for servers that want a key and do not look at it
+
+
+class Access:
+    """Where a provider is and what it is shown. `variable` names the key in the environment."""
+
+    def __init__(self, package: str, variable: str, base_url: str | None, address: str) -> None:
+        self.package = package
+        self.variable = variable
+        self.base_url = base_url or os.environ.get(address) or None
+        _check_address(self.base_url)
+        if find_spec(package) is None:
+            raise self.missing()
+        self.key = os.environ.get(variable, "").strip() or (NO_KEY if self.base_url else "")
+        if not self.key:
+            raise ConfigError(f"There is no key for {package}.", hint=f"Set {variable} in the environment.")
+        if not self.key.isascii():
+            raise ConfigError(f"{variable} holds no key: it has letters that no key has.")
+
+    def missing(self) -> ConfigError:
+        return ConfigError(
+            f"Models of {self.package} need a package that is not installed.",
+            hint=f"Run `pip install 'perdure[{self.package}]'`.",
+        )
+
+    async def load(self, load: Callable[[], T]) -> T:
+        """Load the provider's package and make its client: half a second in which a session's heart must go on."""
+        try:
+            return await asyncio.to_thread(load)
+        except ImportError:
+            raise self.missing() from None
+
+
+def _check_address(base_url: str | None) -> None:
+    try:
+        parts = urlsplit(base_url or "http://localhost")
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        good = False
+    if not good:
+        raise ConfigError(f"{base_url!r} is no address of a model.", hint="Give one such as http://localhost:8080/v1.")

@@ -1,0 +1,224 @@
+"""Claude, through Anthropic's own package and its Messages API, as a stream."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from perdure.agent.model import Hear, Reply, Request, Turn
+from perdure.agent.models.access import Access
+from perdure.agent.models.failures import from_event, from_sdk
+from perdure.agent.models.prices import count, price_of, priced
+from perdure.agent.models.stream import Answer, Block, Stop, corrupted, cut_off, part, read_events
+from perdure.agent.models.text import clean
+from perdure.agent.models.transcript import offers_of, well_formed, wire_id, wire_name, wire_names, wire_object
+
+STOPS: dict[str, Stop] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refused",
+    "tool_use": "calls",
+}
+THINKING = ("thinking", "redacted_thinking")
+PIECES = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
+CACHED = {"cache_control": {"type": "ephemeral"}}
+
+
+class Anthropic:
+    """A model of Anthropic, or of any server that speaks its format at `base_url`."""
+
+    def __init__(self, model: str, *, base_url: str | None = None, timeout: float = 600.0) -> None:
+        self.model = model
+        self._access = Access("anthropic", "ANTHROPIC_API_KEY", base_url, "ANTHROPIC_BASE_URL")
+        self._timeout = timeout  # seconds without a byte
+
+    @property
+    def name(self) -> str:
+        return f"anthropic:{self.model}"
+
+    async def reply(self, request: Request, hear: Hear) -> Reply:
+        """Ask once. Only a stream that came to its end is an answer."""
+        payload, names = payload_for(request, self.model), wire_names(offers_of(request))
+        sdk, client = await self._access.load(self._client)
+        heard = _Heard(self.name, hear)
+        try:
+            async with client, client.messages.with_streaming_response.create(**payload) as response:
+                await read_events(response, self.name, heard.take)
+        except sdk.AnthropicError as error:
+            raise from_sdk(sdk, self.name, self._access.variable, error) from error
+        return heard.reply(request, names, self.model)
+
+    def _client(self) -> tuple[Any, Any]:
+        import anthropic
+
+        return anthropic, anthropic.AsyncAnthropic(
+            api_key=self._access.key,
+            base_url=self._access.base_url,
+            # Anthropic's own servers take the key as a bearer's; many that only speak its format look here for it.
+            default_headers={"x-api-key": self._access.key} if self._access.base_url else None,
+            max_retries=0,
+            timeout=anthropic.Timeout(self._timeout, connect=min(10.0, self._timeout)),
+        )
+
+
+def payload_for(request: Request, model: str) -> dict[str, Any]:
+    """The request as it is sent. What stays the same from call to call is marked to be cached."""
+    payload: dict[str, Any] = {
+        "model": model,
+        "max_tokens": request.max_tokens,
+        "messages": messages_for(request, model),
+        "stream": True,
+    }
+    if request.instructions.strip():
+        payload["system"] = [{"type": "text", "text": clean(request.instructions)} | CACHED]
+    if offers := offers_of(request):
+        payload["tools"] = [
+            {
+                "name": wire_name(offer.name),
+                "description": offer.description,
+                "input_schema": {"type": "object"} | offer.schema,
+            }
+            for offer in offers
+        ]
+        if not request.tools:
+            payload["tool_choice"] = {"type": "none"}
+    return payload
+
+
+def messages_for(request: Request, model: str | None = None) -> list[dict[str, Any]]:
+    """The turns as messages: roles alternate, and the answers to calls come first in the message after them.
+
+    Thinking goes back only to the `model` that thought it.
+    """
+    messages: list[dict[str, Any]] = []
+    for turn in well_formed(request.turns):
+        role = "assistant" if turn.role == "assistant" else "user"
+        blocks = _assistant(turn, model) if role == "assistant" else [_user(turn)]
+        if messages and messages[-1]["role"] == role:
+            messages[-1]["content"].extend(blocks)
+        else:
+            messages.append({"role": role, "content": blocks})
+    messages[-1]["content"][-1] |= CACHED
+    return messages
+
+
+def _user(turn: Turn) -> dict[str, Any]:
+    if turn.role == "user":
+        return {"type": "text", "text": clean(turn.text)}
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": wire_id(turn.call)}
+    if turn.text.strip():
+        block["content"] = clean(turn.text)
+    if turn.failed:
+        block["is_error"] = True
+    return block
+
+
+def _assistant(turn: Turn, model: str | None) -> list[dict[str, Any]]:
+    calls = iter(
+        {"type": "tool_use", "id": wire_id(call.id), "name": wire_name(call.name), "input": wire_object(call)}
+        for call in turn.calls
+    )
+    blocks: list[dict[str, Any]] = []
+    at = 0
+    for piece in [*_layout(turn, model), len(turn.text), *["call"] * len(turn.calls)]:
+        if isinstance(piece, dict):
+            blocks.append(dict(piece))
+        elif piece == "call":
+            blocks.extend(islice(calls, 1))
+        elif isinstance(piece, int):
+            if (text := turn.text[at : at + piece]).strip():
+                blocks.append({"type": "text", "text": clean(text)})
+            at += piece
+    while blocks[-1]["type"] in THINKING:  # nobody may end with it
+        blocks.pop()
+    return blocks
+
+
+def _layout(turn: Turn, model: str | None) -> list[Any]:
+    """Where the thinking stood: itself, among lengths of text and the word for a call. What it omits comes after it."""
+    extra = turn.extra if isinstance(turn.extra, dict) else {}
+    return list(extra.get("blocks", ())) if model is None or extra.get("anthropic") == model else []
+
+
+class _Heard:
+    """What the stream has said so far."""
+
+    def __init__(self, who: str, hear: Hear) -> None:
+        self._who = who
+        self._answer = Answer(hear)
+        self._usage: dict[str, Any] = {}
+        self._stop: Stop = "end"
+        self._model = ""
+        self._ended = False
+
+    def take(self, _name: str, event: dict[str, Any]) -> bool:
+        """One event; true when nothing more is wanted."""
+        kind = event.get("type")
+        if kind == "message_start":
+            message = part(self._who, event, "message", dict)
+            self._usage |= message.get("usage") or {}
+            self._model = str(message.get("model") or "")
+        elif kind == "content_block_start":
+            self._open(part(self._who, event, "index", int), part(self._who, event, "content_block", dict))
+        elif kind == "content_block_delta":
+            self._add(part(self._who, event, "index", int), part(self._who, event, "delta", dict))
+        elif kind == "message_delta":
+            self._usage |= {name: value for name, value in (event.get("usage") or {}).items() if value is not None}
+            self._stop = STOPS.get(str(part(self._who, event, "delta", dict).get("stop_reason")), self._stop)
+        elif kind == "message_stop":
+            self._ended = True
+        elif kind == "error":
+            raise from_event(self._who, event)
+        return self._ended or self._answer.cut
+
+    def _open(self, at: int, said: dict[str, Any]) -> None:
+        if said.get("type") == "tool_use":
+            block = self._answer.open(at, Block("call", str(said.get("id") or ""), str(said.get("name") or "")))
+            if said.get("input"):
+                self._answer.add(block, json.dumps(said["input"]))
+        elif said.get("type") == "text":
+            block = self._answer.open(at, Block("text"))
+            self._answer.add(block, str(said.get("text") or ""))
+        else:
+            block = self._answer.open(at, Block("thinking"))
+            if said.get("type") in THINKING:
+                block.whole = said
+                self._answer.charge(len(str(said.get("data") or "")))
+
+    def _add(self, at: int, delta: dict[str, Any]) -> None:
+        if (block := self._answer.blocks.get(at)) is None:
+            raise corrupted(self._who)
+        if delta.get("type") == "signature_delta" and block.whole is not None:
+            block.whole["signature"] = signature = part(self._who, delta, "signature", str)
+            self._answer.charge(len(signature))
+        elif name := PIECES.get(str(delta.get("type"))):
+            self._answer.add(block, part(self._who, delta, name, str))
+
+    def reply(self, request: Request, names: dict[str, str], model: str) -> Reply:
+        if not self._ended and not self._answer.cut:
+            raise cut_off(self._who)
+        usage = priced(
+            model if price_of(model) else self._model,
+            fresh=count(self._usage.get("input_tokens")),
+            read=count(self._usage.get("cache_read_input_tokens")),
+            written=count(self._usage.get("cache_creation_input_tokens")),
+            out=self._answer.tokens(count(self._usage.get("output_tokens"))),
+        )
+        reply = self._answer.reply(request, self._stop, names, usage, clean(self._model)[:200] or model)
+        return msgspec.structs.replace(reply, extra=self._extra(model))
+
+    def _extra(self, model: str) -> dict[str, Any] | None:
+        """The thinking and where it stood. Thinking without its signature is of no use to anybody."""
+        layout: list[Any] = []
+        for _, block in sorted(self._answer.blocks.items()):
+            if block.kind == "text":
+                layout.append(len(block.text))
+            elif block.kind == "call":
+                layout.append("call")
+            elif block.whole is not None and (block.whole.get("signature") or block.whole.get("data")):
+                thought = {"thinking": block.text} if block.whole["type"] == "thinking" else {}
+                layout.append(block.whole | thought)
+        return {"anthropic": model, "blocks": layout} if any(isinstance(one, dict) for one in layout) else None

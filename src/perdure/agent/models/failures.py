@@ -1,0 +1,103 @@
+"""Failures: what a provider's error means here, in one sentence, and whether asking again can help."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from perdure.agent.models.text import one_line
+from perdure.errors import ModelError
+
+RETRY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+FINAL_KINDS = frozenset(
+    {
+        *("invalid_request_error", "authentication_error", "permission_error", "not_found_error", "request_too_large"),
+        *("billing_error", "insufficient_quota", "invalid_api_key", "model_not_found", "context_length_exceeded"),
+    }
+)
+NO_CREDIT = frozenset({"insufficient_quota", "billing_error"})
+TOO_LONG = ("prompt is too long", "maximum context length", "context length", "context window")
+
+
+def from_sdk(sdk: Any, who: str, key: str, error: Exception) -> ModelError:
+    """What an error of a provider's package means. Both packages call their errors by the same names."""
+    if isinstance(error, sdk.APIStatusError):
+        return from_status(who, key, error.response.status_code, error.response.headers, error.body)
+    if isinstance(error, sdk.APITimeoutError):
+        return ModelError(f"{who} did not answer in time.", hint="Try again later.")
+    if isinstance(error, sdk.APIConnectionError):
+        return ModelError(f"{who} cannot be reached.", hint="Check the network, and the address if you gave one.")
+    return ModelError(f"{who} could not be asked: {one_line(str(error))}")
+
+
+def from_event(who: str, body: Any) -> ModelError:
+    """What an error that came in the stream of an answer means."""
+    kind, said = _told(body)
+    retry, too_long = kind not in FINAL_KINDS, _too_long(kind, said)
+    return ModelError(f"{who} broke off its answer: {said or kind}", retry=retry, kind=kind, too_long=too_long)
+
+
+def from_status(who: str, key: str, status: int, headers: Mapping[str, str], body: Any) -> ModelError:
+    """What a refusal means. `details` has the status, the provider's own word, and whether the prompt was too long."""
+    kind, said = _told(body)
+    retry = status in RETRY or (status >= 500 and status != 501)
+    if kind in NO_CREDIT:
+        retry = False
+    if (asked := headers.get("x-should-retry")) in ("true", "false"):
+        retry = asked == "true"
+    sentence, hint = _sentence(who, key, status, said, kind)
+    after = retry_after(headers) if retry else None
+    too_long = status == 413 or _too_long(kind, said)
+    return ModelError(sentence, hint=hint, retry=retry, retry_after=after, status=status, kind=kind, too_long=too_long)
+
+
+def _sentence(who: str, key: str, status: int, said: str, kind: str) -> tuple[str, str]:
+    if kind in NO_CREDIT or status == 402:
+        return f"The account at {who} has no credit left.", "Add credit, or choose another model."
+    if status == 429:
+        return f"{who} is asked too often.", "Wait, or raise the limits of the account."
+    if status == 401:
+        return f"{who} does not know this key.", f"Set {key} to a valid key."
+    if status == 403:
+        return f"{who} does not allow this key to do that.", "Give the key access to the model."
+    if status == 404:
+        return f"{who} was not found there.", "Check the model's name, and the address if you gave one."
+    if status == 413 or _too_long(kind, said):
+        return f"The request is too large for {who}.", "Shorten the conversation, or begin another session."
+    if status == 529 or kind == "overloaded_error":
+        return f"{who} is overloaded.", "Try again later."
+    if status in RETRY or status >= 500:
+        return f"{who} failed (HTTP {status}).", "Try again later."
+    return f"{who} refused the request (HTTP {status}): {said or kind or 'it does not say why'}", "Correct the request."
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds that a provider asks to be left alone, as milliseconds, seconds or a date. A date counts from the
+    moment at which the provider says that it answered: its clock need not be ours."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        if math.isfinite(seconds):
+            return max(0.0, seconds)
+    try:
+        until = parsedate_to_datetime(headers.get("retry-after", ""))
+        return max(0.0, (until - parsedate_to_datetime(headers.get("date", ""))).total_seconds())
+    except (ValueError, TypeError, IndexError):
+        return None
+
+
+def _told(body: Any) -> tuple[str, str]:
+    """The provider's own word for the error, and its sentence."""
+    error = body.get("error", body) if isinstance(body, dict) else body
+    if not isinstance(error, dict):
+        return "", one_line(str(error or ""))
+    kind = next((str(error[name]) for name in ("code", "type") if error.get(name)), "")
+    return kind[:100], one_line(str(error.get("message") or ""))
+
+
+def _too_long(kind: str, said: str) -> bool:
+    return kind in ("context_length_exceeded", "request_too_large") or any(word in said.lower() for word in TOO_LONG)

@@ -1,0 +1,194 @@
+"""OpenAI's models, and every server that speaks its chat format, through OpenAI's own package, as a stream."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+from perdure.agent.model import Hear, Reply, Request, Turn
+from perdure.agent.models.access import Access
+from perdure.agent.models.failures import from_event, from_sdk
+from perdure.agent.models.prices import count, price_of, priced
+from perdure.agent.models.stream import Answer, Block, Stop, corrupted, cut_off, part, read_events
+from perdure.agent.models.text import clean
+from perdure.agent.models.transcript import offers_of, well_formed, wire_id, wire_name, wire_names, wire_object
+from perdure.errors import ModelError
+
+STOPS: dict[str, Stop] = {
+    "length": "length",
+    "content_filter": "refused",
+    "tool_calls": "calls",
+    "function_call": "calls",
+}
+TEXT = -1  # where the text stands among the parts of an answer: before every call
+
+
+class OpenAI:
+    """A model of OpenAI, or of any server that speaks its chat format at `base_url`."""
+
+    def __init__(self, model: str, *, base_url: str | None = None, timeout: float = 600.0) -> None:
+        self.model = model
+        self._access = Access("openai", "OPENAI_API_KEY", base_url, "OPENAI_BASE_URL")
+        self._timeout = timeout  # seconds without a byte
+
+    @property
+    def name(self) -> str:
+        return f"openai:{self.model}"
+
+    async def reply(self, request: Request, hear: Hear) -> Reply:
+        """Ask once. An answer that said why it finished is whole, whatever becomes of the connection after it."""
+        payload = payload_for(request, self.model, self._access.base_url)
+        names = wire_names(offers_of(request))
+        sdk, client = await self._access.load(self._client)
+        heard = _Heard(self.name, hear)
+        try:
+            async with client, client.chat.completions.with_streaming_response.create(**payload) as response:
+                await read_events(response, self.name, heard.take)
+        except sdk.OpenAIError as error:
+            raise from_sdk(sdk, self.name, self._access.variable, error) from error
+        except ModelError:
+            if not heard.finished:
+                raise
+        return heard.reply(request, names, self.model)
+
+    def _client(self) -> tuple[Any, Any]:
+        import openai
+
+        return openai, openai.AsyncOpenAI(
+            api_key=self._access.key,
+            base_url=self._access.base_url,
+            max_retries=0,
+            timeout=openai.Timeout(self._timeout, connect=min(10.0, self._timeout)),
+        )
+
+
+def payload_for(request: Request, model: str, base_url: str | None = None) -> dict[str, Any]:
+    """The request as it is sent."""
+    payload: dict[str, Any] = {
+        "model": model,
+        _limit(model, base_url): request.max_tokens,
+        "messages": messages_for(request),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if request.tools:
+        payload["tools"] = [
+            {
+                "type": "function",
+                "function": {
+                    "name": wire_name(offer.name),
+                    "description": offer.description,
+                    "parameters": {"type": "object"} | offer.schema,
+                },
+            }
+            for offer in request.tools
+        ]
+    return payload
+
+
+def _limit(model: str, base_url: str | None) -> str:
+    """OpenAI has renamed the limit, and most servers that speak its format know only the old name."""
+    host = urlsplit(base_url or "https://api.openai.com").hostname or ""
+    theirs = host.endswith("openai.com") or model.startswith(("gpt-5", "o1", "o3", "o4"))
+    return "max_completion_tokens" if theirs else "max_tokens"
+
+
+def messages_for(request: Request) -> list[dict[str, Any]]:
+    """The turns as messages: the answers to calls right after them, and neighbours of one role as one."""
+    messages: list[dict[str, Any]] = []
+    if request.instructions.strip():
+        messages.append({"role": "system", "content": clean(request.instructions)})
+    for turn in well_formed(request.turns):
+        message = _message(turn)
+        last = messages[-1] if messages else {}
+        if turn.role != "tool" and last.get("role") == turn.role:
+            texts = [last["content"], message["content"]]
+            messages[-1] = last | message | {"content": "\n\n".join(text for text in texts if text)}
+        else:
+            messages.append(message)
+    return messages
+
+
+def _message(turn: Turn) -> dict[str, Any]:
+    text = clean(turn.text)
+    if turn.role == "tool":
+        said = f"This call failed. {text}" if turn.failed else text
+        return {"role": "tool", "tool_call_id": wire_id(turn.call), "content": said}
+    message: dict[str, Any] = {"role": turn.role, "content": text if text.strip() else None}
+    if turn.role == "assistant" and turn.calls:
+        message["tool_calls"] = [
+            {
+                "id": wire_id(call.id),
+                "type": "function",
+                "function": {"name": wire_name(call.name), "arguments": json.dumps(wire_object(call))},
+            }
+            for call in turn.calls
+        ]
+    return message
+
+
+class _Heard:
+    """What the stream has said so far."""
+
+    def __init__(self, who: str, hear: Hear) -> None:
+        self._who = who
+        self._answer = Answer(hear)
+        self._usage: dict[str, Any] = {}
+        self._stop: Stop = "end"
+        self._model = ""
+        self.finished = False
+
+    def take(self, _name: str, event: dict[str, Any]) -> bool:
+        """One event; true when nothing more is wanted."""
+        if event.get("error"):
+            raise from_event(self._who, event)
+        self._model = str(event.get("model") or self._model)
+        self._usage = part(self._who, event, "usage", dict) if event.get("usage") else self._usage
+        choices = part(self._who, event, "choices", list) if event.get("choices") else []
+        for choice in choices[:1]:
+            if not isinstance(choice, dict):
+                raise corrupted(self._who)
+            self._take_delta(part(self._who, choice, "delta", dict) if choice.get("delta") else {})
+            if reason := choice.get("finish_reason"):
+                self.finished = True
+                self._stop = "refused" if self._stop == "refused" else STOPS.get(str(reason), "end")
+        return self._answer.cut or (self.finished and bool(self._usage) and not choices)
+
+    def _take_delta(self, delta: dict[str, Any]) -> None:
+        for name in ("content", "refusal"):
+            if delta.get(name):
+                block = self._answer.blocks.get(TEXT) or self._answer.open(TEXT, Block("text"))
+                self._answer.add(block, part(self._who, delta, name, str))
+                self._stop = "refused" if name == "refusal" else self._stop
+        for said in part(self._who, delta, "tool_calls", list) if delta.get("tool_calls") else []:
+            if not isinstance(said, dict):
+                raise corrupted(self._who)
+            if self._answer.cut:
+                break
+            self._take_call(said)
+
+    def _take_call(self, said: dict[str, Any]) -> None:
+        function = part(self._who, said, "function", dict) if said.get("function") else {}
+        at = said.get("index")
+        if not isinstance(at, int) or at < 0:  # some servers do not count them
+            last = max(self._answer.blocks, default=TEXT)
+            at = last + 1 if said.get("id") or last == TEXT else last
+        block = self._answer.blocks.get(at)
+        if block is None:
+            block = self._answer.open(at, Block("call", str(said.get("id") or ""), str(function.get("name") or "")))
+        block.id = block.id or str(said.get("id") or "")
+        block.name = block.name or str(function.get("name") or "")
+        if function.get("arguments"):
+            given = function["arguments"]
+            self._answer.add(block, given if isinstance(given, str) else json.dumps(given))
+
+    def reply(self, request: Request, names: dict[str, str], model: str) -> Reply:
+        if not self.finished and not self._answer.cut:
+            raise cut_off(self._who)
+        details = self._usage.get("prompt_tokens_details")
+        put = count(self._usage.get("prompt_tokens"))
+        read = min(put, count(details.get("cached_tokens"))) if isinstance(details, dict) else 0
+        out = self._answer.tokens(count(self._usage.get("completion_tokens")))
+        usage = priced(model if price_of(model) else self._model, fresh=put - read, read=read, out=out)
+        return self._answer.reply(request, self._stop, names, usage, clean(self._model)[:200] or model)

@@ -1,0 +1,1 @@
+"""The sandboxes that `perdure.agent.sandbox` can choose from, strongest first."""

@@ -1,0 +1,93 @@
+"""Bubblewrap: namespaces of its own. The folder is writable, everything else is read-only or not there at all.
+
+    /            as it is, read-only
+    /tmp /dev/shm /run   empty and the command's own; sockets of services, such as Docker's, are out of reach
+    processes    a space of its own: nothing outside can be seen or signalled, and all of it ends with the command
+    network      none, but its own loopback, unless the workspace allows it
+    the folder   writable, but `.git` (read-only) and what is protected (hidden)
+
+All of `.git` is read-only: a hook, a setting, a `commondir` or a rebase plan in it is code that git would run outside
+the sandbox. `git status`, `git diff` and `git log` read it as it is; a commit is made by the git tools.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from perdure.agent.workspace import Workspace
+from perdure.errors import NotDone
+
+TEMPORARY = 1 << 30
+_EMPTY = (Path("/tmp"), Path("/dev/shm"), Path("/run"))  # where the command finds nothing
+_ALONE = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+_BOUND = ("--new-session", "--die-with-parent", "--cap-drop", "ALL")
+
+
+@cache
+def found() -> Found | None:
+    """Bubblewrap as it works here, really tried; older versions know fewer of its options."""
+    program = shutil.which("bwrap")
+    if program is None or not os.path.isabs(program):
+        return None
+    for newer in (True, False):
+        one = Found(program, newer)
+        trial = [*one.ground(network=False), "--", "/bin/sh", "-c", "exit 42"]
+        try:
+            tried = subprocess.run(trial, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
+        except (OSError, subprocess.SubprocessError):
+            continue
+        if tried.returncode == 42:
+            return one
+    return None
+
+
+class Found:
+    """A bubblewrap that works here."""
+
+    def __init__(self, program: str, newer: bool) -> None:
+        self._program = program
+        self._newer = newer  # it can bound a tmpfs, and forbid further user namespaces
+
+    def ground(self, *, network: bool) -> list[str]:
+        """Everything but the folder."""
+        line = [self._program, *_ALONE, *_BOUND]
+        line += [] if network else ["--unshare-net"]
+        line += ["--disable-userns"] if self._newer else []
+        line += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+        for empty in _EMPTY:
+            line += self._empty(empty)
+        line += ["--remount-ro", "/dev"]
+        names = "/run/systemd/resolve"  # where the names of the network are looked up on many machines
+        return line + (["--ro-bind-try", names, names] if network else [])
+
+    def _empty(self, place: Path) -> list[str]:
+        size = ["--size", str(TEMPORARY)] if self._newer else []
+        return [*size, "--tmpfs", str(place)]
+
+    def command_line(
+        self, workspace: Workspace, argv: list[str], *, hidden: tuple[Path, ...], read_only: bool
+    ) -> list[str]:
+        root = workspace.root
+        if root == Path("/"):
+            raise NotDone("The whole file system cannot be the folder of a sandbox.")
+        line = self.ground(network=workspace.network)
+        inside = [path for path in hidden if root in path.parents]
+        for path in hidden:
+            if path not in inside and not any(path == empty or empty in path.parents for empty in _EMPTY):
+                line += _hide(path)
+        line += ["--ro-bind" if read_only else "--bind", str(root), str(root)]
+        for path in inside:
+            line += _hide(path)
+        git = root / ".git"
+        line += ["--ro-bind", str(git), str(git)] if git.exists() else []
+        return [*line, "--chdir", str(root), "--", *argv]
+
+
+def _hide(path: Path) -> list[str]:
+    if path.is_dir():
+        return ["--tmpfs", str(path), "--remount-ro", str(path)]
+    return ["--ro-bind", "/dev/null", str(path)] if path.exists() else []

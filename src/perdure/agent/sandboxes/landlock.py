@@ -1,0 +1,132 @@
+"""Landlock: the kernel's own fence, for where bubblewrap cannot be had. Run as a file, it fences itself, then execs.
+
+What is not granted cannot be written, whoever the user is. Everything can be read. Landlock only grants, and a grant
+holds for all that lies beneath; so where something in the folder is protected, its neighbours are granted one by one,
+and nothing new can be made beside it.
+
+Nothing outside the fence can be signalled or traced. Without leave for the network there are no sockets but local ones:
+Landlock knows only TCP, so a system call filter refuses the rest. No privilege is kept and none can be gained.
+
+It imports nothing but the standard library, because a command waits for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+import sys
+
+ABI = 6  # Linux 6.12: the first that can keep signals inside the fence
+_CREATE, _ADD, _RESTRICT = 444, 445, 446
+_WRITE, _TRUNCATE, _DEVICE = 1 << 1, 1 << 14, 1 << 15
+_CHANGES = sum(1 << right for right in (1, *range(4, 16)))  # every right but to run, to read and to list
+_ON_FILES = _WRITE | _TRUNCATE | _DEVICE
+_TCP = 0b11  # bind, connect
+_SCOPES = 0b11  # abstract sockets, signals
+_PATH_BENEATH = 1
+_NO_NEW_PRIVILEGES, _DROP_BOUND, _SECCOMP = 38, 24, 22
+_KINDS = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}  # how the kernel names the machine; `socket`
+_IO_URING = 425  # it can open sockets past the filter
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = [("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scoped", ctypes.c_uint64)]
+
+
+class _Beneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = [("rights", ctypes.c_uint64), ("parent", ctypes.c_int32)]
+
+
+class _Instruction(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint16), ("yes", ctypes.c_uint8), ("no", ctypes.c_uint8), ("k", ctypes.c_uint32)]
+
+
+class _Filter(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_uint16), ("program", ctypes.POINTER(_Instruction))]
+
+
+def abi() -> int:
+    """What this kernel's Landlock can do; 0 where there is none."""
+    if sys.platform != "linux" or os.uname().machine not in _KINDS:
+        return 0
+    return max(0, int(ctypes.CDLL(None, use_errno=True).syscall(_CREATE, None, ctypes.c_size_t(0), 1)))
+
+
+def fence(granted: list[str], *, network: bool) -> None:
+    """Give up, for this process and all that come from it, whatever is not granted."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    attributes = _Ruleset(_CHANGES, 0 if network else _TCP, _SCOPES)
+    rules = _sure(libc.syscall(_CREATE, ctypes.byref(attributes), ctypes.c_size_t(ctypes.sizeof(attributes)), 0))
+    for path in (*granted, *(device for device in _DEVICES if os.path.exists(device))):
+        _grant(libc, rules, path)
+    _drop_privileges(libc)
+    _sure(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    _sure(libc.syscall(_RESTRICT, rules, 0))
+    os.close(rules)
+    if not network:
+        _no_sockets(libc)
+
+
+def _grant(libc: ctypes.CDLL, rules: int, path: str) -> None:
+    try:
+        place = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        mode = os.fstat(place).st_mode
+        if not stat.S_ISLNK(mode):
+            rule = _Beneath(_CHANGES if stat.S_ISDIR(mode) else _ON_FILES, place)
+            _sure(libc.syscall(_ADD, rules, _PATH_BENEATH, ctypes.byref(rule), 0))
+    finally:
+        os.close(place)
+
+
+def _drop_privileges(libc: ctypes.CDLL) -> None:
+    """Root without capabilities is a user like others; the bound is emptied so that no exec gives them back."""
+    privileged = os.geteuid() == 0
+    for capability in range(64):
+        if libc.prctl(_DROP_BOUND, capability, 0, 0, 0) != 0 and privileged and capability == 0:
+            raise OSError(ctypes.get_errno(), "the capabilities cannot be dropped")
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    _sure(libc.capset(header, (ctypes.c_uint32 * 6)()))
+
+
+def _no_sockets(libc: ctypes.CDLL) -> None:
+    """Refuse every socket that is not a local one, and every system call of another kind of program."""
+    machine, socket = _KINDS[os.uname().machine]
+    load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
+    refuse, allow = 0x00050000 | 13, 0x7FFF0000
+    lines = [
+        (load, 0, 0, 4), (equal, 0, 7, machine),
+        (load, 0, 0, 0), (at_least, 5, 0, 0x40000000), (equal, 4, 0, _IO_URING), (equal, 0, 2, socket),
+        (load, 0, 0, 16), (equal, 0, 1, 1),
+        (give, 0, 0, allow),
+        (give, 0, 0, refuse),
+    ]  # fmt: skip
+    program = (_Instruction * len(lines))(*(_Instruction(*line) for line in lines))
+    _sure(libc.prctl(_SECCOMP, 2, ctypes.byref(_Filter(len(lines), program)), 0, 0))
+
+
+def _sure(answer: int) -> int:
+    if answer < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return answer
+
+
+def main(*arguments: str) -> None:
+    """`[--network] [--write PATH]... -- COMMAND...`; nothing is run that is not fenced."""
+    network, granted, rest = False, list[str](), list(arguments)
+    while (word := rest.pop(0)) != "--":
+        if word == "--network":
+            network = True
+        else:
+            granted.append(rest.pop(0))
+    fence(granted, network=network)
+    os.execv(rest[0], rest)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

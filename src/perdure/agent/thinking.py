@@ -1,0 +1,175 @@
+"""Asking the model: a `pure` effect whose answer joins the transcript in the commit that records it.
+
+Nothing is written before the request, so no sync delays the first token. A model that cannot answer now is asked again,
+after the time it names; a long one is waited for durably. One that cannot answer at all is recorded as such, the person
+is told, and nothing else is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from perdure.agent.ledger import AgentLedger
+from perdure.agent.model import Hear, Model, Reply, Request, ToolCall, Usage
+from perdure.agent.transcript import Line, line_of
+from perdure.clock import SECOND
+from perdure.domain.effect import AttemptOutcome, Replay, idempotency_key, intent_digest
+from perdure.domain.wait import WaitKind
+from perdure.errors import ModelError, PerdureError
+from perdure.ids import encode
+from perdure.runtime.act import describe
+from perdure.runtime.dispatch import Intent
+from perdure.runtime.run import Run
+from perdure.store import intent as intents
+from perdure.store import message, wait
+
+ATTEMPTS = 6
+HELD = 30.0  # seconds that are waited in place; longer ones are waited for durably, and cost nothing
+LONGEST = 3600.0  # whatever a server says
+TIMEOUT = 600.0
+MAX_TEXT = 400_000  # letters
+MAX_ARGUMENTS = 1_000_000
+MAX_CALLS = 1_000
+MOST = 2**53  # tokens, or millionths of a dollar
+NAME = "model"
+
+
+async def ask(ledger: AgentLedger, model: Model, request: Request, position: list[Any], hear: Hear) -> Reply:
+    """Ask until the model answers, or until asking again cannot help: then `ModelError`."""
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            return clean(await asyncio.wait_for(model.reply(request, hear), TIMEOUT))
+        except asyncio.CancelledError:
+            this = asyncio.current_task()
+            if this is not None and this.cancelling():
+                raise
+            error = ModelError(f"{model.name} was cancelled from within.", retry=False)
+        except TimeoutError:
+            error = ModelError(f"{model.name} has not answered within {TIMEOUT:g} s.")
+        except ModelError as raised:
+            error = raised
+        except Exception as raised:  # a model of a user's own: what it raises is no proof of anything
+            error = ModelError(f"{model.name} failed: {type(raised).__name__}: {raised}", retry=False)
+        if not error.retry or attempt >= ATTEMPTS:
+            raise error
+        patience = error.retry_after if error.retry_after is not None else 0.25 * 2**attempt
+        await _pause(ledger, min(patience, LONGEST), position, attempt)
+
+
+def listener(run: Run) -> Hear:
+    """Whoever listens while the model speaks. Nothing durable hangs on that, so whatever goes wrong there is let be."""
+
+    def hear(text: str) -> None:
+        if run.runtime.hear is not None:
+            with suppress(Exception):
+                run.runtime.hear(run.session.id, text)
+
+    return hear
+
+
+async def _pause(ledger: AgentLedger, seconds: float, position: list[Any], attempt: int) -> None:
+    run = ledger.run
+    if seconds <= HELD:
+        await asyncio.sleep(seconds)
+        run.check()
+        return
+    due = run.clock.now() + round(seconds * SECOND)
+    id = f"retry-{idempotency_key(run.session.uid, position, NAME, {}, attempt)[:16]}-{due}"
+    detail = {"why": f"The model asks for {seconds:g} s of patience."}
+    await run.write(wait.open_(run.holder, id, WaitKind.TIMER, ref=NAME, detail=detail, due_at=due))
+    await run.wait_for(id)
+
+
+async def record(ledger: AgentLedger, model: Model, reply: Reply, position: list[Any], body: dict[str, Any]) -> Line:
+    """Write down what the model said and that it was asked, in one commit; returns its line."""
+    spent = message.Spent(reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.cost_micros)
+    said = {"stop": reply.stop, "calls": len(reply.calls), "letters": len(reply.text)}
+    known = intents.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=encode(said))
+    made = await _write(ledger, model, known, position, body, spent)
+    assert made is not None
+    return line_of(ledger.run.session.uid, *made, body)
+
+
+async def record_failure(
+    ledger: AgentLedger, model: Model, error: ModelError, position: list[Any], body: dict[str, Any]
+) -> Line:
+    """Write down that the model could not answer, and the line that says so, in one commit."""
+    known = intents.Outcome(outcome=AttemptOutcome.FAILED, error=describe(error))
+    made = await _write(ledger, model, known, position, body, message.Spent())
+    assert made is not None
+    return line_of(ledger.run.session.uid, *made, body)
+
+
+async def _write(
+    ledger: AgentLedger, model: Model, known: intents.Outcome, position: list[Any], body: dict[str, Any] | None,
+    spent: message.Spent,
+) -> tuple[int, int] | None:  # fmt: skip
+    run = ledger.run
+    arguments = {"model": model.name}
+    key = idempotency_key(run.session.uid, position, NAME, arguments, 0)
+    intent = Intent(
+        id="e-" + key[:16], position=encode(position), generation=0, tool=NAME, replay=Replay.PURE, targets="[]",
+        intent=encode(arguments), intent_digest=intent_digest(NAME, arguments, []), idempotency_key=key,
+        arguments=arguments,
+    )  # fmt: skip
+    worker = run.runtime.worker
+    dispatch = intents.Dispatch(worker=worker.id, process=worker.process)
+    return await run.write(message.replied(run.holder, intent, dispatch, known, body, spent))
+
+
+def body_of(reply: Reply) -> dict[str, Any]:
+    """A reply as a line of the transcript."""
+    line: dict[str, Any] = {"role": "assistant", "content": reply.text}
+    if reply.calls:
+        line["calls"] = [{"id": one.id, "name": one.name, "arguments": one.arguments} for one in reply.calls]
+    usage = {"tokens_in": reply.usage.tokens_in, "tokens_out": reply.usage.tokens_out}
+    line |= {"model": reply.model, "stop": reply.stop, "usage": usage | {"cost_micros": reply.usage.cost_micros}}
+    return line | ({"extra": reply.extra} if reply.extra is not None else {})
+
+
+def clean(reply: Reply) -> Reply:
+    """A reply that can be stored: bounded, and nothing in it that is no text."""
+    calls = tuple(
+        ToolCall(_text(one.id)[:200], _text(one.name)[:200], _arguments(one.arguments))
+        for one in reply.calls[:MAX_CALLS]
+    )
+    text = _text(reply.text)
+    if len(text) > MAX_TEXT:
+        text = f"{text[:MAX_TEXT]}\n… {len(text) - MAX_TEXT:,} letters of this answer were not kept …"
+    spent = reply.usage
+    usage = Usage(_count(spent.tokens_in), _count(spent.tokens_out), _count(spent.cost_micros), spent.priced)
+    stop = reply.stop if reply.stop in ("end", "calls", "length", "refused") else "end"
+    return Reply(text, calls, usage, stop, _text(reply.model), _extra(reply.extra))
+
+
+def _count(given: int) -> int:
+    return min(max(given, 0), MOST)
+
+
+def _extra(given: Any) -> Any:
+    """What a provider wants back, if it can be kept at all."""
+    try:
+        return given if len(encode(given)) <= MAX_ARGUMENTS else None
+    except PerdureError:
+        return None
+
+
+def _arguments(given: dict[str, Any] | str) -> dict[str, Any] | str:
+    text = _text(given) if isinstance(given, str) else None
+    if text is None:
+        try:
+            text = encode(given)
+        except Exception:  # a lone surrogate, or something that is no JSON: shown to the model as it came
+            text = _text(repr(given))
+            given = text
+    if len(text) > MAX_ARGUMENTS:
+        return text[:1000] + f"… {len(text) - 1000:,} letters of these arguments were not kept …"
+    return given if isinstance(given, dict) else text
+
+
+def _text(given: str) -> str:
+    return given.encode("utf-8", "replace").decode().replace("\0", "\N{SYMBOL FOR NULL}")

@@ -1,0 +1,94 @@
+"""The tools of one agent: what the model is offered, and which tool a call of it means.
+
+Some arguments are ours and not the model's (the digest a file had when it was read), and one offered tool may stand for
+two (a command that only looks, and one that may change something). Both are settled before anything is planned.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from perdure.agent.model import Offer
+from perdure.agent.workspace import Workspace
+from perdure.errors import ConfigError
+from perdure.runtime.tool import TOOLS, Tool
+
+Known = Mapping[str, str | None]  # the files that were read, with the digest each had
+Prepare = Callable[[dict[str, Any], Known], dict[str, Any]]
+
+_NOT_A_LETTER = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class Offered(msgspec.Struct, frozen=True):
+    """A tool as an agent has it."""
+
+    tool: Tool[..., Any]
+    hidden: frozenset[str] = frozenset()  # parameters that the model is not shown
+    prepare: Prepare | None = None  # completes the arguments, or raises NotDone
+    pick: Callable[[dict[str, Any]], Tool[..., Any]] | None = None
+    kind: str = "effect"  # or "ask", a wait for a person; or "child", a session of its own
+    level: Callable[[Workspace], str] | None = None  # the sandbox that it runs in
+    reattach: Callable[..., Awaitable[Any]] | None = None  # finds what outlived its worker, by its key
+    serial: bool = False  # it changes the folder: earlier calls come before it, later ones after it
+
+    @property
+    def name(self) -> str:
+        return _NOT_A_LETTER.sub("_", self.tool.name)[:64]
+
+    def offer(self) -> Offer:
+        schema = self.tool.shape.json_schema()
+        shown = {key: value for key, value in schema.get("properties", {}).items() if key not in self.hidden}
+        required = [key for key in schema.get("required", []) if key not in self.hidden]
+        described = inspect.getdoc(self.tool.function) or f"The tool {self.tool.name}."
+        kept = {key: value for key, value in schema.items() if key == "$defs"}
+        return Offer(self.name, described, {"type": "object", "properties": shown, "required": required} | kept)
+
+
+class Toolbox:
+    """The tools of one agent, by the names that the model uses."""
+
+    def __init__(self, tools: Iterable[Tool[..., Any] | Offered | str]) -> None:
+        self._by_name: dict[str, Offered] = {}
+        for given in tools:
+            one = _offered(given)
+            if one.name in self._by_name:
+                raise ConfigError(f"Two tools are offered as {one.name}.", hint="Leave one out, or rename it.")
+            self._by_name[one.name] = one
+        self.offers = tuple(one.offer() for one in self._by_name.values())
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._by_name)
+
+    def get(self, name: str) -> Offered | None:
+        return self._by_name.get(name)
+
+
+def shipped(name: str) -> Offered | None:
+    """A tool that ships, by its name or by that of its twin that only looks."""
+    from perdure.agent.tools.shipped import SHIPPED
+
+    return SHIPPED.get(name.split(".", 1)[0])
+
+
+def is_known(name: str) -> bool:
+    """Whether a tool that is offered by name can be had here."""
+    return name in TOOLS or shipped(name) is not None
+
+
+def _offered(given: Tool[..., Any] | Offered | str) -> Offered:
+    if isinstance(given, Offered):
+        return given
+    name = given if isinstance(given, str) else given.name
+    if (known := shipped(name)) is not None:
+        return known
+    if isinstance(given, Tool):
+        return Offered(given)
+    if name not in TOOLS:
+        raise ConfigError(f"No tool named {name} is loaded here.", hint="Name the module that defines it with --app.")
+    return Offered(TOOLS[name])

@@ -1,0 +1,1 @@
+"""The tools that ship, each with the replay rule it deserves."""

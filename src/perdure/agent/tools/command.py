@@ -1,0 +1,201 @@
+"""Running commands: one tool to the model, two in the ledger.
+
+A command that only looks is `pure`. Any other is `escalate`: nobody can know from outside what it did, so it is never
+run again by itself. But its shepherd outlives the worker and writes down how it ended; `reattach` finds that, and a
+person is asked only when even the shepherd was killed. An exit code is a result and never an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perdure.agent.fate import Bounds, Ending, Fate, Trail
+from perdure.agent.sandbox import command_line, environment, level_for
+from perdure.agent.told import Said, plain, short
+from perdure.agent.tools.harmless import READ_ONLY, is_read_only, words
+from perdure.agent.workspace import Workspace, here
+from perdure.domain.effect import AttemptOutcome
+from perdure.errors import NotDone, StoreError
+from perdure.ids import new_uid
+from perdure.runtime.tool import Call, Tool, tool
+
+__all__ = ["READ_ONLY", "end", "forget", "is_read_only", "look", "pick", "reattach", "run_command"]
+
+SHOWN = 16 << 10  # bytes of output in a result, half of them from its end
+LONGEST = 3600
+CHUNK = 1 << 20
+_LOOK = 0.1
+_HOW = {
+    "timeout": "It was ended: its time was up.",
+    "processes": "It was ended: it had too many processes.",
+    "disk": "It was ended: it wrote too much.",
+}
+
+
+@tool(replay="escalate")
+def run_command(call: Call, command: str, timeout: int = 120) -> Said:
+    """Run a shell command in the folder; gives its exit code and what it said. `timeout` is in seconds.
+
+    It ends with everything that it started: nothing goes on in the background. It may write in the folder and in /tmp.
+    """
+    trail = Trail(here(), call.key)
+    return _run(trail, call, ["/bin/sh", "-c", command], command, timeout, read_only=False)
+
+
+@tool(name="run_command.look", replay="pure", retry=1)
+def look(call: Call, command: str, timeout: int = 120) -> Said:
+    """Run a command that only looks."""
+    if not is_read_only(command) or (argv := words(command)) is None:
+        raise NotDone(f"{short(command)} may change something.")
+    if (program := _program(argv[0], here().root)) is None:
+        return Said(f"exit 127\n{argv[0]}: not found", origin=_origin(command), failed=True)
+    trail = Trail(here(), new_uid())
+    try:
+        return _run(trail, call, [program, *argv[1:]], command, timeout, read_only=True)
+    finally:
+        trail.forget()
+
+
+def pick(arguments: dict[str, Any]) -> Tool[..., Any]:
+    """The tool that a call of `run_command` means."""
+    command = arguments.get("command")
+    return look if isinstance(command, str) and is_read_only(command) else run_command
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What is known of a command that outlived its worker: the outcome of its attempt, as the ledger wants it."""
+
+    outcome: AttemptOutcome
+    why: str
+    result: str | None = None
+    error: str | None = None
+
+
+async def reattach(key: str, workspace: Workspace, *, attempt: int | None = None) -> Found | None:
+    """Find a command again, on the machine where it was run, and wait for it if it is under way.
+
+    With the number of the attempt, one that never began is found too, and from then on it cannot begin: only for an
+    attempt that was made on this machine. None: nobody can say what came of it.
+    """
+    trail = Trail(workspace, key)
+    number = attempt or trail.newest()
+    if number == 0:
+        return None
+    waited = False
+    while (fate := trail.fate(number, final=attempt is not None)) is Fate.RUNNING:
+        waited = True
+        await asyncio.sleep(_LOOK)
+    ending = trail.ending(number)
+    if ending is not None:
+        why = "it was waited for." if waited else "it had ended, and how was written down."
+        result = run_command.shape.encode_result(_said(ending, workspace, changed=True))
+        return Found(AttemptOutcome.ACKNOWLEDGED, why, result)
+    if fate is Fate.NEVER and attempt is not None:
+        return Found(AttemptOutcome.ABSENT, "it never began.")
+    return None
+
+
+def running(key: str, workspace: Workspace) -> int | None:
+    """The process that watches over a command that is under way; None where there is none."""
+    return Trail(workspace, key).pid()
+
+
+def end(key: str, workspace: Workspace, *, because: str) -> bool:
+    """End a command that is under way, with all that it started; its result says so. False: there is none."""
+    return Trail(workspace, key).end(because)
+
+
+def forget(key: str, workspace: Workspace) -> None:
+    """Remove what a command left behind, once its outcome is in the ledger."""
+    Trail(workspace, key).forget()
+
+
+def _run(trail: Trail, call: Call, argv: list[str], command: str, timeout: int, *, read_only: bool) -> Said:
+    workspace = here()
+    level = level_for(workspace)
+    temporary = trail.prepare(call.attempt, command)
+    hidden = (trail.folder.parent,)
+    line = command_line(workspace, argv, level=level, temporary=temporary, hidden=hidden, read_only=read_only)
+    ending = trail.run(
+        call.attempt,
+        line,
+        workspace=workspace,
+        environment=environment(level, temporary),
+        bounds=Bounds(seconds=max(1, min(timeout, LONGEST))),
+        beat=call.heartbeat,
+    )
+    return _said(ending, workspace, changed=not read_only)
+
+
+def _program(name: str, root: Path) -> str | None:
+    """Where a program is, on the path, but never in the folder: what lies there may be anything."""
+    places = [Path(place) for place in os.get_exec_path() if os.path.isabs(place)]
+    outside = [str(place) for place in places if root not in (place.resolve(), *place.resolve().parents)]
+    return shutil.which(name, path=os.pathsep.join(outside))
+
+
+def _said(ending: Ending, workspace: Workspace, *, changed: bool) -> Said:
+    output = ending.folder / "output"
+    size = output.stat().st_size if output.exists() else 0
+    return Said(
+        "\n".join(line for line in (_sentence(ending), _shown(output, size)) if line),
+        origin=_origin((ending.folder / "command").read_text(encoding="utf-8", errors="replace")),
+        artifact=_kept(output, workspace) if size > SHOWN else None,
+        failed=ending.how != "exited" or ending.code != 0,
+        changed=changed,
+    )
+
+
+def _sentence(ending: Ending) -> str:
+    if ending.how == "ended":
+        return f"It was ended: {ending.because or 'its shepherd was told to stop'}."
+    if ending.how != "exited":
+        return _HOW[ending.how]
+    return f"exit {ending.code}" if ending.code >= 0 else f"It was ended by signal {-ending.code}."
+
+
+def _shown(output: Path, size: int) -> str:
+    """The output, or its beginning and its end with what was left out between them."""
+    if size <= SHOWN:
+        return plain(output.read_bytes().decode(errors="replace")).rstrip() if size else ""
+    half = SHOWN // 2
+    with open(output, "rb") as file:
+        head = file.read(half)
+        file.seek(size - half)
+        tail = file.read(half)
+        head, tail = head[: head.rfind(b"\n") + 1] or head, tail[tail.find(b"\n") + 1 :] or tail
+        lines = _count(file, len(head), size - len(tail))
+    said = f"… {lines:,} lines left out …" if lines else f"… {size - len(head) - len(tail):,} bytes left out …"
+    return plain(f"{head.decode(errors='replace').rstrip()}\n{said}\n{tail.decode(errors='replace').rstrip()}")
+
+
+def _count(file: Any, start: int, stop: int) -> int:
+    file.seek(start)
+    return sum(chunk.count(b"\n") for chunk in _pieces(lambda: file.read(min(CHUNK, stop - file.tell()))))
+
+
+def _pieces(read: Callable[[], bytes]) -> Iterator[bytes]:
+    while chunk := read():
+        yield chunk
+
+
+def _kept(output: Path, workspace: Workspace) -> str | None:
+    """The bytes first; whoever records the result claims them. A full disk costs the rest of the output and no more."""
+    if workspace.artifacts is None:
+        return None
+    try:
+        with open(output, "rb") as file:
+            return workspace.artifacts.put(_pieces(lambda: file.read(CHUNK)))[0]
+    except StoreError:
+        return None
+
+
+def _origin(command: str) -> str:
+    return f"command:{short(command)}"

@@ -1,0 +1,139 @@
+"""Commits. Each carries the key of its effect as a trailer, and the probe looks for that.
+
+Git moves the branch in one step, so a commit is there or it is not. It counts as found wherever it is: on a branch, or
+in a reflog after somebody moved the branch back. A hook may rewrite messages; a new commit with our subject and without
+our mark is something that a person has to look at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from perdure.agent.told import Said, plain, say, short
+from perdure.agent.tools.beneath import real
+from perdure.agent.tools.prepare import Known, prepares
+from perdure.agent.tools.repository import Done, act, acting, commit_of, current_branch, look, quiet, require
+from perdure.agent.workspace import here
+from perdure.errors import NotDone
+from perdure.runtime.tool import Call, Outcome, tool
+
+TRAILER = "Perdure-Effect"
+MESSAGE = 20_000
+LOOKALIKES = 200
+
+
+@tool(replay="probe", inflight="1s", retry=5, targets=("branch:{branch}",))
+def git_commit(call: Call, message: str, branch: str, before: str | None, paths: list[str] | None = None) -> Said:
+    """Commit the files in `paths`, or everything that changed, to the current branch. Shows what was committed."""
+    with acting("index.lock", "HEAD.lock", f"refs/heads/{branch}.lock") as lock:
+        if (found := _find(call.key, before)) is not None:
+            return _committed(found)
+        if (current := current_branch()) != branch:
+            raise NotDone(f"Another branch was checked out meanwhile: {short(current or 'none')}.")
+        staged = act(lock, "add", "--all", "--", *_specs(paths))
+        if staged.code:
+            raise NotDone(f"git add: {short(staged.words, 600)}")
+        if not look("diff", "--cached", "--quiet", "--no-ext-diff", "--", *_specs(paths), check=False).code:
+            raise NotDone("There is nothing to commit.")
+        only = [] if paths is None else ["--only", "--", *_specs(paths)]
+        text = _marked(message, call.key).encode()
+        done = act(lock, "commit", "--cleanup=whitespace", "--file=-", *only, given=text, settings=_identity())
+        found = _find(call.key, before)  # git may fail after the commit is made, and has ended by now
+    return _refused(done) if found is None else _committed(found)
+
+
+@git_commit.probe
+def _(call: Call, message: str, branch: str, before: str | None, paths: list[str] | None = None) -> Outcome:  # noqa: ARG001
+    try:
+        with quiet():
+            found = _find(call.key, before)
+            alike = None if found is not None else _alike(message, branch, before)
+    except NotDone as error:
+        return Outcome.unknown(error.message)
+    if found is not None:
+        return Outcome.happened(_committed(found), reference=found)
+    if alike is not None:
+        return Outcome.unknown(f"Commit {alike[:12]} has this subject and not the mark of this effect.")
+    return Outcome.absent()
+
+
+@prepares(git_commit, "branch", "before")
+def prepare_commit(_: Known, *, message: str, paths: list[str] | None) -> dict[str, Any]:
+    """Where the repository stands now; without a message, a branch or a change there is nothing to plan."""
+    require()
+    if not message.strip() or len(message) > MESSAGE or "\0" in message:
+        raise NotDone(f"A commit needs a message of up to {MESSAGE} letters.")
+    if not (branch := current_branch()):
+        raise NotDone("No branch is checked out; make one first.")
+    if paths is not None and not paths:
+        raise NotDone("`paths` is empty; name what to commit, or leave it out to commit everything.")
+    status = look("status", "--porcelain", "--untracked-files=normal", "--", *_specs(paths), limit=1000)
+    if not status.text:
+        raise NotDone("There is nothing to commit.")
+    return {"branch": branch, "before": commit_of("HEAD")}
+
+
+def _specs(paths: list[str] | None) -> list[str]:
+    """What git is to look at, taken literally; what is protected stays out of it."""
+    root = here().root
+    guarded = [one.relative_to(root).as_posix() for one in here().protected if root in one.parents]
+    without = [f":(top,exclude,literal){one}" for one in guarded]
+    if paths is None:
+        return [".", *without]
+    return [f":(top,literal){_named(path)}" for path in paths] + without
+
+
+def _named(path: str) -> str:
+    """A path from the top. A link is committed as one, so only the folder that it is in has to be inside."""
+    full = os.path.normpath(here().root / path.replace("\0", ""))
+    if full == str(here().root):
+        return ""
+    above, name = os.path.split(full)
+    if "\0" in path or name == ".git":
+        raise NotDone(f"{short(path)} cannot be committed.")
+    return (real(above) / name).relative_to(here().root).as_posix()
+
+
+def _marked(message: str, key: str) -> str:
+    """The message with our trailer, in the last paragraph if that is one of trailers."""
+    body = message.strip()
+    last = body.split("\n\n")[-1].split("\n") if "\n\n" in body else []
+    joined = bool(last) and all(re.match(r"[A-Za-z0-9-]+: \S", line) for line in last)
+    return f"{body}{'' if joined else chr(10)}\n{TRAILER}: {key}\n"
+
+
+def _find(key: str, before: str | None) -> str | None:
+    """The commit of this effect, wherever it is by now."""
+    since = [] if before is None else [f"^{before}"]
+    mark = f"{TRAILER}: {key}"
+    return look("rev-list", "-n", "1", "-F", f"--grep={mark}", "--branches", "--reflog", *since).line or None
+
+
+def _alike(message: str, branch: str, before: str | None) -> str | None:
+    """A commit made on the branch since then whose subject is ours."""
+    if commit_of(f"refs/heads/{branch}") is None:
+        return None
+    subject = " ".join(message.strip().split("\n\n")[0].split())
+    since = [] if before is None else [f"^{before}"]
+    many = str(LOOKALIKES)
+    lines = look("log", "-n", many, "--format=%H %s", f"refs/heads/{branch}", *since).line.splitlines()
+    return next((sha for sha, _, found in (line.partition(" ") for line in lines) if found == subject), None)
+
+
+def _identity() -> list[str]:
+    """The user's own name and address, as far as they are set."""
+    wanted = {"user.name": "Perdure agent", "user.email": "agent@perdure.invalid"}
+    return [f"{name}={value}" for name, value in wanted.items() if not look("config", name, check=False).line]
+
+
+def _committed(commit: str) -> Said:
+    done = look("show", "--stat=100", "--no-ext-diff", "--format=%h %s", commit, limit=8_000)
+    return say(f"Committed {done.line}", changed=True)
+
+
+def _refused(done: Done) -> Said:
+    """Git, or a hook, did not let it through: an answer, and not one that asking again would change."""
+    why = f"ended with {done.code}" if done.code >= 0 else "took too long and was ended"
+    return Said(f"Nothing was committed; git commit {why}.\n{plain(done.words)}", failed=True, changed=True)

@@ -1,0 +1,147 @@
+"""Writing files: what the model asks for, with the digests before and after in the intent.
+
+The probe decides by content. The file holds what the write would give: it happened. It still holds what it held
+before: it did not. Anything else was written by somebody else meanwhile, and a person is asked.
+
+A local write cannot land after its process has died, so `inflight` is short.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from perdure.agent.told import Said, plain, short
+from perdure.agent.tools.beneath import content_of, digest_of, label, replace, settled, writable
+from perdure.agent.tools.prepare import HIDDEN, PREPARE, Known, prepares
+from perdure.errors import NotDone
+from perdure.ids import digest
+from perdure.runtime.tool import Outcome, tool
+
+__all__ = ["HIDDEN", "PREPARE", "edit_file", "write_file"]
+
+LARGEST = 1_000_000  # bytes of what is written
+DIFF = 120  # lines of a diff
+
+
+@tool(replay="probe", inflight="1s", targets=("file:{path}",))
+def write_file(path: str, content: str, before: str | None) -> Said:
+    """Write a whole file, new or read before, and make the folders it needs. Says how much was written."""
+    replace(writable(path), _bytes(content), before)
+    return _written(path, content)
+
+
+@write_file.probe
+def _(path: str, content: str, before: str | None) -> Outcome:
+    said = _look(path, before, digest(_bytes(content)))
+    return Outcome.happened(_written(path, content), reference=path) if said is None else said
+
+
+@prepares(write_file, "before")
+def prepare_write(known: Known, *, path: str, content: str) -> dict[str, Any]:
+    """What the file holds now; a file that was not read, or was changed since, is not written over."""
+    real = writable(path)
+    _bytes(content)
+    name, before = label(real), digest_of(real)
+    if before is not None and name not in known:
+        raise NotDone(f"{short(name)} exists; read it first.")
+    _unchanged(name, before, known)
+    return {"path": name, "before": before}
+
+
+@tool(replay="probe", inflight="1s", targets=("file:{path}",))
+def edit_file(path: str, old: str, new: str, before: str, after: str, all: bool = False) -> Said:
+    """Replace `old`, which must stand in the file exactly once, by `new`; or every `old`, with `all`. Shows a diff."""
+    real = writable(path)
+    content = content_of(real)
+    if content is None or digest(content) not in (before, after):
+        raise NotDone(f"{short(path)} was changed meanwhile; read it again.")
+    made = content if digest(content) == after else _edited(content, path, old, new, all)
+    replace(real, made, before)
+    return _shown(path, old, new, after)
+
+
+@edit_file.probe
+def _(path: str, old: str, new: str, before: str, after: str, all: bool = False) -> Outcome:  # noqa: ARG001
+    said = _look(path, before, after)
+    return Outcome.happened(_shown(path, old, new, after), reference=path) if said is None else said
+
+
+@prepares(edit_file, "before", "after")
+def prepare_edit(known: Known, *, path: str, old: str, new: str, all: bool) -> dict[str, Any]:
+    """What the file holds now and will hold; whoever knows the old text has read it, unless it was changed since."""
+    real = writable(path)
+    name, content = label(real), content_of(real)
+    if content is None:
+        raise NotDone(f"There is no file {short(name)}.")
+    before = digest(content)
+    _unchanged(name, before, known)
+    return {"path": name, "before": before, "after": digest(_edited(content, name, old, new, all))}
+
+
+def _unchanged(name: str, there: str | None, known: Known) -> None:
+    if name in known and known[name] != there:
+        raise NotDone(f"{short(name)} was changed since it was read; read it again.")
+
+
+def _look(path: str, before: str | None, after: str) -> Outcome | None:
+    """What the file says about a write; None: it happened, and is durable."""
+    try:
+        real = writable(path)
+        there = digest_of(real)
+        if there == after:
+            settled(real)
+            return None
+    except NotDone as error:
+        return Outcome.unknown(error.message)
+    if there == before:
+        return Outcome.absent()
+    return Outcome.unknown(f"{short(path)} holds neither what it held before nor what was to be written.")
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        content = text.encode()
+    except UnicodeEncodeError:
+        raise NotDone("The content holds half of a pair of letters, which no file can hold.") from None
+    if len(content) > LARGEST:
+        raise NotDone(f"The content has {len(content)} bytes; {LARGEST} is the most that is written at once.")
+    return content
+
+
+def _edited(content: bytes, path: str, old: str, new: str, all: bool) -> bytes:
+    """The content with the replacement made. Bytes: what is not UTF-8 elsewhere in the file stays as it is."""
+    if not old or old == new:
+        raise NotDone("Nothing would change: `old` is empty, or the same as `new`.")
+    there, instead = _bytes(old), _bytes(new)
+    if there not in content and b"\r\n" in content:  # a model sees lines, and writes them with its own ends
+        there, instead = (text.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n") for text in (there, instead))
+    times = content.count(there)
+    if times == 0:
+        raise NotDone(f"`old` does not stand in {short(path)}; read it again.")
+    if times > 1 and not all:
+        raise NotDone(f"`old` stands in {short(path)} {times} times; give more of what is around it, or set `all`.")
+    if len(content) + times * (len(instead) - len(there)) > max(LARGEST, len(content)):
+        raise NotDone(f"{short(path)} would have more than {LARGEST} bytes.")
+    return content.replace(there, instead)
+
+
+def _written(path: str, content: str) -> Said:
+    whole = _bytes(content)
+    text = f"Wrote {short(path)}: {len(content.splitlines())} lines, {len(whole)} bytes."
+    return Said(text, read={path: digest(whole)}, changed=True)
+
+
+def _shown(path: str, old: str, new: str, after: str) -> Said:
+    """The edit as a diff of its own two texts: the same after a crash, when the old content is gone."""
+    lines = list(_diff(old.splitlines(), new.splitlines()))
+    if len(lines) > DIFF:
+        lines = [*lines[:DIFF], f"[{len(lines) - DIFF} more lines]"]
+    text = "\n".join([f"Edited {short(path)}.", *(plain(line)[:500] for line in lines)])
+    return Said(text, read={path: after}, changed=True)
+
+
+def _diff(old: list[str], new: list[str]) -> list[str]:
+    if len(old) + len(new) > 4 * DIFF:  # comparing takes the product of both
+        return [f"-{line}" for line in old[: DIFF // 2]] + [f"+{line}" for line in new]
+    return list(difflib.unified_diff(old, new, n=2, lineterm=""))[2:]

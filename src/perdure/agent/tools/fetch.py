@@ -1,0 +1,226 @@
+"""Fetching a page. Nothing is changed, so it may be fetched again.
+
+The address is looked up once, checked, and then connected to: a name that answers differently the second time gains
+nothing. Every hop of a redirect is a connection of its own and checked likewise. Proxies of the environment are not
+used, because behind one the address could not be checked.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import socket
+import ssl
+import threading
+from html.parser import HTMLParser
+from typing import Self
+from urllib.parse import quote, urljoin, urlsplit
+
+from perdure.agent.told import Said, say, short
+from perdure.agent.workspace import here
+from perdure.errors import NotDone
+from perdure.runtime.tool import tool
+
+LARGEST = 2_000_000
+SECONDS = 30.0
+HOPS = 5
+MOVED = frozenset({301, 302, 303, 307, 308})
+HEADERS = {"User-Agent": "perdure", "Accept": "*/*", "Accept-Encoding": "identity", "Connection": "close"}
+TEXTUAL = ("json", "xml", "javascript", "yaml", "toml", "csv", "form-urlencoded")
+
+
+@tool(replay="pure", retry=1)
+def fetch_url(url: str) -> Said:
+    """Fetch an http or https address and give its text; HTML is reduced to what a reader sees."""
+    if not here().network:
+        raise NotDone("This session may not use the network.")
+    with _Watch() as watch:
+        try:
+            said = _fetch(url, watch)
+            if watch.over:  # what came until then looks like a whole answer
+                raise TimeoutError
+            return said
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            why = f"it took longer than {SECONDS:g} s" if watch.over else str(error) or type(error).__name__
+            raise NotDone(f"{short(url)} cannot be fetched: {short(why)}.") from None
+
+
+def _fetch(url: str, watch: _Watch) -> Said:
+    at = url
+    for _ in range(HOPS + 1):
+        at = _checked(at)
+        connection, target = _connection(at, watch)
+        try:
+            connection.request("GET", target, headers=HEADERS)
+            answer = connection.getresponse()
+            to = answer.headers.get("Location")
+            if answer.status not in MOVED or to is None:
+                return _answered(at, answer)
+            at = urljoin(at, to)
+        finally:
+            connection.close()
+    raise NotDone(f"{short(url)} leads to other addresses more than {HOPS} times.")
+
+
+def _checked(url: str) -> str:
+    """An address that may be asked for, with what is not ASCII in it quoted."""
+    plain = quote(url, safe="%/:=&?~#+!$,;'@()*[]-._")
+    try:
+        parts = urlsplit(plain)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or urlsplit(plain).netloc != urlsplit(url).netloc:
+        raise NotDone(f"{short(url)} is not an http or https address.")
+    return plain
+
+
+def _connection(url: str, watch: _Watch) -> tuple[http.client.HTTPConnection, str]:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if parts.scheme == "http":
+        return _Plain(host, parts.port or 80, watch), target
+    return _Secure(host, parts.port or 443, watch), target
+
+
+class _Plain(http.client.HTTPConnection):
+    def __init__(self, host: str, port: int, watch: _Watch) -> None:
+        super().__init__(host, port)
+        self._watch = watch
+
+    def connect(self) -> None:
+        self.sock = self._watch.connect(self.host, self.port)
+
+
+class _Secure(_Plain):
+    default_port = 443
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=self.host)
+        self._watch.sockets.append(self.sock)
+
+
+class _Watch:
+    """Ends whatever connection is open when time is up: a server that sends a byte now and then would take for ever."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self.sockets: list[socket.socket] = []
+        self._timer = threading.Timer(SECONDS, self._end)
+
+    def __enter__(self) -> Self:
+        self._timer.daemon = True
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def _end(self) -> None:
+        self.over = True
+        for one in self.sockets:
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+
+    def connect(self, host: str, port: int) -> socket.socket:
+        """Connect to an address that was checked, and to no other."""
+        if self.over:
+            raise TimeoutError
+        failure: OSError = OSError(f"{host} has no address")
+        for address in _addresses(host, port):
+            try:
+                made = socket.create_connection((address, port), timeout=SECONDS)
+            except OSError as error:
+                failure = error
+                continue
+            self.sockets.append(made)
+            return made
+        raise failure
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    found = [str(one[4][0]) for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    if not here().private_network:
+        for one in found:
+            if not _is_public(one):
+                raise NotDone(f"{short(host)} is at {one}, which is not a public address.")
+    return found
+
+
+def _is_public(address: str) -> bool:
+    """Public, also seen through the forms in which IPv6 carries an IPv4 address."""
+    one = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(one, ipaddress.IPv6Address):
+        inner = [one.ipv4_mapped, one.sixtofour, *(one.teredo or ())]
+        if one in ipaddress.ip_network("64:ff9b::/96"):
+            inner.append(ipaddress.IPv4Address(int(one) & 0xFFFFFFFF))
+        if any(four is not None and not _is_public(str(four)) for four in inner):
+            return False
+        if one.ipv4_mapped is not None or one in ipaddress.ip_network("64:ff9b::/96"):
+            return True
+    return one.is_global and not one.is_multicast
+
+
+def _answered(at: str, answer: http.client.HTTPResponse) -> Said:
+    """An answer as text. One that says 404 is an answer too."""
+    content = answer.read(LARGEST + 1)
+    kind = answer.headers.get_content_type()
+    about = f"{answer.status} {answer.reason}, {kind}, from {at}"
+    if len(content) > LARGEST:
+        about += f"; only the first {LARGEST} bytes"
+    failed, origin = answer.status >= 300, f"web:{at}"
+    encoding = answer.headers.get("Content-Encoding", "identity")
+    if encoding != "identity" or not (kind.startswith("text/") or any(word in kind for word in TEXTUAL)):
+        return Said(f"{short(about, 600)}\nThis is not text; it is not shown.", origin=origin, failed=failed)
+    text = _decoded(content[:LARGEST], answer.headers.get_content_charset())
+    if kind in ("text/html", "application/xhtml+xml"):
+        text = _reader(text)
+    return say(f"{short(about, 600)}\n\n{text}", origin=origin, failed=failed)
+
+
+def _decoded(content: bytes, charset: str | None) -> str:
+    try:
+        return content.decode(charset or "utf-8", "replace")
+    except LookupError:
+        return content.decode(errors="replace")
+
+
+def _reader(html: str) -> str:
+    """What a reader of a page sees, more or less: its text, with a line for every block."""
+    page = _Page()
+    page.feed(html)
+    page.close()
+    lines = (" ".join(line.split()) for line in "".join(page.parts).splitlines())
+    return "\n".join(line for line in lines if line)
+
+
+class _Page(HTMLParser):
+    HIDDEN = frozenset({"script", "style", "noscript", "template", "svg"})
+    INLINE = frozenset({"a", "abbr", "b", "cite", "code", "em", "i", "kbd", "mark", "q", "s", "small", "span", "strong",
+                        "sub", "sup", "time", "u", "var"})  # fmt: skip
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
+        self._hidden += tag in self.HIDDEN
+        self._break(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.HIDDEN:
+            self._hidden = max(0, self._hidden - 1)
+        self._break(tag)
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.parts.append(data)
+
+    def _break(self, tag: str) -> None:
+        if tag not in self.INLINE:
+            self.parts.append("\n")

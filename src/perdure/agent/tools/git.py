@@ -1,0 +1,98 @@
+"""Looking at the repository, and branches. Commits and pushes have modules of their own.
+
+A new branch leaves every file as it is. Git makes the branch first and checks it out then; a crash in between leaves
+the branch at the commit that was current, and the next attempt only checks it out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.agent.told import Said, say, short
+from perdure.agent.tools.beneath import label, real
+from perdure.agent.tools.commit import git_commit
+from perdure.agent.tools.prepare import HIDDEN, PREPARE, Known, prepares
+from perdure.agent.tools.push import git_push
+from perdure.agent.tools.repository import act, acting, commit_of, current_branch, look, quiet, require
+from perdure.errors import NotDone
+from perdure.runtime.tool import Outcome, tool
+
+__all__ = ["HIDDEN", "PREPARE", "git_branch", "git_commit", "git_diff", "git_log", "git_push", "git_status"]
+
+
+@tool(replay="pure", retry=1)
+def git_status() -> Said:
+    """Show the branch, and which files are changed, staged or not tracked."""
+    require()
+    done = look("status", "--short", "--branch", "--untracked-files=all", "--ignore-submodules=dirty")
+    return say(done.text.decode(errors="replace").rstrip(), origin="command:git status")
+
+
+@tool(replay="pure", retry=1)
+def git_diff(path: str | None = None) -> Said:
+    """Show what differs from the last commit, in the whole folder or in one file or folder; new files are left out."""
+    require()
+    where = [] if path is None else ["--", label(real(path))]
+    last = commit_of("HEAD") or look("hash-object", "-t", "tree", "/dev/null").line
+    done = look("--literal-pathspecs", "diff", "--no-ext-diff", "--no-textconv", last, *where, limit=4 << 20)
+    return say(done.text.decode(errors="replace") or "Nothing differs.", origin="command:git diff")
+
+
+@tool(replay="pure", retry=1)
+def git_log(limit: int = 20) -> Said:
+    """Show the last commits of the branch, the newest first: short name, day, author, subject."""
+    require()
+    if commit_of("HEAD") is None:
+        return Said("There are no commits yet.", origin="command:git log")
+    many = str(max(1, min(limit, 200)))
+    done = look("log", "-n", many, "--format=%h %ad %an: %s", "--date=short")
+    return say(done.text.decode(errors="replace").rstrip(), origin="command:git log")
+
+
+@tool(replay="probe", inflight="1s", retry=5, targets=("branch:{name}",))
+def git_branch(name: str, leaving: str, before: str | None) -> Said:
+    """Make a new branch where the current one stands, and check it out. Says which branch is current."""
+    with acting("index.lock", "HEAD.lock", f"refs/heads/{name}.lock") as lock:
+        if (current := current_branch()) == name:
+            return _on(name)
+        there = commit_of(f"refs/heads/{name}")
+        if current != leaving:
+            raise NotDone(f"Another branch was checked out meanwhile: {short(current or 'none')}.")
+        if there not in (None, before):
+            raise NotDone(f"There is a branch {short(name)} already.")
+        done = act(lock, "switch", "--no-guess", *(["--create"] if there is None else []), name)
+        if current_branch() == name:
+            return _on(name)
+        if commit_of(f"refs/heads/{name}") is None:
+            raise NotDone(f"git switch: {short(done.words, 600)}")
+        raise RuntimeError(f"the branch was made and not checked out: {done.words}")
+
+
+@git_branch.probe
+def _(name: str, leaving: str, before: str | None) -> Outcome:
+    try:
+        with quiet():
+            current, there = current_branch(), commit_of(f"refs/heads/{name}")
+    except NotDone as error:
+        return Outcome.unknown(error.message)
+    if current == name:
+        return Outcome.happened(_on(name), reference=there)
+    if there is None or (there == before and current == leaving):
+        return Outcome.absent()
+    return Outcome.unknown(f"There is a branch {name}, and {current or 'no branch'} is checked out.")
+
+
+@prepares(git_branch, "leaving", "before")
+def prepare_branch(_: Known, *, name: str) -> dict[str, Any]:
+    """Where the repository stands now; a branch that exists, or a name that git refuses, is not made."""
+    require()
+    bad = name.startswith("-") or name == "HEAD" or "\0" in name
+    if bad or look("check-ref-format", f"refs/heads/{name}", check=False).code:
+        raise NotDone(f"{short(name)} is not a name for a branch.")
+    if commit_of(f"refs/heads/{name}") is not None or current_branch() == name:
+        raise NotDone(f"There is a branch {short(name)} already.")
+    return {"leaving": current_branch(), "before": commit_of("HEAD")}
+
+
+def _on(name: str) -> Said:
+    return Said(f"The branch is now {short(name)}.")

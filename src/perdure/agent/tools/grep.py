@@ -1,0 +1,70 @@
+"""The child that searches: it knows Python's standard library only, and is killed when it takes too long.
+
+In:  a line of JSON (root, pattern, most matches, longest line), then file names, each ended by NUL.
+Out: a line of JSON for each match: name, line number, text; or one with what is wrong with the pattern.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import stat
+import sys
+
+LARGEST = 5_000_000
+MEMORY = 2 << 30
+
+
+def search() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    told = json.loads(sys.stdin.buffer.readline())
+    try:
+        pattern = re.compile(told["pattern"])
+    except (re.error, RecursionError, OverflowError) as error:
+        say(error=str(error))
+        return
+    root = os.open(told["root"], os.O_RDONLY | os.O_DIRECTORY)
+    left = told["most"]
+    for name in sys.stdin.buffer.read().split(b"\0"):
+        content = read(root, name)
+        for number, line in enumerate(content.decode(errors="replace").split("\n"), 1) if content else ():
+            if (found := pattern.search(line)) is None:
+                continue
+            say(name=name.decode(errors="replace"), line=number, text=around(line, found.start(), told["longest"]))
+            left -= 1
+            if not left:
+                return
+
+
+def read(root: int, name: bytes) -> bytes:
+    """A regular text file of moderate size, or nothing."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=root)
+    except (OSError, ValueError):
+        return b""
+    with os.fdopen(descriptor, "rb") as file:
+        there = os.fstat(descriptor)
+        if not stat.S_ISREG(there.st_mode) or there.st_size > LARGEST:
+            return b""
+        content = file.read(LARGEST)
+        return b"" if b"\0" in content[:8192] else content
+
+
+def around(line: str, start: int, longest: int) -> str:
+    """A line, or the part of a long one where the match begins."""
+    line = line.rstrip("\r")
+    if len(line) <= longest:
+        return line
+    begin = max(0, min(start - longest // 4, len(line) - longest))
+    return ("…" if begin else "") + line[begin : begin + longest] + ("…" if begin + longest < len(line) else "")
+
+
+def say(**words: object) -> None:
+    sys.stdout.buffer.write(json.dumps(words).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    search()

@@ -1,0 +1,131 @@
+"""What an agent keeps for itself: its plan, its decisions, what it knows, what it wants to keep, and whom it asks.
+
+These change the record and nothing outside, so each is `joint`: the change and the record of the call are one
+transaction. A question and a sub-agent are no effects at all: one is a wait, the other a session of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from perdure.agent.told import Said
+from perdure.agent.workspace import here
+from perdure.domain.artifact import Retention
+from perdure.domain.fact import Fact, private_scope
+from perdure.domain.task import Task, TaskState
+from perdure.errors import NotDone
+from perdure.ids import digest, encode
+from perdure.runtime.durations import microseconds
+from perdure.runtime.tool import tool
+from perdure.store import artifact, decision, fact, session, task
+from perdure.store.move import Log
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One task of a plan."""
+
+    title: str
+    state: Literal["open", "active", "blocked", "done", "dropped"] = "open"
+
+
+@tool(replay="joint")
+def plan(log: Log, tasks: list[Item]) -> Said:
+    """Write down the plan as a list of tasks with their state, or bring it up to date; gives back the whole plan.
+
+    A task is known by its title. Leave a task out to leave it as it is.
+    """
+    for nth, item in enumerate(tasks):
+        id = "t-" + digest(item.title)[:12]
+        task.add.on(log, id, item.title, priority=-nth)
+        if task.get(log.tx, log.uid, id).state != item.state:
+            task.change.on(log, id, state=item.state)
+    return Said(plan_text(task.of_session(log.tx, log.uid)))
+
+
+def plan_text(tasks: list[Task]) -> str:
+    """A plan as a model and a person read it."""
+    marks = {TaskState.DONE: "x", TaskState.ACTIVE: ">", TaskState.BLOCKED: "!", TaskState.DROPPED: "-"}
+    return "\n".join(f"[{marks.get(TaskState(one.state), ' ')}] {one.title}" for one in tasks) or "(no tasks)"
+
+
+@tool(replay="joint")
+def decide(log: Log, decision: str, because: str, then: str | None = None) -> Said:
+    """Write down a decision and its reason before acting on it; gives back its id, for `decided`."""
+    id = "d-" + digest(encode([decision, because]))[:12]
+    _decisions.decide.on(log, id, decision, because=because, then=then)
+    return Said(id)
+
+
+@tool(replay="joint")
+def decided(log: Log, id: str, outcome: str) -> Said:
+    """Write down what came of a decision."""
+    _decisions.settle.on(log, id, outcome)
+    return Said(f"The outcome of {id} is on record.")
+
+
+@tool(replay="joint")
+def remember(log: Log, key: str, value: str, everywhere: bool = False, stale_after: str | None = None) -> Said:
+    """Keep a fact under a key, for this session or, with `everywhere`, for every session of this repository.
+
+    `stale_after` such as "7d" says when it must be checked again.
+    """
+    age = None if stale_after is None else microseconds(stale_after)
+    kept = fact.remember.on(log, _scope(log, everywhere), key, value, stale_after=age)
+    return Said(f"Kept {key}, version {kept.version}.")
+
+
+@tool(replay="joint")
+def recall(log: Log, key: str | None = None, everywhere: bool = False) -> Said:
+    """Give back a fact by its key, or all facts that are known, each with its age."""
+    scope = _scope(log, everywhere)
+    found = fact.known(log.tx, scope) if key is None else [fact.get(log.tx, scope, key)]
+    return Said("\n".join(_fact(one, log.tx.now) for one in found if one is not None) or "(nothing)")
+
+
+def _fact(one: Fact, now: int) -> str:
+    age = (now - one.verified_at) // 1_000_000
+    stale = "; check it before you rely on it" if one.is_stale(now) else ""
+    value = one.value if isinstance(one.value, str) else encode(one.value)
+    return f"{one.key} = {value} ({age} s old{stale})"
+
+
+def _scope(log: Log, everywhere: bool) -> str:
+    where = session.get(log.tx, log.uid).repository if everywhere else None
+    return private_scope(log.uid) if where is None else f"repository:{digest(where)[:16]}"
+
+
+@tool(replay="joint")
+def save_artifact(log: Log, name: str, content: str, digest: str, size: int) -> Said:
+    """Keep a text, such as a report or a log, beside the session; gives back its digest."""
+    artifact.index.on(
+        log, digest, kind="text/plain", size=size, location=f"{digest[:2]}/{digest}", retention=Retention.SESSION
+    )
+    return Said(f"{name} is kept as {digest}.", artifact=digest)
+
+
+def prepare_artifact(arguments: dict[str, Any], _known: Any) -> dict[str, Any]:
+    """The bytes come first, then the claim on them."""
+    content, folder = arguments.get("content"), here().artifacts
+    if not isinstance(content, str):
+        return arguments
+    if folder is None:
+        raise NotDone("This store has no folder for artifacts.")
+    name, size = folder.put(content.encode())
+    return arguments | {"digest": name, "size": size}
+
+
+@tool(replay="pure")
+def ask_person(question: str, choices: list[str] | None = None) -> Said:
+    """Ask the person something and wait, for as long as it takes, for the answer."""
+    raise NotDone("A question is asked by an agent, not called.")
+
+
+@tool(replay="pure")
+def delegate(task: str) -> Said:
+    """Let a second agent with the same tools do a task of its own, and give back its answer."""
+    raise NotDone("A task is delegated by an agent, not called.")
+
+
+_decisions = decision

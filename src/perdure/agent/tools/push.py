@@ -1,0 +1,134 @@
+"""Pushes: one commit to one branch of one remote, never by force.
+
+    look       the remote stands where it stood when this was planned
+    rehearse   a dry run, which also runs the hook: what fails here has sent nothing
+    push       the same, in earnest
+
+The probe asks the remote. It stands at our commit, or at one that contains it: it happened. It stands where it stood
+before: it did not. A remote may still be at work after the connection is lost, so `inflight` is not short.
+
+One push to a branch of an address at a time: it is a lease, kept while a push is in doubt. So sessions that share a
+remote never push over each other; the second one looks again, and finds the branch moved.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from perdure.agent.told import Said, plain, short
+from perdure.agent.tools.prepare import Known, prepares
+from perdure.agent.tools.repository import Done, act, acting, commit_of, current_branch, look, quiet, require
+from perdure.errors import NotDone
+from perdure.ids import digest
+from perdure.runtime.tool import Outcome, tool
+
+_REJECTED = re.compile(rb"^!\t[^\t]*\t\[(?:remote )?rejected\]", re.MULTILINE)
+PUSH = ("push", "--porcelain", "--no-follow-tags", "--recurse-submodules=no")
+
+
+@tool(replay="probe", inflight="30s", targets=("branch:{branch}",), leases=("push:{shared}",))
+def git_push(
+    commit: str, remote_before: str | None, shared: str, remote: str = "origin", branch: str | None = None
+) -> Said:
+    """Push a branch, by default the current one, to a remote; never by force. Says where the remote stands now."""
+    assert branch is not None
+    if _shared(remote, branch) != shared:
+        raise NotDone(f"{short(remote)} has another address by now.")
+    what = f"{commit}:refs/heads/{branch}"
+    with acting() as lock:
+        there = _tip(remote, branch)
+        if there == commit:
+            return _pushed(remote, branch, commit)
+        if there != remote_before:
+            raise NotDone(f"{short(branch)} on {short(remote)} was moved meanwhile; fetch and look.")
+        rehearsed = act(lock, *PUSH, "--dry-run", remote, what)
+        if rehearsed.code:
+            raise _refused(rehearsed)
+        done = act(lock, *PUSH, "--no-verify", remote, what)
+    if done.code == 0:
+        return _pushed(remote, branch, commit)
+    if _REJECTED.search(done.text):
+        raise _refused(done)
+    raise RuntimeError(f"git push ended with {done.code}: {done.words}")
+
+
+@git_push.probe
+def _(
+    commit: str, remote_before: str | None, shared: str, remote: str = "origin", branch: str | None = None
+) -> Outcome:
+    assert branch is not None
+    try:
+        with quiet():
+            if _shared(remote, branch) != shared:
+                return Outcome.unknown(f"{remote} has another address by now.")
+            there = _tip(remote, branch)
+            held = there == commit or (there not in (None, remote_before) and _contains(remote, branch, commit, there))
+    except NotDone as error:
+        return Outcome.unknown(error.message)
+    if held:
+        return Outcome.happened(_pushed(remote, branch, commit), reference=commit)
+    if there == remote_before:
+        return Outcome.absent()
+    return Outcome.unknown(
+        f"{branch} on {remote} was moved to {(there or 'nothing')[:12]}, which is not on our commit."
+    )
+
+
+@prepares(git_push, "commit", "remote_before", "shared")
+def prepare_push(_: Known, *, remote: str, branch: str | None) -> dict[str, Any]:
+    """Which commit goes where, and where the remote stands now."""
+    require()
+    name = branch or current_branch()
+    if not name:
+        raise NotDone("No branch is checked out; name one.")
+    if "\0" in name or (commit := commit_of(f"refs/heads/{name}")) is None:
+        raise NotDone(f"There is no branch {short(name)} here.")
+    before = _tip(remote, name)
+    if before == commit:
+        raise NotDone(f"{short(name)} on {short(remote)} stands at {commit[:12]} already.")
+    return {
+        "remote": remote, "branch": name, "commit": commit, "remote_before": before, "shared": _shared(remote, name),
+    }  # fmt: skip
+
+
+def _url(remote: str) -> str:
+    """Where a push goes. Only a remote that the user has set up; an address of the model's own is none."""
+    if remote not in look("remote").line.splitlines():
+        raise NotDone(f"There is no remote {short(remote)} here.")
+    urls = look("remote", "get-url", "--push", "--all", remote).line.splitlines()
+    if len(urls) != 1:
+        raise NotDone(f"{short(remote)} is pushed to {len(urls)} places at once; that cannot be done exactly once.")
+    return urls[0]
+
+
+def _shared(remote: str, branch: str) -> str:
+    """What sessions have in common that push there, whatever they call the remote, as a name for a lease."""
+    words = re.sub("[^A-Za-z0-9._/-]+", "-", branch)[:60]
+    return f"{words}:{digest(f'{_url(remote)} {branch}'.encode(errors='surrogateescape'))[:16]}"
+
+
+def _tip(remote: str, branch: str) -> str | None:
+    """Where a branch stands on the remote, by its own word."""
+    name = f"refs/heads/{branch}"
+    lines = look("ls-remote", "--", _url(remote), name).line.splitlines()
+    found = [commit for commit, _, ref in (line.partition("\t") for line in lines) if ref == name]
+    return found[0] if found else None
+
+
+def _contains(remote: str, branch: str, commit: str, there: str | None) -> bool:
+    """Whether what the remote stands at has our commit in its history; it is fetched, and no ref is moved."""
+    if there is None:
+        return False
+    if commit_of(there) is None:
+        where = (_url(remote), f"refs/heads/{branch}")
+        look("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--", *where)
+    return look("merge-base", "--is-ancestor", commit, there, check=False).code == 0
+
+
+def _pushed(remote: str, branch: str, commit: str) -> Said:
+    return Said(f"{short(branch)} on {short(remote)} stands at {commit[:12]} now.")
+
+
+def _refused(done: Done) -> NotDone:
+    return NotDone(f"Nothing was pushed: {plain(done.words)}", hint="Fetch, look at what differs, and push again.")

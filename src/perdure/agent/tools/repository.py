@@ -1,0 +1,250 @@
+"""Running git in the folder of a session, and in no other repository.
+
+What a look needs is short-lived and takes no locks. An act holds `perdure.lock` in git's folder, and hands its
+descriptor to git, whose hooks inherit it:
+
+    lock      nobody of ours acts here: no living worker, and no git that outlived a dead one
+    mark      the lock file says that an act has begun; git's own lock files were not there
+    run       git, in a process group of its own
+    unmark    git has ended, and left no lock file behind
+
+A worker that is killed leaves git running. Whoever comes next, to act or to probe, waits for the lock, so nothing is
+looked at while it may still change. A git that is killed leaves its own lock files (`index.lock`). Their age proves
+nothing. One is removed only if our mark says that it came after we began, our lock says that what we began is dead,
+and no process on this machine has it open or is a git in this repository. Otherwise a person is told.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
+
+import msgspec
+
+from perdure import faults
+from perdure.agent.told import short
+from perdure.agent.workspace import here
+from perdure.errors import NotDone
+from perdure.store.gate import Waiting
+
+LOOK = 60.0  # seconds
+ACT = 600.0  # hooks run tests
+PATIENCE = 120.0  # with a git that began earlier
+TRIES = 50  # ten in a second
+TEXT = 1 << 20
+
+SETTINGS = (
+    "core.fsmonitor=false", "core.quotePath=false", "core.pager=cat", "core.editor=true", "core.askPass=",
+    "color.ui=false", "gc.auto=0", "maintenance.auto=false", "protocol.ext.allow=never", "safe.bareRepository=explicit",
+    "submodule.recurse=false", "log.showSignature=false",
+)  # fmt: skip
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What git said. `code` is negative where it had to be killed."""
+
+    code: int
+    text: bytes
+    error: str
+    cut: bool = False
+
+    @property
+    def line(self) -> str:
+        return self.text.decode(errors="replace").strip()
+
+    @property
+    def words(self) -> str:
+        """Everything it said, for a person or a model; the end is where the reason stands."""
+        return "\n".join(part for part in (self.line, self.error.strip()) if part)[-4000:]
+
+
+def look(*arguments: str, check: bool = True, limit: int = TEXT, seconds: float = LOOK) -> Done:
+    """Run a git command that changes nothing; at most `limit` bytes of its output."""
+    with TemporaryFile() as error, _begun(arguments, subprocess.DEVNULL, subprocess.PIPE, error) as git:
+        assert git.stdout is not None
+        timer = threading.Timer(seconds, _kill, [git])
+        timer.start()
+        try:
+            text = git.stdout.read(limit + 1)
+            if len(text) > limit:
+                _kill(git)
+            code = git.wait()
+        finally:
+            timer.cancel()
+        done = Done(code, text[:limit], _read(error), cut=len(text) > limit)
+    if check and done.code and not done.cut:
+        raise NotDone(f"git {arguments[0]}: {short(done.words or f'it ended with {done.code}', 600)}")
+    return done
+
+
+def act(lock: int, *arguments: str, given: bytes = b"", settings: Sequence[str] = ()) -> Done:
+    """Run a git command that changes something, with the lock of `acting`."""
+    faults.point("git.before")
+    with TemporaryFile() as source, TemporaryFile() as text, TemporaryFile() as error:
+        source.write(given)
+        source.seek(0)
+        with _begun(arguments, source, text, error, lock, settings) as git:
+            try:
+                code = git.wait(ACT)
+            except subprocess.TimeoutExpired:
+                _kill(git)
+                code = min(git.wait(), -1)
+        faults.point("git.after")
+        return Done(code, _read(text).encode(), _read(error))
+
+
+def _begun(
+    arguments: Sequence[str], given: IO[bytes] | int, text: IO[bytes] | int, error: IO[bytes], lock: int | None = None,
+    settings: Sequence[str] = (),
+) -> subprocess.Popen[bytes]:  # fmt: skip
+    command = ["git", *(part for one in (*SETTINGS, *settings) for part in ("-c", one)), *arguments]
+    try:
+        return subprocess.Popen(
+            command, cwd=here().root, stdin=given, stdout=text, stderr=error, env=_environment(lock is None),
+            start_new_session=True, pass_fds=() if lock is None else (lock,),
+        )  # fmt: skip
+    except (OSError, ValueError) as failure:
+        why = getattr(failure, "strerror", None) or str(failure)
+        raise NotDone(f"git cannot be started: {why}.") from None
+
+
+def _environment(looking: bool) -> dict[str, str]:
+    """Ours without what would send git elsewhere, ask a person, or change what it says."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") and name != "SSH_ASKPASS"}
+    return kept | {
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_CEILING_DIRECTORIES": str(here().root.parent),
+        "GIT_OPTIONAL_LOCKS": "0" if looking else "1",
+        "LC_ALL": "C.UTF-8",
+        "LANGUAGE": "",
+    }
+
+
+def _kill(git: subprocess.Popen[bytes]) -> None:
+    """End git with all that it started in its group: first so that it removes its lock files."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(git.pid, how)
+        with suppress(subprocess.TimeoutExpired):
+            git.wait(2.0)
+
+
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(TEXT).decode(errors="replace")
+
+
+def is_repository() -> bool:
+    """Whether the folder of the session is the top of a repository's working tree."""
+    if not os.path.lexists(here().root / ".git"):
+        return False
+    try:
+        return look("rev-parse", "--is-inside-work-tree", check=False).line == "true"
+    except NotDone:
+        return False
+
+
+def require() -> None:
+    if not is_repository():
+        raise NotDone("The folder of this session is not a git repository.")
+
+
+def current_branch() -> str:
+    """The branch that is checked out; empty if none is."""
+    return look("symbolic-ref", "--quiet", "--short", "HEAD", check=False).line
+
+
+def commit_of(name: str) -> str | None:
+    """The commit that a ref stands at, or None."""
+    return look("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", check=False).line or None
+
+
+@contextmanager
+def quiet() -> Iterator[int]:
+    """Hold the lock: while it is held, no git that this or a dead worker began runs here."""
+    require()
+    folder = Path(look("rev-parse", "--absolute-git-dir").line)
+    try:
+        lock = os.open(folder / "perdure.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise NotDone(f"git's folder cannot be locked: {error.strerror}.") from None
+    try:
+        if not Waiting(lock).within(PATIENCE):
+            raise NotDone("A git command that began earlier still runs here; nothing was done.")
+        try:
+            yield lock
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)  # also for a daemon that git left behind with our descriptor
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def acting(*names: str) -> Iterator[int]:
+    """Hold the lock in order to act; `names` are the lock files that git will want for it."""
+    with quiet() as lock:
+        files = [Path(here().root, look("rev-parse", "--git-path", name).line) for name in names]
+        marked = os.fstat(lock).st_size > 0
+        for file in files:
+            _clear(file, marked)
+        os.pwrite(lock, b"begun\n", 0)
+        try:
+            yield lock
+        finally:
+            if not any(file.exists() for file in files):
+                os.ftruncate(lock, 0)
+
+
+def _clear(file: Path, marked: bool) -> None:
+    for _ in range(TRIES):
+        if not file.exists():
+            return
+        if marked and not _may_be_held(file):
+            file.unlink(missing_ok=True)
+            return
+        time.sleep(0.1)
+    raise NotDone(
+        f"Another git is at work in this repository, or was killed: {file.name} is there.",
+        hint=f"If no git runs there, remove {file}.",
+    )
+
+
+def _may_be_held(file: Path) -> bool:
+    """Whether a living process may rely on a lock file of git. What cannot be known counts as yes."""
+    places = (str(here().root), str(file.parent))
+    try:
+        processes = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return True
+    return any(_holds(Path("/proc", str(pid)), file, places) for pid in processes if pid != os.getpid())
+
+
+def _holds(process: Path, file: Path, places: tuple[str, ...]) -> bool:
+    try:
+        is_git = (process / "comm").read_text(errors="replace").startswith("git")
+    except OSError:
+        return False  # it has ended
+    try:
+        if is_git and f"{os.readlink(process / 'cwd')}/".startswith(tuple(f"{place}/" for place in places)):
+            return True
+        return any(_is(one, file) for one in (process / "fd").iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except OSError:
+        return is_git  # somebody else's git, of which nothing can be seen
+
+
+def _is(descriptor: Path, file: Path) -> bool:
+    try:
+        return os.readlink(descriptor) == str(file)
+    except OSError:
+        return False

@@ -1,0 +1,30 @@
+"""Which tools ship, and what an agent must know to offer each."""
+
+from __future__ import annotations
+
+from perdure.agent.sandbox import level_for
+from perdure.agent.toolbox import Offered
+from perdure.agent.tools import command, edit, fetch, files, git, plan, search
+
+_EDITS = (edit.write_file, edit.edit_file)
+_GIT = (git.git_commit, git.git_branch, git.git_push)
+_PURE = (
+    files.read_file, files.list_files, search.search_files, git.git_status, git.git_diff, git.git_log, fetch.fetch_url,
+)  # fmt: skip
+_KEPT = (plan.plan, plan.decide, plan.decided, plan.remember, plan.recall)
+
+SHIPPED: dict[str, Offered] = {
+    one.tool.name: one
+    for one in (
+        *(Offered(tool) for tool in (*_PURE, *_KEPT)),
+        *(Offered(tool, edit.HIDDEN[tool.name], edit.PREPARE[tool.name], serial=True) for tool in _EDITS),
+        *(
+            Offered(tool, git.HIDDEN.get(tool.name, frozenset()), git.PREPARE.get(tool.name), serial=True)
+            for tool in _GIT
+        ),
+        Offered(command.run_command, pick=command.pick, level=level_for, reattach=command.reattach, serial=True),
+        Offered(plan.save_artifact, frozenset({"digest", "size"}), plan.prepare_artifact),
+        Offered(plan.ask_person, kind="ask"),
+        Offered(plan.delegate, kind="child"),
+    )
+}

@@ -1,0 +1,173 @@
+"""Branches that are killed everywhere: a fork that works, a merge, a rewind, in a person's repository of its own.
+
+Each trial is judged by what it leaves: the files of the person and of both branches, the person's repository byte for
+byte, one session for each branch, and no half worktree.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perdure import Agent, faults
+from perdure.agent.branching import beside_of, home_of
+from perdure.agent.worktree import Worktree
+from perdure.control.branches import rested
+from perdure.control.merging import merge
+from perdure.control.rewinding import rewind
+from perdure.ids import digest
+from perdure.runtime.looking import SessionView
+from perdure.runtime.program import Bound
+from perdure.runtime.runtime import Runtime
+from perdure.runtime.tool import TOOLS as TOOLS_HERE
+from perdure.runtime.values import Values
+from perdure.testing import ScriptedModel
+from perdure.testing.trial import Person
+from tests.agent.gitworld import CALLS, photograph
+from tests.agent.gitworld import repository as make_repository
+from tests.agent.talk import calls
+
+REPOSITORIES, TEMPLATE = "PERDURE_TEST_BRANCHED", "template"
+SCRIPT: list[Any] = [
+    calls(("write_file", {"path": "made.txt", "content": "made\n"})),
+    calls(("read_file", {"path": "a.txt"}), ("read_file", {"path": "src/c.py"})),
+    "Made.",
+    calls(
+        ("edit_file", {"path": "a.txt", "old": "one", "new": "two"}),
+        ("write_file", {"path": "deep/in/here.txt", "content": "new\n"}),
+    ),
+    "Changed.",
+]
+for _tool in ("open_worktree", "merge_branch", "write_file", "edit_file"):
+    TOOLS_HERE[_tool].inflight = 20_000  # the folders are on this disk: nothing is in flight for long
+brancher = Agent("brancher", model=ScriptedModel(SCRIPT), tools=["write_file", "edit_file", "read_file"], policy=None)
+
+
+def make_template(folder: Path) -> None:
+    work = make_repository(folder / TEMPLATE / "work")
+    hook = work / ".git" / "hooks" / "post-checkout"
+    hook.write_text("#!/bin/sh\ntouch ../hooked\n")
+    hook.chmod(0o755)
+
+
+def repository() -> Path:
+    """This trial's own repository; made whole or not at all."""
+    base = Path(os.environ[REPOSITORIES])
+    own = base / digest(os.environ["PERDURE_SINK"])[:16]
+    if not own.exists():
+        half = own.with_suffix(".half")
+        shutil.rmtree(half, ignore_errors=True)
+        shutil.copytree(base / TEMPLATE, half, symlinks=True)
+        half.rename(own)
+    return own / "work"
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """What is done here is swept elsewhere."""
+    handler = faults._handler
+    faults.disarm()
+    try:
+        yield
+    finally:
+        if handler is not None:
+            faults.arm(handler)
+
+
+@contextmanager
+def every_change_of_files() -> Iterator[None]:
+    """Make each call that changes files, and each start of git, a moment too."""
+
+    def around(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            faults.point(f"os.{name}")
+            return real(*args, **kwargs)
+
+        return counted
+
+    class Started(subprocess.Popen[Any]):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            faults.point("os.git")
+
+    before, popen = {name: getattr(os, name) for name in CALLS}, subprocess.Popen
+    for name, real in before.items():
+        setattr(os, name, around(name, real))
+    subprocess.Popen = Started  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        subprocess.Popen = popen  # type: ignore[misc]
+        for name, real in before.items():
+            setattr(os, name, real)
+
+
+async def run_branches(runtime: Runtime, bound: Bound[Any], name: str, _: Person) -> list[SessionView]:
+    """Fork and work, bring it home, go back to an earlier event; and say what that left."""
+    folder = repository()
+    runtime.values = Values(runtime.store, folder.parent / "artifacts")
+    with undisturbed():
+        original = await runtime.start(bound, id=name, repository=folder)
+        original = await rested(runtime, original.uid)
+        first = [one.number async for one in runtime.events(name) if one.kind == "message"][2]
+    with every_change_of_files():
+        branch = await runtime.fork(original.uid, at=original.cursor, id=f"{name}.b")
+        await runtime.send(branch.uid, "another way", message_id="m-1")
+        if not [one async for one in runtime.events(branch.uid) if one.kind == "inbox.received"][1:]:
+            branch = await rested(runtime, branch.uid)  # what was ordered already is the next merge's to finish
+        await merge(runtime, branch.uid)
+        back = (await rewind(runtime, original.uid, to=first, id=f"{name}.r")).session
+    with undisturbed():
+        result = await left(runtime, folder, [branch, back])
+    return [msgspec.structs.replace(original, result=result)]
+
+
+async def left(runtime: Runtime, folder: Path, branches: list[SessionView]) -> dict[str, Any]:
+    """What is in every folder, and what differs in the person's repository."""
+    home = home_of(str(folder), beside_of(runtime))
+    assert home is not None
+    records = {path: msgspec.json.decode(path.read_bytes(), type=Worktree) for path in home.glob("worktrees/*.json")}
+    places = {one.branch: Path(os.fsdecode(one.folder)) for one in records.values() if one.is_ready}
+    own = [one.id async for one in runtime.sessions(repository=str(folder))]
+    said = [[event.body async for event in runtime.events(one.id) if event.kind == "message"] for one in branches]
+    waits = [{wait.kind for wait in (await runtime.get(one.uid)).waits} for one in branches]
+    did = {(one.tool, one.state) for branch in branches async for one in runtime.effects(session=branch.uid)}
+    return {
+        "person": files(folder),
+        "branches": [files(places[one.uid]) for one in branches],
+        "half worktrees": sorted(path.name for path in (home / "worktrees").glob("[!.]*"))[2 * len(places) :],
+        "entries": len(list((folder / ".git" / "worktrees").iterdir())),
+        "repository": changed(folder),
+        "hooked": (folder.parent / "hooked").exists() or (home / "hooked").exists(),
+        "sessions": sorted(id.rpartition(".")[2] if "." in id else "" for id in own),
+        "said": [meaning(lines) for lines in said],
+        "waits": [sorted(kinds) for kinds in waits],
+        "effects": sorted(f"{tool} {state}" for tool, state in did),
+    }
+
+
+def meaning(said: list[dict[str, Any]]) -> list[str]:
+    """What was said, without notes on crashes, and without orders: a merge may be asked for again."""
+    kept = [
+        one for one in said if one.get("about") not in ("away", "performed") and not isinstance(one["content"], dict)
+    ]
+    return [f"{one['role']} {one.get('status') or ''}" for one in kept]
+
+
+def files(folder: Path) -> dict[str, str]:
+    kept = photograph(folder, without=(".git",))
+    return {name: f"{mode:o} {content.decode()}" for name, (mode, content) in sorted(kept.items()) if name != ".git"}
+
+
+def changed(folder: Path) -> list[str]:
+    """The files of the person's .git that are not as in the template; worktrees have a line of their own."""
+    base = Path(os.environ[REPOSITORIES]) / TEMPLATE / "work"
+    before, now = (photograph(one / ".git", without=("worktrees",)) for one in (base, folder))
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))

@@ -1,0 +1,70 @@
+"""An agent, its scripted model, and what the model was shown: the shortest way to a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import perdure
+from perdure import Agent
+from perdure.agent.model import Hear, Reply, Request, Turn
+from perdure.runtime.looking import SessionView
+from perdure.testing import ScriptedModel
+
+Script = Iterable[Any]
+
+
+class Watched:
+    """A scripted model that remembers what it was asked."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = ScriptedModel(list(script))
+        self.requests: list[Request] = []
+
+    @property
+    def name(self) -> str:
+        return self._script.name
+
+    async def reply(self, request: Request, hear: Hear) -> Reply:
+        self.requests.append(request)
+        return await self._script.reply(request, hear)
+
+
+class Talk:
+    """One agent on one store, in as many runtimes as a test wants."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.model = Watched([])
+        self.agent: Agent | None = None
+
+    def declare(self, script: Script, tools: Iterable[Any] = (), **more: Any) -> Agent:
+        """Declare the agent; `model` takes the place of the scripted one."""
+        self.model = Watched(script)
+        given = {"policy": None, "model": self.model} | more
+        self.agent = Agent("tested", tools=list(tools), **given)
+        return self.agent
+
+    async def start(self, runtime: perdure.Runtime, prompt: str = "begin", **more: Any) -> SessionView:
+        assert self.agent is not None
+        once = bool(more.pop("once", False))
+        session = await runtime.start(self.agent.bind(prompt, once), id="talk", **more)
+        return await runtime.run(session.id)
+
+    def shown(self, nth: int = -1) -> list[Turn]:
+        """What the model was shown when it was asked the nth time."""
+        return list(self.model.requests[nth].turns)
+
+    def told(self, nth: int = -1) -> list[str]:
+        """What it was told of its calls, the nth time."""
+        return [turn.text for turn in self.shown(nth) if turn.role == "tool"]
+
+
+def calls(*named: tuple[str, Any], text: str = "") -> dict[str, Any]:
+    """A turn of a script that calls tools."""
+    return {"text": text, "calls": [{"name": name, "arguments": arguments} for name, arguments in named]}
+
+
+async def lines(runtime: perdure.Runtime, name: str = "talk") -> list[dict[str, Any]]:
+    """The transcript as it is on record."""
+    return [event.body async for event in runtime.events(name) if event.kind == "message"]

@@ -1,0 +1,103 @@
+"""While you were away: what changed is recorded, shown, and believed."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.clock import SECOND
+from perdure.store import fact
+from perdure.testing import ManualClock
+from tests.agent.conftest import opened
+from tests.agent.talk import Talk, calls, lines
+
+pytestmark = pytest.mark.databases("sqlite", "postgres")
+
+READ = ("read_file", {"path": "a.txt"})
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    for command in (["init", "-q", "-b", "main"], ["commit", "-q", "--allow-empty", "-m", "begin"]):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *command], cwd=tmp_path, check=True)
+    (tmp_path / "a.txt").write_text("one\n")
+    (tmp_path / "b.txt").write_text("two\n")
+    return tmp_path
+
+
+async def away(runtime: Any) -> list[str]:
+    """What was said on the last resume, item by item."""
+    notes = [line for line in await lines(runtime) if line.get("about") == "away"]
+    return notes[-1]["items"] if notes else []
+
+
+async def test_a_file_that_changed_must_be_read_again_before_it_is_edited(talk: Talk, repository: Path) -> None:
+    edit = ("edit_file", {"path": "a.txt", "old": "one", "new": "uno"})
+    talk.declare([calls(READ), "Read.", calls(edit), "Refused.", calls(READ), calls(edit), "Done."],
+                 ["read_file", "edit_file"])  # fmt: skip
+    async with opened(talk.target) as runtime:
+        await talk.start(runtime, repository=repository)
+        (repository / "a.txt").write_text("one more\n")
+        await runtime.send("talk", "go on")
+        await runtime.run("talk")
+        assert await away(runtime) == ["a.txt changed since it was read; read it again before relying on it"]
+        assert talk.told()[-1].startswith("not started: ")
+        await runtime.send("talk", "read it again")
+        await runtime.run("talk")
+        assert (repository / "a.txt").read_text() == "uno more\n"
+
+
+async def test_what_did_not_change_is_not_told(talk: Talk, repository: Path) -> None:
+    talk.declare([calls(READ), "Read.", "Still read."], ["read_file"])
+    async with opened(talk.target) as runtime:
+        await talk.start(runtime, repository=repository)
+        await runtime.send("talk", "go on")
+        await runtime.run("talk")
+        assert await away(runtime) == []
+
+
+async def test_a_file_that_is_gone_and_a_branch_that_moved_are_told(talk: Talk, repository: Path) -> None:
+    talk.declare([calls(READ), "Read.", "I see.", "I see."], ["read_file"])
+    async with opened(talk.target) as runtime:
+        await talk.start(runtime, repository=repository)
+        (repository / "a.txt").unlink()
+        commit = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "more"]
+        subprocess.run(commit, cwd=repository, check=True)
+        await runtime.send("talk", "go on")
+        await runtime.run("talk")
+        found = await away(runtime)
+        assert found[0] == "a.txt is gone since it was read; read it again before relying on it"
+        assert found[1].startswith("branch main moved from ")
+        subprocess.run(["git", "switch", "-q", "-c", "other"], cwd=repository, check=True)
+        await runtime.send("talk", "go on")
+        await runtime.run("talk")
+        assert await away(runtime) == ["the folder is on branch other and no longer on main"]
+
+
+async def test_tools_and_models_that_are_no_longer_here_are_told(talk: Talk, repository: Path) -> None:
+    talk.declare(["Hello."], ["read_file", "plan"])
+    async with opened(talk.target) as runtime:
+        await talk.start(runtime, repository=repository)
+        talk.declare(["Hello.", "Hello again."], ["read_file"])
+        talk.model._script = type(talk.model._script)(["Hello.", "Again."], name="scripted:newer")
+        await runtime.send("talk", "go on")
+        await runtime.run("talk")
+        assert await away(runtime) == [
+            "these tools are no longer here: plan",
+            "the model is scripted:newer now and was scripted",
+        ]
+
+
+async def test_facts_past_their_age_are_marked(talk: Talk, clock: ManualClock) -> None:
+    talk.declare(["Hello.", "I see."])
+    async with opened(talk.target, clock=clock) as runtime:
+        session = await talk.start(runtime)
+        kept = fact.remember(session.uid, "ada", "orders", "deadline", "friday", stale_after=60 * SECOND)
+        await runtime.store.write(kept)
+        clock.advance(seconds=120)
+        await runtime.send("talk", "go on")
+        await runtime.run("talk")
+        assert await away(runtime) == ["the fact deadline is older than it may be; check it before you rely on it"]

@@ -1,0 +1,114 @@
+"""Fork, merge and rewind, killed at every durable operation and in the middle of every change of files."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure.testing import Sink
+from perdure.testing.forks import Ended
+from perdure.testing.lanes import Lanes
+from perdure.testing.postgres import PostgresServer
+from perdure.testing.sweep import Report, Sweep
+from tests.agent import swept_branches as swept
+
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+DURABLE = ("commit.after", "act.begun", "act.after")
+
+
+class Branches(Sweep):
+    """Sessions that rest have not ended: they are judged by what they left, and by the rules of every ledger."""
+
+    def conclude(self, run: str, where: str, kills: int, landed: int, last: Ended, *, alive: bool = False) -> None:
+        assert self._undisturbed is not None
+        found: dict[str, list[str]] = {}
+        if last.error or last.hung or last.killed:
+            found["stuck"] = [f"the last run ended with {last.error or 'nothing: it hung or died'}"]
+        else:
+            assert self._undisturbed.ends is not None, "two undisturbed runs leave different things"
+            found["lost"] = [
+                f"{what}: {now[what]}, and undisturbed {then[what]}"
+                for (_, then, _), (_, now, _) in ((self._undisturbed.ends[0], ends[0]) for ends in last.result["ends"])
+                for what in then
+                if now[what] != then[what]
+            ]
+            problems = last.result["ledger"]["problems"]
+            found["broken"] = [said for kind, said in problems if kind != "stuck"]
+        self.report.add(where, kills, landed, found)
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="branches-", dir=MEMORY))
+    swept.make_template(made / "repositories")
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def lanes() -> Iterator[Lanes]:
+    with Lanes("tests.agent.swept_branches", "perdure.store.databases.postgres", count=3) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def sink(place: Path) -> Iterator[Sink]:
+    (place / "sink").mkdir()
+    with Sink(place / "sink") as running:
+        yield running
+
+
+def sweep(lanes: Lanes, sink: Sink, store: str | Path, place: Path) -> Branches:
+    environment = {swept.REPOSITORIES: str(place / "repositories")}
+    return Branches(
+        lanes, swept.brancher.bind("change things"), sink, store, name="branches", environment=environment,
+        script=swept.run_branches,
+    )  # fmt: skip
+
+
+def show(report: Report, where: str) -> Report:
+    found = ", ".join(f"{head} {count}" for head, count in report.counts.items()) or "nothing wrong"
+    said = f"{report.kills} kills at {report.moments} moments in {report.seconds:.0f} s, {found}"
+    print(f"branches on {where}: {said}", file=sys.stderr)
+    return report
+
+
+def durable(moments: list[str], files: int) -> Iterable[int]:
+    """Each durable operation and each act, and every so many changes of files."""
+    changes = 0
+    for number, label in enumerate(moments, start=1):
+        changes += label.startswith("os.")
+        if label in DURABLE or (label.startswith("os.") and changes % files == 0):
+            yield number
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_branches_killed_anywhere_leave_the_same_files_on_sqlite(lanes: Lanes, sink: Sink, place: Path) -> None:
+    report = show(sweep(lanes, sink, place / "stores", place).run(choose=lambda found: durable(found, 17)), "SQLite")
+    assert not report.failures, "\n".join(report.failures)
+    assert report.kills > 40
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.postgres
+def test_branches_killed_anywhere_leave_the_same_files_on_postgres(
+    lanes: Lanes, sink: Sink, place: Path, postgres_server: PostgresServer
+) -> None:
+    url = postgres_server.create_database("branches")
+    chosen = sweep(lanes, sink, url, place).run(choose=lambda found: list(durable(found, 100_000))[::4])
+    report = show(chosen, "PostgreSQL")
+    assert not report.failures, "\n".join(report.failures)
+    assert report.kills > 10
+
+
+@pytest.mark.soak
+def test_branches_killed_at_every_moment(lanes: Lanes, sink: Sink, place: Path) -> None:
+    report = show(sweep(lanes, sink, place / "every", place).run(), "SQLite, every moment")
+    assert not report.failures, "\n".join(report.failures)

@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import Call, Limits, NotDone, tool
+from perdure.agent.reading import state_of
+from perdure.agent.transcript import State
+from perdure.errors import ModelError, SessionFailed
+from perdure.store import checkpoint
+from perdure.store import session as sessions
+from tests.agent.conftest import opened
+from tests.agent.talk import Talk, calls, lines
+
+pytestmark = pytest.mark.databases("sqlite", "postgres")
+
+
+async def test_an_agent_answers_and_waits_for_the_next_message(talk: Talk) -> None:
+    talk.declare(["Hello.", "Hello again."])
+    async with opened(talk.target) as runtime:
+        session = await talk.start(runtime)
+        assert [one.kind for one in session.waits] == ["input"]
+        await runtime.send("talk", "and now?")
+        session = await runtime.run("talk")
+        assert [one.kind for one in session.waits] == ["input"]
+        assert [line["content"] for line in await lines(runtime)] == ["begin", "Hello.", "and now?", "Hello again."]
+
+
+@pytest.mark.databases("sqlite", "memory", "files", "postgres")
+async def test_an_agent_that_runs_once_ends_with_its_answer(talk: Talk) -> None:
+    talk.declare([calls(("echo", {"text": "x"})), "Done."], [echo()])
+    async with opened(talk.target) as runtime:
+        session = await talk.start(runtime, once=True)
+        assert (session.status, session.result) == ("done", "Done.")
+
+
+async def test_each_call_is_an_effect_and_the_model_is_told_what_came_of_it(talk: Talk) -> None:
+    @tool(replay="idempotent")
+    def post(body: str) -> dict[str, str]:
+        return {"posted": body}
+
+    @tool(replay="idempotent", retry=1)
+    def refuse() -> str:
+        raise NotDone("the service said no")
+
+    talk.declare(
+        [calls(("post", {"body": "hi"}), ("refuse", {}), ("nothing", {}), ("post", "{bad"), ("post", {"b": 1})), "Ok."],
+        [post, refuse],
+    )
+    async with opened(talk.target) as runtime:
+        await talk.start(runtime)
+        told = talk.told()
+        assert told[0] == 'done: {"posted":"hi"}'
+        assert told[1].startswith("failed: refuse (e-")
+        assert told[1].endswith("the service said no")
+        assert told[2] == "not started: there is no tool 'nothing'; there are: post, refuse."
+        assert told[3] == "not started: the arguments are not a JSON object: '{bad'"
+        assert told[4].startswith("not started: post: ")
+        states = {one.tool: one.state async for one in runtime.effects(session="talk")}
+        assert states == {"model": "acknowledged", "post": "acknowledged", "refuse": "failed"}
+
+
+async def test_a_model_call_is_recorded_once_with_its_usage(talk: Talk) -> None:
+    talk.declare([{"text": "Hi.", "usage": {"tokens_in": 10, "tokens_out": 5, "cost_micros": 7}}])
+    async with opened(talk.target) as runtime:
+        session = await talk.start(runtime)
+        assert (session.tokens_in, session.tokens_out, session.cost_micros) == (10, 5, 7)
+    if talk.target == "memory:":
+        return
+    async with opened(talk.target) as runtime:
+        assert (await runtime.run("talk")).status == "waiting"
+        assert len(talk.model.requests) == 1
+
+
+async def test_a_message_steers_between_two_calls_and_is_heard_once(talk: Talk) -> None:
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(replay="idempotent")
+    async def slow() -> str:
+        entered.set()
+        await go_on.wait()
+        return "slow is done"
+
+    talk.declare([calls(("slow", {})), "I changed my mind.", "And then the queue."], [slow])
+    async with opened(talk.target) as runtime:
+        running = asyncio.create_task(talk.start(runtime))
+        await entered.wait()
+        await runtime.send("talk", "later", message_id="m-2")
+        await runtime.send("talk", "stop that", message_id="m-1", mode="steer")
+        await runtime.send("talk", "stop that", message_id="m-1", mode="steer")
+        go_on.set()
+        await running
+        said = [(line["role"], line["content"]) for line in await lines(runtime)]
+        assert said == [
+            ("user", "begin"),
+            ("assistant", ""),
+            ("tool", "slow is done"),
+            ("user", "stop that"),
+            ("assistant", "I changed my mind."),
+            ("user", "later"),
+            ("assistant", "And then the queue."),
+        ]
+
+
+async def test_a_limit_stops_it_and_a_message_lets_it_go_on(talk: Talk) -> None:
+    talk.declare([calls(("echo", {"text": str(n)})) for n in range(9)], [echo()], limits=Limits(turns=3))
+    async with opened(talk.target) as runtime:
+        session = await talk.start(runtime)
+        assert session.waits[0].detail == {"about": "limit", "why": "3 model calls were made, which is the limit."}
+        assert len(talk.model.requests) == 3
+        await runtime.send("talk", "go on")
+        await runtime.run("talk")
+        assert len(talk.model.requests) == 6
+
+
+async def test_a_model_that_cannot_answer_loses_nothing(talk: Talk) -> None:
+    class Broken:
+        name = "broken"
+        asked = 0
+
+        async def reply(self, request: Any, hear: Any) -> Any:
+            self.asked += 1
+            raise ModelError("The key is wrong.", retry=False)
+
+    broken = Broken()
+    talk.declare([], model=broken)
+    async with opened(talk.target) as runtime:
+        session = await talk.start(runtime)
+        assert (session.status, broken.asked) == ("waiting", 1)
+        assert session.waits[0].detail["why"] == "The model could not answer: The key is wrong."
+        talk.declare(["Now I can."])
+        await runtime.send("talk", "try again")
+        await runtime.run("talk")
+        assert (await lines(runtime))[-1]["content"] == "Now I can."
+
+
+async def test_a_model_is_asked_again_after_the_time_it_names(talk: Talk) -> None:
+    class Busy:
+        name = "busy"
+        asked = 0
+
+        async def reply(self, request: Any, hear: Any) -> Any:
+            self.asked += 1
+            if self.asked < 3:
+                raise ModelError("Too many requests.", retry_after=0.01)
+            return await talk.model.reply(request, hear)
+
+    talk.declare(["At last."], model=Busy())
+    async with opened(talk.target) as runtime:
+        assert (await talk.start(runtime, once=True)).result == "At last."
+
+
+async def test_a_session_that_runs_once_fails_with_what_the_model_said(talk: Talk) -> None:
+    talk.declare([calls(("echo", {"text": "x"}))] * 5, [echo()], limits={"turns": 2})
+    async with opened(talk.target) as runtime:
+        await talk.start(runtime, once=True)
+        with pytest.raises(SessionFailed, match="2 model calls"):
+            await runtime.result("talk")
+
+
+async def test_equal_calls_of_two_messages_are_two_effects(talk: Talk) -> None:
+    done: list[str] = []
+
+    @tool(replay="idempotent")
+    def count(call: Call) -> int:
+        done.append(call.key)
+        return len(done)
+
+    talk.declare([calls(("count", {}), ("count", {})), calls(("count", {})), "Three."], [count])
+    async with opened(talk.target) as runtime:
+        await talk.start(runtime)
+        assert len(done) == len(set(done)) == 3
+
+
+async def test_without_checkpoints_nothing_changes_but_time(talk: Talk) -> None:
+    talk.declare([calls(("echo", {"text": str(n)})) for n in range(40)] + ["End."], [echo()])
+    async with opened(talk.target) as runtime:
+        session = await talk.start(runtime)
+        with_it, kept = await runtime.store.read(_state, session.uid)
+        assert kept > 0
+        await runtime.store.write(checkpoint.delete_all())
+        without, kept = await runtime.store.read(_state, session.uid)
+        assert kept == 0
+        assert with_it == without
+
+
+async def test_a_branch_goes_on_from_its_fork_and_repeats_no_effect(talk: Talk) -> None:
+    done: list[int] = []
+
+    @tool(replay="idempotent")
+    def act(n: int) -> str:
+        done.append(n)
+        return f"did {n}"
+
+    talk.declare([calls(("act", {"n": 1})), calls(("act", {"n": 2})), "End.", "Branch."], [act])
+    async with opened(talk.target) as runtime:
+        await talk.start(runtime)
+        branch = await runtime.fork("talk")
+        await runtime.send(branch.id, "another way")
+        await runtime.run(branch.id)
+        assert done == [1, 2]
+        assert [turn.text for turn in talk.shown() if turn.role != "assistant"] == [
+            "begin", "done: did 1", "done: did 2", "another way",
+        ]  # fmt: skip
+
+
+async def test_a_branch_in_the_middle_of_calls_inherits_what_was_settled(talk: Talk) -> None:
+    done: list[int] = []
+
+    @tool(replay="idempotent")
+    def act(n: int) -> str:
+        done.append(n)
+        return f"did {n}"
+
+    talk.declare([calls(("act", {"n": 1}), ("act", {"n": 2})), "End."], [act], parallel=1)
+    async with opened(talk.target) as runtime:
+        await talk.start(runtime)
+        settled = [one async for one in runtime.events("talk") if one.kind == "effect.acknowledged" and one.effect_id]
+        id = await _effect_of(runtime, 1)
+        first = next(one.number for one in settled if one.effect_id == id)
+        branch = await runtime.fork("talk", at=first)
+        await runtime.run(branch.id)
+        assert done.count(1) == 1
+        assert done.count(2) == 2  # it was planned after the fork, so the branch planned its own
+        assert talk.told() == ["done: did 1", "done: did 2"]
+
+
+async def _effect_of(runtime: perdure.Runtime, n: int) -> str:
+    return next(
+        one.id for one in [e async for e in runtime.effects(session="talk", tool="act")] if one.intent["n"] == n
+    )
+
+
+def _state(tx: Any, uid: str) -> tuple[State, int]:
+    return state_of(tx, sessions.get(tx, uid))
+
+
+def echo() -> Any:
+    @tool(replay="pure", name="echo")
+    def echo(text: str) -> str:
+        """Say the same again."""
+        return text
+
+    return echo

@@ -1,0 +1,287 @@
+"""A hostile command at every level that this machine has: what it cannot do, and what it must still be able to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from perdure.agent.fate import MIB, Bounds
+from perdure.agent.sandbox import Level, available, level_for
+from perdure.agent.workspace import Workspace
+from perdure.errors import EffectInDoubt, NotDone
+from tests.agent.hostile import Den, until
+from tests.agent.needs import need_bubblewrap, need_landlock
+
+LEVELS = (Level.BUBBLEWRAP, Level.LANDLOCK)
+
+
+def den_at(level: Level, folder: Path) -> Den:
+    if level is Level.BUBBLEWRAP:
+        need_bubblewrap()
+    if level is Level.LANDLOCK:
+        need_landlock()
+    return Den(folder, level)
+
+
+@pytest.fixture(params=LEVELS)
+def den(request: pytest.FixtureRequest, tmp_path: Path) -> Den:
+    return den_at(request.param, tmp_path)
+
+
+@pytest.fixture(params=(*LEVELS, Level.NONE))
+def any_den(request: pytest.FixtureRequest, tmp_path: Path) -> Den:
+    return den_at(request.param, tmp_path)
+
+
+def test_a_command_works_in_its_folder_and_reads_the_rest(den: Den) -> None:
+    ending, said = den.run("echo new > src/file && mkdir src/deep && mv src/file src/deep && cat /etc/passwd && mktemp")
+    assert (ending.how, ending.code) == ("exited", 0), said
+    assert (den.root / "src/deep/file").read_text() == "new\n"
+    assert "root:" in said
+
+
+def test_nothing_outside_the_folder_can_be_written(den: Den) -> None:
+    diary = den.world / "diary"
+    _, said = den.run(f"echo x > {diary}; echo x > {den.world}/new; rm {diary}; mv {diary} src/; ln {diary} src/linked")
+    assert diary.read_text() == "dear diary"
+    assert os.listdir(den.world) == ["diary"]
+    assert not (den.root / "src/linked").exists(), said
+
+
+def test_a_symbolic_link_leads_nowhere(den: Den) -> None:
+    den.run(f"echo x > out; echo x > src/out; ln -s {den.world} src/way; echo x > src/way/diary; echo x > src/way/new")
+    assert (den.world / "diary").read_text() == "dear diary"
+    assert os.listdir(den.world) == ["diary"]
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "echo evil > .git/hooks/pre-commit",
+        "git config core.fsmonitor ./evil",
+        "echo ../evil > .git/commondir",
+        "mv .git elsewhere; git init -q .",
+        "rm -rf .git; git init -q .",
+        "mkdir src/git; mv -T src/git .git",
+    ],
+)
+def test_nothing_can_be_planted_in_git(den: Den, attack: str) -> None:
+    before = contents(den.root / ".git")
+    _, said = den.run(f"{attack}; exit 1")
+    assert contents(den.root / ".git") == before, said
+
+
+def test_git_can_be_looked_at(den: Den) -> None:
+    den.run("echo new > src/file")
+    ending, said = den.run("git status --short && git log --format=%s && git diff")
+    assert ending.code == 0, said
+    assert said.splitlines()[-1] == "first words"
+    assert "?? src/" in said.splitlines()
+
+
+def test_the_store_cannot_be_written_or_replaced(den: Den) -> None:
+    store = den.store
+    den.run(
+        f"echo x > {store}; rm {store}; mv src {store}; mv state elsewhere; echo x > {store}-wal; truncate -s0 {store}"
+    )
+    assert store.read_text() == "the record"
+    assert sorted(os.listdir(store.parent)) == ["perdure.db", "scratch"]
+
+
+def test_bubblewrap_hides_the_store(tmp_path: Path) -> None:
+    den = den_at(Level.BUBBLEWRAP, tmp_path)
+    _, said = den.run(f"cat {den.store}")
+    assert "the record" not in said
+
+
+def test_a_command_cannot_kill_a_process_outside(den: Den) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as victim:
+        try:
+            ending, said = den.run(f"kill -9 {victim.pid}; kill -9 $PPID; echo alive")
+            assert victim.poll() is None
+            assert (ending.how, ending.code) == ("exited", 0)
+            assert "alive" in said
+        finally:
+            victim.kill()
+
+
+def test_a_fork_bomb_is_ended(any_den: Den) -> None:
+    # A bomb that goes out by itself: if it were not ended, it would be a few hundred sleepers and not the machine.
+    bomb = "grow() { [ $1 -gt 0 ] && { grow $(($1-1)) & grow $(($1-1)) & wait; } || sleep 60; }; grow 8"
+    ending, _ = any_den.run(bomb, bounds=Bounds(seconds=60, processes=40))
+    assert ending.how == "processes"
+    assert any_den.left_behind() == []
+
+
+def test_a_command_that_fills_the_disk_is_ended(any_den: Den) -> None:
+    fill = "i=0; while :; do i=$((i+1)); head -c 1000000 /dev/zero > src/$i; done"
+    ending, _ = any_den.run(fill, bounds=Bounds(seconds=60, disk=8 * MIB))
+    assert ending.how == "disk"
+    assert any_den.left_behind() == []
+
+
+def test_one_file_cannot_fill_the_disk(any_den: Den) -> None:
+    ending, _ = any_den.run("exec head -c 4000000 /dev/zero > src/big", bounds=Bounds(seconds=60, file=MIB))
+    assert ending.code != 0
+    assert (any_den.root / "src/big").stat().st_size == MIB
+
+
+def test_output_without_end_is_bounded(any_den: Den) -> None:
+    ending, said = any_den.run(
+        "head -c 5000000 /dev/zero | tr '\\0' 'x'; echo; echo last words", bounds=Bounds(output=MIB)
+    )
+    assert ending.code == 0
+    assert len(said) < MIB + 10_000
+    assert said.endswith("last words\n")
+    assert "bytes left out" in said
+
+
+def test_a_command_that_never_ends_is_ended(any_den: Den) -> None:
+    ending, said = any_den.run("trap '' TERM; echo begun; while :; do sleep 1; done", bounds=Bounds(seconds=1))
+    assert (ending.how, said) == ("timeout", "begun\n")
+    assert any_den.left_behind() == []
+
+
+def test_a_daemon_left_behind_ends_with_the_command(any_den: Den) -> None:
+    daemon = "setsid sh -c 'sleep 1000 > src/log 2>&1 < /dev/null & exit' & while [ ! -e src/log ]; do sleep 0.01; done"
+    ending, _ = any_den.run(daemon)
+    assert (ending.how, ending.code) == ("exited", 0)
+    assert any_den.left_behind() == []
+
+
+def test_a_command_dies_with_its_shepherd(tmp_path: Path) -> None:
+    den = Den(tmp_path, Level.NONE)  # where nothing else keeps it from killing its shepherd, or from going on alone
+    with pytest.raises(EffectInDoubt):
+        den.run("kill -9 $PPID; exec sleep 1000")
+    until(lambda: den.left_behind() == [])
+
+
+def test_a_command_has_no_privileges(den: Den) -> None:
+    _, said = den.run("grep -E 'CapEff|CapBnd|NoNewPrivs' /proc/self/status")
+    assert said.split()[:2] == ["CapEff:", "0" * 16]
+    assert said.split()[-2:] == ["NoNewPrivs:", "1"]
+    assert said.split()[3] == "0" * 16 or os.geteuid() != 0  # only root can empty the bound
+
+
+def test_a_command_is_given_no_descriptors_and_no_secrets(any_den: Den, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "hush")
+    monkeypatch.setenv("PERDURE_STORE", "hush")
+    monkeypatch.setenv("GREETING", "hello")
+    _, said = any_den.run("echo /proc/self/fd/*; echo $ANTHROPIC_API_KEY $PERDURE_STORE $GREETING")
+    descriptors, told = said.splitlines()
+    assert {int(Path(one).name) for one in descriptors.split()} <= {0, 1, 2, 3}  # 3 is the listing itself
+    assert told == "hello"
+
+
+def test_a_command_that_may_only_look_cannot_write_in_the_folder(den: Den) -> None:
+    ending, _ = den.run("echo x > src/file", read_only=True)
+    assert ending.code != 0
+    assert not (den.root / "src/file").exists()
+
+
+def test_the_network_is_out_of_reach(den: Den, web: str) -> None:
+    _, said = den.run(fetch(web))
+    assert "welcome" not in said
+    assert "refused" in said or "denied" in said
+
+
+def test_the_network_is_reached_where_that_is_allowed(den: Den, web: str) -> None:
+    _, said = den.run(fetch(web), workspace=den.workspace(network=True))
+    assert "welcome" in said
+
+
+def test_no_datagram_leaves(den: Den) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ear:
+        ear.bind(("127.0.0.1", 0))
+        ear.setblocking(False)
+        code = f"import socket; socket.socket(2, 2).sendto(b'psst', ('127.0.0.1', {ear.getsockname()[1]}))"
+        den.run(f'{sys.executable} -I -c "{code}"')
+        with pytest.raises(BlockingIOError):
+            ear.recv(100)
+        den.run(f'{sys.executable} -I -c "{code}"', workspace=den.workspace(network=True))
+        assert ear.recv(100) == b"psst"
+
+
+def test_a_git_that_is_a_link_is_refused(den: Den) -> None:
+    shutil.move(den.root / ".git", den.root / "src/git")
+    (den.root / ".git").symlink_to("src/git")
+    with pytest.raises(NotDone, match="symbolic link"):
+        den.run("true")
+
+
+def test_something_protected_that_is_not_there_is_refused(den: Den) -> None:
+    workspace = Workspace(den.root, session_uid="u", scratch=den.world, protected=(den.root / "later.db",))
+    with pytest.raises(NotDone, match=r"later\.db is protected and not there"):
+        den.run("true", workspace=workspace)
+
+
+def test_the_strongest_level_is_taken(tmp_path: Path) -> None:
+    need_bubblewrap()
+    assert available() is level_for(Workspace(tmp_path, session_uid="u")) is Level.BUBBLEWRAP
+
+
+NO_SANDBOX = """
+import ctypes, sys
+from pathlib import Path
+from perdure.agent import sandbox
+from perdure.agent.sandboxes import landlock
+from perdure.agent.workspace import Workspace
+from perdure.errors import NotDone
+
+lines = [(0x20, 0, 0, 0), (0x15, 0, 1, 444), (0x06, 0, 0, 0x00050000 | 38), (0x06, 0, 0, 0x7FFF0000)]
+program = (landlock._Instruction * 4)(*(landlock._Instruction(*line) for line in lines))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.byref(landlock._Filter(4, program)), 0, 0) == 0
+print(sandbox.available())
+print(sandbox.level_for(Workspace(Path("."), session_uid="u", unsandboxed=True)))
+try:
+    sandbox.level_for(Workspace(Path("."), session_uid="u"))
+except NotDone as refused:
+    print(refused)
+"""
+
+
+def test_without_a_sandbox_a_command_is_refused_unless_that_is_allowed(tmp_path: Path) -> None:
+    """A kernel without Landlock and a path without bubblewrap."""
+    bare = os.environ | {"PATH": str(tmp_path)}
+    said = subprocess.check_output([sys.executable, "-c", NO_SANDBOX], env=bare, text=True).splitlines()
+    assert said == ["none", "none", "No sandbox can be had here, so the command was not run."]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def fetch(url: str) -> str:
+    code = f"import urllib.request as r; print(r.build_opener(r.ProxyHandler({{}})).open('{url}', timeout=5).read())"
+    return f'{sys.executable} -I -c "{code}" 2>&1'
+
+
+@pytest.fixture
+def web() -> Iterator[str]:
+    """A web server in this process, on the loopback of this machine."""
+
+    class Welcome(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"welcome")
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Welcome) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()

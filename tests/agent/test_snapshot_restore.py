@@ -1,0 +1,147 @@
+"""A restore puts back exactly what a snapshot held, leaves ignored files alone, and refuses rather than lose one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from perdure.agent.snapshot import Snapshots
+from perdure.errors import Conflict, Damaged
+from tests.agent.gitworld import git, photograph, repository, write
+
+
+def test_files_come_back_as_they_were(folder: Path) -> None:
+    mine = repository(folder / "mine")
+    (mine / "run.sh").write_text("#!/bin/sh\n")
+    (mine / "run.sh").chmod(0o755)
+    (mine / "link").symlink_to("a.txt")
+    (mine / "private.txt").write_text("mine\n")
+    (mine / "private.txt").chmod(0o600)
+    snapshots = Snapshots(mine, folder / "home")
+    first, before = snapshots.take("first"), photograph(mine)
+    (mine / "run.sh").chmod(0o644)
+    (mine / "link").unlink()
+    (mine / "link").symlink_to("src")
+    write(mine, {"private.txt": "changed\n", "deep/er/new.txt": "new\n", "a.txt": "changed\n"})
+    done = snapshots.restore(first.commit)
+    assert photograph(mine) == before
+    assert set(done.written) == {"run.sh", "link", "private.txt", "a.txt"}
+    assert done.removed == ("deep/er/new.txt",)
+    assert done.after.tree == first.tree
+    assert snapshots.read(done.before.tree, "deep/er/new.txt") == b"new\n"
+    assert snapshots.restore(first.commit).written == ()
+
+
+def test_into_another_folder(folder: Path) -> None:
+    mine = repository(folder / "mine")
+    snapshots = Snapshots(mine, folder / "home")
+    first = snapshots.take("first")
+    other = folder / "other"
+    write(other, {"stray.txt": "stray\n", "x.log": "ignored by what is restored\n"})
+    done = snapshots.restore(first.tree, other)
+    assert done.spared == ("x.log",)
+    assert done.removed == ("stray.txt",)
+    assert (other / "x.log").exists()
+    (other / "x.log").unlink()
+    (mine / "noise.log").unlink()
+    assert photograph(other) == photograph(mine, without=(".git",))
+
+
+def test_ignored_files_are_left_alone_by_the_old_rules_and_by_the_new(folder: Path) -> None:
+    mine = repository(folder / "mine")
+    snapshots = Snapshots(mine, folder / "home")
+    first = snapshots.take("first")
+    write(mine, {".gitignore": "*.tmp\n", "x.tmp": "ignored now\n", "more.log": "ignored then\n"})
+    done = snapshots.restore(first.tree)
+    assert (mine / "x.tmp").read_text() == "ignored now\n"
+    assert (mine / "more.log").read_text() == "ignored then\n"
+    assert set(done.spared) == {"more.log", "noise.log"}
+
+
+def test_an_ignored_file_that_is_overwritten_is_kept_first(folder: Path) -> None:
+    mine = repository(folder / "mine")
+    snapshots = Snapshots(mine, folder / "home")
+    write(mine, {"settings.env": "then\n"})
+    first = snapshots.take("first")
+    write(mine, {".gitignore": "*.env\n", "settings.env": "now\n"})
+    snapshots.take("second")
+    done = snapshots.restore(first.tree)
+    assert (mine / "settings.env").read_text() == "then\n"
+    assert snapshots.read(done.before.tree, "settings.env") == b"now\n"
+
+
+def test_what_is_not_kept_is_never_removed_to_make_room(folder: Path) -> None:
+    mine = repository(folder / "mine")
+    snapshots = Snapshots(mine, folder / "home")
+    write(mine, {"out": "a file\n", "cache/x": "x\n"})
+    first = snapshots.take("first")
+    (mine / "out").unlink()
+    write(mine, {"out/keep.log": "ignored, and in the way\n", "a.txt": "changed\n"})
+    before = photograph(mine)
+    with pytest.raises(Conflict, match=r"out/keep\.log"):
+        snapshots.restore(first.tree)
+    assert photograph(mine) == before
+    (mine / "out" / "keep.log").unlink()
+    (mine / "out").rmdir()
+    (mine / "cache" / "x").unlink()
+    git(mine / "cache", "init", "--quiet")
+    with pytest.raises(Conflict, match="cache"):
+        snapshots.restore(first.tree)
+
+
+def test_a_link_never_leads_a_restore_out_of_the_folder(folder: Path) -> None:
+    mine, outside = repository(folder / "mine"), folder / "outside"
+    write(outside, {"f": "outside\n"})
+    write(mine, {"d/f": "inside\n"})
+    snapshots = Snapshots(mine, folder / "home")
+    first = snapshots.take("first")
+    (mine / "d" / "f").unlink()
+    (mine / "d").rmdir()
+    (mine / "d").symlink_to(outside)
+    done = snapshots.restore(first.tree)
+    assert (mine / "d" / "f").read_text() == "inside\n"
+    assert (outside / "f").read_text() == "outside\n"
+    assert snapshots.read(done.before.tree, "d") == os.fsencode(outside)
+    (mine / "d" / "f").unlink()
+    (mine / "d").rmdir()
+    (mine / "d").symlink_to(outside)
+    with open(mine / ".git" / "info" / "exclude", "a") as rules:
+        rules.write("/d\n")
+    with pytest.raises(Conflict, match="d is not part of any snapshot"):
+        snapshots.restore(first.tree)
+    assert (outside / "f").read_text() == "outside\n"
+
+
+@pytest.mark.parametrize("name", ["..", ".git", ".GIT"])
+def test_a_forged_tree_writes_nothing(folder: Path, name: str) -> None:
+    mine = repository(folder / "mine")
+    snapshots = Snapshots(mine, folder / "home")
+    snapshots.take("first")
+    before = photograph(folder / "mine")
+    with snapshots.held() as held:
+        blob = held.out("hash-object", "-w", "--stdin", stdin=b"evil\n").decode().strip()
+        entry = b"100644 hooked\0" + bytes.fromhex(blob)
+        inner = held.out("hash-object", "-t", "tree", "--literally", "-w", "--stdin", stdin=entry).decode().strip()
+        entry = b"40000 " + name.encode() + b"\0" + bytes.fromhex(inner)
+        tree = held.out("hash-object", "-t", "tree", "--literally", "-w", "--stdin", stdin=entry).decode().strip()
+    with pytest.raises(Damaged):
+        snapshots.restore(tree)
+    assert photograph(folder / "mine") == before
+    assert not (folder / "hooked").exists()
+
+
+def test_a_missing_content_is_found_before_anything_is_touched(folder: Path) -> None:
+    mine = folder / "mine"
+    write(mine, {"a.txt": "one\n", "b.txt": "two\n"})
+    snapshots = Snapshots(mine, folder / "home")
+    first = snapshots.take("first")
+    blob = next(one.object for one in snapshots.files(first.tree) if one.path == "b.txt")
+    write(mine, {"a.txt": "three\n", "b.txt": "four\n"})
+    (folder / "home" / "git" / "objects" / blob[:2] / blob[2:]).unlink()
+    before = photograph(mine)
+    with pytest.raises(Damaged):
+        snapshots.restore(first.tree)
+    snapshots.take("afterwards")
+    assert photograph(mine) == before

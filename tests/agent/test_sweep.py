@@ -1,0 +1,82 @@
+"""The agent, killed at every durable operation and around every act, on both databases."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure.testing import Sink
+from perdure.testing.lanes import Lanes
+from perdure.testing.postgres import PostgresServer
+from perdure.testing.sweep import Report, Sweep
+from tests.agent import swept
+
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="agent-", dir=MEMORY))
+    swept.make_template(made / "repositories")
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def lanes() -> Iterator[Lanes]:
+    with Lanes("tests.agent.swept", "perdure.store.databases.postgres", count=3) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def sink(place: Path) -> Iterator[Sink]:
+    (place / "sink").mkdir()
+    with Sink(place / "sink") as running:
+        yield running
+
+
+def sweep(lanes: Lanes, sink: Sink, store: str | Path, place: Path) -> Sweep:
+    environment = {swept.REPOSITORIES: str(place / "repositories")}
+    return Sweep(
+        lanes, swept.fixer.bind("fix add", True), sink, store, name="the agent", environment=environment,
+        script=swept.run_agent, person=swept.attend,
+    )  # fmt: skip
+
+
+def show(report: Report, where: str) -> Report:
+    found = ", ".join(f"{head} {count}" for head, count in report.counts.items()) or "nothing wrong"
+    print(f"the agent on {where}: {report.kills} kills in {report.seconds:.0f} s, {found}", file=sys.stderr)
+    return report
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_an_agent_killed_anywhere_does_everything_once_on_sqlite(lanes: Lanes, sink: Sink, place: Path) -> None:
+    report = show(sweep(lanes, sink, place / "stores", place).run(), "SQLite")
+    assert not report.failures, "\n".join(report.failures)
+    assert report.kills > 150
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.postgres
+def test_an_agent_killed_anywhere_does_everything_once_on_postgres(
+    lanes: Lanes, sink: Sink, place: Path, postgres_server: PostgresServer
+) -> None:
+    url = postgres_server.create_database("agent")
+    report = show(
+        sweep(lanes, sink, url, place).run(choose=lambda moments: range(1, len(moments) + 1, 4)), "PostgreSQL"
+    )
+    assert not report.failures, "\n".join(report.failures)
+    assert report.kills > 30
+
+
+@pytest.mark.soak
+def test_an_agent_killed_anywhere_and_again_in_its_recovery(lanes: Lanes, sink: Sink, place: Path) -> None:
+    report = show(sweep(lanes, sink, place / "again", place).run(twice=True), "SQLite, killed twice")
+    assert not report.failures, "\n".join(report.failures)

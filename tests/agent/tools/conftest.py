@@ -1,0 +1,31 @@
+"""A folder that the tools work in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure.agent.workspace import Workspace
+from perdure.artifacts.directory import Directory
+from tests.agent.tools.folder import make_repository
+
+
+@pytest.fixture
+def place(folder: Path) -> Iterator[Path]:
+    """An empty folder, and this process in it."""
+    root = folder / "place"
+    root.mkdir()
+    (folder / "outside").mkdir()
+    (folder / "outside" / "secret.txt").write_text("secret\n")
+    artifacts = Directory(folder / "artifacts")
+    with Workspace(root, session_uid="u", artifacts=artifacts, protected=(root / "kept",)).entered():
+        yield root
+
+
+@pytest.fixture
+def repository(place: Path) -> Path:
+    """The same as a repository with one commit, and a remote beside it."""
+    make_repository(place)
+    return place

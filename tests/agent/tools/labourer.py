@@ -1,0 +1,44 @@
+"""A worker in a process of its own that runs one command, and may be told where to die."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from perdure import faults
+from perdure.agent.tools import command
+from perdure.agent.workspace import Workspace
+from perdure.runtime.tool import Call
+from perdure.store.gate import Presence
+
+
+def workspace_of(folder: Path, *, pass_fds: tuple[int, ...] = ()) -> Workspace:
+    """A folder and its scratch; without a sandbox if there is none, because a fate is the same with and without one."""
+    (root := folder / "place").mkdir(exist_ok=True)
+    return Workspace(root, session_uid="u", scratch=folder / "scratch", unsandboxed=True, pass_fds=pass_fds)
+
+
+def hire(folder: Path, text: str, *, attempt: int = 1, die: str = "") -> subprocess.Popen[str]:
+    """Start a labourer; it prints what the command came to, if it lives."""
+    start = [sys.executable, "-m", __name__, str(folder), text, str(attempt), die]
+    return subprocess.Popen(start, stdout=subprocess.PIPE, text=True)
+
+
+def main(folder: str, text: str, attempt: str, die: str) -> None:
+    def reached(point: str) -> None:
+        if point == die:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    faults.arm(reached)
+    presence = Presence(Path(folder, "workers"), f"w-{attempt}")
+    with workspace_of(Path(folder), pass_fds=(presence.descriptor,)).entered():
+        said = command.run_command(Call("k", int(attempt), "s", "e"), text, 60)
+    print(json.dumps([said.text, said.failed]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,305 @@
+"""Commands: what they give back, which only look, and what is known of one whose worker was killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perdure.agent.told import Said
+from perdure.agent.tools import command
+from perdure.agent.tools.command import look, pick, reattach, run_command
+from perdure.agent.tools.harmless import is_read_only
+from perdure.agent.workspace import Workspace
+from perdure.artifacts.directory import Directory
+from perdure.domain.effect import AttemptOutcome
+from perdure.domain.worker import Life
+from perdure.errors import LeaseLost, NotDone
+from perdure.runtime.tool import Call
+from perdure.store.gate import life_of
+from tests.agent.hostile import living, until
+from tests.agent.tools.labourer import hire, workspace_of
+
+ONCE = "echo ran >> log"
+UNTIL_GO = f"{ONCE}; while [ ! -e go ]; do sleep 0.02; done; echo done; exit 3"
+
+
+def runs(workspace: Workspace) -> int:
+    """How often the command ran."""
+    log = workspace.root / "log"
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def call(attempt: int = 1, key: str = "k") -> Call:
+    return Call(key, attempt, "s", "e")
+
+
+@pytest.fixture
+def workspace(folder: Path) -> Workspace:
+    return workspace_of(folder)
+
+
+@pytest.fixture
+def killed(folder: Path) -> Callable[..., None]:
+    """Have a worker killed at a point of a command."""
+
+    def kill(text: str, point: str) -> None:
+        with hire(folder, text, die=point) as worker:
+            worker.communicate()
+        assert worker.returncode == -signal.SIGKILL
+
+    return kill
+
+
+def test_an_exit_code_is_a_result(workspace: Workspace) -> None:
+    with workspace.entered():
+        bad = run_command(call(), "echo out; echo err >&2; exit 3")
+        good = run_command(call(key="l"), "cat; printf 'a\\033[1m'")
+    assert bad == Said("exit 3\nout\nerr", origin="command:echo out; echo err >&2; exit 3", failed=True, changed=True)
+    assert (good.text, good.failed) == ("exit 0\na\\x1b[1m", False)
+
+
+def test_a_command_that_takes_too_long_says_so(workspace: Workspace) -> None:
+    with workspace.entered():
+        said = run_command(call(), "echo begun; sleep 1000", timeout=1)
+    assert (said.text, said.failed) == ("It was ended: its time was up.\nbegun", True)
+
+
+def test_long_output_is_cut_in_the_middle_and_kept_whole(workspace: Workspace, folder: Path) -> None:
+    workspace.artifacts = Directory(folder / "artifacts")
+    with workspace.entered():
+        said = run_command(call(), "seq 1 20000")
+    whole = "".join(f"{number}\n" for number in range(1, 20001))
+    assert said.artifact is not None
+    assert workspace.artifacts.get(said.artifact).decode() == whole
+    lines = said.text.splitlines()
+    (gap,) = (number for number, line in enumerate(lines) if line.startswith("…"))
+    assert lines[:2] == ["exit 0", "1"]
+    assert lines[-1] == "20000"
+    assert lines[gap] == f"… {20000 - (len(lines) - 2):,} lines left out …"
+    assert int(lines[gap + 1]) - int(lines[gap - 1]) - 1 == 20000 - (len(lines) - 2)
+    assert len(said.text) < 17_000
+
+
+def test_a_program_that_is_not_there_is_a_result_too(workspace: Workspace) -> None:
+    with workspace.entered():
+        said = run_command(call(), "no-such-program")
+    assert said.failed
+    assert said.text.startswith("exit 127")
+
+
+def test_a_command_that_cannot_be_started_was_not_done(workspace: Workspace) -> None:
+    with workspace.entered(), pytest.raises(NotDone):
+        run_command(call(), "true " + "x" * 200_000)  # longer than the kernel takes
+
+
+def test_a_lost_lease_does_not_leave_a_command_alone(workspace: Workspace) -> None:
+    def lost() -> None:
+        (workspace.root / "go").touch()
+        raise LeaseLost("Somebody else moves it.")
+
+    with workspace.entered():
+        said = run_command(Call("k", 1, "s", "e", lost), UNTIL_GO)
+    assert said.text == "exit 3\ndone"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls", "ls -la src", "cat a.py", "  git status  ", "git status --short", "git diff HEAD~1 -- src/a.py",
+        "git log --oneline -n5 --author='Ada L'", "grep -rn 'a|b; rm -rf $(x)' src", 'rg -n "def f" src',
+        "find . -name '*.py' -type f", "head -n 20 a.py", "wc -l a.py", "git show HEAD:a.py", "pwd",
+    ],
+)  # fmt: skip
+def test_a_command_that_only_looks_is_pure(text: str) -> None:
+    assert is_read_only(text)
+    assert pick({"command": text}) is look
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", " ", "rm a", "lsof", "ls; rm a", "ls;rm a", "ls & rm a", "ls && rm a", "ls | sh", "ls > a", "ls >> a",
+        "cat < a", "cat <(rm a)", "ls $(rm a)", "ls `rm a`", "ls ${x}", "ls $x", "ls\nrm a", "ls\rrm a", "ls \0 a",
+        'ls "$(rm a)"', 'ls "`rm a`"', 'ls "a\\"; rm a"', "ls 'a", "ls \\\nrm", "ls #", "ls !x", "ls *",
+        "ls ?", "ls [a]",
+        "ls {a,b}", "cat ~/x", "(ls)", "X=1 ls", "X=1", "/bin/ls", "./ls", "env ls", "ls\u2028rm", "ls\x0brm a",
+        "find . -delete", "find . -exec rm {} +", "find . -execdir x", "find . -ok rm", "find . -okdir rm",
+        "find . -fprint a", "find . -fprint0 a", "find . -fprintf a b", "find . -fls a", "find . '-delete'",
+        'find . -"delete"', "find . -del'ete'",
+        "git", "git -c core.pager=x log", "git -C / status", "git --git-dir=x status", "git -p log", "git checkout a",
+        "git log --output=a", "git log --outp=a", "git log --output a", "git diff --ext-diff", "git diff --ext",
+        "git log --textconv", "git log -O a", "git log --show-signature", "git log --format=%GK", "git diff -Oa",
+        "git show --output=a", "git 'log' --out'put'=a", "git diff --no-index a b", "git branch x", "git status -c x",
+        "git log --exec-path=x", "git blame --contents a b", "git grep -Oless x", "git diff --no-ext-diff --ext-diff",
+        "rg --pre sh a", "rg --pre=sh a", "rg -z a", "rg -iz a", "rg --search-zip a", "rg --hostname-bin=x a",
+        "sort -o a b", "sort a", "tail -f a", "tail -nf a", "tail --follow a", "sed -n p a", "awk 1 a", "xargs rm",
+        "tee a", "uniq a b", "pytest --collect-only", "python -c 1", "date -s 1", "file -C", "tree -o a",
+    ],
+)  # fmt: skip
+def test_a_command_that_might_change_something_is_not_pure(text: str) -> None:
+    assert not is_read_only(text)
+    assert pick({"command": text}) is run_command
+
+
+def test_a_long_command_is_judged_at_once() -> None:
+    assert not is_read_only("ls " + "a" * 100_000 + ";")
+    assert not is_read_only("ls " + "'a'" * 30_000 + "'")
+    assert is_read_only("ls " + "a" * 100_000)
+
+
+def test_more_commands_can_be_declared_to_only_look() -> None:
+    assert is_read_only("make lint", ("make lint",))
+    assert not is_read_only("make linty", ("make lint",))
+    assert not is_read_only("make lint; rm a", ("make lint",))
+    assert not is_read_only("ls", ())
+
+
+def test_arguments_that_are_no_command_are_left_to_the_tool() -> None:
+    assert pick({}) is pick({"command": 7}) is run_command
+
+
+def test_looking_runs_no_shell_and_leaves_nothing_behind(workspace: Workspace) -> None:
+    (workspace.root / "a b;c").write_text("found")
+    with workspace.entered():
+        said = look(call(), "cat 'a b;c'")
+        missing = look(call(), "cat none")
+    assert (said.text, said.failed, said.changed) == ("exit 0\nfound", False, False)
+    assert missing.failed
+    assert os.listdir(workspace.scratch or "") == []
+
+
+def test_looking_refuses_what_may_change_something(workspace: Workspace) -> None:
+    with workspace.entered(), pytest.raises(NotDone):
+        look(call(), "touch a")
+    assert not (workspace.root / "a").exists()
+
+
+def test_looking_never_runs_a_program_of_the_folder(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    evil = workspace.root / "bin" / "ls"
+    evil.parent.mkdir()
+    evil.write_text("#!/bin/sh\necho evil\n")
+    evil.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{evil.parent}:bin:{os.environ['PATH']}")
+    with workspace.entered():
+        assert look(call(), "ls").text == "exit 0\nbin"
+
+
+@pytest.mark.parametrize("point", ["command.folder", "command.locked"])
+async def test_a_command_that_never_began_is_known_to_be_absent(
+    workspace: Workspace, killed: Callable[..., None], point: str
+) -> None:
+    killed(ONCE, point)
+    assert command.running("k", workspace) is None
+    assert await reattach("k", workspace) is None  # nobody said which attempt is meant: that is no proof
+    found = await reattach("k", workspace, attempt=1)
+    assert found is not None
+    assert found.outcome is AttemptOutcome.ABSENT
+    assert runs(workspace) == 0
+    with workspace.entered():
+        with pytest.raises(NotDone, match="never will"):  # a worker that was only slow comes too late
+            run_command(call(1), ONCE)
+        assert not run_command(call(2), ONCE).failed
+    assert runs(workspace) == 1
+
+
+@pytest.mark.parametrize("point", ["command.begun", "command.ended"])
+async def test_what_came_of_a_command_is_found_and_it_is_not_run_again(
+    workspace: Workspace, killed: Callable[..., None], point: str
+) -> None:
+    killed(f"{ONCE}; echo out; exit 3", point)
+    found = await reattach("k", workspace, attempt=1)
+    assert found is not None
+    assert found.outcome is AttemptOutcome.ACKNOWLEDGED
+    assert msgspec.json.decode(found.result or "", type=Said).text == "exit 3\nout"
+    with workspace.entered():
+        assert run_command(call(2), ONCE).text == "exit 3\nout"  # another attempt gets the same, and runs nothing
+    assert runs(workspace) == 1
+
+
+async def test_a_command_outlives_its_worker_and_is_waited_for(workspace: Workspace, folder: Path) -> None:
+    with hire(folder, UNTIL_GO) as worker:
+        until(lambda: runs(workspace))
+        worker.kill()
+    assert command.running("k", workspace) is not None
+    assert life_of(folder / "workers", "w-1") is Life.ALIVE  # what it was doing still goes on
+    waiting = asyncio.create_task(reattach("k", workspace))
+    await asyncio.sleep(0)  # it has looked once
+    (workspace.root / "go").touch()
+    found = await waiting
+    assert found is not None
+    assert "waited" in found.why
+    assert msgspec.json.decode(found.result or "", type=Said).text == "exit 3\ndone"
+    until(lambda: life_of(folder / "workers", "w-1") is Life.DEAD)
+    assert command.running("k", workspace) is None
+    assert runs(workspace) == 1
+
+
+def test_two_attempts_are_never_under_way_at_once(workspace: Workspace, folder: Path) -> None:
+    with hire(folder, UNTIL_GO) as worker:
+        until(lambda: runs(workspace))
+        worker.kill()
+    with hire(folder, UNTIL_GO, attempt=2) as second:
+        until((folder / "scratch/k/2/tmp").exists)
+        assert second.poll() is None
+        (workspace.root / "go").touch()
+        assert second.communicate()[0].strip() == '["exit 3\\ndone", true]'
+    assert runs(workspace) == 1
+
+
+async def test_a_surviving_command_is_ended_when_asked(
+    workspace: Workspace, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEN", str(folder))
+    with hire(folder, f"{ONCE}; sleep 1000 & sleep 1000") as worker:
+        until(lambda: runs(workspace))
+        worker.kill()
+    assert command.end("k", workspace, because="Ada wants it gone")
+    found = await reattach("k", workspace)
+    assert found is not None
+    said = msgspec.json.decode(found.result or "", type=Said)
+    assert (said.text, said.failed) == ("It was ended: Ada wants it gone.", True)
+    assert living(f"DEN={folder}") == []
+    assert not command.end("k", workspace, because="again")
+
+
+async def test_a_shepherd_that_is_told_to_stop_says_so(workspace: Workspace, folder: Path) -> None:
+    with hire(folder, f"{ONCE}; sleep 1000") as worker:
+        until(lambda: runs(workspace))
+        os.kill(command.running("k", workspace) or 0, signal.SIGTERM)
+        assert worker.communicate()[0].strip() == '["It was ended: its shepherd was told to stop.", true]'
+
+
+async def test_nobody_can_say_what_came_of_a_command_whose_shepherd_was_killed(
+    workspace: Workspace, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEN", str(folder))
+    with hire(folder, f"{ONCE}; sleep 1000") as worker:
+        until(lambda: runs(workspace))
+        worker.kill()
+    os.kill(command.running("k", workspace) or 0, signal.SIGKILL)
+    until(lambda: command.running("k", workspace) is None)
+    assert await reattach("k", workspace, attempt=1) is None
+    until(lambda: living(f"DEN={folder}") == [])  # what it watched over died with it
+    with workspace.entered():
+        assert not run_command(call(2), ONCE).failed  # a person said so
+    assert runs(workspace) == 2
+
+
+async def test_what_was_never_heard_of_is_not_found(workspace: Workspace) -> None:
+    assert await reattach("k", workspace) is None
+    assert command.running("k", workspace) is None
+    assert not command.end("k", workspace, because="nothing")
+
+
+async def test_a_command_can_be_forgotten(workspace: Workspace) -> None:
+    with workspace.entered():
+        run_command(call(), "true")
+    assert await reattach("k", workspace) is not None
+    command.forget("k", workspace)
+    assert await reattach("k", workspace) is None

@@ -1,0 +1,305 @@
+"""Git: looks, branches, commits and pushes in a real repository, and what others leave in the way."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from perdure.agent.tools import repository as running
+from perdure.agent.tools.git import git_diff, git_log, git_status
+from perdure.agent.workspace import Workspace
+from perdure.errors import NotDone
+from perdure.testing.proxy import wait_until
+from tests.agent.tools.folder import ALONE, call, do, prepared, probe, run_git, write_hook
+
+KEY = "k" * 64
+
+
+def subjects(folder: Path, ref: str = "HEAD") -> list[str]:
+    return run_git(folder, "log", "--format=%s", ref).splitlines()
+
+
+def test_looks_show_what_there_is(repository: Path) -> None:
+    (repository / "a.txt").write_text("two\n")
+    (repository / "new.txt").write_text("")
+    assert git_status().text.splitlines() == ["## main", " M a.txt", "?? new.txt"]
+    assert "-one\n+two" in git_diff().text
+    assert "+two" in git_diff("a.txt").text
+    assert git_diff("new.txt").text == "Nothing differs."
+    assert git_log().text.endswith("Ada: first")
+
+
+def test_looks_say_so_where_there_is_no_repository(folder: Path) -> None:
+    run_git(folder, "init", "--quiet")
+    (folder / "inner").mkdir()
+    with Workspace(folder / "inner", session_uid="u").entered():
+        for look in (git_status, git_diff, git_log):
+            with pytest.raises(NotDone, match="not a git repository"):
+                look()
+
+
+def test_a_repository_without_commits_can_be_looked_at_and_committed_to(place: Path) -> None:
+    run_git(place, "init", "--quiet")
+    assert git_log().text == "There are no commits yet."
+    (place / "a.txt").write_text("one\n")
+    run_git(place, "add", "a.txt")
+    assert "+one" in git_diff().text
+    arguments = prepared("git_commit", {"message": "first"}, {})
+    assert arguments["before"] is None
+    assert probe("git_commit", arguments).said == "absent"
+    do("git_commit", arguments)
+    assert probe("git_commit", arguments).said == "happened"
+    assert subjects(place) == ["first"]
+
+
+def test_the_environment_does_not_lead_git_elsewhere(
+    repository: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = folder / "other"
+    other.mkdir()
+    run_git(other, "init", "--quiet")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other / "index"))
+    monkeypatch.setenv("GIT_EDITOR", "false")
+    (repository / "a.txt").write_text("two\n")
+    call("git_commit", message="second")
+    assert subjects(repository) == ["second", "first"]
+
+
+def test_a_commit_carries_its_key_and_is_found_by_it(repository: Path) -> None:
+    (repository / "a.txt").write_text("two\n")
+    (repository / "b.txt").write_text("new\n")
+    arguments = prepared("git_commit", {"message": "second\n\nCloses: #7"}, {})
+    assert probe("git_commit", arguments).said == "absent"
+    said = do("git_commit", arguments)
+    assert "second" in said.text
+    assert "b.txt" in said.text
+    assert run_git(repository, "log", "-1", "--format=%B") == f"second\n\nCloses: #7\nPerdure-Effect: {KEY}"
+    outcome = probe("git_commit", arguments)
+    assert (outcome.said, outcome.result) == ("happened", said)
+    assert outcome.reference == run_git(repository, "rev-parse", "HEAD")
+    assert do("git_commit", arguments) == said
+    assert subjects(repository) == ["second", "first"]
+
+
+def test_a_commit_that_was_taken_back_still_happened(repository: Path) -> None:
+    (repository / "a.txt").write_text("two\n")
+    arguments = prepared("git_commit", {"message": "second"}, {})
+    do("git_commit", arguments)
+    run_git(repository, "reset", "--quiet", "--hard", "HEAD~1")
+    assert probe("git_commit", arguments).said == "happened"
+
+
+def test_only_the_named_paths_are_committed(repository: Path) -> None:
+    for name in ("a.txt", "b.txt", "*.txt", "c.txt"):
+        (repository / name).write_text("two\n")
+    run_git(repository, "add", "c.txt")
+    (repository / "link").symlink_to("/etc/passwd")
+    call("git_commit", message="some", paths=["./b.txt", "*.txt", "link"])
+    assert run_git(repository, "show", "--name-only", "--format=").splitlines() == ["*.txt", "b.txt", "link"]
+    (repository / "b.txt").unlink()
+    call("git_commit", key="l" * 64, message="gone", paths=["b.txt"])
+    assert run_git(repository, "show", "--name-status", "--format=") == "D\tb.txt"
+
+
+@pytest.mark.parametrize(
+    "path", ["..", "../outside/secret.txt", "/etc/passwd", ".git/config", "a\0b", ":(top)", "none"]
+)
+def test_no_path_outside_is_committed(path: str, repository: Path) -> None:
+    (repository / "a.txt").write_text("two\n")
+    with pytest.raises(NotDone):
+        call("git_commit", message="some", paths=[path])
+    assert subjects(repository) == ["first"]
+
+
+def test_what_is_protected_is_not_committed(repository: Path) -> None:
+    (repository / "kept").mkdir()
+    (repository / "kept/store.db").write_text("x")
+    with pytest.raises(NotDone, match="nothing to commit"):
+        call("git_commit", message="all")
+    (repository / "b.txt").write_text("x")
+    call("git_commit", message="all")
+    assert run_git(repository, "show", "--name-only", "--format=") == "b.txt"
+
+
+def test_nothing_to_commit_is_proof(repository: Path) -> None:
+    with pytest.raises(NotDone, match="nothing to commit"):
+        call("git_commit", message="nothing")
+    (repository / "a.txt").write_text("two\n")
+    arguments = prepared("git_commit", {"message": "second"}, {})
+    (repository / "a.txt").write_text("one\n")
+    with pytest.raises(NotDone, match="nothing to commit"):
+        do("git_commit", arguments)
+    for message in ("", " \n", "x" * 30_000):
+        with pytest.raises(NotDone, match="message"):
+            call("git_commit", message=message)
+
+
+def test_a_commit_without_an_identity_has_ours(repository: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
+    (repository / "a.txt").write_text("two\n")
+    call("git_commit", message="second")
+    assert run_git(repository, "log", "-1", "--format=%an <%ae> %cn").startswith("Perdure agent <")
+    run_git(repository, "config", "user.name", "Grace")
+    run_git(repository, "config", "user.email", "grace@example.org")
+    (repository / "a.txt").write_text("three\n")
+    call("git_commit", key="l" * 64, message="third")
+    assert run_git(repository, "log", "-1", "--format=%an <%ae>") == "Grace <grace@example.org>"
+
+
+def test_hooks_run_and_what_they_refuse_is_an_answer(repository: Path) -> None:
+    write_hook(repository / ".git/hooks/pre-commit", "echo run >> hook.log; echo style is wrong; exit 1\n")
+    (repository / "a.txt").write_text("two\n")
+    said = call("git_commit", message="second", paths=["a.txt"])
+    assert said.failed
+    assert "style is wrong" in said.text
+    assert (repository / "hook.log").read_text() == "run\n"
+    assert subjects(repository) == ["first"]
+
+
+def test_a_hook_that_takes_the_mark_away_is_noticed(repository: Path) -> None:
+    write_hook(repository / ".git/hooks/commit-msg", "sed -i /Perdure-Effect/d $1\n")
+    (repository / "a.txt").write_text("two\n")
+    arguments = prepared("git_commit", {"message": "second"}, {})
+    do("git_commit", arguments)
+    outcome = probe("git_commit", arguments)
+    assert outcome.said == "unknown"
+    assert "mark" in (outcome.why or "")
+
+
+def test_a_commit_goes_to_the_branch_it_was_meant_for(repository: Path) -> None:
+    (repository / "a.txt").write_text("two\n")
+    arguments = prepared("git_commit", {"message": "second"}, {})
+    run_git(repository, "switch", "--quiet", "-c", "other")
+    with pytest.raises(NotDone, match="Another branch"):
+        do("git_commit", arguments)
+    run_git(repository, "switch", "--quiet", "--detach")
+    with pytest.raises(NotDone, match="No branch"):
+        call("git_commit", message="second")
+
+
+def test_a_lock_of_somebody_else_is_respected(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "TRIES", 2)
+    (repository / "a.txt").write_text("two\n")
+    arguments = prepared("git_commit", {"message": "second"}, {})
+    (repository / ".git/index.lock").write_text("")
+    os.utime(repository / ".git/index.lock", (0, 0))
+    with pytest.raises(NotDone, match=r"index\.lock"):
+        do("git_commit", arguments)
+    assert (repository / ".git/index.lock").exists()
+
+
+def test_a_lock_that_our_own_dead_git_left_is_removed(repository: Path) -> None:
+    """The worker and its git are killed inside a hook, while git holds the index."""
+    write_hook(repository / ".git/hooks/pre-commit", "kill -9 $PPID\n")
+    (repository / "a.txt").write_text("two\n")
+    arguments = prepared("git_commit", {"message": "second", "paths": ["a.txt"]}, {})
+    if (pid := os.fork()) == 0:
+        from perdure import faults
+
+        faults.arm(lambda name: died() if name == "git.after" and (repository / ".git/index.lock").exists() else None)
+        do("git_commit", arguments)
+        os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    assert (repository / ".git/index.lock").exists()
+    write_hook(repository / ".git/hooks/pre-commit", "exit 0\n")
+    assert probe("git_commit", arguments).said == "absent"
+    do("git_commit", arguments)
+    assert subjects(repository) == ["second", "first"]
+
+
+def died() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_our_mark_does_not_cost_a_living_git_its_lock(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """We died here once; since then a person's git has come, and waits in a hook with the index locked."""
+    monkeypatch.setattr(running, "TRIES", 2)
+    (repository / "a.txt").write_text("two\n")
+    arguments = prepared("git_commit", {"message": "second"}, {})
+    (repository / ".git/perdure.lock").write_text("begun\n")
+    os.mkfifo(repository / ".git/go")
+    write_hook(repository / ".git/hooks/pre-commit", "mkdir .git/inside 2> .git/err && read line < .git/go; exit 0\n")
+    theirs = subprocess.Popen(["git", "commit", "--quiet", "-am", "theirs"], cwd=repository, env=ALONE)
+    try:
+        wait_until((repository / ".git/index.lock").exists, "their git holds the index")
+        with pytest.raises(NotDone, match=r"index\.lock"):
+            do("git_commit", arguments)
+        assert (repository / ".git/index.lock").exists()
+    finally:
+        (repository / ".git/go").write_text("go\n")
+        assert theirs.wait() == 0
+    assert subjects(repository) == ["theirs", "first"]
+
+
+def test_a_git_that_outlives_its_worker_is_waited_for(repository: Path) -> None:
+    """The worker is killed while git waits in a hook. A probe that did not wait would find nothing yet."""
+    (repository / "a.txt").write_text("two\n")
+    os.mkfifo(repository / ".git/go")
+    write_hook(repository / ".git/hooks/pre-commit", "echo > .git/inside; read line < .git/go\n")
+    arguments = prepared("git_commit", {"message": "second"}, {})
+    if (worker := os.fork()) == 0:
+        do("git_commit", arguments)
+        os._exit(0)
+    wait_until((repository / ".git/inside").exists, "the hook runs")
+    os.kill(worker, signal.SIGKILL)
+    os.waitpid(worker, 0)
+    if (releaser := os.fork()) == 0:
+        lock = os.stat(repository / ".git/perdure.lock").st_ino
+        wait_until(lambda: f":{lock} " in _waiting_for_locks(), "the probe waits")
+        (repository / ".git/go").write_text("go\n")
+        os._exit(0)
+    assert probe("git_commit", arguments).said == "happened"
+    assert os.waitpid(releaser, 0)[1] == 0
+    do("git_commit", arguments)
+    assert subjects(repository) == ["second", "first"]
+
+
+def _waiting_for_locks() -> str:
+    return "\n".join(line for line in Path("/proc/locks").read_text().splitlines() if "->" in line)
+
+
+def test_a_branch_is_made_and_checked_out(repository: Path) -> None:
+    (repository / "a.txt").write_text("not committed\n")
+    arguments = prepared("git_branch", {"name": "fix/one"}, {})
+    assert probe("git_branch", arguments).said == "absent"
+    said = do("git_branch", arguments)
+    assert said.text == "The branch is now fix/one."
+    assert run_git(repository, "branch", "--show-current") == "fix/one"
+    assert (repository / "a.txt").read_text() == "not committed\n"
+    assert probe("git_branch", arguments).result == said
+    assert do("git_branch", arguments) == said
+    run_git(repository, "switch", "--quiet", "main")
+    assert prepared_fails("fix/one") == "There is a branch fix/one already."
+
+
+def prepared_fails(name: str) -> str:
+    with pytest.raises(NotDone) as caught:
+        prepared("git_branch", {"name": name}, {})
+    return caught.value.message
+
+
+def test_a_branch_that_is_made_and_not_checked_out_is_finished(repository: Path) -> None:
+    arguments = prepared("git_branch", {"name": "half"}, {})
+    run_git(repository, "branch", "half")
+    assert probe("git_branch", arguments).said == "absent"
+    do("git_branch", arguments)
+    assert run_git(repository, "branch", "--show-current") == "half"
+
+
+def test_a_branch_that_somebody_moved_is_a_question(repository: Path) -> None:
+    arguments = prepared("git_branch", {"name": "half"}, {})
+    run_git(repository, "branch", "half")
+    run_git(repository, "switch", "--quiet", "-c", "third")
+    assert probe("git_branch", arguments).said == "unknown"
+    with pytest.raises(NotDone, match="Another branch"):
+        do("git_branch", arguments)
+
+
+@pytest.mark.parametrize("name", ["", "-d", "--orphan", "a b", "a..b", "HEAD", "x.lock", "@{-1}", "a\0b", "a/", "main"])
+def test_a_name_that_is_none_makes_no_branch(name: str, repository: Path) -> None:
+    assert prepared_fails(name)
+    assert run_git(repository, "branch", "--format=%(refname:short)") == "main"

@@ -1,0 +1,125 @@
+"""Pushing to a real remote, and what the probe makes of it afterwards."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from perdure.errors import NotDone
+from tests.agent.tools.folder import call, do, prepared, probe, run_git, write_hook
+
+
+@pytest.fixture
+def ahead(repository: Path) -> Path:
+    """One commit that the remote has not."""
+    (repository / "a.txt").write_text("two\n")
+    call("git_commit", message="second")
+    return repository
+
+
+@pytest.fixture
+def remote(repository: Path) -> Path:
+    return repository.with_name(repository.name + ".remote")
+
+
+def push_from_elsewhere(remote: Path, folder: Path, subject: str) -> str:
+    """Somebody else pushes."""
+    clone = folder / f"clone-{subject}"
+    run_git(folder, "clone", "--quiet", str(remote), str(clone))
+    (clone / "theirs.txt").write_text(subject)
+    run_git(clone, "add", "--all")
+    run_git(clone, "commit", "--quiet", "-m", subject)
+    run_git(clone, "push", "--quiet", "origin", "main")
+    return run_git(clone, "rev-parse", "HEAD")
+
+
+def test_a_push_is_known_by_where_the_remote_stands(ahead: Path, remote: Path) -> None:
+    arguments = prepared("git_push", {}, {})
+    assert (arguments["branch"], arguments["remote"]) == ("main", "origin")
+    assert probe("git_push", arguments).said == "absent"
+    said = do("git_push", arguments)
+    assert run_git(remote, "log", "--format=%s", "main").splitlines() == ["second", "first"]
+    outcome = probe("git_push", arguments)
+    assert (outcome.said, outcome.result, outcome.reference) == ("happened", said, arguments["commit"])
+    assert do("git_push", arguments) == said
+    with pytest.raises(NotDone, match="already"):
+        prepared("git_push", {}, {})
+    assert "ahead" not in run_git(ahead, "status", "--short", "--branch")
+
+
+def test_a_new_branch_is_pushed(ahead: Path, remote: Path) -> None:
+    call("git_branch", name="fix")
+    arguments = prepared("git_push", {"branch": "fix"}, {})
+    assert arguments["remote_before"] is None
+    assert probe("git_push", arguments).said == "absent"
+    do("git_push", arguments)
+    assert probe("git_push", arguments).said == "happened"
+    assert run_git(remote, "branch", "--format=%(refname:short)").splitlines() == ["fix", "main"]
+
+
+def test_a_remote_that_went_on_from_our_commit_has_it(ahead: Path, remote: Path, folder: Path) -> None:
+    arguments = prepared("git_push", {}, {})
+    do("git_push", arguments)
+    refs = run_git(ahead, "for-each-ref")
+    push_from_elsewhere(remote, folder, "third")
+    assert probe("git_push", arguments).said == "happened"
+    assert run_git(ahead, "for-each-ref") == refs
+
+
+def test_a_remote_that_went_another_way_is_a_question_and_not_forced(ahead: Path, remote: Path, folder: Path) -> None:
+    arguments = prepared("git_push", {}, {})
+    theirs = push_from_elsewhere(remote, folder, "theirs")
+    outcome = probe("git_push", arguments)
+    assert outcome.said == "unknown"
+    with pytest.raises(NotDone, match="moved meanwhile"):
+        do("git_push", arguments)
+    with pytest.raises(NotDone, match="Nothing was pushed"):
+        call("git_push")
+    assert run_git(remote, "rev-parse", "main") == theirs
+
+
+def test_what_the_remote_refuses_is_proof(ahead: Path, remote: Path) -> None:
+    write_hook(remote / "hooks/pre-receive", "echo not on a Sunday; exit 1\n")
+    with pytest.raises(NotDone, match="not on a Sunday"):
+        call("git_push")
+
+
+def test_the_hook_runs_once_and_what_it_refuses_is_proof(ahead: Path, remote: Path) -> None:
+    write_hook(ahead / ".git/hooks/pre-push", "echo run >> .git/log\n")
+    call("git_push")
+    assert (ahead / ".git/log").read_text() == "run\n"
+    write_hook(ahead / ".git/hooks/pre-push", "echo tests fail; exit 1\n")
+    (ahead / "a.txt").write_text("three\n")
+    call("git_commit", key="l" * 64, message="third")
+    with pytest.raises(NotDone, match="tests fail"):
+        call("git_push")
+    assert run_git(remote, "log", "-1", "--format=%s", "main") == "second"
+
+
+def test_a_remote_that_cannot_be_asked_leaves_a_doubt_and_gets_nothing(ahead: Path, remote: Path) -> None:
+    arguments = prepared("git_push", {}, {})
+    shutil.move(remote, remote.with_suffix(".away"))
+    with pytest.raises(NotDone, match="ls-remote"):
+        do("git_push", arguments)
+    assert probe("git_push", arguments).said == "unknown"
+    shutil.move(remote.with_suffix(".away"), remote)
+    assert probe("git_push", arguments).said == "absent"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"remote": "elsewhere"}, {"remote": "ext::sh -c touch% /tmp/x"}, {"remote": "--all"}, {"remote": "../outside"},
+        {"remote": ""}, {"branch": "none"}, {"branch": "-d"}, {"branch": "main:other"}, {"branch": "a\0b"},
+    ],
+)  # fmt: skip
+def test_only_a_known_branch_goes_to_a_known_remote(given: dict[str, str], ahead: Path) -> None:
+    with pytest.raises(NotDone):
+        prepared("git_push", given, {})
+
+
+def test_a_remote_of_two_places_is_refused(ahead: Path, remote: Path) -> None:
+    run_git(ahead, "remote", "set-url", "--add", "--push", "origin", str(remote))
+    run_git(ahead, "remote", "set-url", "--add", "--push", "origin", str(remote) + "2")
+    with pytest.raises(NotDone, match="2 places"):
+        prepared("git_push", {}, {})
