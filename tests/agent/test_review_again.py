@@ -18,9 +18,6 @@ from tests.agent.talk import Talk, calls
 pytestmark = pytest.mark.databases("memory")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="once is forgotten where live finds itself stopped: it rests, and nobody will write"
-)
 async def test_a_session_that_runs_once_and_is_stopped_amid_its_failure_fails_all_the_same(talk: Talk) -> None:
     """Stopped after the failure of the model is on record, it must not wait for a message that nobody will send."""
 
@@ -49,7 +46,6 @@ async def test_a_session_that_runs_once_and_is_stopped_amid_its_failure_fails_al
         assert view.status == "failed", view.waits
 
 
-@pytest.mark.xfail(strict=True, reason="_go_on opens the arguments of a settled call, and the session is failed")
 async def test_a_call_that_was_done_is_told_though_its_tool_takes_something_else_now(talk: Talk) -> None:
     @tool(replay="idempotent", name="post")
     def post(n: int) -> str:
@@ -74,9 +70,6 @@ async def test_a_call_that_was_done_is_told_though_its_tool_takes_something_else
         assert talk.told() == ["done: posted"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="_tell_settled drives what is planned without its code, and the session is failed"
-)
 async def test_what_did_not_happen_and_whose_tool_is_gone_waits_for_code(talk: Talk) -> None:
     @tool(inflight="1ms", name="mail")
     def mail() -> str:
@@ -133,9 +126,6 @@ async def test_a_session_that_runs_once_ends_when_its_doubt_is_settled(talk: Tal
         assert (view.status, view.result) == ("done", "Now I know.")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="once is forgotten where live finds itself stopped: it rests, and nobody will write"
-)
 async def test_a_failure_in_a_session_that_runs_once_ends_it_when_its_doubt_is_settled(talk: Talk) -> None:
     @tool(inflight="1ms", name="mail")
     def mail() -> str:
@@ -174,7 +164,6 @@ async def test_a_cancelled_session_ends_when_its_doubt_is_settled(talk: Talk) ->
         assert (await runtime.run("talk")).status == "cancelled"
 
 
-@pytest.mark.xfail(strict=True, reason="the time that it worked before it was resumed is forgotten")
 async def test_the_time_it_worked_counts_whoever_it_waited_for_in_between(talk: Talk) -> None:
     clock = ManualClock()
 

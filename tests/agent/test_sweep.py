@@ -54,12 +54,17 @@ def show(report: Report, where: str) -> Report:
     return report
 
 
+def durable(moments: list[str]) -> list[int]:
+    """Before and after every commit, and around every act; inside a transaction nothing is durable yet."""
+    return [at for at, label in enumerate(moments, 1) if not label.startswith(("move.", "answer."))]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_an_agent_killed_anywhere_does_everything_once_on_sqlite(lanes: Lanes, sink: Sink, place: Path) -> None:
-    report = show(sweep(lanes, sink, place / "stores", place).run(), "SQLite")
+    report = show(sweep(lanes, sink, place / "stores", place).run(choose=durable), "SQLite")
     assert not report.failures, "\n".join(report.failures)
-    assert report.kills > 150
+    assert report.kills > 90
 
 
 @pytest.mark.slow
@@ -69,11 +74,9 @@ def test_an_agent_killed_anywhere_does_everything_once_on_postgres(
     lanes: Lanes, sink: Sink, place: Path, postgres_server: PostgresServer
 ) -> None:
     url = postgres_server.create_database("agent")
-    report = show(
-        sweep(lanes, sink, url, place).run(choose=lambda moments: range(1, len(moments) + 1, 4)), "PostgreSQL"
-    )
+    report = show(sweep(lanes, sink, url, place).run(choose=lambda moments: durable(moments)[::4]), "PostgreSQL")
     assert not report.failures, "\n".join(report.failures)
-    assert report.kills > 30
+    assert report.kills > 20
 
 
 @pytest.mark.soak

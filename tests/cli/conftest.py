@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.cli.agents import Work
 from tests.cli.terminal import Terminal, clean_environment
 
 
@@ -16,3 +18,10 @@ def terminal(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
     return Terminal(folder, capsys)
+
+
+@pytest.fixture
+def work(terminal: Terminal) -> Iterator[Work]:
+    made = Work(terminal)
+    yield made
+    made.end_workers()

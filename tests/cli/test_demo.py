@@ -1,4 +1,4 @@
-"""The demo, through the real executable. It says what the service's own log says, and leaves nothing behind."""
+"""The demo, through the real executable. It says what is there outside, and leaves nothing running."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,145 +15,143 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.scene import Counts
+from perdure.cli.command import Shell
+from perdure.cli.demo import Teller
+from perdure.cli.scene import Scene
+from perdure.cli.story import Story
+from perdure.cli.story_props import COMMENT, make_repository
+from perdure.testing import Sink
 from perdure.testing.proxy import wait_until
 from perdure.testing.sink_service import read_log
 from tests.tidy.source import ROOT, text
+from tools.record import block, without_names
 
 PERDURE = str(Path(sys.executable).with_name("perdure"))
-VARYING = [(r"\be-[0-9a-f]{16}\b", "e-…"), (r"\bw-[0-9a-z]{10}\b", "w-…"), (r"process \d+", "process …")]
-VARYING += [(r'comment [0-9a-f]{12}|"[0-9a-f]{12}"', "comment …"), (r"^ *\d+  (?=post_comment)", "…  ")]
+ROW = re.compile(r"^   (the \w+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+)$", re.MULTILINE)
 
 
-def demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    given = {name: value for name, value in os.environ.items() if not name.startswith(("PERDURE_", "COLUMNS"))}
+def clean(**more: str) -> dict[str, str]:
+    return {name: said for name, said in os.environ.items() if not name.startswith(("PERDURE_", "COLUMNS"))} | more
+
+
+def demo(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     line = [PERDURE, "demo", *arguments]
-    return subprocess.run(line, capture_output=True, text=True, env=given | environment, timeout=60)
+    return subprocess.run(line, capture_output=True, text=True, env=clean(), cwd=cwd, timeout=110)
 
 
 def whats(log: Path) -> list[str]:
     return [line["what"] for line in read_log(log)]
 
 
-def without_names(said: str) -> str:
-    for pattern, name in VARYING:
-        said = re.sub(pattern, name, said, flags=re.MULTILINE)
-    return re.sub(r" +", " ", said)
-
-
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """One demo, kept, and what it said."""
-    folder = tmp_path_factory.mktemp("demo") / "kept"
-    ended = demo("--keep", str(folder), COLUMNS="110")
+    """One demo in an empty folder, kept, and what it said."""
+    folder = tmp_path_factory.mktemp("demo")
+    ended = demo("--keep", "kept", cwd=folder)
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout + ended.stderr
-    return folder, ended.stdout
+    return folder / "kept", ended.stdout
 
 
-def test_one_comment_is_at_the_service_and_it_was_posted_once_and_looked_for_once(kept: tuple[Path, str]) -> None:
+def test_everything_wanted_is_there_once_and_a_person_was_asked_for_the_push_alone(kept: tuple[Path, str]) -> None:
     folder, said = kept
-    assert whats(folder / "service" / "review-7.jsonl") == ["posted", "kept", "looked"]
-    assert whats(folder / "service" / "review-7-escalate.jsonl") == ["posted", "kept"]
-    assert re.search(r"^ +probe +1 +1 +0 +0 +0$", said, re.MULTILINE)
-    assert re.search(r"^ +escalate +1 +1 +0 +0 +1$", said, re.MULTILINE)
+    rows = {what: [int(one) for one in counts] for what, *counts in ROW.findall(said)}
+    assert rows == {"the comment": [1, 1, 0, 0, 0], "the commit": [1, 1, 0, 0, 0], "the push": [1, 1, 0, 0, 1]}
+    assert whats(folder / "service" / "comments.jsonl") == ["posted", "kept", "looked"]
+    assert all(len(line) <= 80 for line in said.replace(str(folder), "DIR").splitlines())
+    assert "\x1b" not in said
+    assert "Its model is scripted" in said
 
 
 def test_it_says_what_the_readme_says(kept: tuple[Path, str]) -> None:
-    shown = text("README.md").partition("```text\n")[2].partition("```")[0]
+    shown = block(text("README.md"), "demo")
     assert shown
-    assert without_names(shown) in without_names(kept[1])
+    assert without_names(kept[1]).replace(str(kept[0]), "DIR").startswith(without_names(shown))
 
 
 def test_the_commands_it_names_work(kept: tuple[Path, str]) -> None:
     folder, said = kept
-    lines = [line.split("  ")[0] for line in re.findall(r"^   (perdure .*)$", said, re.MULTILINE)]
-    assert [shlex.split(line)[1] for line in lines] == ["show", "show", "effects"]
-    for line in lines:
-        ended = subprocess.run([PERDURE, *shlex.split(line)[1:]], capture_output=True, text=True)
+    lines = [line.split("   ")[0] for line in re.findall(r"^   (perdure .*)$", said, re.MULTILINE)]
+    assert [shlex.split(line)[1] for line in lines] == ["show", "brief", "effects", "run"]
+    for line in lines[:-1]:
+        ended = subprocess.run(
+            [PERDURE, *shlex.split(line)[1:]], capture_output=True, text=True, cwd=folder, env=clean()
+        )
         assert (ended.returncode, ended.stderr) == (0, ""), line
-        assert "post_comment" in ended.stdout
-    assert (ROOT / said.rsplit(": ", 1)[1].strip()).exists()
-    assert demo("--keep", str(folder)).returncode == 2
+        assert "edit_file" in ended.stdout
+    assert demo("--keep", str(folder), cwd=folder).returncode == 2
 
 
-@pytest.mark.databases("files", "postgres")
-def test_it_is_one_object_about_any_store(target: str) -> None:
-    ended = demo("--json", "--store", target)
+def test_the_branch_left_the_repository_alone(kept: tuple[Path, str]) -> None:
+    shop = kept[0] / "shop"
+    ended = subprocess.run(["git", "status", "--porcelain"], cwd=shop, capture_output=True, text=True, check=True)
+    assert (ended.stdout, (shop / "cart.py").read_text().count("sum(prices)")) == ("", 1)
+    assert "in the branch   return fsum(prices)" in kept[1]
+
+
+@pytest.mark.slow
+@pytest.mark.databases("postgres")
+def test_it_is_one_object_about_any_store(target: str, tmp_path: Path) -> None:
+    ended = demo("--json", "--store", target, cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout + ended.stderr
     said: dict[str, Any] = json.loads(ended.stdout)
     assert (said["right"], said["killed"]["code"], said["killed"]["kept_at_kill"]) == (True, -signal.SIGKILL, 1)
-    assert [(one["state"], one["attempts"]) for one in said["ledger"]] == [("dispatched", ["unknown"])]
+    assert said["ledger"]["post_comment"] == ["dispatched"]
     assert [one["action"] for one in said["plan"]] == ["probe"]
-    names = ("wanted", "at_service", "duplicated", "lost", "people_asked", "status")
-    assert [[one[name] for name in names] for one in said["counts"]] == [
-        [1, 1, 0, 0, 0, "done"],
-        [1, 1, 0, 0, 1, "done"],
-    ]
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_that_ends_with_its_process_is_wrong_use() -> None:
-    ended = demo("--store", "memory:")
+def test_a_store_that_ends_with_its_process_is_wrong_use(tmp_path: Path) -> None:
+    ended = demo("--store", "memory:", cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "[config]" in ended.stderr
 
 
-@pytest.mark.parametrize(
-    "counts",
-    [
-        Counts("probe", 1, 2, 1, 0, 0, "done"),
-        Counts("probe", 1, 0, 0, 1, 0, "done"),
-        Counts("probe", 1, 1, 0, 0, 1, "done"),
-        Counts("probe", 1, 1, 0, 0, 0, "waiting"),
-        Counts("escalate", 1, 1, 0, 0, 0, "done"),
-    ],
-)
-def test_any_other_count_is_wrong(counts: Counts) -> None:
-    assert not counts.right
+def test_what_is_there_twice_or_not_at_all_is_counted_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The demo believes what is outside and nobody else."""
+    make_repository(tmp_path)
+    with Sink(tmp_path / "service") as service:
+        story = Story(Scene(tmp_path, service, store=None, sandboxed=True), "fix")
+        for _ in range(2):
+            service.run("comments").post(None, {"body": COMMENT["body"]}, path="pulls/7/comments")
+        teller = Teller(Shell(None, json=False), story, "none", None)
+        teller.count({"git_push": 1})
+    rows = {what: [int(one) for one in counts] for what, *counts in ROW.findall(capsys.readouterr().out)}
+    assert rows == {"the comment": [1, 2, 1, 0, 0], "the commit": [1, 0, 0, 1, 0], "the push": [1, 0, 0, 1, 1]}
+    assert not teller.right
 
 
-def test_a_second_comment_is_told_and_is_exit_code_1(tmp_path: Path) -> None:
-    """As it would be installed, with a probe that lies: the demo believes the service and nobody else."""
-    shutil.copytree(ROOT / "src" / "perdure", tmp_path / "perdure")
-    honest = text("examples/one_comment.py")
-    liar = honest.replace("== marked(body, call.key)", '== "nothing"')
-    assert liar != honest
-    (tmp_path / "perdure" / "examples").mkdir()
-    (tmp_path / "perdure" / "examples" / "one_comment.py").write_text(liar)
-    ended = demo(PYTHONPATH=str(tmp_path))
-    assert ended.returncode == 1, ended.stdout + ended.stderr
-    assert re.search(r"^ +probe +1 +2 +1 +0 +0$", ended.stdout, re.MULTILINE)
-    assert "The counts are wrong." in ended.stdout
-
-
-@pytest.mark.parametrize("after", ["A program reviews", "1. Run it", "2. What is", "3. Run it"])
+@pytest.mark.parametrize("after", ["1. An agent", "3. It goes on"])
 def test_a_killed_demo_leaves_nothing_running(after: str, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     line = [PERDURE, "demo", "--keep", str(folder)]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=clean()) as process:
         assert process.stdout is not None
         assert any(said.startswith(after) for said in process.stdout)
-        assert running(folder)
+        wait_until(lambda: len(running(folder)) >= 3, "the demo, the service and a command to run")
         process.kill()
     wait_until(lambda: not running(folder), "everything that the demo started to end")
 
 
 def running(folder: Path) -> list[str]:
-    """The processes that were told about a folder."""
+    """The processes that were told about a folder, or stand in it."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            said = path.read_bytes()
+            said, cwd = (path / "cmdline").read_bytes(), os.readlink(path / "cwd")
         except OSError:  # it has just ended
             continue
-        if bytes(folder) in said:
+        if said and (bytes(folder) in said or Path(cwd).is_relative_to(folder)):
             found.append(said.replace(b"\0", b" ").decode())
     return found
 
 
 @pytest.mark.slow
-def test_the_wheel_carries_the_program_that_the_demo_kills(tmp_path: Path) -> None:
+def test_the_wheel_carries_the_programs_that_the_demo_runs(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(line, cwd=ROOT, capture_output=True, check=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as opened:
-        assert opened.read("perdure/examples/one_comment.py").decode() == text("examples/one_comment.py")
+        for name in ("one_comment.py", "fix_a_test.py"):
+            assert opened.read(f"perdure/examples/{name}").decode() == text(f"examples/{name}")

@@ -34,3 +34,13 @@ def test_every_link_between_the_documents_leads_somewhere() -> None:
     for page in pages:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_agent_of_the_page_answers_once_and_acts_once(tmp_path: Path) -> None:
+    (tmp_path / "triage.py").write_text(block("how-to/write-an-agent.md", "python"))
+    command = [sys.executable, "triage.py"]
+    first = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert first.stdout == "It is a duplicate.\nClosed.\n"
+    assert first.stderr.startswith("closing 7 under key ")
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (again.stdout, again.stderr) == (first.stdout, "")

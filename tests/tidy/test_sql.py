@@ -23,12 +23,15 @@ OVERRIDES = (
     "doctor.durability@sqlite",
     "doctor.server@postgres",
     "doctor.standbys@postgres",
+    "effect.dispatch_held@postgres",
+    "effect.settle_held@postgres",
     "event.append_held@postgres",
     "meta.exists@postgres",
     "meta.lock_migrations@postgres",
     "meta.notify@postgres",
     "meta.server_time@postgres",
     "meta.unlock_migrations@postgres",
+    "restore.timeline@postgres",
     "step.record_held@postgres",
 )
 

@@ -24,6 +24,7 @@ from perdure.agent.settings import Settings
 from perdure.agent.toolbox import Offered, Toolbox, is_known
 from perdure.agent.tools.shipped import SHIPPED
 from perdure.agent.workspace import Workspace
+from perdure.config import default_store
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError
 from perdure.runtime.effect import Ledger
@@ -137,13 +138,21 @@ class Agent(Program[[str, bool], str]):
         return Workspace(
             root,
             session_uid=run.session.uid,
-            scratch=None if beside is None else beside / "commands",
+            scratch=_outside(beside, root),
             artifacts=run.runtime.values.directory,
             protected=(*_own_files(run.runtime, root), *_protected(beside, root)),
             network=network,
             unsandboxed=unsandboxed,
             pass_fds=run.runtime.worker.pass_fds,
         )
+
+
+def _outside(beside: Path | None, root: Path) -> Path | None:
+    """Where commands leave their output: beside the store, unless that is in the folder that they may write."""
+    if beside is None:
+        return None
+    inside = beside.resolve() == root.resolve() or root.resolve() in beside.resolve().parents
+    return (default_store().parent if inside else beside) / "commands"
 
 
 def _own_files(runtime: Runtime, root: Path) -> Iterator[Path]:

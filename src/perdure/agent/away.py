@@ -6,6 +6,7 @@ What was read and has changed must be read again before it is edited; that is no
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 from perdure.agent.ledger import AgentLedger
@@ -32,11 +33,11 @@ OUTSIDE = {
 async def look(ledger: AgentLedger, state: State, since: int) -> dict[str, Any] | None:
     """The note to say about what happened after event `since`, or None when nothing did."""
     run, place, settings = ledger.run, ledger.workspace, ledger.settings
-    changed, head = ([], None) if place is None else await asyncio.to_thread(_outside, place, dict(state.files))
+    changed, head = ([], None) if place is None else await asyncio.to_thread(compared, place, dict(state.files))
     items = [f"{path} {what} since it was read; read it again before relying on it" for path, what in changed[:MOST]]
     if len(changed) > MOST:
         items.append(f"{len(changed) - MOST} other files that were read have changed")
-    items += _moved(state.head, head) + _gone(settings, state)
+    items += moved(state.head, head) + _gone(settings, state)
     items += await run.read(_recorded, run.session.uid, since, state.answer() is None)
     if not items:
         return None
@@ -47,22 +48,27 @@ async def look(ledger: AgentLedger, state: State, since: int) -> dict[str, Any] 
     }  # fmt: skip
 
 
-def _outside(place: Workspace, files: dict[str, str | None]) -> tuple[list[tuple[str, str]], dict[str, Any] | None]:
+def compared(place: Workspace, files: dict[str, str | None]) -> tuple[list[tuple[str, str]], dict[str, Any] | None]:
     """Compare the folder with what was read of it."""
     found: list[tuple[str, str]] = []
     for path, was in files.items():
         if was == CHANGED:
             continue
-        try:
-            now: str | None = digest((place.root / path).read_bytes())
-        except OSError:
-            now = None
+        now = _digest(place.root / path)
         if now != was:
             found.append((path, "is gone" if now is None else "appeared" if was is None else "changed"))
     return found, place.head()
 
 
-def _moved(was: dict[str, Any] | None, now: dict[str, Any] | None) -> list[str]:
+def _digest(path: Path) -> str | None:
+    """Of a file's content; anything else that stands there now is not what was read."""
+    try:
+        return digest(path.read_bytes()) if path.is_file() else None
+    except OSError:
+        return None
+
+
+def moved(was: dict[str, Any] | None, now: dict[str, Any] | None) -> list[str]:
     if was is None or now is None or was == now:
         return []
     if was.get("branch") != now.get("branch"):
@@ -81,7 +87,7 @@ def _gone(settings: Settings, state: State) -> list[str]:
 
 def _recorded(tx: Transaction, uid: str, after: int, working: bool) -> list[str]:
     """What others wrote since the last line, and what is no longer fresh."""
-    items = [text for line in event.after(tx, uid, after, limit=500) if (text := _told(line)) is not None]
+    items = [text for line in event.after(tx, uid, after, limit=500) if (text := told(line)) is not None]
     queued = len(inbox.unread(tx, uid))
     if queued and working:
         items.append(f"{queued} message{'s are' if queued > 1 else ' is'} waiting")
@@ -91,7 +97,7 @@ def _recorded(tx: Transaction, uid: str, after: int, working: bool) -> list[str]
     return items
 
 
-def _told(line: Event) -> str | None:
+def told(line: Event) -> str | None:
     if line.kind not in OUTSIDE:
         return None
     said = line.body if isinstance(line.body, dict) else {}

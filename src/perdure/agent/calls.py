@@ -10,6 +10,8 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from perdure.agent import telling
 from perdure.agent.ledger import AgentLedger, Doubted, doubts, line_of_effects
 from perdure.agent.reading import state_of
@@ -21,6 +23,7 @@ from perdure.domain.session import SessionRecord
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import ConfigError, NotFound, PerdureError, Suspended
 from perdure.ids import digest, encode
+from perdure.runtime.fork import expects_successor
 from perdure.runtime.program import Bound, get_program
 from perdure.runtime.tool import TOOLS, Tool
 from perdure.store import effect as effects
@@ -29,6 +32,7 @@ from perdure.store import session as sessions
 from perdure.store.move import Transaction
 
 DEEPEST = 3  # sub-agents of sub-agents
+ELSEWHERE = "[It was done in the folder that this branch was forked from. This folder is as it was before that.]"
 LEAST = 500  # letters of an answer that are shown, however many there are
 
 
@@ -98,8 +102,10 @@ class Calls:
 
     async def _do(self, call: OpenCall) -> Told:
         there = self._there.get(encode(self._position(call)))
-        if there is not None:
-            return await self._go_on(call, there)
+        return await self._begin(call) if there is None else await self._go_on(call, there)
+
+    async def _begin(self, call: OpenCall) -> Told:
+        """A call that nothing is on record about."""
         offered = self.settings.toolbox.get(call.name)
         if offered is None:
             names = ", ".join(self.settings.toolbox.names)
@@ -119,16 +125,23 @@ class Calls:
 
     async def _go_on(self, call: OpenCall, there: Effect) -> Told:
         """A call that is on record: by this session or by its line. What never began and cannot now is refused."""
+        if there.session_uid != self.run.session.uid:
+            now = await self.ledger.inherited(there)
+            if now is None:  # it never happened, and is ours to plan
+                return await self._begin(call)
+            there = now
+        if there.state in SETTLED and not expects_successor(there, _retry(there)):
+            told = telling.of_effect(there, await self.ledger.result_of(there))
+            elsewhere = there.session_uid != self.run.session.uid and self._may_have_changed(call)
+            return msgspec.structs.replace(told, text=f"{told.text}\n{ELSEWHERE}") if elsewhere else told
         tool = TOOLS.get(there.tool)
-        if there.state in SETTLED and tool is None:
-            return telling.of_effect(there, await self.ledger.result_of(there))
         try:
             if tool is None:
                 raise ConfigError(f"the tool {there.tool} is no longer here.")
             tool.shape.unbind(self.run.runtime.values.whole(there).intent)
         except ConfigError as error:
             attempts = await self.run.read(effects.of_effect, there.session_uid, there.id)
-            if there.state != EffectState.PLANNED or attempts or there.session_uid != self.run.session.uid:
+            if there.state != EffectState.PLANNED or attempts:
                 raise
             refused = effects.refuse(self.run.holder, there.id, "tool-changed", error.message)
             return telling.of_effect(await self.run.write(refused), "null")
@@ -201,6 +214,10 @@ class Calls:
             return message.Claim(named, folder.size(named))
         except OSError:
             return None
+
+
+def _retry(effect: Effect) -> int:
+    return TOOLS[effect.tool].retry if effect.tool in TOOLS else 1
 
 
 def _wait_id(prefix: str, uid: str, position: list[Any]) -> str:

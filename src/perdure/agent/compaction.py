@@ -96,17 +96,17 @@ def kept_facts(tx: Transaction, uid: str) -> dict[str, Any]:
     done: list[Effect] = []
     decisions: list[Decision] = []
     tasks: list[Task] = []
-    session, until = sessions.get(tx, uid), 2**62
+    session, until, through = sessions.get(tx, uid), 2**62, 2**62
     while True:
-        done += [one for one in _done(tx, session.uid) if one.planned_at <= until]
+        done += [one for one in _done(tx, session.uid) if one.number <= through]
         decisions += [one for one in decision.recent(tx, session.uid, limit=MOST) if one.decided_at <= until]
         known = {one.id for one in tasks}
         tasks += [one for one in task.of_session(tx, session.uid) if one.created_at <= until and one.id not in known]
         if session.forked_from is None or session.forked_at is None:
             break
-        number = session.forked_at
+        through = session.forked_at
         session = sessions.get(tx, session.forked_from)
-        until = event.after(tx, session.uid, number - 1, limit=1)[0].at
+        until = event.after(tx, session.uid, through - 1, limit=1)[0].at
     return {
         "effects": [_effect(one) for one in reversed(done[:MOST])],
         "decisions": [

@@ -19,15 +19,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     time: str | float | None = None
 
 
-def reached(limits: Limits, state: State, now: int, since: int) -> str | None:
-    """The limit that is reached, as a sentence; None while there is none. `since` is when it last began to work."""
-    began = max(state.began_at, since)
+def reached(limits: Limits, state: State, unwritten: int = 0) -> str | None:
+    """The limit that is reached, as a sentence, or None. `unwritten` is time worked that no line tells yet."""
+    worked = state.worked + unwritten
     if limits.turns is not None and state.turns >= limits.turns:
         return f"{state.turns} model calls were made, which is the limit."
     if limits.tokens is not None and state.tokens >= limits.tokens:
         return f"{state.tokens:,} tokens were used, and the limit is {limits.tokens:,}."
     if limits.cost is not None and state.cost_micros >= limits.cost * MICROS:
         return f"${state.cost_micros / MICROS:.2f} were spent, and the limit is ${limits.cost:.2f}."
-    if limits.time is not None and now - began >= microseconds(limits.time):
-        return f"It has worked for {(now - began) // MICROS:,} s, and the limit is {limits.time}."
+    if limits.time is not None and worked >= microseconds(limits.time):
+        return f"It has worked for {worked // MICROS:,} s, and the limit is {limits.time}."
     return None

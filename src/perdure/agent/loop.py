@@ -46,7 +46,7 @@ class Loop:
         self.settings = ledger.settings
         self.state = records.state
         self._checkpointed = records.checkpointed
-        self._began = self.run.clock.now()
+        self._mark = self.run.clock.now()  # until here, the time that it worked is on record
         self._calls = Calls(ledger, self.state)
 
     async def live(self, prompt: str, once: bool) -> str:
@@ -73,8 +73,10 @@ class Loop:
                 if not once:
                     await self._rest()
             elif (why := self.state.stopped()) is not None:
+                if once:
+                    await self._fail(ModelError(str(why["content"]), retry=False))
                 await self._rest({"about": why["about"], "why": why["content"]})
-            elif (limit := reached(self.settings.limits, self.state, self.run.clock.now(), self._began)) is not None:
+            elif (limit := reached(self.settings.limits, self.state, self._unwritten())) is not None:
                 await self._stop(ModelError(limit, retry=False), once)
             else:
                 await self._compact()
@@ -123,6 +125,7 @@ class Loop:
 
     async def _act(self, calls: list[Any]) -> None:
         bodies, claims = await self._calls.see_through(calls)
+        bodies[-1] |= self._worked()
         await self._say(*bodies, claims=claims)
 
     async def _perform(self, order: Line) -> None:
@@ -140,7 +143,8 @@ class Loop:
         try:
             with self.run.active():
                 reply = await thinking.ask(self.ledger, model, request, position, hear)
-                self.state.add(await thinking.record(self.ledger, model, reply, position, thinking.body_of(reply)))
+                body = thinking.body_of(reply) | self._worked()
+                self.state.add(await thinking.record(self.ledger, model, reply, position, body))
         except ModelError as error:
             if error.details.get("too_long") and await self._compact(refused=True):
                 return
@@ -204,6 +208,14 @@ class Loop:
         while await self._doubted():
             pass
         raise error
+
+    def _unwritten(self) -> int:
+        """The time that it has worked since the last line; a wait leaves the run, and so is no work."""
+        return self.run.clock.now() - self._mark
+
+    def _worked(self) -> dict[str, int]:
+        worked, self._mark = self._unwritten(), self.run.clock.now()
+        return {"worked": worked}
 
     async def _say(self, *bodies: dict[str, Any], claims: Sequence[message.Claim] = ()) -> None:
         with self.run.active():

@@ -42,7 +42,8 @@ async def ask(ledger: AgentLedger, model: Model, request: Request, position: lis
     while True:
         attempt += 1
         try:
-            return clean(await asyncio.wait_for(model.reply(request, hear), TIMEOUT))
+            async with asyncio.timeout(TIMEOUT):
+                return clean(await model.reply(request, hear))
         except asyncio.CancelledError:
             this = asyncio.current_task()
             if this is not None and this.cancelling():

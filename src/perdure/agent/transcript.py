@@ -70,7 +70,7 @@ class State(msgspec.Struct):
     turns: int = 0  # … since a person last said something; the limits hold from one such message to the next
     tokens: int = 0
     cost_micros: int = 0
-    began_at: int = 0
+    worked: int = 0
     first: tuple[str, int] | None = None  # where the window begins
     summary: dict[str, Any] | None = None
     files: dict[str, str | None] = {}
@@ -96,10 +96,11 @@ class State(msgspec.Struct):
         if self.first is None:
             self.first = (line.uid, line.number)
         self.snapshot = line.body.get("snapshot") or self.snapshot
+        self.worked += line.body.get("worked", 0)
         self.started = self.started or self.snapshot
         match line.role:
             case "user" if line.order is None:
-                self.turns, self.tokens, self.cost_micros, self.began_at = 0, 0, 0, line.at
+                self.turns = self.tokens = self.cost_micros = self.worked = 0
                 self._note(line.body)
             case "assistant":
                 self._count(line.body)

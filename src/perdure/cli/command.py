@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
     from rich.console import RenderableType
 
 UNBOUNDED = 10_000  # columns, where nobody looks at a terminal: a line is a line, and can be searched for
+OTHER_IDS = ("approve", "deny")  # commands whose ID is not a session's
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -58,6 +60,7 @@ class Shell:
 
     def load(self) -> None:
         """Import the programs and tools that `--app` or the settings name."""
+        import perdure.agent.stored  # noqa: F401 - the agent of the command line is a program like any other
         from perdure.cli.app import load, named
 
         load(self.app or named(self.settings.get("app", "")))
@@ -123,6 +126,15 @@ def person(function: F) -> F:
     return click.option("--by", metavar="NAME", help="Who says so; by default whoever is logged in.")(function)
 
 
+class SessionId(click.types.StringParamType):
+    """Text that a shell completes with the ids of sessions."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from perdure.cli.completion import ids
+
+        return ids(ctx, param, incomplete)
+
+
 def command(run: Callable[..., int | None]) -> click.Command:
     """Make a function a command, with the options that every command has."""
 
@@ -130,6 +142,9 @@ def command(run: Callable[..., int | None]) -> click.Command:
         return run(Shell(store, json, app, by), **options) or 0
 
     own: list[click.Parameter] = list(reversed(getattr(run, "__click_params__", [])))
+    for one in own:
+        if isinstance(one, click.Argument) and one.name == "id" and run.__name__ not in OTHER_IDS:
+            one.type = SessionId()
     shared: list[click.Parameter] = [
         click.Option(["--store"], metavar="ADDRESS", help="Where sessions are kept: a path, files:DIR, postgresql://…"),
         click.Option(["--json"], is_flag=True, help="Print JSON: one object, or one a line for a list."),

@@ -1,42 +1,50 @@
-"""`perdure demo`: one comment, killed at the worst moment, and still one comment.
+"""`perdure demo`: an agent is killed at the worst moment, goes on, asks, branches and moves; and nothing is done twice.
 
-start    a service: an HTTP server in a process of its own, with a synced log of its own
-run      `examples/one_comment.py` in another process: it reads, decides, posts
+start    a service: an HTTP server in a process of its own, with a synced log of its own; a repository with a fault
+work     `perdure run`: a scripted agent finds the fault, mends it, commits, posts a comment
 kill     SIGKILL from here, once the service's log has the comment and before Perdure could record it
-look     at the service's log, at the ledger, at the recovery plan
-again    the program once more, in a new process
-count    from the service's log, which decides the exit code
+plan     `perdure resume --plan`: what will be done about it
+go on    `perdure resume`: the probe finds the comment; a push waits for a person, who is played from here
+branch   `perdure fork`: another fix, in a folder of its own
+move     `perdure export` and `import`: the session goes on in a second store
+count    at the service, in the repository and at the remote, which decides the exit code
 """
 
 from __future__ import annotations
 
+import shlex
 import tempfile
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from perdure.cli.command import Shell, command
-from perdure.cli.plain import count
 from perdure.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rich.padding import Padding
+    from perdure.cli.scene import Life
+    from perdure.cli.story import Counts, Known, Step, Story
 
-    from perdure.cli.scene import Counts, Known, Life, Scene
-    from perdure.runtime.recovery import Recovery
+WIDTH = 80
 
 
 @command
-@click.option("--keep", metavar="DIR", type=click.Path(file_okay=False), help="Keep the store and the logs in DIR.")
+@click.option(
+    "--keep", metavar="DIR", type=click.Path(file_okay=False), help="Keep the repository and the stores in DIR."
+)
 def demo(shell: Shell, keep: str | None) -> int:
-    """One comment, killed at the worst moment: still one comment. No key, no server.
+    """An agent is killed at the worst moment, and goes on: nothing lost, nothing twice. No key, no server.
 
-    Runs in a SQLite store of its own; with --store, in that one.
+    Its model is scripted, and everything else is real. Runs in a SQLite store of its own; with --store, in that one.
     """
+    from perdure.agent.sandbox import Level, available
     from perdure.cli.scene import Scene
+    from perdure.cli.story import Story
+    from perdure.cli.story_props import make_repository
     from perdure.ids import new_name
     from perdure.testing.sink import Sink
 
@@ -48,119 +56,191 @@ def demo(shell: Shell, keep: str | None) -> int:
         if keep and folder.exists() and any(folder.iterdir()):
             raise ConfigError(f"{folder} is not empty.", hint="Name a folder that is empty or does not exist.")
         folder.mkdir(parents=True, exist_ok=True)
-        target = shell.given or str(folder / "demo.db")
-        session = new_name("review-7") if shell.given else "review-7"
+        make_repository(folder)
+        level = available()
         with Sink(folder / "service") as service:
-            first = Scene(target, service, "probe", session)
-            second = Scene(target, service, "escalate", f"{session}-escalate")
-            return tell(shell, target, first, second, folder if keep else None)
+            scene = Scene(folder, service, store=_absolute(shell.given), sandboxed=level is not Level.NONE)
+            story = Story(scene, new_name("fix") if shell.given else "fix")
+            return Teller(shell, story, str(level), folder if keep else None).tell()
 
 
-def tell(shell: Shell, target: str, scene: Scene, other: Scene, kept: Path | None) -> int:
-    """Tell the story as it happens, and judge it in the end."""
-    from perdure.cli.scene import WANTED, contrast
-
-    show: Callable[..., None] = (lambda *_: None) if shell.json else shell.show
-    show(OPENING, "")
-    killed = scene.live(kill=True)
-    show(f"[bold]1. Run it, and kill it[/]   process {killed.pid}", *said(killed.said), KILLED, "")
-    before = scene.look()
-    show("[bold]2. What is known now[/]", *known(killed, before), "", PLAN, plan_table(before.plan), "")
-    again = scene.live()
-    after = scene.look(since=before.cursor)
-    show(f"[bold]3. Run it again[/]   process {again.pid}", *said(again.said), "", LOG, *said(after.log), "")
-    counts = [scene.count(after), contrast(other)]
-    show("[bold]4. Count[/]   in the service's own log; who was asked, in the session's", counts_table(counts))
-    right = killed.kept_at_kill == WANTED and before.in_the_window and all(one.right for one in counts)
-    if shell.json:
-        shell.emit({
-            "store": shown(target), "session": scene.session, "killed": killed, "ledger": before.effects,
-            "plan": before.plan, "again": again, "log": after.log, "counts": counts, "right": right,
-        })  # fmt: skip
-    show("", CONTRAST, "", RIGHT if right else WRONG, "", *around(shell, target, scene.session, before.cursor, kept))
-    return 0 if right else 1
-
-
-def said(lines: list[str]) -> list[str]:
-    from rich.markup import escape
-
-    return [f"   {escape(line)}" for line in lines]
-
-
-def known(killed: Life, before: Known) -> list[str]:
-    lines = [f"at the service   {count(killed.kept_at_kill or 0, 'comment')}"]
-    for one in before.effects:
-        attempts = one["attempts"]
-        lines.append(f"in the ledger    {one['tool']}: {one['state']}, attempt {len(attempts)}, outcome {attempts[-1]}")
-    return said(lines)
-
-
-def plan_table(plan: list[Recovery]) -> Padding:
-    rows = [(one.effect_id, one.state, one.action, one.why) for one in plan]
-    return table(("effect", "state", "what will be done", "why"), rows)
-
-
-def counts_table(counts: list[Counts]) -> Padding:
-    rows = [(one.replay, one.wanted, one.at_service, one.duplicated, one.lost, one.people_asked) for one in counts]
-    return table(("tool declared", "effects wanted", "at the service", "duplicated", "lost", "people asked"), rows)
-
-
-def table(headings: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Padding:
-    from rich.markup import escape
-    from rich.padding import Padding
-    from rich.table import Table
-
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in headings:
-        made.add_column(heading, no_wrap=heading != "why")
-    for row in rows:
-        made.add_row(*(escape(str(cell)) for cell in row))
-    return Padding(made, (0, 0, 0, 3))
-
-
-def shown(target: str) -> str:
+def _absolute(store: str | None) -> str | None:
+    """The address, as it is understood in another folder."""
     from perdure.store.doctor import place_of
 
-    return place_of(target).shown
+    place = None if store is None else place_of(store)
+    return place.shown if place is not None and place.path is not None else store
 
 
-def around(shell: Shell, target: str, session: str, at: int, kept: Path | None) -> list[str]:
-    """Where to go on: what is still there to look at, and how to try it with a tool of one's own."""
-    from shlex import join
+class Teller:
+    """Tells the story as it happens, and judges it in the end."""
 
-    if shell.given is None and kept is None:
-        return ["Look around: `perdure demo --keep DIR` keeps the store and the service's log.", OWN]
-    store = ["--store", shown(target)]
-    ways = {
-        join(["perdure", "show", session, *store]): "the session's log",
-        join(["perdure", "show", session, "--at", str(at), *store]): "what was known at the kill",
-        join(["perdure", "effects", *store]): "the ledger",
-    }
-    widest = max(map(len, ways))
-    outside = [] if kept is None else [f"The service's own log: {kept / 'service' / session}.jsonl"]
-    return ["Look around:", *said([f"{way:{widest}}  {what}" for way, what in ways.items()]), *outside, OWN]
+    def __init__(self, shell: Shell, story: Story, sandbox: str, kept: Path | None) -> None:
+        self.shell = shell
+        self.story = story
+        self.sandbox = sandbox
+        self.kept = kept
+        self.facts: dict[str, Any] = {"session": story.session, "sandbox": sandbox}
+        self.right = True
+
+    def tell(self) -> int:
+        self.say(OPENING, SANDBOXED.format(self.sandbox) if self.sandbox != "none" else NO_SANDBOX)
+        known = self.kill()
+        self.plan(known)
+        self.recover(known.cursor)
+        self.push()
+        self.fork(known.fork_at)
+        self.count(self.move())
+        if self.shell.json:
+            self.shell.emit(self.facts | {"right": self.right})
+        self.say("", RIGHT if self.right else WRONG, "", *self.around())
+        return 0 if self.right else 1
+
+    def kill(self) -> Known:
+        self.act("1. An agent fixes a failing test, and is killed")
+        killed, known = self.story.work_and_be_killed()
+        self.typed(killed)
+        self.did(known.steps)
+        self.say(f"   [bold]kill -9 {killed.pid}[/]", KILLED)
+        self.facts |= {"killed": killed, "ledger": known.states}
+        window = known.states.get("post_comment") == ["dispatched"]
+        self.right &= killed.kept_at_kill == 1 and window
+        return known
+
+    def plan(self, known: Known) -> None:
+        self.act("2. What is known, and what will be done")
+        self.say(f"   at the service  {self.facts['killed'].kept_at_kill} comment")
+        self.say(f"   in the ledger   post_comment: {', '.join(known.states.get('post_comment', ()))}, outcome unknown")
+        looked, plan = self.story.plan()
+        self.typed(looked)
+        self.lines(f"{one['tool']}: {one['action']}. {one['why']}" for one in plan)
+        self.facts["plan"] = plan
+        self.right &= [one["action"] for one in plan] == ["probe"]
+
+    def recover(self, since: int) -> None:
+        self.act("3. It goes on in another process")
+        lived, known = self.story.go_on(since)
+        self.typed(lived)
+        self.lines(known.log)
+        self.lines(["git_push: held back, until a person says yes. Until then no process is needed."])
+        self.facts |= {"recovery": known.log, "waited": known.status, "approvals": known.approvals}
+        self.right &= lived.code == 3 and len(known.approvals) == 1
+
+    def push(self) -> None:
+        self.act("4. A person says yes (played by the demo)")
+        (approval,) = self.facts["approvals"]
+        for one in self.story.say_yes(approval):
+            self.typed(one)
+            self.answered(one)
+
+    def fork(self, at: int) -> None:
+        self.act("5. Another fix, in a branch with a folder of its own")
+        lives, known, tails = self.story.try_another(at)
+        for one in lives:
+            self.typed(one)
+        self.did(known.steps)
+        self.answered(lives[-1])
+        self.lines(f"{f'in {name}':14}  {text.strip()}" for name, text in tails.items())
+        self.facts["branch"] = {"session": self.story.branch, "steps": known.steps, "says": tails}
+        passed = any(one.about.endswith("exit 0") for one in known.steps)
+        self.right &= passed and len(set(tails.values())) == 2 and "post_comment" not in known.states
+
+    def move(self) -> dict[str, int]:
+        self.act("6. It moves to another store, and goes on there")
+        lives, known = self.story.move()
+        for one in lives:
+            self.typed(one)
+        self.answered(lives[-1])
+        self.facts["moved"] = known.status
+        return known.asked
+
+    def count(self, asked: dict[str, int]) -> None:
+        self.act("7. Count: at the service, in the repository, at the remote")
+        counts = self.story.count(asked)
+        self.say(*table(counts))
+        self.facts["counts"] = counts
+        self.right &= all((one.at_service, one.duplicated, one.lost) == (one.wanted, 0, 0) for one in counts)
+        self.right &= [one.asked for one in counts] == [0, 0, 1]
+
+    def act(self, heading: str) -> None:
+        self.say("", f"[bold]{heading}[/]")
+
+    def typed(self, life: Life) -> None:
+        """What was typed, and in which process it ran."""
+        line = shlex.join(["perdure", *(word for word in life.typed if word != "--json")])
+        self.lines([f"$ {line}"], style="cyan")
+
+    def did(self, steps: list[Step]) -> None:
+        for one in steps:
+            failed = f" ({one.status})" if one.status not in ("done", None) else ""
+            self.lines([f"{one.tool:13} {one.about}{failed}"], indent=17)
+
+    def answered(self, life: Life) -> None:
+        """What it said in the end, if the agent has the last word."""
+        said = [line for line in life.said if line.strip()]
+        if life.typed[0] == "resume":
+            self.lines([f'"{said[-1]}"' if said else ""])
+
+    def lines(self, given: Any, *, style: str = "", indent: int = 5) -> None:
+        """Text from a session, made harmless, in lines that fit."""
+        from rich.markup import escape
+
+        from perdure.cli.plain import safe
+
+        for text in given:
+            whole = wrap(safe(text), WIDTH, initial_indent="   ", subsequent_indent=" " * indent)
+            said = (escape(line) for line in whole)
+            self.say(*(f"[{style}]{line}[/]" if style else line for line in said))
+
+    def say(self, *lines: str) -> None:
+        if not self.shell.json:
+            self.shell.show(*lines)
+
+    def around(self) -> Iterator[str]:
+        """Where to go on: what is still there to look at, and how to do it with a repository of one's own."""
+        from rich.markup import escape
+
+        from perdure.cli.prompt import EXAMPLE
+        from perdure.store.doctor import place_of
+
+        store = [] if self.shell.given is None else ["--store", place_of(self.shell.given).shown]
+        where = f"in {self.kept}" if self.kept else "after `perdure demo --keep DIR`, in DIR"
+        yield escape(f"Look around, {where}:")
+        for words, what in LOOKS.items():
+            line = shlex.join(["perdure", *words.format(session=self.story.session).split(), *store])
+            yield escape(f"   {line:36}  {what}")
+        yield from ("", "On a repository of yours, with a key of yours:", f"   export {KEY}=...")
+        yield escape(f'   perdure run "fix the failing test" --model {EXAMPLE}')
+
+
+def table(counts: list[Counts]) -> list[str]:
+    from perdure.cli.grid import grid
+
+    headings = ("", "effects wanted", "at the service", "duplicated", "lost", "asked")
+    rows = [[one.what, *map(str, (one.wanted, one.at_service, one.duplicated, one.lost, one.asked))] for one in counts]
+    return [f"   {line}" for line in grid(headings, rows, width=WIDTH)]
 
 
 OPENING = """\
-A program reviews a pull request: it reads the diff, decides, and posts one
-comment. The comment goes to a real HTTP service in a process of its own, which
-knows nothing about Perdure: every POST makes a comment."""
+An agent fixes a failing test, commits, comments on a pull request and pushes.
+Its model is scripted: no key, no network. Everything else is real: the
+repository, the commands, the service that keeps the comment, the kill. Each
+line that begins with $ is a process of its own."""
+
+SANDBOXED = "Commands of the agent run in a sandbox ({})."
+NO_SANDBOX = "[yellow]No sandbox can be had here, so commands of the agent run without one.[/]"
 
 KILLED = """\
-   SIGKILL, from outside: the service has committed, Perdure has not recorded.
-   (The tool was told to stand still there, so that the kill always hits this
-   moment. The kill is real.)"""
+   The service has committed the comment, and Perdure has not recorded it. (The
+   tool was told to stand still there, so that the kill always hits this moment.
+   The kill is real.)"""
 
-PLAN = "   What the next run will do about it, and why:"
+RIGHT = "[green]Nothing is there twice, and nothing is lost.[/]"
+WRONG = "[bold red]This is wrong, and must never happen; please report it with what stands above.[/]"
 
-LOG = "   What recovery decided, and on what evidence, in the session's log:"
-
-CONTRAST = """\
-   The second line is the same program, killed at the same moment, with its tool
-   declared `escalate`: nobody but a person can tell. So a person was asked, and
-   nothing was guessed. (The demo looked at the service, and answered.)"""
-
-RIGHT = "[green]Two kills. Nothing is there twice, and nothing is lost.[/]"
-WRONG = "[bold red]The counts are wrong. This must never happen; please report it with what stands above.[/]"
-
-OWN = "Your own program, killed at every such moment: docs/how-to/crash-sweep.md"
+LOOKS = {
+    "show {session}": "the session: waits, effects, events",
+    "brief {session}-2": "what whoever takes over must know",
+    "effects": "the ledger",
+}
+KEY = "ANTHROPIC_API_KEY"

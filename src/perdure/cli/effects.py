@@ -44,7 +44,7 @@ def effects(
         found = effect.listing(tx, uid=uid, state=state, tool=tool, in_doubt=in_doubt, since=begin, limit=limit + 1)
         if shell.json:
             for one in found[:limit]:
-                shell.emit(one)
+                shell.emit(shown(shell, one))
             return
         names = {one.session_uid: sessions.get(tx, one.session_uid).id for one in found[:limit]}
         rows = [[names[one.session_uid], *cells(tx, one)] for one in found[:limit]]
@@ -55,6 +55,14 @@ def effects(
     if len(found) > limit:
         shell.say("", f"There are more; these are the newest {limit}. --limit shows more.")
     shell.say(*_doubts(shell, found[:limit]))
+
+
+def shown(shell: Shell, one: Effect) -> Effect:
+    """An effect with its arguments, from the folder of large things where they are kept there."""
+    from perdure.runtime.values import folder_of, opened
+    from perdure.store.doctor import place_of
+
+    return opened(one, folder_of(place_of(shell.store).folder, shell.settings.get("artifacts")))
 
 
 def span_of(text: str) -> int:

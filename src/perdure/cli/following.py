@@ -32,10 +32,24 @@ async def narrate(store: Store, uid: str, after: int, say: Callable[[Event, str]
     """Say each event after a number, with its sentence; return when the session has ended."""
     tools: dict[str, str] = {}
     async for event in store.follow(uid, after):
-        id = event.effect_id
-        if id is not None and id not in tools:
-            known = await store.read(effect.maybe, uid, id)
-            tools |= {} if known is None else {id: known.tool}
-        say(event, line(event, tools))
+        say(event, line(event, await tools_known(store, uid, event, tools)))
         if event.kind == "session.finished":
             return
+
+
+async def stop(*tasks: asyncio.Task[None]) -> None:
+    """End tasks that would go on for ever. A wait may swallow one cancellation that comes as it ends, so ask again."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=0.1)
+
+
+async def tools_known(store: Store, uid: str, event: Event, tools: dict[str, str]) -> dict[str, str]:
+    """The tools of the effects that were met so far, with that of one more event."""
+    id = event.effect_id
+    if id is not None and id not in tools:
+        known = await store.read(effect.maybe, uid, id)
+        tools |= {} if known is None else {id: known.tool}
+    return tools

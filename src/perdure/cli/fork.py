@@ -11,8 +11,10 @@ from perdure.cli.command import Shell, command, person
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from perdure.control.branches import Files
     from perdure.domain.effect import Effect
     from perdure.domain.session import SessionRecord
+    from perdure.runtime.runtime import Runtime, SessionView
 
 SOME = 10
 
@@ -25,9 +27,11 @@ SOME = 10
 def fork(shell: Shell, id: str, at: int | None, new: str | None) -> None:
     """Branch a session at one of its events. No history is copied, and nothing settled there is done again.
 
+    A branch of an agent works in a folder of its own, which begins with the files that were kept at that event.
     Effects that the session planned after that event are not inherited: a branch that plans them does them itself.
     """
     from perdure.cli.opening import acting, reading
+    from perdure.control.branches import files_at
     from perdure.errors import ConfigError
     from perdure.store import effect, session
 
@@ -37,12 +41,17 @@ def fork(shell: Shell, id: str, at: int | None, new: str | None) -> None:
         parent = session.find(tx, id)
         number = parent.cursor if at is None else at
         planned = effect.of_session(tx, parent.uid)
-    made = acting(shell, lambda runtime: runtime.fork(parent.uid, at=number, id=new))
+
+    async def work(runtime: Runtime) -> tuple[SessionView, Files]:
+        return await runtime.fork(parent.uid, at=number, id=new), await files_at(runtime, parent.uid, number)
+
+    made, files = acting(shell, work)
     if shell.json:
         shell.emit(made)
     else:
         shell.say(f"Session {made.id} is a branch of {parent.id} at event {number}.")
         shell.say(*inheritance(parent, planned, number))
+        shell.say(*beginning(files, number))
         shell.say(f"`{shell.again('resume', made.id, app=True)}` runs it.")
 
 
@@ -61,6 +70,26 @@ def inheritance(parent: SessionRecord, planned: list[Effect], number: int) -> It
     if after:
         yield f"Planned by {parent.id} after event {number}, and not inherited; the branch may do the same again:"
         yield from _some(after)
+
+
+def beginning(files: Files, number: int) -> Iterator[str]:
+    """Which files the branch of an agent begins with, and what is missing."""
+    from perdure.cli.plain import safe
+
+    if not files.is_agent:
+        return
+    if files.folder is None:
+        yield "The session works in no folder: only what was said is branched."
+    elif not files.has_place:
+        yield "There is no place here for a folder of its own, and it cannot run without one."
+    elif files.snapshot is None:
+        yield f"No files were kept at event {number}: its folder begins with the last commit of {safe(files.folder)}."
+    else:
+        yield f"It will have a folder of its own, with the files of event {number}."
+    if files.between:
+        yield f"Event {number} is between a call and its answer: what that call changed is not among these files."
+    if files.missing:
+        yield safe(files.missing)
 
 
 def _some(effects: list[Effect]) -> Iterator[str]:

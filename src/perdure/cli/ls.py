@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 STATUSES = ("ready", "running", "waiting", "done", "failed", "cancelled")
 KINDS = ("approval", "input", "timer", "doubt", "effect", "lease", "child", "paused", "program")
 SILENT = "nobody: its worker fell silent"
-HEADINGS = ("session", "program~", "status", "waits for~", "since", "age", "owner~")
+HEADINGS = ("session", "title~", "program~", "status", "waits for~", "since", "age", "cost", "owner~")
+WAITS = HEADINGS.index("waits for~")
+PAGE = 1000  # sessions that are read at once by a search
 
 
 @command
@@ -24,10 +26,12 @@ HEADINGS = ("session", "program~", "status", "waits for~", "since", "age", "owne
 @click.option("--waiting-for", type=click.Choice(KINDS), help="Only sessions that wait for this.")
 @click.option("--owner", metavar="NAME", help="Only sessions of this owner.")
 @click.option("--repository", metavar="DIR", help="Only sessions on this repository.")
+@click.option("--search", metavar="TEXT", help="Only sessions with this in their id, title or prompt.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
 def ls(
-    shell: Shell, status: str | None, waiting_for: str | None, owner: str | None, repository: str | None, limit: int
-) -> None:
+    shell: Shell, status: str | None, waiting_for: str | None, owner: str | None, repository: str | None,
+    search: str | None, limit: int,
+) -> None:  # fmt: skip
     """List sessions: those that need a person, then those that run, then the rest.
 
     Within each group the most recently moved comes first.
@@ -38,17 +42,23 @@ def ls(
 
     where = None if repository is None else os.path.abspath(repository)
     with reading(shell) as tx:
-        found = listed(tx, status, waiting_for, owner, where, limit + 1)
+        if search:
+            found = searched(
+                tx, search, limit + 1, status=status, waiting_for=waiting_for, owner=owner, repository=where
+            )
+        else:
+            found = listed(tx, status, waiting_for, owner, where, limit + 1)
         if shell.json:
             for one in found[:limit]:
                 shell.emit(one.to_dict() | {"waits": wait.open_of_session(tx, one.uid)})
             return
         rows = [row(tx, one) for one in found[:limit]]
     if not rows:
-        shell.say("No session matches." if status or waiting_for or owner or where else "There is no session yet.")
+        asked = status or waiting_for or owner or where or search
+        shell.say("No session matches." if asked else "There is no session yet.")
         return
     shell.say(*grid(HEADINGS, [cells for cells, _ in rows], width=shell.width))
-    silent = sum(cells[3] == SILENT for cells, _ in rows)
+    silent = sum(cells[WAITS] == SILENT for cells, _ in rows)
     if len(found) > limit:
         shell.say("", f"There are more; these are the first {limit}. --limit shows more.")
     if needing := sum(needs for _, needs in rows):
@@ -75,9 +85,31 @@ def listed(
     return found[:limit]
 
 
+def searched(tx: Transaction, text: str, limit: int, **narrowed: Any) -> list[SessionRecord]:
+    """Sessions with a text in their id, title or prompt, in any case; those that need a person first."""
+    from perdure.store import session
+
+    wanted = text.casefold()
+    found: list[SessionRecord] = []
+    before: SessionRecord | None = None
+    while len(found) < limit:
+        page = session.page(tx, limit=PAGE, before=before, **narrowed)
+        found += [one for one in page if any(wanted in word.casefold() for word in _words(one))]
+        if len(page) < PAGE:
+            break
+        before = page[-1]
+    needing = {one.uid for one in session.for_a_person(tx, limit=PAGE)}
+    return sorted(found[:limit], key=lambda one: one.uid not in needing)
+
+
+def _words(one: SessionRecord) -> list[str]:
+    prompt = one.arguments.get("prompt") if isinstance(one.arguments, dict) else None
+    return [one.id, one.title or "", prompt if isinstance(prompt, str) else ""]
+
+
 def row(tx: Transaction, one: SessionRecord) -> tuple[list[str], bool]:
     """A session's cells, and whether it needs a person."""
-    from perdure.cli.plain import safe, span
+    from perdure.cli.plain import safe, short, span
     from perdure.cli.waiting import briefly
 
     waits, since, needs = ("", None, False)
@@ -86,7 +118,15 @@ def row(tx: Transaction, one: SessionRecord) -> tuple[list[str], bool]:
     if one.status == "running" and one.lease_until is not None and one.lease_until < tx.now:
         waits, since = SILENT, one.lease_until
     cells = [
-        safe(one.id), safe(one.program), one.status, waits, "" if since is None else span(tx.now - since),
-        span(tx.now - one.created_at), safe(one.owner or ""),
+        safe(one.id), short(one.title or "", 60), safe(one.program), one.status, waits,
+        "" if since is None else span(tx.now - since), span(tx.now - one.created_at), cost(one), safe(one.owner or ""),
     ]  # fmt: skip
     return cells, needs
+
+
+def cost(one: SessionRecord) -> str:
+    """What its models have cost; tokens where nobody knows the price."""
+    if one.cost_micros:
+        return f"${one.cost_micros / 1_000_000:.2f}"
+    tokens = one.tokens_in + one.tokens_out
+    return f"{tokens:,} tokens" if tokens else ""

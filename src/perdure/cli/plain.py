@@ -50,6 +50,8 @@ def arguments(given: Any, limit: int = TEXT) -> str:
 
     if not isinstance(given, Mapping):
         return value(given, limit)
+    if given.keys() == {":artifact"}:
+        return f"… (large: artifact {str(given[':artifact'])[:12]})"
     return short(", ".join(f"{key}={encode(one)}" for key, one in given.items()), limit)
 
 

@@ -11,7 +11,6 @@ from perdure.cli.command import Shell, command, person
 
 if TYPE_CHECKING:
     from perdure.domain.session import SessionRecord
-    from perdure.runtime.liveness import Presences
     from perdure.runtime.recovery import Recovery
     from perdure.runtime.runtime import Runtime, SessionView
     from perdure.store.move import Transaction
@@ -32,6 +31,7 @@ def resume(shell: Shell, id: str | None, last: bool, plan: bool) -> int:
     Shows first what becomes of each unsettled effect, and why. A pause is over with it. Exits with 3 when only a person
     can go on, and says what to type; with 4 when another process has the session.
     """
+    from perdure.cli.holders import holding, presences
     from perdure.cli.moving import move
     from perdure.cli.opening import reading
     from perdure.domain.session import TERMINAL
@@ -90,30 +90,6 @@ def newest(tx: Transaction) -> SessionRecord:
     if not own:
         raise NotFound("Every session has ended; there is nothing to resume.", hint="`perdure ls` lists them.")
     return max(own, key=lambda one: (one.updated_at, one.uid))
-
-
-def presences(shell: Shell, tx: Transaction) -> Presences:
-    """The locks of the store's workers, to ask and not to take one."""
-    from perdure.runtime.liveness import presences_at
-    from perdure.store import doctor
-
-    place = doctor.place_of(shell.store)
-    return presences_at(place.folder, doctor.properties(tx)["store_id"], shared=place.kind == "postgres")
-
-
-def holding(tx: Transaction, locks: Presences, found: SessionRecord) -> tuple[bool, str]:
-    """Whether somebody who may be alive has the session, and what that means for going on."""
-    from perdure.cli.plain import safe, span
-    from perdure.domain.worker import Life
-    from perdure.store import doctor
-
-    holder, left = found.lease_holder or "", (found.lease_until or 0) - tx.now
-    known = [one for one in doctor.workers(tx) if one.id == holder.split("@", 1)[0]]
-    if known and locks.life(known[0]) is Life.DEAD:
-        return False, f"Its worker {safe(holder)} was found dead; the session can be taken over."
-    if left < 0:
-        return False, f"Its worker {safe(holder)} has been silent for {span(-left)}; the session can be taken over."
-    return True, f"{safe(holder)} has it now, for {span(left)} more unless it renews; until then nobody else can go on."
 
 
 def table(shell: Shell, planned: list[Recovery], now: int) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,11 +11,24 @@ from perdure.cli.command import Shell, command, person
 
 if TYPE_CHECKING:
     from perdure.runtime.program import Bound, Program
+    from perdure.runtime.runtime import Runtime, SessionView
 
 
 @command
-@click.argument("program")
+@click.argument("what", required=False, metavar='[PROGRAM|"PROMPT"]')
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--model", metavar="NAME", help="Who answers a prompt: anthropic:NAME, openai:NAME, scripted:FILE.")
+@click.option("--instructions", metavar="TEXT", help="What the model is told first.")
+@click.option(
+    "--tool", "tools", metavar="NAME", multiple=True, help="A tool that it may use; by default those that ship."
+)
+@click.option("--allow", metavar="TOOL", multiple=True, help="A tool that needs no yes of a person.")
+@click.option("--turns", type=int, metavar="N", help="How many model calls it may make before a person is asked.")
+@click.option("--cost", type=float, metavar="DOLLARS", help="How much it may spend before a person is asked.")
+@click.option("--network", is_flag=True, help="Let its commands reach the network.")
+@click.option("--unsandboxed", is_flag=True, help="Let its commands run where no sandbox can be had.")
+@click.option("--detach", is_flag=True, help="Let it go on in the background, and return at once.")
+@click.option("--once", is_flag=True, help="End with the answer instead of waiting for the next message.")
 @click.option("--id", metavar="NAME", help="The session's name; with a name that is known, that session goes on.")
 @click.option("--repo", metavar="DIR", help="The repository that it works on.")
 @click.option("--owner", metavar="NAME", help="Whose session it is; by default whoever starts it.")
@@ -23,31 +36,70 @@ if TYPE_CHECKING:
 @person
 def run(
     shell: Shell,
-    program: str,
+    what: str | None,
     arguments: tuple[str, ...],
     id: str | None,
     repo: str | None,
     owner: str | None,
     title: str | None,
+    turns: int | None,
+    cost: float | None,
+    detach: bool,
+    **said: Any,
 ) -> int:
-    """Run a program as a session, to its end or to where only a person can go on.
+    """Run a program or an agent as a session, to its end or to where only a person can go on.
 
-    A VALUE that is JSON is taken as JSON, anything else as text. Run it again under the same --id after a crash: it
-    goes on from where it was. Exits with 3 when it waits for a person, and says what to type; with 4 when another
-    process has the session.
+    A prompt is for an agent: perdure run "fix the failing test" --model NAME. It works in --repo, by default in the
+    current folder; without a prompt it is read from a pipe. A VALUE that is JSON is taken as JSON, anything else as
+    text. Run it again under the same --id after a crash: it goes on from where it was.
+
+    At a terminal everything is shown as it happens, and what is asked is asked there. Ctrl-C stops between two acts;
+    Ctrl-C again leaves at once, and a worker goes on in the background. Elsewhere it exits with 3 when it waits for a
+    person, and says what to type; with 4 when another process has the session.
     """
+    from perdure.cli import prompt
     from perdure.cli.moving import move
-    from perdure.errors import ConfigError
 
     shell.load()
+    check_id(id)
+    if prompt.is_prompt(what, said["model"]):
+        limits = {key: value for key, value in (("turns", turns), ("cost", cost)) if value is not None}
+        lists = {key: list(said.pop(key)) for key in ("tools", "allow")}
+        bound = prompt.bind(shell, what, limits=limits, **lists, **said)
+        repo, title = repo or ".", title or bound.arguments["prompt"].strip().splitlines()[0][:80]
+    else:
+        bound = bind(find(what or ""), arguments)
+
+    async def begin(runtime: Runtime) -> SessionView:
+        return await runtime.start(bound, id=id, owner=owner or shell.by, repository=repo, title=title)
+
+    return start_detached(shell, begin) if detach else move(shell, begin, create=True)
+
+
+def check_id(id: str | None) -> None:
+    from perdure.errors import ConfigError
+
     if id is not None and not id.strip():
         raise ConfigError("The session's id is empty.", hint="Leave --id out, and a name is made.")
-    bound = bind(find(program), arguments)
-    return move(
-        shell,
-        lambda runtime: runtime.start(bound, id=id, owner=owner or shell.by, repository=repo, title=title),
-        create=True,
-    )
+
+
+def start_detached(shell: Shell, begin: Callable[[Runtime], Awaitable[SessionView]]) -> int:
+    """Begin a session, leave it to a worker in the background, and say how to come back."""
+    from perdure.cli.detach import background, check
+    from perdure.cli.opening import acting
+    from perdure.cli.plain import safe
+
+    check(shell)
+    view = acting(shell, begin, create=True)
+    worker = background(shell, view.uid)
+    if shell.json:
+        shown = {"id": view.id, "uid": view.uid, "program": view.program, "title": view.title}
+        shell.emit({"type": "session.started", "session": shown, "worker": worker.shown()})
+        return 0
+    shell.say(safe(view.id))
+    shell.note(f"It goes on in the background: worker {worker.process.pid}, log {worker.log}.")
+    shell.note(f"`{shell.again('attach', view.id, app=True)}` shows it, and takes your answers.")
+    return 0
 
 
 def find(name: str) -> Program[..., Any]:
@@ -57,9 +109,10 @@ def find(name: str) -> Program[..., Any]:
 
     if name in PROGRAMS:
         return PROGRAMS[name]
-    loaded = f"Loaded are {', '.join(sorted(PROGRAMS))}." if PROGRAMS else "None is loaded."
+    theirs = sorted(PROGRAMS.keys() - {"agent"})  # that one is begun with a prompt
+    loaded = f"Loaded are {', '.join(theirs)}." if theirs else "None is loaded."
     missing = "Name the module that defines it: --app MODULE, or `app` in perdure.toml."
-    hint = "Check the name, or add the module that defines it with --app." if PROGRAMS else missing
+    hint = "Check the name, or add the module that defines it with --app." if theirs else missing
     raise ProgramUnknown(f"There is no program {name!r}. {loaded}", hint=hint)
 
 

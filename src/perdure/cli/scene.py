@@ -1,177 +1,95 @@
-"""What `perdure demo` does, apart from telling it: lives of the example, a real service, a real kill, and counts.
+"""What `perdure demo` does, apart from telling it: real commands in processes of their own, a real kill, and looks.
 
-Nobody's word is taken: not the program's, which says what it believes, and not the ledger's, which is what is shown.
-What is there is counted from the service's own synced log. Whoever kills the demo leaves nothing running: the service
-and the program both end when their standard input does.
+Nobody's word is taken: not the agent's, which says what it believes, and not the ledger's, which is what is shown.
+What is there is counted from outside. The demo itself never opens the store: it types what a person would type.
+Whoever kills the demo leaves nothing running: the service and whoever stands still end when their standard input does.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.cli.app import load
-from perdure.cli.sentence import sentence
-from perdure.domain.wait import FOR_A_PERSON
+from perdure.cli.story_props import alone, examples
 from perdure.errors import SessionFailed
-from perdure.runtime.recovery import Recovery
-from perdure.runtime.runtime import Runtime
-from perdure.runtime.runtime import open as open_runtime
-from perdure.store import effect
 
 if TYPE_CHECKING:
     from perdure.testing.sink import Sink
 
-T = TypeVar("T")
-LIMIT = 60.0  # seconds for one life of the program, which takes less than one
-WANTED = 1
-ASKED = {"probe": 0, "escalate": 1}  # how many questions to people are right, for each declaration of the tool
+LIMIT = 60.0  # seconds for one command, which takes about one
+PERDURE = ("-c", "from perdure.cli import main; main()")
 
 
 class Life(msgspec.Struct):
-    """One life of the program: what it said, how it ended, and what the service's log held when it was killed."""
+    """One command in its process: what was typed, what it said, and how it ended."""
 
+    typed: list[str]
     pid: int
-    said: list[str]
     code: int
-    kept_at_kill: int | None
-
-
-class Known(msgspec.Struct):
-    """What the store says about a session at one moment."""
-
-    status: str
-    effects: list[dict[str, Any]]
-    plan: list[Recovery]
-    log: list[str]
-    cursor: int
-    people_asked: int
-
-    @property
-    def in_the_window(self) -> bool:
-        """Dispatched, and nobody knows what came of it: where the kill should have hit."""
-        return [(one["state"], one["attempts"]) for one in self.effects] == [("dispatched", ["unknown"])]
-
-
-class Counts(msgspec.Struct):
-    """What came of it: counted from the service's log, and the questions from the session's."""
-
-    replay: str
-    wanted: int
-    at_service: int
-    duplicated: int
-    lost: int
-    people_asked: int
-    status: str
-
-    @property
-    def right(self) -> bool:
-        found = (self.at_service, self.duplicated, self.lost, self.people_asked)
-        return self.status == "done" and found == (self.wanted, 0, 0, ASKED[self.replay])
+    said: list[str]
+    kept_at_kill: int | None = None  # comments in the service's own log when it was killed
 
 
 class Scene:
-    """One session of the example, with a part of the service for itself."""
+    """A folder to type commands in, with a service outside."""
 
-    def __init__(self, target: str, service: Sink, replay: str, session: str) -> None:
-        self._target = target
+    def __init__(self, folder: Path, service: Sink, *, store: str | None, sandboxed: bool) -> None:
+        """`store` is the address that was given to the demo; without one it is a file in the folder."""
+        self.folder = folder
         self._service = service
-        self._replay = replay
-        self.session = session
+        apps = ", ".join(f'"{path}"' for path in examples())
+        (folder / "perdure.toml").write_text(f'store = "demo.db"\napp = [{apps}]\nby = "demo"\n', encoding="utf-8")
+        self._environment = alone() | {
+            "COMMENTS_URL": service.run("comments").url,
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+        }
+        if store is not None:
+            self._environment |= {"PERDURE_STORE": store, "PERDURE_ARTIFACTS": str(folder / "large")}
+        if not sandboxed:
+            self._environment["FIXER_UNSANDBOXED"] = "1"
 
-    def live(self, *, kill: bool = False) -> Life:
-        """Run the program once. To be killed, it stands still where it is told to, and says so."""
-        told = {"COMMENTS_URL": self._service.run(self.session).url, "COMMENTS_REPLAY": self._replay}
-        environment = os.environ | told | ({"COMMENTS_STOP": "1"} if kill else {})
-        line = [sys.executable, str(script()), self._target, self.session]
+    def type(self, *words: str, codes: tuple[int, ...] = (0,)) -> Life:
+        """Run one command to its end, in a process of its own."""
+        return self._live(words, codes, kill=False)
+
+    def type_and_kill(self, *words: str) -> Life:
+        """The same, but its tool stands still when the service has committed, and there it is killed."""
+        return self._live(words, (-signal.SIGKILL,), kill=True)
+
+    def read(self, *words: str) -> list[Any]:
+        """What a command prints as JSON, an object a line."""
+        return [msgspec.json.decode(line) for line in self.type(*words, "--json").said]
+
+    def comments(self) -> int:
+        """How many comments there are, by the service's own log."""
+        return sum(self._service.lasting("comments").values())
+
+    def _live(self, words: tuple[str, ...], codes: tuple[int, ...], *, kill: bool) -> Life:
+        line = [sys.executable, *PERDURE, *words]
+        environment = self._environment | ({"COMMENTS_STOP": "1"} if kill else {})
         pipe, said, kept = subprocess.PIPE, [], None
-        with subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
+        with subprocess.Popen(
+            line, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment, cwd=self.folder
+        ) as process:
             limit = threading.Timer(LIMIT, process.kill)
             limit.start()
             try:
                 for text in process.stdout or ():
-                    said.append(text.strip())
+                    said.append(text.rstrip("\n"))
                     if kill and text.startswith("stopped: "):
-                        kept = self._kept()
+                        kept = self.comments()
                         process.send_signal(signal.SIGKILL)
-                errors = process.communicate()[1].strip().splitlines()
+                errors = process.communicate()[1].strip()
             finally:
                 limit.cancel()
                 process.kill()
-        if process.returncode not in ((-signal.SIGKILL,) if kill else (0, 3)):
-            raise SessionFailed(f"The program ended with {process.returncode}: {''.join(errors[-1:]) or 'no message'}.")
-        return Life(process.pid, said, process.returncode, kept)
-
-    def _kept(self) -> int:
-        """How many comments there are, by the service's log."""
-        return sum(self._service.lasting(self.session).values())
-
-    def look(self, *, since: int = 0) -> Known:
-        """Ask the store, from this process, which runs nothing."""
-        return self._ask(lambda runtime: look(runtime, self.session, since))
-
-    def settle(self, doubtful: Known) -> None:
-        """Be the person who is asked: look at the service, and say what is there."""
-        (found,) = doubtful.effects
-        (comment,) = [line["id"] for line in self._service.log(self.session) if line["what"] == "kept"]
-        because = "The comment is in the service's log."
-        self._ask(lambda runtime: runtime.settle(found["id"], "happened", by="demo", because=because, result=comment))
-
-    def _ask(self, work: Callable[[Runtime], Awaitable[T]]) -> T:
-        async def ask() -> T:
-            async with open_runtime(self._target, by="demo") as runtime:
-                return await work(runtime)
-
-        load([str(script())])
-        return asyncio.run(ask())
-
-    def count(self, end: Known) -> Counts:
-        kept = self._kept()
-        duplicated, lost = max(0, kept - WANTED), max(0, WANTED - kept)
-        return Counts(self._replay, WANTED, kept, duplicated, lost, end.people_asked, end.status)
-
-
-def contrast(scene: Scene) -> Counts:
-    """The same kill, with the tool declared so that nothing but a person can tell."""
-    scene.live(kill=True)
-    scene.live()
-    scene.settle(scene.look())
-    scene.live()
-    return scene.count(scene.look())
-
-
-async def look(runtime: Runtime, session: str, since: int) -> Known:
-    """What the store knows; of its log, the lines about effects after an event."""
-    view = await runtime.get(session)
-    shown, tools = [], {}
-    async for one in runtime.effects(session=session):
-        attempts = await runtime.store.read(effect.of_effect, view.uid, one.id)
-        outcomes = [attempt.outcome or "unknown" for attempt in attempts]
-        shown.append({"id": one.id, "tool": one.tool, "state": one.state, "attempts": outcomes})
-        tools[one.id] = one.tool
-    events = [one async for one in runtime.events(session)]
-    opened = [one.body["rows"]["wait"][0]["kind"] for one in events if one.kind == "wait.opened"]
-    return Known(
-        status=view.status,
-        effects=shown,
-        plan=await runtime.recovery_plan(session),
-        log=[f"{one.number:>3}  {sentence(one, tools)}" for one in events if one.effect_id and one.number > since],
-        cursor=view.cursor,
-        people_asked=sum(kind in FOR_A_PERSON for kind in opened),
-    )
-
-
-def script() -> Path:
-    """The program that is killed: an example to read, in a working copy or as it was installed."""
-    package = Path(__file__).parents[1]
-    installed = package / "examples" / "one_comment.py"
-    return installed if installed.exists() else package.parents[1] / "examples" / "one_comment.py"
+        if process.returncode not in codes:
+            raise SessionFailed(f"`perdure {words[0]}` ended with {process.returncode}: {errors or 'no message'}")
+        return Life(list(words), process.pid, process.returncode, said, kept)

@@ -69,6 +69,9 @@ def _effect(event: Event, body: Body, tools: Mapping[str, str], by: str) -> str:
         "effect.ended": f"{name}: {attempt} is known to have ended",
         "effect.late_outcome": f"{name}: {attempt} was reported as {body.get('outcome')}, too late to count",
         "effect.recovered": f"{name}: recovery decided",
+        "effect.presumed": f"{name}: the store was put back, so {attempt} may have happened before",
+        "effect.undo_requested": f"{safe(event.actor)} asks to take {name} back",
+        "effect.undo_failed": f"{name} could not be taken back",
     }.get(event.kind)
     if said is None:
         return f"{event.kind} {name}: {value(body)}"

@@ -66,6 +66,8 @@ def explain(tx: Transaction, found: SessionRecord, one: Wait) -> Asked:
         case WaitKind.CHILD:
             name = session_name(tx, one.ref)
             return Asked(one, f"the end of its child {name}", (Way(("show", name), "how far it is"),))
+        case WaitKind.LEASE:
+            return _lease(found, one)
         case WaitKind.PAUSED:
             return Asked(one, "somebody to let it go on", (Way(("resume", found.id), app=True),))
         case WaitKind.PROGRAM:
@@ -130,6 +132,18 @@ def _effect(tx: Transaction, one: Wait) -> Asked:
     return Asked(one, f"the outcome of {found.tool} {found.id} of session {owner}", (Way(("show", owner)),))
 
 
+def _lease(found: SessionRecord, one: Wait) -> Asked:
+    """Who holds what it needs, and where to look."""
+    detail = _detail(one)
+    holder = safe(str(detail.get("holder")))
+    if detail.get("effect") is None:
+        return Asked(one, f"{safe(one.ref or '')}, which {holder} holds")
+    what = (
+        f"{safe(one.ref or '')}, which session {holder} holds until its effect {safe(str(detail['effect']))} is settled"
+    )
+    return Asked(one, what, (Way(("show", holder)), Way(("resume", found.id), "when it is free", app=True)))
+
+
 def top_of(tx: Transaction, uid: str) -> str:
     """The id of the session to resume: a child goes on with its parent."""
     found = session.get(tx, uid)
@@ -170,5 +184,7 @@ def briefly(tx: Transaction, found: SessionRecord) -> tuple[str, int | None, boo
         about = f"{span(first.due_at - tx.now)} more"
     elif first.kind == WaitKind.CHILD:
         about = session_name(tx, first.ref)
+    elif first.kind == WaitKind.LEASE:
+        about = f"{first.ref}, held by {detail.get('holder')}"
     said = f"{first.kind}: {short(str(about), 80)}" if about else str(first.kind)
     return said + (f" (+{len(open_) - 1})" if len(open_) > 1 else ""), first.since, first.kind in FOR_A_PERSON

@@ -19,7 +19,7 @@ from perdure.domain.worker import Life, Worker
 from perdure.errors import ConfigError, NotFound, PerdureError
 from perdure.ids import new_uid
 from perdure.runtime.liveness import presences_at
-from perdure.store import doctor, migrate
+from perdure.store import doctor, migrate, restore
 from perdure.store.databases.place import Reserve, check_file_system, check_library
 from perdure.store.doctor import Look, Place
 from perdure.store.gate import life_of
@@ -87,6 +87,7 @@ def _see_rows(report: Report, place: Place, found: Look) -> None:
     locks = presences_at(place.folder, report.store_id or "", shared=place.kind == "postgres")
     report.sessions, report.stale = survey.sessions, survey.stale
     report.undecided, report.in_doubt = survey.undecided, survey.in_doubt
+    report.restores = [one for one in restore.everything(found.tx) if one.released_at is None]
     report.workers = [_with_life(one, locks.life(one)) for one in survey.workers]
     report.stale_sessions = [
         Stale(one.id, one.lease_holder or "", found.tx.now - (one.lease_until or 0)) for one in survey.stale_sessions

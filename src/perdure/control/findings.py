@@ -56,7 +56,7 @@ def damaged(what: str) -> Finding:
 
 def judge(report: Report) -> list[Finding]:
     """Every rule, applied."""
-    rules = (_schema, _durability, _disk, _server, _standbys, _sessions, _workers)
+    rules = (_schema, _durability, _disk, _server, _standbys, _restores, _sessions, _workers)
     return [finding for rule in rules for finding in rule(report)]
 
 
@@ -154,6 +154,16 @@ def _standbys(report: Report) -> Iterator[Finding]:
         yield note(
             f"A place is kept for a standby that is not connected: {', '.join(server.absent_standbys)}.",
             "Bring it back or drop its slot; until then the server keeps every log file for it.",
+        )
+
+
+def _restores(report: Report) -> Iterator[Finding]:
+    how = {"declared": "somebody said so", "witness": "the file lacks what was in it", "timeline": "the server says so"}
+    for one in report.restores[:1]:
+        yield risk(
+            f"The store was put back to an earlier time ({how[one.cause]}). What its sessions did after that time is "
+            "not in the ledger, so what they do next is taken as what may have been done.",
+            "Look at what they may have done, then type `perdure restore --release --because TEXT`.",
         )
 
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from perdure.domain.restore import Restore
 from perdure.domain.worker import Life
 from perdure.store.doctor import Durability, Server
 
@@ -97,6 +98,7 @@ class Report(msgspec.Struct, kw_only=True):
     processes: list[str] | None = None
     undecided: int | None = None
     in_doubt: int | None = None
+    restores: list[Restore] = msgspec.field(default_factory=list)
     read_everything: bool = False
     findings: list[Finding] = msgspec.field(default_factory=list)
     depth: Depth | None = None

@@ -122,11 +122,13 @@ def _missing_code(run: Run) -> str | None:
     """What must be loaded before this session can move."""
     if run.session.program not in PROGRAMS:
         return run.session.program
+    program = PROGRAMS[run.session.program]
     for effect in run.records.effects.values():
         needed = effect.state == EffectState.DISPATCHED or effect.undo_requested_at is not None
+        needed = needed or (program.hears and effect.state == EffectState.PLANNED)  # nobody asks for it again
         if needed and effect.tool not in TOOLS:
             return effect.tool
-    return PROGRAMS[run.session.program].missing(run.session)
+    return program.missing(run.session)
 
 
 async def _park_for_code(run: Run, missing: str) -> bool:

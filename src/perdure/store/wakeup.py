@@ -63,7 +63,8 @@ class Wakeups:
             start(self)
         self.somebody_waits.set()
         try:
-            await asyncio.wait_for(future, timeout)
+            async with asyncio.timeout(timeout):  # wait_for may lose a cancellation that comes with the wake-up
+                await future
         except TimeoutError:
             return
         finally:

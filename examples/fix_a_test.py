@@ -1,0 +1,35 @@
+"""An agent of your own: its tools, its policy, its model. `perdure demo` runs it, kills it and goes on with it.
+
+    export PERDURE_APP=examples/one_comment.py,examples/fix_a_test.py
+    perdure run fixer prompt="The test fails. Fix it." --repo DIR
+
+    FIXER_MODEL=anthropic:NAME  who answers; by default a script, model.json in the current folder
+    COMMENTS_URL=http://...     where comments go; examples/one_comment.py tells how to start such a service
+    FIXER_UNSANDBOXED=1         lets commands run where no sandbox can be had
+
+Beside the tools that ship it has `post_comment`, the one in one_comment.py: any function can be a tool.
+"""
+
+import os
+
+from perdure import Agent
+from perdure.runtime.policy import Intent
+
+TOOLS = [
+    *("plan", "decide", "decided", "read_file", "search_files", "edit_file", "write_file", "run_command"),
+    *("git_status", "git_diff", "git_commit", "git_push", "post_comment"),
+]
+
+
+def ask_before_a_push(intent: Intent) -> str:
+    """What leaves the machine for good waits for a person. A policy says allow, ask or deny."""
+    return "ask" if intent.tool == "git_push" else "allow"
+
+
+fixer = Agent(
+    "fixer",
+    model=os.environ.get("FIXER_MODEL", "scripted:model.json"),
+    tools=TOOLS,
+    policy=ask_before_a_push,
+    unsandboxed="FIXER_UNSANDBOXED" in os.environ,
+)

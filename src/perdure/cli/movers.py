@@ -1,0 +1,108 @@
+"""Who moves a session that somebody looks at: this process, or a worker in the background."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from perdure.cli.command import Shell
+from perdure.cli.detach import Background, background, is_possible, last_words
+from perdure.errors import ConfigError, PerdureError, SessionWaiting
+from perdure.runtime.runtime import Runtime
+
+Report = Callable[[PerdureError | None], None]  # it stands still now, or it cannot be moved and why
+
+
+class Mover(Protocol):
+    """`start` lets the session go on if nobody does; `leave` ends this process's part and says whether it has ended."""
+
+    is_here: bool
+
+    @property
+    def is_moving(self) -> bool: ...
+    def start(self) -> None: ...
+    def look(self) -> PerdureError | None: ...
+    async def rest(self, seconds: float) -> None: ...
+    async def leave(self, seconds: float) -> bool: ...
+
+
+class Here:
+    """This process."""
+
+    is_here = True
+
+    def __init__(self, runtime: Runtime, uid: str, report: Report) -> None:
+        self._runtime = runtime
+        self._uid = uid
+        self._report = report
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_moving(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def start(self) -> None:
+        if not self.is_moving:
+            self._task = asyncio.ensure_future(self._run())
+
+    async def _run(self) -> None:
+        try:
+            await self._runtime.complete(self._uid)
+        except SessionWaiting:
+            self._report(None)
+        except PerdureError as error:
+            self._report(error)
+        else:
+            self._report(None)
+
+    def look(self) -> PerdureError | None:
+        return None
+
+    async def rest(self, seconds: float) -> None:
+        """Let it come to rest by itself, if that is soon."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=seconds)
+
+    async def leave(self, seconds: float) -> bool:
+        """Give the session back; an act that began is seen through, if it ends in time."""
+        if self._task is None:
+            return True
+        self._task.cancel()
+        done, _ = await asyncio.wait([self._task], timeout=seconds)
+        return bool(done)
+
+
+class InBackground:
+    """A worker of its own, which outlives this terminal."""
+
+    is_here = False
+
+    def __init__(self, shell: Shell, uid: str, told: Callable[[Background], None]) -> None:
+        self._shell = shell
+        self._uid = uid
+        self._told = told
+        self._worker: Background | None = None
+
+    @property
+    def is_moving(self) -> bool:
+        return self._worker is not None and self._worker.process.poll() is None
+
+    def start(self) -> None:
+        if not self.is_moving and is_possible(self._shell):
+            self._worker = background(self._shell, self._uid)
+            self._told(self._worker)
+
+    def look(self) -> PerdureError | None:
+        """Why the worker left, if it left because of an error."""
+        if self._worker is None or self._worker.process.poll() in (None, 0):
+            return None
+        said, log = last_words(self._worker.log), self._worker.log
+        self._worker = None
+        return ConfigError(f"The worker could not go on. It said: {said or 'nothing'}", hint=f"Its log is {log}.")
+
+    async def rest(self, seconds: float) -> None:
+        """It goes on by itself."""
+
+    async def leave(self, seconds: float) -> bool:  # noqa: ARG002 - it goes on by itself
+        return True

@@ -1,0 +1,212 @@
+"""The brief: what somebody needs to know who takes a session over, as of one event of its log.
+
+Everything is read in one moment of the store, so it says nothing that the record does not. What lies outside, the
+folder and its branch, is compared with what the record says was read there; nothing is written and nobody is woken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from perdure.agent import away
+from perdure.agent.branching import folder_of, home_of, open_worktree, place_of
+from perdure.agent.reading import state_of
+from perdure.agent.transcript import State
+from perdure.agent.workspace import Workspace
+from perdure.domain.decision import Decision
+from perdure.domain.effect import Effect, EffectState, Replay
+from perdure.domain.fact import Fact, private_scope
+from perdure.domain.record import Record
+from perdure.domain.session import SessionRecord
+from perdure.domain.state import SessionState
+from perdure.domain.task import Task, TaskState
+from perdure.domain.wait import Wait
+from perdure.errors import NotDone, NotFound
+from perdure.store import decision, event, fact, inbox, task, wait
+from perdure.store import effect as effects
+from perdure.store import session as sessions
+from perdure.store.move import Transaction
+
+MOST = 8  # things of one kind
+FEWER = {"said": 3, "waits": 4}  # … that take several lines each
+LOOKED_AT = 300  # effects, among which those that changed something are found
+INSIDE = frozenset({Replay.PURE, Replay.JOINT})  # they leave nothing outside
+UNFINISHED = (TaskState.ACTIVE, TaskState.BLOCKED, TaskState.OPEN)
+
+R = TypeVar("R", bound=Record)
+
+
+class Said(msgspec.Struct, frozen=True):
+    """Something a person told the session after the beginning."""
+
+    number: int
+    text: str
+
+
+class Brief(msgspec.Struct, frozen=True):
+    """What `perdure brief --json` prints. `left_out` counts, for each list, what did not fit."""
+
+    session: str
+    uid: str
+    program: str
+    status: str
+    number: int  # the event as of which all this is true
+    at: int  # when that happened
+    now: int
+    title: str | None
+    goal: str | None
+    sealed_at: int | None  # it was moved, and goes on elsewhere
+    branch_of: str | None
+    branch_at: int | None
+    repository: str | None
+    folder: str | None  # where it works, if that is on this machine
+    said: list[Said]
+    answer: str | None
+    result: Any
+    error: Any
+    orders: list[Fact]
+    decisions: list[Decision]
+    tasks: list[Task]
+    tasks_done: int
+    waits: list[Wait]
+    unsettled: list[Effect]
+    done: list[Effect]
+    changed: list[str]
+    facts: list[Fact]
+    stale: list[str]
+    left_out: dict[str, int]
+
+
+def brief(tx: Transaction, found: SessionRecord, beside: Path | None) -> Brief:
+    """The brief of a session; `beside` is the folder of its store, where the folders of branches are."""
+    state = state_of(tx, found)[0]
+    place = _place(tx, found, beside)
+    last = event.last(tx, found.uid, limit=1)
+    chosen, planned, done = _of_line(tx, found)
+    orders = fact.known(tx, "orders")
+    facts = sorted(_own_facts(tx, found.uid), key=lambda one: (not one.is_stale(tx.now), one.key))
+    lists: dict[str, list[Any]] = {
+        "said": _said(state), "orders": orders, "decisions": chosen, "waits": wait.open_of_session(tx, found.uid),
+        "tasks": [one for want in UNFINISHED for one in planned if one.state == want],
+        "unsettled": effects.unsettled(tx, found.uid), "done": done,
+        "changed": [*_outside(state, place), *_since(tx, found, state)], "facts": facts,
+    }  # fmt: skip
+    return Brief(
+        session=found.id, uid=found.uid, program=found.program, status=found.status, number=found.cursor,
+        at=last[-1].at if last else found.updated_at, now=tx.now, title=found.title, goal=_goal(found),
+        sealed_at=found.sealed_at, branch_of=_name_of(tx, found.forked_from), branch_at=found.forked_at,
+        repository=found.repository,
+        folder=None if place is None else str(place.root), answer=state.answer(), result=found.result,
+        error=found.error, tasks_done=sum(one.state == TaskState.DONE for one in planned),
+        stale=[f"{one.scope}/{one.key}" for one in (*orders, *facts) if one.is_stale(tx.now)],
+        left_out={name: len(kept) - most(name) for name, kept in lists.items() if len(kept) > most(name)},
+        **{name: kept[: most(name)] for name, kept in lists.items()},
+    )  # fmt: skip
+
+
+def most(name: str) -> int:
+    """How many of a list are told one by one."""
+    return FEWER.get(name, MOST)
+
+
+def _goal(found: SessionRecord) -> str | None:
+    given = found.arguments if isinstance(found.arguments, dict) else {}
+    prompt = given.get("prompt")
+    return prompt if isinstance(prompt, str) else None
+
+
+def _name_of(tx: Transaction, uid: str | None) -> str | None:
+    if uid is None:
+        return None
+    try:
+        return sessions.get(tx, uid).id
+    except NotFound:
+        return uid
+
+
+def _said(state: State) -> list[Said]:
+    """What people said after the prompt, the newest first."""
+    lines = [line for line in state.lines if line.role == "user" and line.order is None]
+    texts = [Said(line.number, content) for line in lines if isinstance(content := line.body.get("content"), str)]
+    return list(reversed(texts if state.summary is not None else texts[1:]))
+
+
+def _of_line(tx: Transaction, found: SessionRecord) -> tuple[list[Decision], list[Task], list[Effect]]:
+    """Decisions, tasks and what was done outside: the session's own, and what it inherited at its fork."""
+    chosen = {one.id: one for one in decision.recent(tx, found.uid, limit=10 * MOST)}
+    chosen |= {one.id: one for one in decision.incomplete(tx, found.uid, limit=MOST)}
+    planned = {one.id: one for one in task.of_session(tx, found.uid, limit=100 * MOST)}
+    done = [one for one in effects.listing(tx, uid=found.uid, limit=LOOKED_AT) if _lasts(one)]
+    uid, at = found.forked_from, found.forked_at
+    while uid is not None and at is not None:
+        then = event.state_at(tx, uid, at)
+        chosen = {one.id: one for one in _rows(Decision, uid, then.decisions)} | chosen
+        planned = {one.id: one for one in _rows(Task, uid, then.tasks)} | planned
+        older = effects.of_session(tx, uid, through=at)[-LOOKED_AT:]
+        done += [one for one in reversed(older) if _lasts(one) and (one.settled_number or at) <= at]
+        uid, at = _fork_of(then)
+    newest = sorted(chosen.values(), key=lambda one: (one.decided_at, one.id), reverse=True)
+    newest.sort(key=lambda one: one.outcome is not None)
+    return newest, list(planned.values()), done
+
+
+def _lasts(one: Effect) -> bool:
+    """Whether something of it is there outside."""
+    return one.replay not in INSIDE and one.state == EffectState.ACKNOWLEDGED and one.tool != open_worktree.name
+
+
+def _rows(kind: type[R], uid: str, rows: dict[str, dict[str, Any]]) -> Iterator[R]:
+    """Rows as a log tells them; one whose beginning was erased is left out."""
+    for row in rows.values():
+        if all(name in row for name in kind.__struct_fields__ if name not in ("session_uid", "outcome", "settled_at")):
+            yield kind(**{name: row.get(name) for name in kind.__struct_fields__} | {"session_uid": uid})
+
+
+def _fork_of(then: SessionState) -> tuple[str | None, int | None]:
+    return then.session.get("forked_from"), then.session.get("forked_at")
+
+
+def _own_facts(tx: Transaction, uid: str) -> Iterator[Fact]:
+    """What it keeps for itself, and what it was the last to write for others."""
+    own = private_scope(uid)
+    yield from fact.known(tx, own)
+    for one in fact.known(tx):
+        if one.session_uid == uid and one.scope not in (own, "orders"):
+            yield one
+
+
+def _place(tx: Transaction, found: SessionRecord, beside: Path | None) -> Workspace | None:
+    """The folder that it works in, if there is one on this machine."""
+    folder = folder_of(tx, found)
+    place = None if folder is None else place_of(folder, home_of(folder.repository, beside))
+    return None if place is None or not place.is_dir() else Workspace(place, session_uid=found.uid)
+
+
+def _outside(state: State, place: Workspace | None) -> list[str]:
+    """What differs in the folder from what was read there."""
+    if place is None:
+        return []
+    files = {path: was for path, was in state.files.items() if _is_plain(place, path)}
+    changed, head = away.compared(place, files)
+    return [f"{path} {what} since it was read" for path, what in changed] + away.moved(state.head, head)
+
+
+def _is_plain(place: Workspace, path: str) -> bool:
+    """A bundle from elsewhere may name anything; only files in the folder are opened, and nothing that never ends."""
+    try:
+        real = place.inside(path)
+        return real.is_file() or not real.exists()
+    except (NotDone, OSError):
+        return False
+
+
+def _since(tx: Transaction, found: SessionRecord, state: State) -> list[str]:
+    """What others did to it since it last moved by itself."""
+    since = max(state.number, event.newest_of(tx, found.uid, "session.parked"))
+    items = [said for line in event.after(tx, found.uid, since, limit=500) if (said := away.told(line)) is not None]
+    unread = len(inbox.unread(tx, found.uid))
+    return [*items, *([f"messages that it has not read: {unread}"] if unread else [])]

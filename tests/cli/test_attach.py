@@ -1,0 +1,142 @@
+"""Several terminals with one session: watching, answering, steering, and a worker that is really killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from tests.cli.agents import Work, calls
+from tests.cli.terminal import DESK
+
+TOUCH = ("run_command", {"command": "touch b; echo made"})
+
+
+def worker_of(session: dict[str, Any]) -> int:
+    """The process that has a session."""
+    return int(str(session["lease_holder"]).rpartition(":")[2])
+
+
+def detached(work: Work, *turns: Any) -> None:
+    said = work.terminal.process(*work.script(*turns), "--unsandboxed", "--detach")
+    assert (said.code, said.out) == (0, "one\n"), said
+    assert f"`perdure attach one --app {DESK}` shows it, and takes your answers.\n" in said.err
+
+
+@pytest.mark.slow
+def test_two_terminals_watch_answer_and_steer_one_session(work: Work) -> None:
+    detached(work, calls("May I?", TOUCH), work.hold(), calls("I look.", ("read_file", {"path": "a.py"})), "Done.")
+    with work.sit("attach", "one", "--by", "ada") as first, work.sit("attach", "one", "--by", "grace") as second:
+        for seat in (first, second):
+            seat.until("y/n/a/m > ")
+            assert (
+                "> change x\nMay I?\n? run_command asks for your yes (gate agent)\n    command  touch b; echo made\n"
+                in (seat.text)
+            )
+        first.type("y go ahead\n")
+        first.until("y/n/a/m > y go ahead\n  run_command: approved by ada: go ahead\n")
+        second.until("m more\n  run_command: approved by ada: go ahead\n")
+        work.until_held(first, second)
+        with work.sit("attach", "one", "--tail", "1") as third:
+            third.until("has had it since")
+            third.type("\x04")
+            assert third.ended() == 0
+            assert "Session one goes on in the background.\n`perdure attach one` comes back to it." in third.text
+        second.type("look first\n")
+        first.until("grace steers: look first")
+        work.held.unlink()
+        for seat in (first, second):
+            seat.until("Done.\n  4 model calls\n> ")
+            assert seat.text.count("Done.") == 1
+        second.type("\x04")
+        assert second.ended() == 0
+        first.type("\x04")
+        assert first.ended() == 0
+    lines = [line for line in first.text.splitlines() if line.startswith(("  ●", "> ", "I ", "Done"))]
+    assert [line.split()[1] for line in lines if line.startswith("  ●")] == ["run_command", "desk_hold", "read_file"]
+    assert lines.index("> look first") < lines.index("I look.")
+    assert "`perdure attach one` comes back to it." in first.text
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_told_and_another_goes_on_when_a_person_says_so(work: Work) -> None:
+    detached(work, work.hold(), calls("Again.", ("read_file", {"path": "a.py"})), "Done.")
+    with work.sit("attach", "one") as seat:
+        work.until_held(seat)
+        first = worker_of(work.session())
+        seat.until(f"process {first}, has had it since")
+        os.kill(first, signal.SIGKILL)
+        seat.until("was found dead; the session can be taken over.")
+        piped = work.terminal.process("attach", "one", "--tail", "2")
+        assert (piped.code, "was found dead" in piped.out) == (4, True)
+        seat.until("Enter takes it over > ")
+        seat.type("\n")
+        seat.until("A worker goes on with it in the background")
+        seat.until("verdict > ")
+        work.held.unlink()
+        seat.type("happened I saw it\n")
+        seat.until("--result JSON")  # what it returned cannot be said in a word
+        seat.until("Done.\n  3 model calls\n")  # what changes nothing goes on meanwhile
+        seat.type("abandon never mind\n")
+        seat.until("and ada abandoned it: never mind")
+        seat.until("1 model call\n> ")
+        seat.type("\n")
+        assert seat.ended() == 0
+    assert seat.text.count("I hold.") == 1
+    taken = [one for one in work("show", "one", "--json", "--last", "100").json["events"] if "lease" in one["kind"]]
+    assert [one["kind"] for one in taken][:2] == ["lease.acquired", "lease.taken_over"]
+
+
+def test_whoever_lives_is_named_and_not_robbed_and_ctrl_c_pauses_from_afar(work: Work) -> None:
+    detached(work, work.hold(), "Done.")
+    with work.sit("attach", "one", "--take-over") as seat:
+        work.until_held(seat)
+        pid = worker_of(work.session())
+        seat.until(f"process {pid}, has had it since")
+        assert "nobody can take it over before" in seat.text
+        seat.type("\x03")
+        seat.until("It stops after what it is doing now.")
+        work.held.unlink()
+        assert seat.ended() == 3
+        assert "perdure resume one" in seat.text
+    assert work.session()["status"] == "waiting"
+    with work.sit("attach", "one", "--tail", "4", "--app", DESK) as seat:
+        seat.until("Enter lets it go on > ")
+        seat.type("\n")
+        seat.until("Done.\n")
+        assert "> change x" not in seat.text
+
+
+def test_a_pipe_gets_lines_to_where_only_a_person_can_go_on(work: Work) -> None:
+    detached(work, calls("May I?", TOUCH), "Done.")
+    said = work("attach", "one")
+    assert said.code == 3
+    assert said.out.splitlines()[-9:-3] == [
+        "> change x",
+        "May I?",
+        "Session one waits for a person.",
+        "",
+        said.out.splitlines()[-5],
+        said.out.splitlines()[-4],
+    ]
+    assert "\x1b" not in said.out
+    work("approve", "a-", "--because", "fine")
+    said = work("attach", "one", "--tail", "4")
+    assert (said.code, "Done.\n  2 model calls\n" in said.out) == (0, True)
+
+
+def test_a_program_is_attached_by_its_sentences(work: Work) -> None:
+    assert work.terminal.process("run", "desk_talk", "--id", "t", "--detach").code == 0
+    with work.sit("attach", "t") as seat:
+        seat.until("answer > ")
+        seat.type("Ada\n")
+        assert seat.ended() == 0
+    assert "it is done: hello Ada" in seat.text
+    assert work("attach", "t").out.splitlines()[-1].endswith("it is done: hello Ada")
+
+
+def test_nobody_is_attached_to_what_is_not_there(work: Work) -> None:
+    assert work("attach", "nobody").code == 1
+    assert work("worker", "nobody").code == 1

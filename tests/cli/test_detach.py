@@ -1,0 +1,118 @@
+"""Sessions that go on in the background: workers that come, end when idle, and are really killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.agents import Work, calls
+from tests.cli.terminal import DESK, Terminal
+
+
+def ended(pid: int) -> bool:
+    """Whether a process that is not our child is gone."""
+    try:
+        return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+
+
+@pytest.mark.databases("sqlite", "postgres")
+def test_a_detached_program_runs_to_its_end_and_its_worker_leaves(
+    terminal: Terminal, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_STORE", target)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(terminal.folder))
+    said = terminal.process("run", "desk_sleeper", "--id", "s", "--detach", "--json")
+    begun = said.json
+    assert (said.code, begun["type"], begun["session"]["id"]) == (0, "session.started", "s")
+    while terminal("show", "s", "--json").json["session"]["status"] != "done":
+        pass
+    while not ended(begun["worker"]["pid"]):
+        pass
+    log = Path(begun["worker"]["log"]).read_text()
+    assert re.fullmatch(r"worker w-\S+\n(session s is waiting\n)*session s is done\n", log)
+    assert terminal("run", "desk_sleeper", "--id", "s").out == "[1,2]\n"
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_leaves_a_session_that_resume_goes_on_with(terminal: Terminal) -> None:
+    said = terminal.process("run", "desk_held", f"folder={terminal.folder}", "--id", "h", "--detach", "--json")
+    while not (terminal.folder / "held").exists():
+        pass
+    os.kill(said.json["worker"]["pid"], signal.SIGKILL)
+    while not ended(said.json["worker"]["pid"]):
+        pass
+    (terminal.folder / "held").unlink()
+    resumed = terminal.process("resume", "h")
+    assert (resumed.code, "was found dead" in resumed.out, "--absent" in resumed.out) == (3, True, True)
+    assert not (terminal.folder / "held").exists()
+
+
+def test_a_worker_takes_what_is_ready_and_knows_and_ends_when_idle(terminal: Terminal) -> None:
+    for id in ("t-1", "t-2"):
+        assert terminal("run", "desk_talk", "--id", id).code == 3
+        assert terminal("answer", id, "Ada").code == 0
+    assert terminal("run", "desk_talk", "--id", "t-3").code == 3
+    said = terminal("worker", "--idle", "0.2")
+    assert said.code == 0
+    assert sorted(said.out.splitlines()[1:]) == ["session t-1 is done", "session t-2 is done"]
+    status = {one["id"]: one["status"] for one in terminal("ls", "--json").lines}
+    assert status == {"t-1": "done", "t-2": "done", "t-3": "waiting"}
+
+
+def test_a_worker_of_one_session_leaves_the_others_alone(terminal: Terminal) -> None:
+    assert terminal("run", "desk_parent", "--id", "p").code == 3
+    assert terminal("run", "desk_talk", "--id", "t").code == 3
+    for id in ("kid", "t"):
+        terminal("answer", id, "Ada")
+    said = terminal("worker", "p", "--idle", "0.2")
+    assert said.out.splitlines()[-1] == "session p is done"
+    assert "session t " not in said.out
+    assert terminal("show", "t", "--json").json["session"]["status"] == "ready"
+
+
+def test_a_worker_without_the_code_does_nothing(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal("run", "desk_talk", "--id", "t")
+    terminal("answer", "t", "Ada")
+    monkeypatch.delenv("PERDURE_APP")
+    said = terminal.process("worker", "--idle", "0")
+    assert (said.code, len(said.out.splitlines())) == (0, 1)
+    assert terminal.process("worker", "--idle", "0.2", "--app", DESK).out.endswith("session t is done\n")
+
+
+def test_a_session_without_its_tool_is_not_tried_again_and_again(work: Work) -> None:
+    begin = work.script(work.hold(), "Done.")
+    begun = work.terminal.process(*begin, "--detach", "--json").json
+    while not work.held.exists():
+        pass
+    os.kill(begun["worker"]["pid"], signal.SIGKILL)
+    work.held.unlink()
+    said = work.terminal.process("worker", "--idle", "1", "--app", "json")  # a module that defines nothing
+    assert (said.code, said.out.splitlines()[1:]) == (0, ["session one is waiting"])
+    assert "program: desk_hold" in work("ls").out
+
+
+def test_why_a_worker_could_not_go_on_is_said_to_whoever_watches(work: Work) -> None:
+    begin = work.script(calls("Hm.", ("read_file", {"path": "a.py"})), "Done.")
+    assert work.terminal.process(*begin, "--once", "--detach").code == 0
+    while work.session()["status"] != "done":
+        pass
+    work.terminal.process(*[word if word != "one" else "two" for word in begin])
+    (work.terminal.folder / "script.json").write_text("no json")
+    assert work("send", "two", "go on").code == 0
+    said = work.terminal.process("attach", "two")
+    assert (said.code, "The worker could not go on." in said.err, "is no JSON list of turns" in said.err) == (
+        2, True, True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("store", ["memory:", "files:there"])
+def test_a_store_for_one_process_has_no_background(terminal: Terminal, store: str) -> None:
+    said = terminal("run", "desk_talk", "--detach", "--store", store)
+    assert (said.code, "one process at a time" in said.err) == (2, True)
+    assert not Path("there").exists()

@@ -1,0 +1,72 @@
+"""`perdure diff`, as a person reads it."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+
+from perdure.cli.diff import coloured
+from tests.cli.terminal import Terminal
+from tests.cli.worktrees import branch, call, events, make_repository, work, write
+
+SCRIPT = [
+    call(write("b.txt", "b\n")),
+    call(write("c.txt", "\x1b[2Jc\n")),
+    "Done.",
+    call(write("d.txt", "d\n")),
+    "Done too.",
+]
+
+
+@pytest.fixture
+def worked(terminal: Terminal) -> Terminal:
+    make_repository(terminal.folder / "work")
+    work(terminal, SCRIPT)
+    return terminal
+
+
+def files(text: str) -> list[str]:
+    return re.findall(r"^diff --git a/(\S+)", text, re.MULTILINE)
+
+
+def test_a_session_is_compared_with_its_start_and_one_event_with_another(worked: Terminal) -> None:
+    said = worked("diff", "s")
+    assert (said.code, said.err, files(said.out)) == (0, "", ["b.txt", "c.txt"])
+    assert "+\\x1b[2Jc\n" in said.out
+    assert "\x1b" not in said.out
+    first, second = map(str, events(worked, "tool"))
+    assert files(worked("diff", "s", "--to", first).out) == ["b.txt"]
+    assert files(worked("diff", "s", "--from", first, "--to", second).out) == ["c.txt"]
+    assert worked("diff", "s", "--from", second).out.startswith(f"No file differs between event {second} of s and ")
+    assert worked("diff", "s", "--stat").out.endswith("2 files changed, 2 insertions(+)\n")
+    found = worked("diff", "s", "--from", first, "--json").json
+    assert (found["before"]["event"], files(found["text"])) == (int(first), ["c.txt"])
+
+
+def test_a_branch_is_compared_with_its_fork_and_with_its_parent(worked: Terminal) -> None:
+    branch(worked)
+    assert files(worked("diff", "b").out) == ["d.txt"]
+    assert files(worked("diff", "b", "--parent").out) == ["d.txt"]
+
+
+def test_where_nothing_is_recorded_one_sentence_says_so(worked: Terminal) -> None:
+    said = worked("diff", "s", "--from", "1")
+    assert (said.code, "No files are recorded for session s at event 1." in said.err) == (1, True)
+    worked("run", "desk_talk", "--id", "t")
+    said = worked("diff", "t")
+    assert (said.code, said.out, said.err.count("\n")) == (1, "", 2)
+    for words in (("diff", "s", "--parent"), ("diff", "s", "--parent", "--from", "3"), ("diff", "s", "--to", "999")):
+        assert worked(*words).code == 2
+
+
+def test_colours_follow_the_hunks_and_nothing_else_gets_through() -> None:
+    text = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n--- a\x1b[31m\n+++ b\r\n same\n"
+    lines = list(coloured(text))
+    assert [click.unstyle(line) for line in lines] == [
+        *("diff --git a/x b/x", "--- a/x", "+++ b/x", "@@ -1 +1 @@", "--- a\\x1b[31m", "+++ b\\r", " same")
+    ]
+    red, green, bold = click.style("x", fg="red")[:5], click.style("x", fg="green")[:5], click.style("x", bold=True)[:4]
+    assert [line[: len(start)] == start for line, start in zip(lines[4:6], (red, green), strict=True)] == [True, True]
+    assert all(line.startswith(bold) for line in lines[:3])

@@ -1,0 +1,38 @@
+"""`perdure fork` of an agent: which files the branch begins with, and what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.terminal import Terminal
+from tests.cli.worktrees import call, events, make_repository, work, write
+
+SCRIPT = [call(write("b.txt", "b\n")), "Done."]
+
+
+def test_a_branch_is_said_to_have_its_own_folder(terminal: Terminal) -> None:
+    make_repository(terminal.folder / "work")
+    work(terminal, SCRIPT)
+    cursor = terminal("show", "s", "--json").json["session"]["cursor"]
+    said = terminal("fork", "s").out
+    assert f"It will have a folder of its own, with the files of event {cursor}.\n" in said
+    assert "not in a git repository" not in said
+    assert (
+        "No files were kept at event 1: its folder begins with the last commit"
+        in terminal("fork", "s", "--at", "1").out
+    )
+    between = events(terminal, "assistant")[0]
+    assert "between" not in terminal("fork", "s", "--at", str(between)).out
+    begun = between + 1
+    assert f"Event {begun} is between a call and its answer" in terminal("fork", "s", "--at", str(begun)).out
+
+
+def test_outside_git_what_is_missing_is_said(terminal: Terminal) -> None:
+    (terminal.folder / "plain").mkdir()
+    work(terminal, SCRIPT, repo="plain")
+    assert "The folder is not in a git repository: a branch gets a plain folder" in terminal("fork", "s").out
+
+
+def test_a_program_has_no_files(terminal: Terminal) -> None:
+    terminal("run", "desk_talk", "--id", "t", "--repo", str(Path.cwd()))
+    assert "folder" not in terminal("fork", "t").out

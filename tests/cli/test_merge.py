@@ -1,0 +1,81 @@
+"""`perdure merge`, as a person reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.testing.proxy import wait_until
+from tests.cli.terminal import DESK, Terminal
+from tests.cli.worktrees import branch, call, make_repository, work, write
+
+READ = call(("read_file", {"path": "a.txt"}))
+
+
+@pytest.fixture
+def repository(terminal: Terminal) -> Path:
+    return make_repository(terminal.folder / "work")
+
+
+def test_a_branch_comes_home_once(terminal: Terminal, repository: Path) -> None:
+    work(terminal, [READ, "Read.", call(write("a.txt", "two\n"), write("b.txt", "b\n")), "Done."])
+    branch(terminal)
+    said = terminal("merge", "b")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.splitlines() == [
+        f"b is merged into {repository}, the folder of s:", "  written  a.txt", "  written  b.txt",
+    ]  # fmt: skip
+    assert (repository / "a.txt").read_text() == "two\n"
+    assert terminal("merge", "b").out == f"There is nothing new in b for {repository}, the folder of s.\n"
+    found = terminal("merge", "b", "--json").json
+    assert (found["branch"], found["parent"], found["merged"].get("written")) == ("b", "s", None)
+
+
+def test_conflicts_are_for_a_person(terminal: Terminal, repository: Path) -> None:
+    work(terminal, [READ, "Read.", call(write("a.txt", "theirs\n")), "Done."])
+    branch(terminal)
+    (repository / "a.txt").write_text("ours\n")
+    said = terminal("merge", "b")
+    assert said.code == 3
+    assert said.out.splitlines() == [
+        f"1 conflict; nothing was written to {repository}, the folder of s:",
+        "  a.txt (contents)",
+        "`perdure diff b --parent` shows both sides; change one and merge again, or",
+        "`perdure merge b --mark` writes the conflicts between markers.",
+    ]
+    assert (repository / "a.txt").read_text() == "ours\n"
+    marked = terminal("merge", "b", "--mark")
+    assert (marked.code, marked.out.splitlines()[-1]) == (3, "  a.txt (contents)")
+    assert "<<<<<<<" in (repository / "a.txt").read_text()
+
+
+def test_what_cannot_be_merged_is_refused(terminal: Terminal, repository: Path) -> None:
+    assert repository.is_dir()
+    work(terminal, ["Hello."])
+    assert "is no branch" in terminal("merge", "s").err
+    terminal("fork", "s", "--id", "b")
+    said = terminal("merge", "b")
+    assert (said.code, "has no folder here yet" in said.err) == (1, True)
+
+
+@pytest.mark.parametrize("busy", ["s", "b"])
+def test_nobody_merges_while_another_process_is_at_work(terminal: Terminal, repository: Path, busy: str) -> None:
+    hold = call(("desk_hold", {"folder": str(terminal.folder)}))
+    script = ["Hello.", hold if busy == "s" else call(write("b.txt", "b\n")), "Let go.", hold, "Let go too."]
+    work(terminal, script, "--app", DESK, "--tool", "write_file", "--tool", "desk_hold")
+    if busy == "s":
+        assert terminal("fork", "s", "--id", "b").code == 0
+        assert terminal("resume", "b").code == 0
+    else:
+        branch(terminal)
+    terminal("send", busy, "hold")
+    process = terminal.start("resume", busy)
+    held = terminal.folder / "held"
+    wait_until(held.exists, "it is at work")
+    said = terminal("merge", "b")
+    held.unlink()
+    process.communicate()
+    assert (said.code, f"runs session {busy} in " in said.err) == (4, True)
+    assert not (repository / "b.txt").exists()
+    assert terminal("merge", "b").code == 0

@@ -1,0 +1,74 @@
+"""`perdure rewind`, as a person reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.terminal import Terminal
+from tests.cli.worktrees import ROOMS, call, events, make_repository, work, write
+
+FIRST = [call(write("b.txt", "b\n"))]
+
+
+@pytest.fixture
+def repository(terminal: Terminal) -> Path:
+    return make_repository(terminal.folder / "work")
+
+
+def test_a_rewind_says_where_the_files_of_then_are(terminal: Terminal, repository: Path) -> None:
+    work(terminal, [*FIRST, call(write("c.txt", "c\n")), "Done.", "Again."])
+    at = events(terminal, "tool")[0]
+    said = terminal("rewind", "s", "--to", str(at), "--id", "r")
+    assert (said.code, said.err) == (0, "")
+    first, second, *rest = said.out.splitlines()
+    assert first == f"Session r is a branch of s, rewound to event {at}."
+    assert second.startswith(f"Its files are those of event {at}, in /")
+    place = Path(second.partition(", in ")[2].partition(";")[0])
+    assert (place / "b.txt").read_text() == "b\n"
+    assert not (place / "c.txt").exists()
+    assert (repository / "c.txt").exists()
+    assert rest == [f"Nothing was done outside after event {at}.", "`perdure send r TEXT` says how to go on."]
+    (waits,) = terminal("show", "r", "--json").json["waits"]
+    assert (waits["kind"], waits["detail"]["about"]) == ("input", "rewound")
+    terminal("send", "r", "again")
+    assert terminal("resume", "r").out.endswith("Done.\n\n")
+
+
+@pytest.mark.usefixtures("repository")
+def test_what_stays_done_outside_is_listed_with_the_command_that_undoes_it(terminal: Terminal) -> None:
+    booking = ("branch_book", {"folder": str(terminal.folder), "note": "\x1b[2Jroom 7"})
+    work(terminal, [*FIRST, call(booking), "Done."], "--app", ROOMS, "--tool", "write_file", "--tool", "branch_book")
+    at = events(terminal, "tool")[0]
+    said = terminal("rewind", "s", "--to", str(at), "--app", ROOMS, "--id", "r")
+    lines = said.out.splitlines()
+    listed = lines.index(f"Done outside after event {at}, and not undone:")
+    effect, rest = lines[listed + 1].split(maxsplit=1)
+    assert rest.startswith(f'branch_book(folder="{terminal.folder}", note="\\u001b[2Jroom 7")')
+    assert lines[listed + 2] == f"    perdure undo {effect} --because TEXT --app {ROOMS}"
+    assert said.out.replace("\n", "").isprintable()
+    done = terminal("undo", effect, "--because", "wrong night", "--app", ROOMS)
+    assert (done.code, (terminal.folder / "booked").exists()) == (0, False)
+    found = terminal("rewind", "s", "--to", str(at), "--app", ROOMS, "--json").json
+    assert (found["outside"], found["at"], found["parent"]) == ([], at, "s")
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_wrong_event_and_a_program_are_refused(terminal: Terminal) -> None:
+    work(terminal, ["Done."])
+    for to, says in (("1", "Nothing had been said at event 1."), ("99", "no event 99")):
+        said = terminal("rewind", "s", "--to", to)
+        assert (said.code, says in said.err) == (2, True)
+    terminal("run", "desk_talk", "--id", "t")
+    said = terminal("rewind", "t", "--to", "1")
+    assert (said.code, "`perdure fork t --at 1` branches it." in said.err) == (2, True)
+    assert terminal("rewind", "s").code == 2
+
+
+def test_outside_git_a_rewind_gets_a_plain_folder(terminal: Terminal) -> None:
+    (terminal.folder / "plain").mkdir()
+    work(terminal, [*FIRST, call(write("c.txt", "c\n")), "Done."], repo="plain")
+    at = events(terminal, "tool")[0]
+    found = terminal("rewind", "s", "--to", str(at), "--json").json
+    assert sorted(one.name for one in Path(found["folder"]).iterdir()) == ["b.txt"]

@@ -1,0 +1,227 @@
+"""A conversation at a real pseudo-terminal, judged by what a person can read on it."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+import pytest
+
+from tests.cli.agents import Work, calls
+from tests.cli.terminal import DESK
+
+EDIT = ("edit_file", {"path": "a.py", "old": "x = 1", "new": "x = 2"})
+TOUCH = ("run_command", {"command": "touch b; echo made"})
+USED = {"tokens_in": 1200, "tokens_out": 80, "cost_micros": 5400}
+
+
+def without_times(text: str) -> list[str]:
+    return [re.sub(r"  \d+\.\ds$", "  TIME", line) for line in text.splitlines()]
+
+
+def test_a_conversation_reads_as_it_happened(work: Work) -> None:
+    ask = calls("Which one?", ("ask_person", {"question": "Which?", "choices": ["left", "right"]}))
+    begin = work.script(
+        calls("I look.", ("read_file", {"path": "a.py"})),
+        calls("I change\nand run.", EDIT, TOUCH, usage=USED),
+        "Done.",
+        ask,
+        "Right it is.",
+    )
+    with work.sit(*begin, "--unsandboxed") as seat:
+        seat.until("y/n/a/m > ")
+        seat.type("y looks fine\n")
+        seat.until("\n> ", times=2)
+        seat.type("go lefft\x7f\x7f\x7fft\n")
+        seat.until("answer > ")
+        seat.type("2\n")
+        seat.until("Right it is.")
+        seat.until("\n> ", times=3)
+        seat.type("\n")
+        assert seat.ended() == 0
+    assert without_times(seat.text) == [
+        "session one",
+        "> change x",
+        "I look.",
+        '  ● read_file path="a.py"  TIME',
+        "    a.py: 1 lines, 6 bytes  1 x = 1",
+        "I change",
+        "and run.",
+        '  ● edit_file path="a.py"  TIME',
+        "    @@ -1 +1 @@",
+        "    -x = 1",
+        "    +x = 2",
+        "? run_command asks for your yes (gate agent)",
+        "    command  touch b; echo made",
+        "    timeout  120",
+        "  y yes · n no, and why · a always in this session, and why · m more",
+        "y/n/a/m > y looks fine",
+        "  run_command: approved by ada: looks fine",
+        '  ● run_command command="touch b; echo made"  TIME',
+        "    exit 0  made",
+        "Done.",
+        "  3 model calls · 1,280 tokens · $0.0054",
+        "",
+        "> go left",
+        "Which one?",
+        "? Which?",
+        "    1 left",
+        "    2 right",
+        "answer > 2",
+        "  ada answered: right",
+        "Right it is.",
+        "  2 model calls",
+        "Session one waits for your next message. `perdure attach one --app " + DESK + "` comes back to it.",
+    ]
+    assert "\x1b[32m    +x = 2\x1b[0m" in seat.raw
+    assert "\x1b[31m    -x = 1\x1b[0m" in seat.raw
+
+
+def test_always_is_recorded_with_its_reason_and_asked_no_more(work: Work) -> None:
+    begin = work.script(
+        calls("Once.", TOUCH),
+        calls("Allow me more.", ("remember", {"key": "git_push", "value": "yes"})),
+        calls("Twice.", ("run_command", {"command": "touch c"})),
+        "Done.",
+    )
+    with work.sit(*begin, "--unsandboxed") as seat:
+        seat.until("y/n/a/m > ")
+        seat.type("a\n")
+        seat.until("why always > ")
+        seat.type("it only touches\n")
+        seat.until("4 model calls")
+        assert "approved by ada: always in this session: it only touches" in seat.text
+        assert seat.text.count("asks for your yes") == 1
+    (said,) = [one for one in work("facts", "--json").lines if one["scope"].startswith("allowed:")]
+    assert (said["key"], said["updated_by"]) == ("run_command", "ada")
+    assert said["value"] == {"because": "it only touches"}
+    assert {path.name for path in work.folder.iterdir()} == {"a.py", "b", "c"}
+
+
+def test_a_no_and_its_reason_reach_the_model(work: Work) -> None:
+    begin = work.script(calls("May I?", TOUCH), "Then not.")
+    with work.sit(*begin) as seat:
+        seat.until("y/n/a/m > ")
+        seat.type("m\n")
+        seat.until("intent digest")
+        seat.type("maybe\n")
+        seat.until("m more", times=3)
+        seat.type("n\n")
+        seat.until("why not > ")
+        seat.type("not today\n")
+        seat.until("Then not.")
+        assert "run_command: denied by ada: not today" in seat.text
+        assert "not started:" in seat.text
+    assert not (work.folder / "b").exists()
+
+
+def test_ctrl_c_stops_between_two_acts_and_resume_goes_on(work: Work) -> None:
+    begin = work.script(work.hold(), "Let go.")
+    with work.sit(*begin) as seat:
+        work.until_held(seat)
+        seat.until("desk_hold")
+        seat.type("\x03")
+        seat.until("It stops after what it is doing now.")
+        assert work.session()["status"] == "running"
+        work.held.unlink()
+        assert seat.ended() == 3
+        assert "desk_hold" in seat.text
+        assert "perdure resume one" in seat.text
+        assert "Traceback" not in seat.text
+    assert work.session()["status"] == "waiting"
+    resumed = work.terminal.process("resume", "one")
+    assert (resumed.code, resumed.out.splitlines()[-2:]) == (0, ["Let go.", ""])
+
+
+@pytest.mark.slow
+def test_ctrl_c_twice_leaves_at_once_and_nothing_is_done_twice(work: Work) -> None:
+    begin = work.script(work.hold(), "Let go.")
+    with work.sit(*begin) as seat:
+        work.until_held(seat)
+        seat.until("desk_hold")
+        seat.type("\x03")
+        seat.until("It stops after what it is doing now.")
+        seat.type("\x03")
+        assert seat.ended() == 0
+        assert "Session one goes on in the background." in seat.text
+        assert "Traceback" not in seat.text
+    assert work.held.exists()
+    while work.session()["status"] != "waiting":  # the worker found the act without an end, and asks
+        pass
+    (doubt,) = work("effects", "--in-doubt", "--json").lines
+    assert (doubt["tool"], doubt["state"]) == ("desk_hold", "dispatched")
+    assert work("verify").code == 0
+
+
+def test_a_killed_terminal_loses_nothing(work: Work) -> None:
+    begin = work.script(calls("I look.", ("read_file", {"path": "a.py"})), work.hold(), "Done.")
+    with work.sit(*begin) as seat:
+        work.until_held(seat)
+        seat.process.send_signal(signal.SIGKILL)
+        seat.process.wait()
+    work.held.unlink()
+    with work.sit("resume", "one", "--app", DESK) as seat:
+        seat.until("was found dead")
+        seat.until("verdict > ")
+        assert "desk_hold" in seat.text
+        seat.type("happened\n")
+        seat.until("how you know", times=2)
+        seat.type("abandon I did not look\n")
+        seat.until("Done.")
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2Jred\x1b[31m\u202eback\x9b5m\r over"
+
+
+def test_control_codes_are_shown_and_not_obeyed(work: Work) -> None:
+    (work.folder / "a.py").write_bytes(HOSTILE.encode())
+    begin = work.script(
+        calls(HOSTILE, ("read_file", {"path": "a.py"}), ("run_command", {"command": f"echo '{HOSTILE}'"})),
+        calls("", ("write_file", {"path": "b\x1b[2J.py", "content": HOSTILE + "\n" + HOSTILE})),
+        HOSTILE,
+    )
+    with work.sit(*begin, "--unsandboxed", "--allow", "run_command") as seat:
+        seat.until("3 model calls")
+        seat.type("\x04")
+        assert seat.ended() == 0
+    assert seat.text.count("\\x1b]0;owned\\x07\\x1b[2Jred\\x1b[31m\\u202eback\\x9b5m\\r over") >= 4
+    assert [code for code in ("\x1b]", "\x1b[2J", "\x07", "\u202e", "\x9b") if code in seat.raw] == []
+
+
+@pytest.mark.parametrize(("environment", "drawn"), [({"NO_COLOR": "1"}, True), ({"TERM": "dumb"}, False)])
+def test_colour_and_drawing_are_for_terminals_that_want_them(
+    work: Work, environment: dict[str, str], drawn: bool
+) -> None:
+    begin = work.script(calls("Now.", EDIT, TOUCH), "Done.")
+    with work.sit(*begin, "--unsandboxed", **environment) as seat:
+        seat.until("y/n/a/m > ")
+        seat.type("y\n")
+        seat.until("Done.")
+        seat.until("\n> ", times=2)
+        seat.type("\n")
+        assert seat.ended() == 0
+    assert (re.search(r"\x1b\[[0-9;]*3[0-9]m", seat.raw), "\x1b[2K" in seat.raw) == (None, drawn)
+    assert drawn or "\x1b" not in seat.raw
+    assert "    +x = 2" in seat.text.splitlines()
+
+
+def test_a_narrow_terminal_and_a_very_long_line(work: Work) -> None:
+    begin = work.script(calls("long " * 500, ("read_file", {"path": "a.py"}), EDIT), "Done.")
+    (work.folder / "a.py").write_text("x = 1" + " # and so on" * 2000 + "\n")
+    with work.sit(*begin, width=40) as seat:
+        seat.until("Done.")
+        seat.type("\n\x04")
+        assert seat.ended() == 0
+    rows = [line for line in seat.text.splitlines() if line.startswith(("  ●", "    a.py"))]
+    assert len(rows) == 3
+    assert [row for row in rows if len(row) > 40] == []
+    assert "long " * 499 + "long" in seat.text.splitlines()
+
+
+def test_a_program_is_asked_about_in_place_too(work: Work) -> None:
+    with work.sit("run", "desk_talk", "--id", "t", "--app", DESK) as seat:
+        seat.until("answer > ")
+        seat.type("Ada\n")
+        assert seat.ended() == 0
+    assert seat.text.splitlines()[-1] == "hello Ada" or seat.text.rstrip().splitlines()[-1] == "hello Ada"
+    assert "? Name?" in seat.text
