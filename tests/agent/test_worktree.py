@@ -141,7 +141,7 @@ def test_publishing_names_what_was_committed_and_only_moves_forward(folder: Path
     assert git(mine, "rev-parse", "perdure/s-1").strip() == head
 
 
-@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_kill_at_any_moment_of_adding_is_made_good_by_adding_again(folder: Path, every: int) -> None:
     mine, home = repository(folder / "mine"), folder / "home"
     taken = Snapshots(mine, home).take("fork")

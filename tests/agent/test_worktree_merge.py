@@ -123,7 +123,7 @@ def test_a_branch_without_changes_brings_none(folder: Path) -> None:
     assert scene.files() == before
 
 
-@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_kill_at_any_moment_of_a_merge_is_made_good_by_the_same_merge(folder: Path, every: int) -> None:
     scene = Scene(folder)
     (scene.place / "c.txt").unlink()

@@ -143,7 +143,6 @@ class Agent(Program[[str, bool], str]):
             protected=(*_own_files(run.runtime, root), *_protected(beside, root)),
             network=network,
             unsandboxed=unsandboxed,
-            pass_fds=run.runtime.worker.pass_fds,
         )
 
 

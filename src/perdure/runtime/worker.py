@@ -69,11 +69,6 @@ class Me:
             return Life.ALIVE
         return Life.DEAD if self._presences is None else self._presences.life(worker)
 
-    @property
-    def pass_fds(self) -> tuple[int, ...]:
-        """What a command that this process starts is handed, so that the lock tells of it too."""
-        return () if self._alive is None else tuple(self._alive.pass_fds)
-
     def close(self) -> None:
         if self._alive is not None:
             self._alive.close()
