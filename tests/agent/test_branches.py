@@ -132,6 +132,25 @@ async def test_a_branch_comes_home_once_and_the_model_hears_of_it(talk: Talk, re
         assert [turn.text for turn in talk.shown() if "ordered merge_branch: done" in turn.text]
 
 
+async def test_a_merge_that_was_carried_out_before_a_fork_is_not_carried_out_again(
+    talk: Talk, repository: Path, tmp_path: Path
+) -> None:
+    talk.declare([calls(write("b.txt", "b1\n")), "Wrote b.", calls(write("c.txt", "c\n")), "Wrote c."], ["write_file"])
+    async with opened(talk.target, **own(tmp_path)) as runtime:
+        await talk.start(runtime, repository=repository)
+        branch = await runtime.fork("talk")
+        await runtime.send(branch.id, "another way")
+        await runtime.run(branch.id)
+        made = await merge(runtime, branch.id)
+        done = [one.number async for one in runtime.events(branch.id) if one.effect_id == made.effect]
+        (repository / "c.txt").write_text("changed since\n")
+        second = await runtime.fork(branch.id, at=done[-1])
+        view = await runtime.run(second.id)
+        assert view.status == "waiting", view.error
+        assert not [one async for one in runtime.effects(session=second.id, tool="merge_branch")]
+        assert (repository / "c.txt").read_text() == "changed since\n"
+
+
 async def test_conflicts_are_handed_to_the_person(talk: Talk, repository: Path, tmp_path: Path) -> None:
     talk.declare([calls(read("a.txt")), "Read.", calls(write("a.txt", "theirs\n")), "Wrote a."],
                  ["read_file", "write_file"])  # fmt: skip

@@ -21,6 +21,7 @@ from perdure.errors import EffectInDoubt, NotDone
 from tests.agent.hostile import Den, until
 from tests.agent.needs import need_bubblewrap, need_landlock
 
+PYTHON = Path(sys.base_prefix, "bin", "python3")  # one that is not in a folder that a sandbox hides
 LEVELS = (Level.BUBBLEWRAP, Level.LANDLOCK)
 
 
@@ -204,10 +205,10 @@ def test_no_datagram_leaves(den: Den) -> None:
         ear.bind(("127.0.0.1", 0))
         ear.setblocking(False)
         code = f"import socket; socket.socket(2, 2).sendto(b'psst', ('127.0.0.1', {ear.getsockname()[1]}))"
-        den.run(f'{sys.executable} -I -c "{code}"')
+        den.run(f'{PYTHON} -I -c "{code}"')
         with pytest.raises(BlockingIOError):
             ear.recv(100)
-        den.run(f'{sys.executable} -I -c "{code}"', workspace=den.workspace(network=True))
+        den.run(f'{PYTHON} -I -c "{code}"', workspace=den.workspace(network=True))
         assert ear.recv(100) == b"psst"
 
 
@@ -263,7 +264,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def fetch(url: str) -> str:
     code = f"import urllib.request as r; print(r.build_opener(r.ProxyHandler({{}})).open('{url}', timeout=5).read())"
-    return f'{sys.executable} -I -c "{code}" 2>&1'
+    return f'{PYTHON} -I -c "{code}" 2>&1'
 
 
 @pytest.fixture

@@ -77,25 +77,26 @@ async def perform(ledger: AgentLedger, line: Line) -> Told:
     run, position = ledger.run, ["order", line.uid, line.number]
     with run.active():
         there = (await run.read(line_of_effects, run.session.uid, line.uid, line.number)).get(encode(position))
+        arguments: dict[str, Any] = {}
+        if there is None:
+            try:
+                arguments = await _allowed(ledger, tool.shape.bind((), order.get("arguments") or {}))
+            except PerdureError as error:
+                return not_started(error.message)
         try:
-            arguments = tool.shape.bind((), order.get("arguments") or {}) if there is None else there.intent
-            await _refuse_elsewhere(ledger, arguments)
             effect = await ledger.perform(tool, arguments, position, there)
         except Doubted as doubted:
             return of_effect(doubted.effect, "null")
-        except PerdureError as error:
-            if there is not None:
-                raise
-            return not_started(error.message)
         return of_effect(effect, await ledger.result_of(effect))
 
 
-async def _refuse_elsewhere(ledger: AgentLedger, arguments: dict[str, Any]) -> None:
+async def _allowed(ledger: AgentLedger, arguments: dict[str, Any]) -> dict[str, Any]:
     """Whoever may send a message may order a branch home, and into no other folder than its parent's."""
     folder = await ledger.run.read(_home_folder, ledger.run.session)
     place = None if folder is None else place_of(folder, ledger.home)
     if place is None or ledger.home is None or not _are(arguments, place, ledger.home):
         raise ConfigError("a branch is brought home into the folder of its parent, and nowhere else.")
+    return arguments
 
 
 def _are(arguments: dict[str, Any], place: Path, home: Path) -> bool:

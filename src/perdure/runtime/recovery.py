@@ -69,6 +69,9 @@ def _for(tx: Transaction, effect: Effect, session: SessionRecord, policy: Policy
         attempts = [*attempts, presumed(effect, attempts, before, tx.now)]
         effect = msgspec.structs.replace(effect, state=EffectState.DISPATCHED, doubted_at=None, verdict=None)
     course = recover(effect, attempts, tool.rule, tx.now, life)
+    if course.action is Action.ASK and tool.outlives_worker and effect.doubted_at is None:
+        why = "It may have outlived its worker: it is looked for, and a person is asked only if nobody can say."
+        return _say(effect, attempts, "look for it", why)
     if course.action in (Action.DISPATCH, Action.RUN_AGAIN) and (held := lease.in_the_way(tx, effect)) is not None:
         return _say(effect, attempts, "wait for lease", held.message)
     return _say(effect, attempts, course.action, course.why + _evidence(attempts, course.action), course.not_before)

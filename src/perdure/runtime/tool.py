@@ -138,6 +138,7 @@ class Tool(Generic[Q, X]):
         )
         self.probing: Callable[..., Any] | None = None
         self.undoing: Tool[..., Any] | None = None
+        self.outlives_worker = False  # what it began may go on without us, and can be found again
         self.undoes: str | None = None  # for an undo: the name of the tool that it takes back
         self._check(first)
 

@@ -49,6 +49,9 @@ def run_command(call: Call, command: str, timeout: int = 120) -> Said:
     return _run(trail, call, ["/bin/sh", "-c", command], command, timeout, read_only=False)
 
 
+run_command.outlives_worker = True
+
+
 @tool(name="run_command.look", replay="pure", retry=1)
 def look(call: Call, command: str, timeout: int = 120) -> Said:
     """Run a command that only looks."""
