@@ -56,6 +56,7 @@ def database(postgres_server: PostgresServer) -> str:
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("set scram_iterations = 1")
         db.execute("create role sweeper superuser login password 'sweeper'")
+        db.execute("create table debit (account text, cents bigint)")  # whoever creates it beside another fails
     return url.replace(f"postgres:{postgres_server.password}@", "sweeper:sweeper@")
 
 

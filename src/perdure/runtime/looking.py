@@ -24,6 +24,7 @@ from perdure.runtime.worker import Me, is_here, life_seen, locks_of
 from perdure.store import approval, decision, event, fact, task, wait
 from perdure.store import effect as effects
 from perdure.store import session as sessions
+from perdure.store.move import Transaction
 from perdure.store.store import Store
 
 MANY = 1_000_000
@@ -33,6 +34,12 @@ class SessionView(SessionRecord, frozen=True):
     """A session with what it waits for."""
 
     waits: tuple[Wait, ...] = ()
+
+
+def _with_waits(tx: Transaction, name: str) -> tuple[SessionRecord, list[Wait]]:
+    """Both of one moment: a session that was woken in between would seem to wait for nothing."""
+    found = sessions.find(tx, name)
+    return found, wait.open_of_session(tx, found.uid)
 
 
 class Looking:
@@ -59,9 +66,8 @@ class Looking:
 
     async def get(self, name: str) -> SessionView:
         """A session by its id or a beginning of it, with what it waits for."""
-        record = self.values.of_session(await self.store.read(sessions.find, name))
-        waits = await self.store.read(wait.open_of_session, record.uid)
-        return SessionView(**record.to_dict(), waits=tuple(waits))
+        found, waits = await self.store.read(_with_waits, name)
+        return SessionView(**self.values.of_session(found).to_dict(), waits=tuple(waits))
 
     async def recovery_plan(self, name: str) -> list[recovery.Recovery]:
         """What a run would do with each unsettled effect, and why; nothing is done."""

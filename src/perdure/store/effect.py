@@ -160,7 +160,8 @@ def settle(
 
 def _is_fresh(log: Log, effect: Effect, attempt: Attempt) -> bool:
     """Whether the one who acted is the one who settles, with nothing in between: nobody can be waiting for it."""
-    return effect.doubted_at is None and attempt.outcome is None and attempt.epoch == log.head.lease_epoch
+    first = attempt.number == 1 and attempt.outcome is None  # an earlier one may have been asked about
+    return first and effect.doubted_at is None and attempt.epoch == log.head.lease_epoch
 
 
 def _keep_late(log: Log, effect: Effect, attempts: list[Attempt], number: int, outcome: Outcome) -> None:
