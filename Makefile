@@ -23,7 +23,7 @@ help: ## list these targets
 demo: $(READY) ## the whole story in half a minute: no key, no server
 	@$(BIN)/perdure demo $(ARGS)
 
-quick: check ## the checks and the SQLite tests, in under a minute
+quick: check ## the checks and the SQLite tests, without the slow ones: a few minutes
 	$(BIN)/pytest -q --ignore=tests/tidy -m "not postgres and not slow and not soak" $(ARGS)
 
 test: $(READY) ## every test, on both databases
