@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +14,9 @@ import pytest
 import perdure
 from perdure.runtime.program import PROGRAMS
 from perdure.runtime.tool import TOOLS
+from perdure.testing import Sink
 from tests.agent.talk import Talk
+from tests.conftest import MEMORY
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +40,23 @@ def _is_foreign(module: str, own: set[str]) -> bool:
 @pytest.fixture
 def talk(target: str) -> Talk:
     return Talk(target)
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """Where a sweep happens: its stores, its sink, and the repositories of its trials."""
+    from tests.agent.swept import make_template
+
+    with TemporaryDirectory(prefix="agent-", dir=MEMORY, ignore_cleanup_errors=True) as made:
+        make_template(Path(made, "repositories"))
+        yield Path(made)
+
+
+@pytest.fixture(scope="module")
+def sink(place: Path) -> Iterator[Sink]:
+    (place / "sink").mkdir()
+    with Sink(place / "sink") as running:
+        yield running
 
 
 @asynccontextmanager

@@ -101,7 +101,9 @@ async def test_a_rewind_waits_for_a_person_though_a_doubt_of_then_is_settled_now
         assert len(talk.model.requests) == asked
 
 
-async def test_a_branch_that_is_shortened_keeps_what_its_line_did(talk: Talk) -> None:
+async def shortened_branch(talk: Talk, *more: tuple[str, Any]) -> str:
+    """What the model of a branch is shown first, when its window was shortened after the fork."""
+
     @tool(replay="idempotent")
     def post(n: int) -> str:
         return f"posted {n} " + "word " * 100
@@ -112,8 +114,8 @@ async def test_a_branch_that_is_shortened_keeps_what_its_line_did(talk: Talk) ->
         async def reply(self, request: Request, hear: Hear) -> Reply:
             return await talk.model.reply(request, hear) if request.tools else Reply("Things were posted.")
 
-    first = calls(("decide", {"decision": "post it", "because": "it was asked for"}), ("post", {"n": 1}),
-                  ("plan", {"tasks": [{"title": "post all"}]}))  # fmt: skip
+    decided = ("decide", {"decision": "post it", "because": "it was asked for"})
+    first = calls(decided, *more, ("plan", {"tasks": [{"title": "post all"}]}))
     agent = talk.declare([first, "One.", *(calls(("post", {"n": n})) for n in range(2, 12)), "End."],
                          [post, "decide", "plan"])  # fmt: skip
     agent.model = Summing()
@@ -123,36 +125,19 @@ async def test_a_branch_that_is_shortened_keeps_what_its_line_did(talk: Talk) ->
         branch = await runtime.fork("talk")
         await runtime.send(branch.id, "go on")
         await runtime.run(branch.id)
-        shown = talk.shown()[0].text
-        assert "Things were posted." in shown
-        assert '"n":1}' in shown, "a settled effect of the line is no longer known"
+        return talk.shown()[0].text
+
+
+async def test_a_branch_that_is_shortened_keeps_what_its_line_did(talk: Talk) -> None:
+    shown = await shortened_branch(talk, ("post", {"n": 1}))
+    assert "Things were posted." in shown
+    assert '"n":1}' in shown, "a settled effect of the line is no longer known"
 
 
 async def test_a_branch_that_is_shortened_keeps_the_plan_and_the_decisions_of_its_line(talk: Talk) -> None:
-    @tool(replay="idempotent")
-    def post(n: int) -> str:
-        return f"posted {n} " + "word " * 100
-
-    class Summing:
-        name = "scripted"
-
-        async def reply(self, request: Request, hear: Hear) -> Reply:
-            return await talk.model.reply(request, hear) if request.tools else Reply("Things were posted.")
-
-    first = calls(("decide", {"decision": "post it", "because": "it was asked for"}),
-                  ("plan", {"tasks": [{"title": "post all"}]}))  # fmt: skip
-    agent = talk.declare([first, "One.", *(calls(("post", {"n": n})) for n in range(2, 12)), "End."],
-                         [post, "decide", "plan"])  # fmt: skip
-    agent.model = Summing()
-    async with opened(talk.target) as runtime:
-        await talk.start(runtime)
-        agent.context = 600
-        branch = await runtime.fork("talk")
-        await runtime.send(branch.id, "go on")
-        await runtime.run(branch.id)
-        shown = talk.shown()[0].text
-        assert "post it" in shown
-        assert "post all" in shown
+    shown = await shortened_branch(talk)
+    assert "post it" in shown
+    assert "post all" in shown
 
 
 async def test_a_branch_of_a_call_whose_tool_is_gone_is_told_what_is_known(talk: Talk) -> None:

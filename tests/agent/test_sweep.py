@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,27 +14,10 @@ from perdure.testing.postgres import PostgresServer
 from perdure.testing.sweep import Report, Sweep
 from tests.agent import swept
 
-MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
-
-
-@pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="agent-", dir=MEMORY))
-    swept.make_template(made / "repositories")
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
-
 
 @pytest.fixture(scope="module")
 def lanes() -> Iterator[Lanes]:
     with Lanes("tests.agent.swept", "perdure.store.databases.postgres", count=3) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def sink(place: Path) -> Iterator[Sink]:
-    (place / "sink").mkdir()
-    with Sink(place / "sink") as running:
         yield running
 
 
