@@ -96,7 +96,7 @@ async def test_the_policy_sees_where_what_was_read_came_from(talk: Talk, tmp_pat
     talk.declare([calls(read), calls(read), "End."], ["read_file"], policy=look)
     async with opened(talk.target) as runtime:
         await talk.start(runtime, repository=tmp_path)
-    assert list(dict.fromkeys(seen)) == [("read_file", ()), ("read_file", ("file:a.txt",))]
+    assert seen == [("read_file", ()), ("read_file", ("file:a.txt",))]
 
 
 def test_what_leaves_the_folder_is_asked_for_unless_it_is_allowed() -> None:

@@ -154,7 +154,7 @@ class AgentLedger(Ledger):
         if there is not None and there.session_uid != self._uid:
             there = await self.inherited(there)
         if there is None:
-            if self._rule(tool, arguments).answer == "ask":  # a person may have said so since
+            if self._own_policy is not None:  # a person may have allowed something since
                 self._allowed = await self.run.read(allowed, self._uid)
             return await self._begin(tool, self.intent(tool, arguments, position), None)
         if there.session_uid != self._uid:
