@@ -84,7 +84,7 @@ def test_branches_killed_anywhere_leave_the_same_files_on_postgres(
     lanes: Lanes, sink: Sink, place: Path, postgres_server: PostgresServer
 ) -> None:
     url = postgres_server.create_database("branches")
-    chosen = sweep(lanes, sink, url, place).run(choose=lambda found: list(durable(found, 100_000))[::4])
+    chosen = sweep(lanes, sink, url, place).run(choose=lambda found: list(durable(found, 100_000))[::3])
     report = show(chosen, "PostgreSQL")
     assert not report.failures, "\n".join(report.failures)
     assert report.kills > 10
