@@ -8,6 +8,7 @@ UV    := $(PYTHON) tools/uv.py
 READY := .venv/.ready
 TOOLS := .tools/.ready
 ARGS  ?=
+PROCESSES ?= 2
 
 # Show a talkative command, and what it said only if it failed.
 quietly = @echo "$(1)"; said=$$($(1) 2>&1) || { echo "$$said"; exit 1; }
@@ -27,7 +28,7 @@ quick: check ## the checks and the SQLite tests, without the slow ones: a few mi
 	$(BIN)/pytest -q --ignore=tests/tidy -m "not postgres and not slow and not soak" $(ARGS)
 
 test: $(READY) ## every test, on both databases
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadfile $(ARGS)
 
 check: $(READY) ## format, lint, types, layers, dependencies, tidiness
 	$(BIN)/ruff format --quiet --check --diff .

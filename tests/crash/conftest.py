@@ -8,7 +8,7 @@ import pytest
 
 from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
-from tests.crash import figures, lives
+from tests.crash import lives
 
 APPS = ("perdure.store.databases.files", "perdure.store.databases.postgres", "tests.crash.lives")
 
@@ -37,8 +37,3 @@ def template(lanes: Lanes, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("template") / "perdure.db"
     lanes.call(lives.make_store, target=str(path))
     return path
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for line in figures.lines():
-        terminalreporter.write_line(line)

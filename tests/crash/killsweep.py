@@ -20,8 +20,8 @@ from typing import Any, Self
 
 from perdure.testing.forks import Ended
 from perdure.testing.lanes import Lane, Lanes
-from tests.crash.figures import record
 from tests.crash.judge import HEADS, Verdict
+from tests.figures import record
 
 MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
 

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.testing.lanes import Lanes
 from tests.crash import faulty, faultyfiles, fulldisk
-from tests.crash.figures import record
+from tests.figures import record
 
 SQLITE: list[Callable[..., Any]] = [
     faulty.full_in_a_group,

@@ -12,9 +12,9 @@ import pytest
 from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
 from tests.crash import cuts, faulty, lives
-from tests.crash.figures import record
 from tests.crash.killsweep import Report, sweep
 from tests.crash.test_kill_sweep import on_sqlite
+from tests.figures import record
 
 
 def killed(lanes: Lanes, template: Path, measure: Any, plant: str) -> Report:

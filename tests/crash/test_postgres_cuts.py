@@ -11,7 +11,7 @@ from perdure.store.databases.postgres import connect
 from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
 from tests.crash import cuts, lives
-from tests.crash.figures import record
+from tests.figures import record
 
 pytestmark = pytest.mark.postgres
 

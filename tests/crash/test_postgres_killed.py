@@ -18,9 +18,9 @@ from perdure.store.move import Move
 from perdure.store.store import Store, open_store
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.proxy import wait_until
-from tests.crash.figures import record
 from tests.crash.judge import examine
 from tests.crash.recordings import begin
+from tests.figures import record
 
 pytestmark = pytest.mark.postgres
 

@@ -12,9 +12,9 @@ from perdure.ids import digest
 from perdure.store.databases.place import make_folder
 from perdure.testing.lanes import Lane, Lanes
 from tests.crash import recordings
-from tests.crash.figures import record
 from tests.crash.platter import Report, sweep
 from tests.crash.powerloss import PowerLoss
+from tests.figures import record
 
 HEADS = ("states", "distinct", "lost", "corrupt")
 

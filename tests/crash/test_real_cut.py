@@ -10,8 +10,8 @@ import pytest
 
 from perdure.testing.lanes import Lane, Lanes
 from tests.crash import realcut
-from tests.crash.figures import record
 from tests.crash.judge import HEADS, Verdict
+from tests.figures import record
 
 pytestmark = pytest.mark.soak
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from perdure.testing import Sink
 from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
-from tests.ledger import tables
 from tests.ledger.stops import Pairs
 
 APPS = ("tests.ledger.programs", "tests.ledger.scenes", "perdure.store.databases.postgres")
@@ -65,8 +63,3 @@ def victim() -> Iterator[PostgresServer]:
     """A server of our own: these tests kill it, and nobody else should notice."""
     with PostgresServer() as running:
         yield running
-
-
-def pytest_sessionfinish() -> None:
-    if lines := tables.lines():
-        print("\n" + "\n".join(lines), file=sys.__stdout__, flush=True)
