@@ -22,10 +22,9 @@ from perdure import faults
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
 from perdure.testing.postgres import PostgresServer
+from tests.memory import MEMORY
 
 DATABASES = ("sqlite", "memory", "files", "postgres")
-MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # what a sync costs is not what these tests are about
-
 
 settings.register_profile("perdure", deadline=None, max_examples=1000 if "PERDURE_SOAK" in os.environ else 40)
 settings.load_profile("perdure")
@@ -66,7 +65,7 @@ def empty_file() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    with PostgresServer() as server:
+    with PostgresServer(MEMORY) as server:
         yield server
 
 

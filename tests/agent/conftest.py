@@ -16,7 +16,7 @@ from perdure.runtime.program import PROGRAMS
 from perdure.runtime.tool import TOOLS
 from perdure.testing import Sink
 from tests.agent.talk import Talk
-from tests.conftest import MEMORY
+from tests.memory import MEMORY
 
 
 @pytest.fixture(autouse=True)

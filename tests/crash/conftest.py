@@ -9,6 +9,7 @@ import pytest
 from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
 from tests.crash import lives
+from tests.memory import MEMORY
 
 APPS = ("perdure.store.databases.files", "perdure.store.databases.postgres", "tests.crash.lives")
 
@@ -22,7 +23,7 @@ def lanes() -> Iterator[Lanes]:
 @pytest.fixture(scope="session")
 def victim() -> Iterator[PostgresServer]:
     """A server of our own: these tests kill it, and nobody else should notice."""
-    with PostgresServer() as running:
+    with PostgresServer(MEMORY) as running:
         yield running
 
 

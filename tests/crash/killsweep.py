@@ -22,8 +22,7 @@ from perdure.testing.forks import Ended
 from perdure.testing.lanes import Lane, Lanes
 from tests.crash.judge import HEADS, Verdict
 from tests.figures import record
-
-MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+from tests.memory import MEMORY
 
 
 @dataclass

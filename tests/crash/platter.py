@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
+from tests.memory import MEMORY
+
 SECTOR = 512
 FOLDER = 0  # the inode that stands for every folder
 
@@ -183,8 +185,7 @@ def sweep(log: Log, check: Check, *, states: int = 2000, seed: int = 0) -> Repor
     """
     report, seen, platter = Report(), set[bytes](), Platter()
     plan = _plan(log, states, seed)
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="powerloss-", dir=memory) as scratch:
+    with tempfile.TemporaryDirectory(prefix="powerloss-", dir=MEMORY) as scratch:
         for number in range(len(log.ops) + 1):
             for label, image in _disks(platter, number, plan.get(number, 0), seed):
                 report.states += 1

@@ -40,7 +40,7 @@ def killed(lanes: Lanes, template: Path, measure: Any, plant: str) -> Report:
 @pytest.mark.slow
 def test_an_answer_before_the_commit_is_caught(lanes: Lanes, template: Path, measure: Any) -> None:
     report = killed(lanes, template, measure, "told before commit")
-    assert report.counts["lost"] > 5
+    assert report.counts["lost"] > 0
 
 
 @pytest.mark.slow

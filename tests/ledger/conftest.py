@@ -13,10 +13,10 @@ from perdure.testing import Sink
 from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
 from tests.ledger.stops import Pairs
+from tests.memory import MEMORY
 
 APPS = ("tests.ledger.programs", "tests.ledger.scenes", "perdure.store.databases.postgres")
 LANES = 4  # more than processors: much of a trial is waiting, for a lease to end or for something to land
-MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 @pytest.fixture(scope="session")
@@ -61,5 +61,5 @@ def database(postgres_server: PostgresServer) -> str:
 @pytest.fixture(scope="session")
 def victim() -> Iterator[PostgresServer]:
     """A server of our own: these tests kill it, and nobody else should notice."""
-    with PostgresServer() as running:
+    with PostgresServer(MEMORY) as running:
         yield running

@@ -132,12 +132,13 @@ def _sweep(home: Path, uid: int) -> None:
 class PostgresServer:
     """One server, running inside `with`. What `stop()` or `kill()` ended, `start()` brings back with data and port."""
 
-    def __init__(self) -> None:
+    def __init__(self, home: str | Path | None = None) -> None:
         self.install = installed()
         self.uid, self.gid = _user()
         self.password = secrets.token_hex(16)
         self.port = 0
-        self._home = next(filter(_reachable, (Path(tempfile.gettempdir()).resolve(), Path("/tmp"))))
+        homes = (Path(home or tempfile.gettempdir()).resolve(), Path("/tmp"))
+        self._home = next(filter(_reachable, homes))
         self._process: subprocess.Popen[bytes] | None = None
         self._keeper = threading.Thread()
 
