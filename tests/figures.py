@@ -6,10 +6,12 @@ Tests may run in several processes; what each of them collected travels to the o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+
+from tests.ledger.matrix import matrix
 
 Cell = int | str
 Tables = dict[str, list[list[Cell]]]
@@ -39,6 +41,8 @@ def join(tables: Tables, counts: dict[str, int]) -> None:
 def lines() -> list[str]:
     """Every table and every count, ready to be printed."""
     found: list[str] = []
+    if swept := matrix(TABLES.get("the ledger", [])):
+        TABLES["rules and faults"] = swept
     for rows in TABLES.values():
         cells = [[f"{cell:,}" if isinstance(cell, int) else cell for cell in row] for row in rows]
         widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
@@ -62,11 +66,33 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Gathering())
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def is_whole(config: pytest.Config) -> bool:
+    """Whether everything was to run: nothing was named, left out or chosen."""
+    option = config.option
+    chosen = option.keyword or option.deselect or option.ignore or option.markexpr != "not soak" or option.collectonly
+    return config.args_source is config.ArgsSource.TESTPATHS and not chosen
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Hand over what was collected; a whole run that killed too little has failed, whatever its tests say."""
     if (output := getattr(session.config, "workeroutput", None)) is not None:
         output["figures"] = (TABLES, dict(COUNTS))
+    elif is_whole(session.config) and not exitstatus and missing(COUNTS):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     for line in lines():
         terminalreporter.write_line(line)
+    for what in missing(COUNTS) if is_whole(config) else ():
+        terminalreporter.write_line(f"Too little was killed: {what}.", red=True)
+
+
+def missing(counts: Mapping[str, int]) -> list[str]:
+    """What a whole run owes: enough kills, on each database, and of the server itself."""
+    server = counts.get("kills of the server on PostgreSQL", 0)
+    postgres = counts.get("kills on PostgreSQL", 0)
+    kills = counts.get("kills on SQLite", 0) + postgres + server
+    owed = ((kills, 2_000, "kills"), (postgres, 300, "kills on PostgreSQL"), (server, 20, "kills of the server"))
+    return [f"{made:,} {what}, and at least {least:,} are owed" for made, least, what in owed if made < least]

@@ -45,7 +45,7 @@ def durable(moments: list[str]) -> list[int]:
 def test_an_agent_killed_anywhere_does_everything_once_on_sqlite(lanes: Lanes, sink: Sink, place: Path) -> None:
     report = show(sweep(lanes, sink, place / "stores", place).run(choose=durable), "SQLite")
     assert not report.failures, "\n".join(report.failures)
-    assert report.kills > 90
+    assert report.kills > 3 * report.unreached
 
 
 @pytest.mark.slow
@@ -57,7 +57,7 @@ def test_an_agent_killed_anywhere_does_everything_once_on_postgres(
     url = postgres_server.create_database("agent")
     report = show(sweep(lanes, sink, url, place).run(choose=lambda moments: durable(moments)[::4]), "PostgreSQL")
     assert not report.failures, "\n".join(report.failures)
-    assert report.kills > 20
+    assert report.kills > 3 * report.unreached
 
 
 @pytest.mark.soak

@@ -15,7 +15,10 @@ from perdure.testing.postgres import PostgresServer
 from tests.ledger.stops import Pairs
 from tests.memory import MEMORY
 
-APPS = ("tests.ledger.programs", "tests.ledger.scenes", "perdure.store.databases.postgres")
+APPS = (
+    "tests.ledger.programs", "tests.ledger.scenes", "tests.ledger.branch", "tests.ledger.undone",
+    "tests.ledger.restored", "perdure.store.databases.postgres",
+)  # fmt: skip
 LANES = 4  # more than processors: much of a trial is waiting, for a lease to end or for something to land
 
 

@@ -106,7 +106,8 @@ async def branch(runtime: Runtime, bound: Bound[Any], name: str, person: Person)
         number = await _number(runtime, name, kind, which)
         made = await runtime.fork(name, at=number, id=f"{name}.{label}")
         views.append(await see_through(runtime, made.id, person))
-    made = await runtime.fork(name, id=f"{name}.all")
+    over = [event.number async for event in runtime.events(name) if event.kind == "session.finished"]
+    made = await runtime.fork(name, at=over[0], id=f"{name}.all")  # an outcome may have come late, after that
     return [*views, await see_through(runtime, made.id, person)]
 
 

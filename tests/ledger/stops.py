@@ -118,7 +118,7 @@ def stop(
         sweep.conclude(place.run, where, 1, 0, last, alive=True)
         log = sweep.sink.log(place.run)
         verdicts = sum("verdict" in line.get("note", {}) for line in log)
-        complaints = _complaints(log, first, where, last, forced=forced)
+        complaints = _complaints(log, first, fatal, where, last, forced=forced)
         return Trial(where, first_end, second_end, refusals, complaints, verdicts)
 
 
@@ -166,7 +166,9 @@ def take_over(
         refusals.append(said)
 
 
-def _complaints(log: list[dict[str, Any]], first: Life, where: str, last: Ended, *, forced: bool) -> list[str]:
+def _complaints(
+    log: list[dict[str, Any]], first: Life, fatal: int, where: str, last: Ended, *, forced: bool
+) -> list[str]:
     """The first worker must neither act nor move once another holds the lease; what it knows it may still say."""
     found: list[str] = []
     ended = first.ended
@@ -174,16 +176,29 @@ def _complaints(log: list[dict[str, Any]], first: Life, where: str, last: Ended,
         found.append(f"stopped at {where}, and ended with {ended.error.splitlines()[-1]}")
     since = max(_noted(log, "continued"), default=0), min(_noted(log, "taken"), default=len(log))
     acted = [line for line in log[max(since) :] if line.get("process") == str(first.pid) and line["what"] == "posted"]
-    if acted and not forced and where not in WINDOW | INSIDE:
+    if acted and not forced and where not in WINDOW | INSIDE and not _was_acting(ended, fatal):
         found.append(f"stopped at {where}, and acted afterwards: {acted}")
-    for events in (last.result or {"ledger": {"events": []}})["ledger"].get("events", []):
-        holders = [n for n, (kind, _) in enumerate(events) if kind in TAKING]
-        old = events[holders[0]][1] if holders else ""
-        lost = next((n for n in holders if events[n][1] != old), len(events))
-        moved = [kind for kind, actor in events[lost:] if actor == old and kind not in SETTLING]
-        if moved:
-            found.append(f"stopped at {where}, and moved afterwards: {moved}")
-    return found
+    logs = (last.result or {"ledger": {"events": []}})["ledger"].get("events", [])
+    moves = [moved for events in logs if (moved := _moved_without_lease(events))]
+    return found + [f"stopped at {where}, and moved afterwards: {moved}" for moved in moves]
+
+
+def _was_acting(ended: Ended | None, fatal: int) -> bool:
+    """Whether an act was under way at the stop: beside another one, or beside a thread that renewed the lease."""
+    moments = [] if ended is None or not ended.result else ended.result["moments"][:fatal]
+    return moments.count("act.begun") > moments.count("act.after")
+
+
+def _moved_without_lease(events: list[list[str]]) -> list[str]:
+    """The moves of whoever held the lease before and does not hold it now."""
+    holder, before, moved = "", set[str](), list[str]()
+    for kind, actor in events:
+        if kind in TAKING:
+            holder = actor
+            before.add(actor)
+        elif actor != holder and actor in before and kind not in SETTLING:
+            moved.append(kind)
+    return moved
 
 
 def _noted(log: list[dict[str, Any]], word: str) -> list[int]:

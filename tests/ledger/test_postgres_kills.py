@@ -10,14 +10,30 @@ from perdure.testing import Sink
 from perdure.testing.lanes import Lane, Lanes
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.sweep import LIVE, Place, Sweep
+from tests.ledger.matrix import POSTING, ROWS
 from tests.ledger.stops import Pairs, sweep_stops
 from tests.ledger.tables import show
-from tests.ledger.test_kills import ALONE, UNKNOWN, acting, disturbed, landing_late, some, sweep_of
-from tests.ledger.test_stops import RULES, SHORT, no_complaints
+from tests.ledger.test_kills import (
+    ALONE,
+    UNKNOWN,
+    acting,
+    disturbed,
+    landing_late,
+    mostly_reached,
+    some,
+    spread,
+    sweep_of,
+)  # fmt: skip
+from tests.ledger.test_stops import SHORT, around_commits, no_complaints
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
 TOGETHER = ("gated", "parallel", "parent", "timer")
+
+
+def few_acts(moments: list[str]) -> list[int]:
+    """Around some acts and probes, and one moment when all is on record."""
+    return sorted({*spread(acting(moments), 5), len(moments) - 1})
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -25,72 +41,72 @@ def test_a_kill_at_any_moment_leaves_every_effect_once(name: str, lanes: Lanes, 
     choose = committed if name in TOGETHER else committing
     report = show(f"{name}, killed, PostgreSQL", sweep_of(name, lanes, sink, database).run(choose=choose))
     assert report.failures == []
-    assert report.kills > 10
+    assert mostly_reached(report)
 
 
 def test_no_branch_repeats_what_it_inherits(lanes: Lanes, sink: Sink, database: str) -> None:
     report = show("forked, killed, PostgreSQL", sweep_of("forked", lanes, sink, database).run(choose=some(18)))
     assert report.failures == []
-    assert report.kills > 15
+    assert mostly_reached(report)
 
 
 @pytest.mark.parametrize("fault", UNKNOWN)
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", POSTING)
 def test_a_kill_beside_a_lost_reply_leaves_every_effect_once(
     name: str, fault: str, lanes: Lanes, sink: Sink, database: str
 ) -> None:
     sweep = sweep_of(name, lanes, sink, database, mode={"fault": fault})
-    report = show(f"{name}, {fault} after the commit, PostgreSQL", sweep.run(choose=acting))
+    report = show(f"{name}, {fault} after the commit, PostgreSQL", sweep.run(choose=few_acts))
     assert report.failures == []
-    assert report.kills > 5
+    assert mostly_reached(report)
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", POSTING)
 def test_an_effect_that_lands_after_its_client_died_is_not_done_again(
     name: str, lanes: Lanes, sink: Sink, database: str
 ) -> None:
-    report = show(f"{name}, lands late, PostgreSQL", landing_late(name, lanes, sink, database).run(choose=acting))
+    report = show(f"{name}, lands late, PostgreSQL", landing_late(name, lanes, sink, database).run(choose=few_acts))
     assert report.failures == []
-    assert report.kills > 5
+    assert mostly_reached(report)
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", ROWS)
 def test_a_stopped_worker_neither_acts_nor_moves_when_its_lease_has_ended(
     name: str, lanes: Lanes, pairs: Pairs, sink: Sink, database: str
 ) -> None:
     sweep = disturbed(name, lanes, sink, database)
-    chosen = list(some(8)(sweep.measure()))
+    chosen = around_commits(sweep.measure(), 4)
     trials = sweep_stops(sweep, pairs, chosen, what="stopped, PostgreSQL", lease=SHORT)
     assert sweep.report.failures == []
     assert no_complaints(trials)
-    assert len(trials) > 5
+    assert trials
 
 
-@pytest.mark.parametrize("name", ["idempotent", "probe", "escalate"])
+@pytest.mark.parametrize("name", ROWS)
 def test_a_worker_whose_lease_was_taken_by_force_does_nothing_twice(
     name: str, lanes: Lanes, pairs: Pairs, sink: Sink, database: str
 ) -> None:
     sweep = disturbed(name, lanes, sink, database)
-    chosen = acting(sweep.measure())
+    chosen = around_commits(sweep.measure(), 4)
     trials = sweep_stops(sweep, pairs, chosen, what="lease lost, PostgreSQL", forced=True)
     assert sweep.report.failures == []
     assert no_complaints(trials)
-    assert len(trials) > 3
+    assert trials
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", ROWS)
 def test_a_killed_server_costs_no_effect(name: str, lanes: Lanes, sink: Sink, victim: PostgresServer) -> None:
     """The client is stopped at a moment, the server killed with all its processes and started again; both go on."""
     sweep = sweep_of(name, lanes, sink, victim.create_database())
     moments = sweep.measure()
     sweep.report.moments, begun = len(moments), time.monotonic()
     commits = [at for at, label in enumerate(moments, 1) if label.startswith(("commit", "act"))]
-    for fatal in commits[3:-3:3][:6]:
+    for fatal in spread(commits[3:-3], 3):
         lanes.each([partial(kill_server, sweep, fatal=fatal, server=victim)])
     sweep.report.seconds = time.monotonic() - begun
     report = show(f"{name}, server killed, PostgreSQL", sweep.report, kind="kills of the server")
     assert report.failures == []
-    assert report.kills > 4
+    assert report.kills > 1
 
 
 def kill_server(sweep: Sweep, lane: Lane, fatal: int, server: PostgresServer) -> None:

@@ -29,7 +29,7 @@ def test_a_kill_at_any_moment_of_the_recovery_leaves_every_effect_once(
     sweep = sweep_of(name, lanes, sink, folder)
     report = show(f"{name}, recovery killed", sweep.run(choose=acts, second=lambda _: range(1, 60)))
     assert report.failures == []
-    assert report.kills > 60
+    assert report.kills > 60  # usually 110: a recovery may be over before its moment
 
 
 @pytest.mark.slow
@@ -43,7 +43,7 @@ def test_an_undo_killed_half_way_is_finished_by_the_next(lanes: Lanes, sink: Sin
 
     report = show("undo, killed twice", sweep.run(choose=undoing, second=lambda _: range(1, 60, 2)))
     assert report.failures == []
-    assert report.kills > 100
+    assert report.kills > 100  # usually 180
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def test_a_kill_at_any_moment_leaves_every_change_once(name: str, lanes: Lanes, 
     sweep = Sweep(lanes, bound, sink, folder, name=name, environment={programs.ROOT: str(root)}, setup=programs.arrive)
     report = sweep.run(choose=around_acts)
     assert report.failures == []
-    assert report.kills > 25
+    assert report.kills > 3 * report.unreached
     trials = [one for one in root.iterdir() if one.name != "template"]
     assert len(trials) >= report.kills
     for trial in trials:

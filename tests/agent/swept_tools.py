@@ -1,0 +1,177 @@
+"""An agent that uses every tool that only looks or only keeps a record, asks, delegates and forgets; killed everywhere.
+
+Each moment is named after the tool that is under way, so that a sweep can say which tool it was killed in. A trial is
+judged by what it leaves: what the transcript means, one sub-agent, one question, one artifact, one summary, and how
+often the model and the page were asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perdure import Agent, faults
+from perdure.agent import compaction, thinking
+from perdure.agent.calls import Calls
+from perdure.agent.model import Hear, Reply, Request
+from perdure.agent.models.scripted import Line
+from perdure.agent.workspace import Workspace
+from perdure.runtime.looking import SessionView
+from perdure.runtime.program import Bound
+from perdure.runtime.run import Run
+from perdure.runtime.runtime import Runtime
+from perdure.runtime.values import Values
+from perdure.store import artifact
+from perdure.testing import ScriptedModel, SinkClient
+from perdure.testing.trial import Person, see_through
+from tests.agent import swept
+from tests.agent.swept import REPOSITORIES, TEMPLATE, repository
+from tests.agent.talk import calls
+
+__all__ = ["REPOSITORIES"]
+
+TASK, PAGE = "count the files", "effects"
+DECISION = {"decision": "leave it", "because": "it only looks"}
+DECIDED = "d-82e09c894b8d"  # its name is a digest of the two
+USED = {"tokens_in": 100, "tokens_out": 10, "cost_micros": 7}
+SCRIPT: list[Any] = [
+    calls(("list_files", {}), ("search_files", {"pattern": "def add"}), ("fetch_url", {"url": "{page}"})),
+    calls(("git_status", {}), ("git_diff", {}), ("git_log", {}), ("read_file", {"path": "add.py"})),
+    calls(("decide", DECISION), ("remember", {"key": "adds", "value": "a - b"})),
+    calls(("recall", {"key": "adds"}), ("decided", {"id": DECIDED, "outcome": "left"})),
+    calls(("save_artifact", {"name": "report", "content": "Nothing to do.\n"})),
+    calls(("ask_person", {"question": "Go on?", "choices": ["yes", "no"]})),
+    calls(("delegate", {"task": TASK})),
+    "Looked, asked and told.",
+]
+PURE = ("list_files", "search_files", "fetch_url", "git_status", "git_diff", "git_log", "read_file")
+KEPT = ("decide", "remember", "recall", "decided", "save_artifact")
+TOOLS = (*PURE, *KEPT, "ask_person", "delegate")
+
+
+class Paid(ScriptedModel):
+    """A model that is paid for: whoever asks it is on the sink's record. Asked without tools, it shortens."""
+
+    async def reply(self, request: Request, hear: Hear) -> Reply:
+        what = "summary" if not request.tools else "sub-agent" if _is_delegated(request) else str(request.number)
+        SinkClient.here().note(asked=what)
+        return await super().reply(request, hear)
+
+
+def _say(request: Request) -> Line:
+    if not request.tools:
+        return {"text": "I looked around.", "usage": USED}
+    if _is_delegated(request):
+        return {"text": "Three files.", "usage": USED}
+    turn = SCRIPT[request.number]
+    turn = {"text": turn} if isinstance(turn, str) else turn
+    page = f"{SinkClient.here().url}/{PAGE}"
+    told = [
+        one | {"arguments": {"url": page} if one["name"] == "fetch_url" else one["arguments"]}
+        for one in turn.get("calls", ())
+    ]
+    return {"text": turn["text"], "calls": told, "usage": USED}
+
+
+def _is_delegated(request: Request) -> bool:
+    return request.turns[0].text == TASK
+
+
+class Looker(Agent):
+    """It may fetch from this machine, where the page is."""
+
+    def workspace(self, run: Run, root: Path, beside: Path | None) -> Workspace:
+        made = super().workspace(run, root, beside)
+        made.private_network = True
+        return made
+
+
+looker = Looker(
+    "looker", model=Paid(_say), tools=TOOLS, policy=None, context=400, parallel=1, network=True, snapshots=False
+)
+
+
+def make_template(folder: Path) -> None:
+    """The repository of the other sweep, with a change that is not committed."""
+    swept.make_template(folder)
+    (folder / TEMPLATE / "work" / "add.py").write_text(swept.BROKEN + "\n\nadd(1, 1)\n")
+
+
+@contextmanager
+def named_moments() -> Iterator[None]:
+    """Let every moment carry the name of what is under way. Inside a transaction nothing is durable, and whether the
+    next moment comes before its answer is chance: such moments are left out, and the rest have the same order always.
+    """
+    under_way, counted = ["the loop"], faults._handler
+
+    def reached(label: str) -> None:
+        if counted is not None and not label.startswith(("move.", "answer.", "act.before")):
+            counted(f"{label} of {under_way[-1]}")
+
+    def named(real: Callable[..., Awaitable[Any]], name: Callable[..., str]) -> Any:
+        async def wrapped(*args: Any, **kwargs: Any) -> Any:
+            under_way.append(name(*args, **kwargs))
+            try:
+                return await real(*args, **kwargs)
+            finally:
+                under_way.pop()
+
+        return wrapped
+
+    before = Calls._do, compaction.compact, thinking.record
+    Calls._do = named(before[0], lambda _, call: call.name)  # type: ignore[method-assign]
+    compaction.compact = named(before[1], lambda *_, **__: "compaction")
+    thinking.record = named(before[2], lambda *_: under_way[-1].replace("the loop", "the model"))
+    faults.arm(reached)
+    try:
+        yield
+    finally:
+        Calls._do, compaction.compact, thinking.record = before  # type: ignore[method-assign]
+        faults.disarm()
+        if counted is not None:
+            faults.arm(counted)
+
+
+async def run_looker(runtime: Runtime, bound: Bound[Any], name: str, person: Person) -> list[SessionView]:
+    """Start or continue the agent, see it through, and say what it left."""
+    folder = repository()
+    runtime.values = Values(runtime.store, folder.parent / "artifacts")
+    with named_moments():
+        session = await runtime.start(bound, id=name, repository=folder)
+        view = await see_through(runtime, session.id, person)
+    return [msgspec.structs.replace(view, result=await left(runtime, view, folder))]
+
+
+async def left(runtime: Runtime, view: SessionView, folder: Path) -> dict[str, Any]:
+    """What is on record and on the disk when it is over.
+
+    A summary is compared by itself: a note on a crash makes the window longer, and so it may be shortened earlier.
+    """
+    said = [event.body async for event in runtime.events(view.id) if event.kind == "message"]
+    family = [one async for one in runtime.sessions(repository=str(folder))]
+    kept = await runtime.store.read(artifact.of_session, view.uid)
+    on_disk = [path.name for path in (folder.parent / "artifacts").rglob("*") if path.is_file()]
+    return {
+        "answer": view.result,
+        "meaning": meaning([line for line in said if line["role"] != "summary"]),
+        "spent": [view.tokens_in, view.tokens_out, view.cost_micros],
+        "sub-agents": [[one.status, one.result] for one in family if one.parent_uid == view.uid],
+        "artifacts": sorted(one.digest for one in kept),
+        "files of artifacts": sorted(name for name in on_disk if len(name) == 64),  # what was under way has no name
+        "decisions": [[one.decision, one.outcome] async for one in runtime.decisions(session=view.id)],
+        "questions": sum(line["role"] == "tool" and "answers: yes" in str(line["content"]) for line in said),
+        "summaries": meaning([line for line in said if line["role"] == "summary"]),
+        "folder": sorted(os.listdir(folder)),
+    }
+
+
+def meaning(said: list[dict[str, Any]]) -> list[list[str]]:
+    """What was said, without what differs from run to run: names of effects and of the page, ages and ports."""
+    changing = (r"\d+ s old", r"http://[\w.:/#-]+")
+    return [[role, status, re.sub("|".join(changing), "#", content)] for role, status, content in swept.meaning(said)]

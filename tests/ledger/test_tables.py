@@ -1,0 +1,58 @@
+"""The figures of the ledger's tests: a run that killed too little is found out, and so is a cell that nobody swept."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.figures import missing
+from tests.ledger.matrix import COLUMNS, DATABASES, ROWS, applies, gaps, label, matrix
+
+ENOUGH = {"kills on SQLite": 1_680, "kills on PostgreSQL": 300, "kills of the server on PostgreSQL": 20}
+HEADS: list[int | str] = ["the ledger", "moments", "kills"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "owed"),
+    [
+        (ENOUGH, []),
+        (ENOUGH | {"kills on SQLite": 1_679}, ["1,999 kills, and at least 2,000 are owed"]),
+        (
+            ENOUGH | {"kills on SQLite": 5_000, "kills on PostgreSQL": 299},
+            ["299 kills on PostgreSQL, and at least 300 are owed"],
+        ),
+        (
+            ENOUGH | {"kills on SQLite": 5_000, "kills of the server on PostgreSQL": 19},
+            ["19 kills of the server, and at least 20 are owed"],
+        ),
+        (ENOUGH | {"kills on SQLite": 0, "stops on SQLite": 9_000}, ["320 kills, and at least 2,000 are owed"]),
+    ],
+)
+def test_a_run_that_killed_too_little_is_found_out(counts: Mapping[str, int], owed: list[str]) -> None:
+    assert missing(counts) == owed
+
+
+def test_a_run_that_killed_nothing_owes_everything() -> None:
+    assert len(missing({})) == 3
+
+
+def test_a_cell_that_nobody_swept_is_a_gap() -> None:
+    cells = [(n, c, d) for n in ROWS for c in COLUMNS for d in DATABASES if applies(n, c, d)]
+    swept: list[list[int | str]] = [[label(*cell), 50, 5] for cell in cells]
+    rows = [HEADS, *swept]
+    assert gaps(rows) == []
+    assert gaps([row for row in rows if row[0] != "gated, lands late, PostgreSQL"]) == ["gated, PostgreSQL: late"]
+
+
+def test_what_cannot_happen_is_no_gap_and_no_number() -> None:
+    heads, *lines = matrix([HEADS, ["joint, killed", 35, 35]])
+    shown = {str(line[0]): dict(zip(heads[1:], line[1:], strict=True)) for line in lines}
+    assert shown["pure, SQLite"] == {
+        "kill": 0, "500": "-", "cut": "-", "late": "-", "stopped": 0, "lease lost": 0, "server killed": "-",
+    }  # fmt: skip
+    assert shown["probe, PostgreSQL"] == dict.fromkeys(COLUMNS.values(), 0)
+
+
+def test_a_run_without_these_sweeps_has_no_matrix() -> None:
+    assert matrix([]) == []
+    assert matrix([HEADS, ["one branch, killed", 10, 10]]) == []
+    assert gaps([HEADS]) == []
