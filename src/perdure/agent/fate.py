@@ -210,7 +210,7 @@ def _begin(
 ) -> tuple[subprocess.Popen[bytes], int]:
     """Start the shepherd. The descriptor becomes readable when it has ended; it needs no child of ours for that."""
     alive, its_end = os.pipe()
-    held = (lock, its_end, *workspace.pass_fds)
+    held = (lock, its_end)
     fenced = pen.make(bounds.processes)
     line = [str(folder), str(fenced or ""), _limits(bounds), *argv]
     start = [sys.executable, "-I", "-S", "-c", _SCRIPT, str(Path(shepherd.__file__).parent), ",".join(map(str, held))]
@@ -237,8 +237,12 @@ def _beat(beat: Callable[[], None]) -> None:
 
 
 def _limits(bounds: Bounds) -> str:
-    limits = msgspec.structs.asdict(bounds) | {"tasks": pen.tasks(bounds.processes)}
-    return ",".join(f"{name}={value}" for name, value in limits.items())
+    return ",".join(f"{name}={value}" for name, value in limits_of(bounds).items())
+
+
+def limits_of(bounds: Bounds) -> dict[str, int]:
+    """Bounds as a shepherd goes by them."""
+    return msgspec.structs.asdict(bounds) | {"tasks": pen.tasks(bounds.processes)}
 
 
 def _read(folder: Path, name: str) -> dict[str, str]:

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from perdure.agent.sandboxes import bubblewrap, landlock
+from perdure.agent.sandboxes.bubblewrap import Folders
 from perdure.agent.workspace import Workspace
 from perdure.errors import NotDone
 
@@ -70,38 +71,46 @@ def command_line(
     temporary: Path,
     hidden: tuple[Path, ...] = (),
     read_only: bool = False,
+    shown: tuple[Path, ...] = (),
+    granted: tuple[Path, ...] = (),
 ) -> list[str]:
     """What to run so that `argv` runs at this level. `argv` names its program by an absolute path.
 
     `temporary` is where it may leave things where `/tmp` cannot be its own; with `read_only`, the folder is not
-    writable either. `hidden` is protected like what the workspace itself protects.
+    writable either. `hidden` is protected like what the workspace itself protects. `shown` can be read wherever it
+    lies, and `granted` can be written.
     """
     if level is Level.NONE:
         return argv
-    protected = _protected(workspace, hidden)
+    protected = _protected(workspace, hidden, read_only=read_only)
     if level is Level.BUBBLEWRAP:
         found = bubblewrap.found()
         assert found is not None
-        return found.command_line(workspace, argv, hidden=protected, read_only=read_only)
+        folders = Folders(hidden=protected, shown=shown, granted=granted, read_only=read_only)
+        return found.command_line(workspace, argv, folders)
     kept = (*protected, workspace.root / ".git")
-    granted = [temporary, *(() if read_only else _grants(workspace.root, kept))]
-    return [*_fence(network=workspace.network, granted=granted), "--", *argv]
+    may = [temporary, *granted, *(() if read_only else _grants(workspace.root, kept))]
+    return [*_fence(network=workspace.network, granted=may), "--", *argv]
 
 
-def environment(level: Level, temporary: Path) -> dict[str, str]:
-    """What a command is told by its environment: ours without secrets, and nothing that asks or pages."""
-    kept = {name: value for name, value in os.environ.items() if not _is_secret(name)}
+def environment(level: Level, temporary: Path, *, without: str = "") -> dict[str, str]:
+    """What a command is told by its environment: ours without secrets, and nothing that asks or pages.
+
+    What begins with `without` is left out too.
+    """
+    left_out = ("PERDURE_", without) if without else ("PERDURE_",)
+    kept = {name: value for name, value in os.environ.items() if not _is_secret(name, left_out)}
     own = {} if level is Level.BUBBLEWRAP else {"TMPDIR": str(temporary)}
     if level is Level.BUBBLEWRAP:
         kept.pop("TMPDIR", None)
     return kept | _QUIET | own
 
 
-def _is_secret(name: str) -> bool:
-    return name.startswith("PERDURE_") or name.upper().endswith(_SECRET)
+def _is_secret(name: str, left_out: tuple[str, ...]) -> bool:
+    return name.startswith(left_out) or name.upper().endswith(_SECRET)
 
 
-def _protected(workspace: Workspace, hidden: tuple[Path, ...]) -> tuple[Path, ...]:
+def _protected(workspace: Workspace, hidden: tuple[Path, ...], *, read_only: bool) -> tuple[Path, ...]:
     """What must stay out of reach. A name that is not there yet cannot be kept free, so it is refused."""
     root = workspace.root
     if (root / ".git").is_symlink():
@@ -110,7 +119,7 @@ def _protected(workspace: Workspace, hidden: tuple[Path, ...]) -> tuple[Path, ..
     for path in found:
         if path == root:
             raise NotDone("The folder of this session is itself protected.")
-        if root in path.parents and not path.exists():
+        if root in path.parents and not path.exists() and not read_only:
             raise NotDone(f"{path.relative_to(root)} is protected and not there: a command could make it.")
     return tuple(found)
 

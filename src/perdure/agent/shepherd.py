@@ -25,9 +25,8 @@ import sys
 import time
 from contextlib import suppress
 
-TICK = 0.05
-TAIL = 8192
-_SUBREAPER, _DEATH_SIGNAL = 36, 1
+TICK, TAIL = 0.05, 8192
+SUBREAPER, _DEATH_SIGNAL = 36, 1
 
 
 class Output:
@@ -117,11 +116,11 @@ class Shepherd:
         self._libc = ctypes.CDLL(None)
 
     def run(self, argv: list[str]) -> None:
-        signal.signal(signal.SIGTERM, self._tell)
+        self._listen()
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with suppress(OSError):  # a shepherd must be quicker than its sheep; only root may
             os.setpriority(os.PRIO_PROCESS, 0, self._priority - 10)
-        self._control(_SUBREAPER, 1)
+        self._control(SUBREAPER, 1)
         record(self._folder, "started", **_me())
         output = Output(f"{self._folder}/output", self._limits["output"])
         try:
@@ -135,12 +134,12 @@ class Shepherd:
         code = os.waitstatus_to_exitcode(self._status or 0)
         record(self._folder, "exit", how=how, code=code, left_out=output.left_out)
 
+    def _listen(self) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_told", True))
+
     def _control(self, what: int, value: int) -> None:
         if sys.platform == "linux":
             self._libc.prctl(what, value, 0, 0, 0)
-
-    def _tell(self, *_: object) -> None:
-        self._told = True
 
     def _begin(self, argv: list[str]) -> tuple[int, int]:
         """Fork and exec. An exec that fails is told here: then nothing began."""
@@ -176,19 +175,20 @@ class Shepherd:
         if self._pen:
             with open(f"{self._pen}/cgroup.procs", "w") as pen:
                 pen.write("0")
-        os.dup2(os.open(os.devnull, os.O_RDWR), 0)
-        os.dup2(its_end, 1)
-        os.dup2(its_end, 2)
+        self._speak(its_end)
         wanted = (
             (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, self._limits["file"]),
-            (resource.RLIMIT_AS, self._limits["memory"]),
-            (resource.RLIMIT_NPROC, self._limits["tasks"]),
+            (resource.RLIMIT_AS, self._limits["memory"]), (resource.RLIMIT_NPROC, self._limits["tasks"]),
         )  # fmt: skip
         for kind, most in wanted:
             hard = resource.getrlimit(kind)[1]
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(kind, (most, most))
         os.execv(argv[0], argv)
+
+    def _speak(self, its_end: int) -> None:
+        for end, own in ((os.open(os.devnull, os.O_RDWR), 0), (its_end, 1), (its_end, 2)):
+            os.dup2(end, own)
 
     def _watch(self, pid: int, pipe: int, output: Output) -> str:
         """Listen until the command ends, or must."""

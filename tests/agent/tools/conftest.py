@@ -28,4 +28,5 @@ def place(folder: Path) -> Iterator[Path]:
 def repository(place: Path) -> Path:
     """The same as a repository with one commit, and a remote beside it."""
     make_repository(place)
+    (place / "kept").mkdir()  # what is protected must be there, or a hook could make it
     return place

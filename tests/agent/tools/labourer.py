@@ -13,13 +13,12 @@ from perdure import faults
 from perdure.agent.tools import command
 from perdure.agent.workspace import Workspace
 from perdure.runtime.tool import Call
-from perdure.store.gate import Presence
 
 
-def workspace_of(folder: Path, *, pass_fds: tuple[int, ...] = ()) -> Workspace:
+def workspace_of(folder: Path) -> Workspace:
     """A folder and its scratch; without a sandbox if there is none, because a fate is the same with and without one."""
     (root := folder / "place").mkdir(exist_ok=True)
-    return Workspace(root, session_uid="u", scratch=folder / "scratch", unsandboxed=True, pass_fds=pass_fds)
+    return Workspace(root, session_uid="u", scratch=folder / "scratch", unsandboxed=True)
 
 
 def hire(folder: Path, text: str, *, attempt: int = 1, die: str = "") -> subprocess.Popen[str]:
@@ -34,8 +33,7 @@ def main(folder: str, text: str, attempt: str, die: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     faults.arm(reached)
-    presence = Presence(Path(folder, "workers"), f"w-{attempt}")
-    with workspace_of(Path(folder), pass_fds=(presence.descriptor,)).entered():
+    with workspace_of(Path(folder)).entered():
         said = command.run_command(Call("k", int(attempt), "s", "e"), text, 60)
     print(json.dumps([said.text, said.failed]))
 

@@ -29,6 +29,7 @@ def make_template(root: Path) -> None:
     """What every life begins with."""
     make_repository(root / "template/place")
     run_git(root / "template/place", "remote", "set-url", "origin", "../place.remote")
+    run_git(root / "template/place", "config", "perdure.hooks", "trusted")  # they kill the worker, from outside
 
 
 def arrive() -> None:

@@ -18,10 +18,8 @@ from perdure.agent.tools.harmless import is_read_only
 from perdure.agent.workspace import Workspace
 from perdure.artifacts.directory import Directory
 from perdure.domain.effect import AttemptOutcome
-from perdure.domain.worker import Life
 from perdure.errors import LeaseLost, NotDone
 from perdure.runtime.tool import Call
-from perdure.store.gate import life_of
 from tests.agent.hostile import living, until
 from tests.agent.tools.labourer import hire, workspace_of
 
@@ -227,7 +225,6 @@ async def test_a_command_outlives_its_worker_and_is_waited_for(workspace: Worksp
         until(lambda: runs(workspace))
         worker.kill()
     assert command.running("k", workspace) is not None
-    assert life_of(folder / "workers", "w-1") is Life.ALIVE  # what it was doing still goes on
     waiting = asyncio.create_task(reattach("k", workspace))
     await asyncio.sleep(0)  # it has looked once
     (workspace.root / "go").touch()
@@ -235,7 +232,6 @@ async def test_a_command_outlives_its_worker_and_is_waited_for(workspace: Worksp
     assert found is not None
     assert "waited" in found.why
     assert msgspec.json.decode(found.result or "", type=Said).text == "exit 3\ndone"
-    until(lambda: life_of(folder / "workers", "w-1") is Life.DEAD)
     assert command.running("k", workspace) is None
     assert runs(workspace) == 1
 

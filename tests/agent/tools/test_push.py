@@ -85,9 +85,9 @@ def test_what_the_remote_refuses_is_proof(ahead: Path, remote: Path) -> None:
 
 
 def test_the_hook_runs_once_and_what_it_refuses_is_proof(ahead: Path, remote: Path) -> None:
-    write_hook(ahead / ".git/hooks/pre-push", "echo run >> .git/log\n")
+    write_hook(ahead / ".git/hooks/pre-push", "echo run >> log\n")
     call("git_push")
-    assert (ahead / ".git/log").read_text() == "run\n"
+    assert (ahead / "log").read_text() == "run\n"
     write_hook(ahead / ".git/hooks/pre-push", "echo tests fail; exit 1\n")
     (ahead / "a.txt").write_text("three\n")
     call("git_commit", key="l" * 64, message="third")

@@ -7,7 +7,7 @@
     the folder   writable, but `.git` (read-only) and what is protected (hidden)
 
 All of `.git` is read-only: a hook, a setting, a `commondir` or a rebase plan in it is code that git would run outside
-the sandbox. `git status`, `git diff` and `git log` read it as it is; a commit is made by the git tools.
+the sandbox, or that whoever comes next would. `git status` and `git log` read it as it is; commits are the git tools'.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
+
+import msgspec
 
 from perdure.agent.workspace import Workspace
 from perdure.errors import NotDone
@@ -68,26 +70,42 @@ class Found:
         size = ["--size", str(TEMPORARY)] if self._newer else []
         return [*size, "--tmpfs", str(place)]
 
-    def command_line(
-        self, workspace: Workspace, argv: list[str], *, hidden: tuple[Path, ...], read_only: bool
-    ) -> list[str]:
+    def command_line(self, workspace: Workspace, argv: list[str], folders: Folders) -> list[str]:
         root = workspace.root
         if root == Path("/"):
             raise NotDone("The whole file system cannot be the folder of a sandbox.")
         line = self.ground(network=workspace.network)
-        inside = [path for path in hidden if root in path.parents]
-        for path in hidden:
-            if path not in inside and not any(path == empty or empty in path.parents for empty in _EMPTY):
-                line += _hide(path)
-        line += ["--ro-bind" if read_only else "--bind", str(root), str(root)]
-        for path in inside:
-            line += _hide(path)
+        inside = [path for path in folders.hidden if root in path.parents]
+        outside = [path for path in folders.hidden if path not in inside and not _is_empty(path)]
+        line += [word for path in outside for word in _hide(path)]
+        line += ["--ro-bind" if folders.read_only else "--bind", str(root), str(root)]
+        line += [word for path in inside for word in _hide(path)]
         git = root / ".git"
         line += ["--ro-bind", str(git), str(git)] if git.exists() else []
+        for path in folders.shown:
+            if _is_empty(path) and not any(path == one or one in path.parents for one in (root, *folders.hidden)):
+                line += ["--ro-bind-try", str(path), str(path)]
+        for path in folders.granted:
+            line += ["--bind", str(path), str(path)]
+        for path in (*outside, *inside):  # last, because what is granted may lie in what is hidden
+            line += ["--remount-ro", str(path)] if path.is_dir() else []
         return [*line, "--chdir", str(root), "--", *argv]
+
+
+class Folders(msgspec.Struct, frozen=True, kw_only=True):
+    """What is there for a command besides its folder."""
+
+    hidden: tuple[Path, ...] = ()
+    shown: tuple[Path, ...] = ()
+    granted: tuple[Path, ...] = ()
+    read_only: bool = False
+
+
+def _is_empty(path: Path) -> bool:
+    return any(path == empty or empty in path.parents for empty in _EMPTY)
 
 
 def _hide(path: Path) -> list[str]:
     if path.is_dir():
-        return ["--tmpfs", str(path), "--remount-ro", str(path)]
+        return ["--tmpfs", str(path)]
     return ["--ro-bind", "/dev/null", str(path)] if path.exists() else []

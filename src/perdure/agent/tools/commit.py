@@ -9,12 +9,25 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from perdure.agent.told import Said, plain, say, short
 from perdure.agent.tools.beneath import real
+from perdure.agent.tools.fenced import act
 from perdure.agent.tools.prepare import Known, prepares
-from perdure.agent.tools.repository import Done, act, acting, commit_of, current_branch, look, quiet, require
+from perdure.agent.tools.repository import (
+    Done,
+    acting,
+    commit_of,
+    current_branch,
+    git_folders,
+    look,
+    look_at_files,
+    quiet,
+    require,
+)
 from perdure.agent.workspace import here
 from perdure.errors import NotDone
 from perdure.runtime.tool import Call, Outcome, tool
@@ -32,12 +45,13 @@ def git_commit(call: Call, message: str, branch: str, before: str | None, paths:
             return _committed(found)
         if (current := current_branch()) != branch:
             raise NotDone(f"Another branch was checked out meanwhile: {short(current or 'none')}.")
-        staged = act(lock, "add", "--all", "--", *_specs(paths))
+        specs = _specs(paths)  # once: what is staged changes what they are
+        staged = act(lock, "add", "--all", "--", *specs)
         if staged.code:
             raise NotDone(f"git add: {short(staged.words, 600)}")
-        if not look("diff", "--cached", "--quiet", "--no-ext-diff", "--", *_specs(paths), check=False).code:
+        if not look("diff", "--cached", "--quiet", "--no-ext-diff", "--", *specs, check=False).code:
             raise NotDone("There is nothing to commit.")
-        only = [] if paths is None else ["--only", "--", *_specs(paths)]
+        only = [] if paths is None else ["--only", "--", *specs]
         text = _marked(message, call.key).encode()
         done = act(lock, "commit", "--cleanup=whitespace", "--file=-", *only, given=text, settings=_identity())
         found = _find(call.key, before)  # git may fail after the commit is made, and has ended by now
@@ -69,7 +83,7 @@ def prepare_commit(_: Known, *, message: str, paths: list[str] | None) -> dict[s
         raise NotDone("No branch is checked out; make one first.")
     if paths is not None and not paths:
         raise NotDone("`paths` is empty; name what to commit, or leave it out to commit everything.")
-    status = look("status", "--porcelain", "--untracked-files=normal", "--", *_specs(paths), limit=1000)
+    status = look_at_files("status", "--porcelain", "--untracked-files=normal", "--", *_specs(paths), limit=1000)
     if not status.text:
         raise NotDone("There is nothing to commit.")
     return {"branch": branch, "before": commit_of("HEAD")}
@@ -79,10 +93,31 @@ def _specs(paths: list[str] | None) -> list[str]:
     """What git is to look at, taken literally; what is protected stays out of it."""
     root = here().root
     guarded = [one.relative_to(root).as_posix() for one in here().protected if root in one.parents]
-    without = [f":(top,exclude,literal){one}" for one in guarded]
+    without = [f":(top,exclude,literal){one}" for one in (*guarded, *_embedded())]
     if paths is None:
         return [".", *without]
     return [f":(top,literal){_named(path)}" for path in paths] + without
+
+
+def _embedded() -> Iterator[str]:
+    """Committed repositories whose own `.git` lies in the folder: git would look into them by an agent's settings."""
+    listed = look("ls-files", "--stage", "-z", limit=64 << 20).text.split(b"\0")
+    links = [os.fsdecode(entry.partition(b"\t")[2]) for entry in listed if entry.startswith(b"160000 ")]
+    if not links:
+        return
+    shared = git_folders()[1]
+    for link in links:
+        git = here().root / link / ".git"
+        if os.path.lexists(git) and not _leads_to(git, shared):
+            yield link
+
+
+def _leads_to(git: Path, shared: Path) -> bool:
+    """Whether a `.git` is a file that names a place in the repository's own folder, as a submodule's does."""
+    if git.is_symlink() or not git.is_file():
+        return False
+    named = git.read_text(errors="surrogateescape").removeprefix("gitdir: ").rstrip("\n")
+    return shared in (git.parent / named).resolve().parents
 
 
 def _named(path: str) -> str:

@@ -11,9 +11,10 @@ from typing import Any
 from perdure.agent.told import Said, say, short
 from perdure.agent.tools.beneath import label, real
 from perdure.agent.tools.commit import git_commit
+from perdure.agent.tools.fenced import act
 from perdure.agent.tools.prepare import HIDDEN, PREPARE, Known, prepares
 from perdure.agent.tools.push import git_push
-from perdure.agent.tools.repository import act, acting, commit_of, current_branch, look, quiet, require
+from perdure.agent.tools.repository import acting, commit_of, current_branch, look, look_at_files, quiet, require
 from perdure.errors import NotDone
 from perdure.runtime.tool import Outcome, tool
 
@@ -24,7 +25,7 @@ __all__ = ["HIDDEN", "PREPARE", "git_branch", "git_commit", "git_diff", "git_log
 def git_status() -> Said:
     """Show the branch, and which files are changed, staged or not tracked."""
     require()
-    done = look("status", "--short", "--branch", "--untracked-files=all", "--ignore-submodules=dirty")
+    done = look_at_files("status", "--short", "--branch", "--untracked-files=all", "--ignore-submodules=dirty")
     return say(done.text.decode(errors="replace").rstrip(), origin="command:git status")
 
 
@@ -34,7 +35,7 @@ def git_diff(path: str | None = None) -> Said:
     require()
     where = [] if path is None else ["--", label(real(path))]
     last = commit_of("HEAD") or look("hash-object", "-t", "tree", "/dev/null").line
-    done = look("--literal-pathspecs", "diff", "--no-ext-diff", "--no-textconv", last, *where, limit=4 << 20)
+    done = look_at_files("--literal-pathspecs", "diff", "--no-ext-diff", "--no-textconv", last, *where, limit=4 << 20)
     return say(done.text.decode(errors="replace") or "Nothing differs.", origin="command:git diff")
 
 
@@ -60,7 +61,7 @@ def git_branch(name: str, leaving: str, before: str | None) -> Said:
             raise NotDone(f"Another branch was checked out meanwhile: {short(current or 'none')}.")
         if there not in (None, before):
             raise NotDone(f"There is a branch {short(name)} already.")
-        done = act(lock, "switch", "--no-guess", *(["--create"] if there is None else []), name)
+        done = act(lock, "switch", "--quiet", "--no-guess", *(["--create"] if there is None else []), name)
         if current_branch() == name:
             return _on(name)
         if commit_of(f"refs/heads/{name}") is None:

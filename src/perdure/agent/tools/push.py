@@ -17,8 +17,10 @@ import re
 from typing import Any
 
 from perdure.agent.told import Said, plain, short
+from perdure.agent.tools.fenced import act, check_programs
 from perdure.agent.tools.prepare import Known, prepares
-from perdure.agent.tools.repository import Done, act, acting, commit_of, current_branch, look, quiet, require
+from perdure.agent.tools.repository import Done, acting, commit_of, current_branch, look, quiet, require
+from perdure.agent.workspace import here
 from perdure.errors import NotDone
 from perdure.ids import digest
 from perdure.runtime.tool import Outcome, tool
@@ -99,7 +101,18 @@ def _url(remote: str) -> str:
     urls = look("remote", "get-url", "--push", "--all", remote).line.splitlines()
     if len(urls) != 1:
         raise NotDone(f"{short(remote)} is pushed to {len(urls)} places at once; that cannot be done exactly once.")
+    check_programs()
+    if _is_in_folder(urls[0]):
+        raise NotDone(f"{short(remote)} is a repository in the folder of this session, whose hooks an agent can write.")
     return urls[0]
+
+
+def _is_in_folder(url: str) -> bool:
+    """Whether an address is a folder that lies in ours; a colon before any slash makes it another machine's."""
+    path = url.removeprefix("file://")
+    if path == url and ":" in url.split("/", 1)[0]:
+        return False
+    return here().root in (found := (here().root / path).resolve()).parents or found == here().root
 
 
 def _shared(remote: str, branch: str) -> str:

@@ -1,7 +1,7 @@
 """Running git in the folder of a session, and in no other repository.
 
 What a look needs is short-lived and takes no locks. An act holds `perdure.lock` in git's folder, and hands its
-descriptor to git, whose hooks inherit it:
+descriptor to git, whose keepers inherit it (`perdure.agent.tools.fenced`):
 
     lock      nobody of ours acts here: no living worker, and no git that outlived a dead one
     mark      the lock file says that an act has begun; git's own lock files were not there
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -25,19 +26,18 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO
 
 import msgspec
 
-from perdure import faults
+from perdure.agent.sandbox import command_line, environment, level_for
 from perdure.agent.told import short
 from perdure.agent.workspace import here
 from perdure.errors import NotDone
 from perdure.store.gate import Waiting
 
 LOOK = 60.0  # seconds
-ACT = 600.0  # hooks run tests
 PATIENCE = 120.0  # with a git that began earlier
 TRIES = 50  # ten in a second
 TEXT = 1 << 20
@@ -67,60 +67,97 @@ class Done(msgspec.Struct, frozen=True):
         return "\n".join(part for part in (self.line, self.error.strip()) if part)[-4000:]
 
 
-def look(*arguments: str, check: bool = True, limit: int = TEXT, seconds: float = LOOK) -> Done:
+def look_at_files(*arguments: str, limit: int = TEXT) -> Done:
+    """Run a git command that compares files with what is recorded; that may run filters, so it is fenced."""
+    with TemporaryDirectory() as temporary:
+        return look(*arguments, limit=limit, fence=Fence(Path(temporary)))
+
+
+def look(
+    *arguments: str, check: bool = True, limit: int = TEXT, seconds: float = LOOK, fence: Fence | None = None
+) -> Done:
     """Run a git command that changes nothing; at most `limit` bytes of its output."""
-    with TemporaryFile() as error, _begun(arguments, subprocess.DEVNULL, subprocess.PIPE, error) as git:
+    with TemporaryFile() as error, begun(arguments, subprocess.DEVNULL, subprocess.PIPE, error, fence=fence) as git:
         assert git.stdout is not None
-        timer = threading.Timer(seconds, _kill, [git])
+        timer = threading.Timer(seconds, end, [git])
         timer.start()
         try:
             text = git.stdout.read(limit + 1)
             if len(text) > limit:
-                _kill(git)
+                end(git)
             code = git.wait()
         finally:
             timer.cancel()
-        done = Done(code, text[:limit], _read(error), cut=len(text) > limit)
+        done = Done(code, text[:limit], said_in(error), cut=len(text) > limit)
     if check and done.code and not done.cut:
         raise NotDone(f"git {arguments[0]}: {short(done.words or f'it ended with {done.code}', 600)}")
     return done
 
 
-def act(lock: int, *arguments: str, given: bytes = b"", settings: Sequence[str] = ()) -> Done:
-    """Run a git command that changes something, with the lock of `acting`."""
-    faults.point("git.before")
-    with TemporaryFile() as source, TemporaryFile() as text, TemporaryFile() as error:
-        source.write(given)
-        source.seek(0)
-        with _begun(arguments, source, text, error, lock, settings) as git:
-            try:
-                code = git.wait(ACT)
-            except subprocess.TimeoutExpired:
-                _kill(git)
-                code = min(git.wait(), -1)
-        faults.point("git.after")
-        return Done(code, _read(text).encode(), _read(error))
-
-
-def _begun(
-    arguments: Sequence[str], given: IO[bytes] | int, text: IO[bytes] | int, error: IO[bytes], lock: int | None = None,
-    settings: Sequence[str] = (),
+def begun(
+    arguments: Sequence[str], given: IO[bytes] | int, text: IO[bytes] | int, error: IO[bytes], *,
+    lock: int | None = None, settings: Sequence[str] = (), fence: Fence | None = None,
 ) -> subprocess.Popen[bytes]:  # fmt: skip
-    command = ["git", *(part for one in (*SETTINGS, *settings) for part in ("-c", one)), *arguments]
+    """Start git in the folder, in a process group of its own; with a `fence`, in the sandbox."""
+    command = [git_program(), *(part for one in (*SETTINGS, *settings) for part in ("-c", one)), *arguments]
+    told = _environment(lock is None)
+    if fence is not None:
+        command = fence.line(command)
+        told = fence.environment() | {name: value for name, value in told.items() if name.startswith("GIT_")}
     try:
         return subprocess.Popen(
-            command, cwd=here().root, stdin=given, stdout=text, stderr=error, env=_environment(lock is None),
-            start_new_session=True, pass_fds=() if lock is None else (lock,),
+            command, cwd=here().root, stdin=given, stdout=text, stderr=error, env=told, start_new_session=True,
+            pass_fds=() if lock is None else (lock,),
         )  # fmt: skip
     except (OSError, ValueError) as failure:
         why = getattr(failure, "strerror", None) or str(failure)
         raise NotDone(f"git cannot be started: {why}.") from None
 
 
+class Fence:
+    """The sandbox for a look at the files: filters may run, and nested repositories be read with their settings."""
+
+    def __init__(self, temporary: Path) -> None:
+        self._level = level_for(here())
+        self._temporary = temporary
+        self._folders = git_folders()
+
+    def line(self, command: list[str]) -> list[str]:
+        lfs = self._folders[1] / "lfs"
+        return command_line(
+            here(), command, level=self._level, temporary=self._temporary, read_only=True, shown=self._folders,
+            granted=(lfs,) if lfs.is_dir() else (),
+        )  # fmt: skip
+
+    def environment(self) -> dict[str, str]:
+        return environment(self._level, self._temporary, without="GIT_") | {"LC_ALL": "C.UTF-8", "LANGUAGE": ""}
+
+
+def git_program() -> str:
+    """Where git is, but never in the folder: what lies there may be anything."""
+    if (found := shutil.which("git", path=_path())) is None:
+        raise NotDone("git is not installed.")
+    return found
+
+
+def _path() -> str:
+    places = [Path(place) for place in os.get_exec_path() if os.path.isabs(place)]
+    root = here().root
+    return os.pathsep.join(str(place) for place in places if root not in (place.resolve(), *place.resolve().parents))
+
+
+def git_folders(*names: str) -> tuple[Path, ...]:
+    """Git's folder for this working tree, the one that all working trees of the repository share, and more by name."""
+    wanted = [word for name in names for word in ("--git-path", name)]
+    said = look("rev-parse", "--absolute-git-dir", "--git-common-dir", *wanted).line.splitlines()
+    return tuple(Path(here().root, line).resolve() for line in said)
+
+
 def _environment(looking: bool) -> dict[str, str]:
     """Ours without what would send git elsewhere, ask a person, or change what it says."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") and name != "SSH_ASKPASS"}
     return kept | {
+        "PATH": _path(),
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_CEILING_DIRECTORIES": str(here().root.parent),
         "GIT_OPTIONAL_LOCKS": "0" if looking else "1",
@@ -129,7 +166,7 @@ def _environment(looking: bool) -> dict[str, str]:
     }
 
 
-def _kill(git: subprocess.Popen[bytes]) -> None:
+def end(git: subprocess.Popen[bytes]) -> None:
     """End git with all that it started in its group: first so that it removes its lock files."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
@@ -138,7 +175,7 @@ def _kill(git: subprocess.Popen[bytes]) -> None:
             git.wait(2.0)
 
 
-def _read(file: IO[bytes]) -> str:
+def said_in(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read(TEXT).decode(errors="replace")
 

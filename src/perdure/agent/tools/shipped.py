@@ -5,21 +5,26 @@ from __future__ import annotations
 from perdure.agent.sandbox import level_for
 from perdure.agent.toolbox import Offered
 from perdure.agent.tools import command, edit, fetch, files, git, plan, search
+from perdure.agent.tools.fenced import level_of
 
 _EDITS = (edit.write_file, edit.edit_file)
 _GIT = (git.git_commit, git.git_branch, git.git_push)
 _PURE = (
-    files.read_file, files.list_files, search.search_files, git.git_status, git.git_diff, git.git_log, fetch.fetch_url,
+    files.read_file, files.list_files, search.search_files, git.git_log, fetch.fetch_url,
 )  # fmt: skip
+_FENCED = (git.git_status, git.git_diff)
 _KEPT = (plan.plan, plan.decide, plan.decided, plan.remember, plan.recall)
 
 SHIPPED: dict[str, Offered] = {
     one.tool.name: one
     for one in (
         *(Offered(tool) for tool in (*_PURE, *_KEPT)),
+        *(Offered(tool, level=level_for) for tool in _FENCED),
         *(Offered(tool, edit.HIDDEN[tool.name], edit.PREPARE[tool.name], serial=True) for tool in _EDITS),
         *(
-            Offered(tool, git.HIDDEN.get(tool.name, frozenset()), git.PREPARE.get(tool.name), serial=True)
+            Offered(
+                tool, git.HIDDEN.get(tool.name, frozenset()), git.PREPARE.get(tool.name), level=level_of, serial=True
+            )
             for tool in _GIT
         ),
         Offered(command.run_command, pick=command.pick, level=level_for, reattach=command.reattach, serial=True),

@@ -1,0 +1,219 @@
+"""Git's acts, with what git runs by itself kept in the sandbox.
+
+Git stays outside: it needs `.git`, the person's keys and, for a push, the network. What it would run for the folder,
+every hook and every filter, is given a keeper in its place (`perdure.agent.keeper`), so it runs as a command would: the
+same level, the same bounds, the same refusal where no sandbox can be had.
+
+Some programs have to run outside: those that sign, that know passwords, that reach the remote. They are the person's,
+and named by his settings. One that lies in the folder is refused, and so are settings that do: an agent could write it.
+
+A person who trusts what his hooks run says so with `git config perdure.hooks trusted`; then git runs them itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import msgspec
+
+from perdure import faults
+from perdure.agent import keeper
+from perdure.agent.fate import Bounds, limits_of
+from perdure.agent.sandbox import Level, command_line, environment, level_for
+from perdure.agent.sandboxes import pen
+from perdure.agent.told import short
+from perdure.agent.tools.repository import Done, begun, end, git_folders, git_program, look, said_in
+from perdure.agent.workspace import Workspace, here
+from perdure.errors import NotDone
+from perdure.ids import digest
+from perdure.runtime.liveness import runtime_folder
+from perdure.store.databases.place import make_folder
+
+ACT = 600  # seconds; hooks run tests
+TRUSTED = "perdure.hooks"
+_FILTER = re.compile(r"filter\.(.+)\.(clean|smudge|process)", re.DOTALL)
+_CONFIGURED_HOOK = re.compile(r"hook\..+\.command", re.DOTALL)
+_OUTSIDE = re.compile(
+    r"gpg\.(.+\.)?program|gpg\.ssh\.defaultkeycommand|core\.(sshcommand|gitproxy|alternaterefscommand)"
+    r"|credential\.(.+\.)?helper|remote\..+\.(receivepack|uploadpack)",
+    re.DOTALL,
+)
+# Imported, and not run as a file, because then it is compiled only once; last on the path, so that it hides nothing.
+_SCRIPT = "import sys; sys.path.append(sys.argv[1]); from perdure.agent import keeper; keeper.main(*sys.argv[2:])"
+
+
+class Configured(msgspec.Struct, frozen=True):
+    """One of git's settings, and the file that it comes from."""
+
+    key: str
+    value: str
+    file: Path | None
+
+
+def act(lock: int, *arguments: str, given: bytes = b"", settings: Sequence[str] = ()) -> Done:
+    """Run a git command that changes something, with the lock of `acting`."""
+    with _kept() as kept, TemporaryFile() as source, TemporaryFile() as text, TemporaryFile() as error:
+        faults.point("git.before")
+        source.write(given)
+        source.seek(0)
+        with begun(arguments, source, text, error, lock=lock, settings=(*settings, *kept)) as git:
+            try:
+                code = git.wait(ACT)
+            except subprocess.TimeoutExpired:
+                end(git)
+                code = min(git.wait(), -1)
+        faults.point("git.after")
+        return Done(code, said_in(text).encode(), said_in(error))
+
+
+def check_programs() -> None:
+    """Refuse to let git run, outside the sandbox, what an agent could have written."""
+    configured = _configured()
+    if not _is_trusted(configured):
+        _check(configured)
+
+
+def level_of(workspace: Workspace) -> Level:
+    """The level that hooks and filters run at in this workspace."""
+    with workspace.entered():
+        return _level(_configured())
+
+
+def _level(configured: list[Configured]) -> Level:
+    return Level.NONE if _is_trusted(configured) else level_for(here())
+
+
+def _configured() -> list[Configured]:
+    listed = look("config", "--list", "--show-origin", "-z", limit=8 << 20).text.decode(errors="surrogateescape")
+    parts = listed.split("\0")
+    found = []
+    for origin, setting in zip(parts[::2], parts[1::2], strict=False):
+        kind, _, path = origin.partition(":")
+        key, _, value = setting.partition("\n")
+        found.append(Configured(key, value, (here().root / path).resolve() if kind == "file" else None))
+    return found
+
+
+def _is_trusted(configured: list[Configured]) -> bool:
+    """By the word of a person: a file of the folder, which an agent can write, does not count."""
+    words = [one.value for one in configured if one.key == TRUSTED and not _is_ours_to_write(one.file)]
+    return words[-1:] == ["trusted"]
+
+
+def _is_ours_to_write(file: Path | None) -> bool:
+    root = here().root
+    return file is not None and root in file.parents and root / ".git" not in file.parents
+
+
+def _check(configured: list[Configured]) -> None:
+    way = f"Take it out of the folder, or trust it: git config --global {TRUSTED} trusted."
+    for one in configured:
+        if _is_ours_to_write(one.file):
+            raise NotDone(f"Git's settings include {one.file}, which an agent can write.", hint=way)
+        if _OUTSIDE.fullmatch(one.key) and (found := _in_folder(one.value)) is not None:
+            raise NotDone(f"Git's {one.key} runs {found}, which an agent can write.", hint=way)
+        if _CONFIGURED_HOOK.fullmatch(one.key):
+            raise NotDone(f"{one.key} is a hook that cannot be kept in the sandbox.", hint=way)
+
+
+def _in_folder(command: str) -> Path | None:
+    """The file of the folder that a command names, if it does."""
+    try:
+        words = shlex.split(command.removeprefix("!"))
+    except ValueError:
+        words = command.split()
+    for word in words:
+        path = Path(os.path.normpath(here().root / os.path.expanduser(word)))
+        if here().root in path.resolve().parents and path.is_file():
+            return path
+    return None
+
+
+@contextmanager
+def _kept() -> Iterator[list[str]]:
+    """Settings by which git runs keepers, while they can be run."""
+    configured = _configured()
+    level = _level(configured)
+    if level is Level.NONE:
+        yield []
+        return
+    _check(configured)
+    scratch = here().scratch or runtime_folder() / "commands" / here().session_uid
+    folder = scratch / f"git-{digest(os.fsencode(here().root))[:16]}"
+    shutil.rmtree(folder, ignore_errors=True)  # of an act that was killed: we hold the lock, so it has ended
+    make_folder(folder)
+    fenced = pen.make(Bounds().processes)
+    try:
+        yield _keepers(level, scratch, folder, configured, str(fenced or ""))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if fenced is not None:
+            pen.remove(fenced)
+
+
+def _keepers(level: Level, scratch: Path, folder: Path, configured: list[Configured], fence: str) -> list[str]:
+    """Write down what each keeper has to know, and make one for every hook and filter that there is."""
+    git_dir, common, hooks_folder, objects = git_folders("hooks", "objects")
+    hooks = {path.name: str(path) for path in _hooks(hooks_folder)}
+    filters = {one.key.removeprefix("filter."): one.value for one in configured if _FILTER.fullmatch(one.key)}
+    spec, place = folder / "spec.json", folder / "place"
+    lfs = (common / "lfs",) if (common / "lfs").is_dir() else ()
+    line = command_line(
+        here(), [], level=level, temporary=place, hidden=(scratch,), shown=(git_dir, common, hooks_folder),
+        granted=(*lfs, place) if level is Level.BUBBLEWRAP else lfs,
+    )  # fmt: skip
+    told = {
+        "line": line[:-1], "place": str(place), "refs": _own_refs(level, place, common), "common": str(common),
+        "environment": environment(level, place, without="GIT_"), "limits": limits_of(Bounds(seconds=ACT)),
+        "pen": fence, "hooks": hooks, "filters": filters, "git": git_program(), "index": str(git_dir / "index"),
+        "objects": str(objects),
+    }  # fmt: skip
+    spec.write_text(json.dumps(told), encoding="utf-8")
+    (folder / "hooks").mkdir()
+    for name in hooks:
+        _write_hook(folder / "hooks" / name, _call(spec, "hook", name))
+    return [f"core.hooksPath={folder / 'hooks'}", *_filter_settings(spec, filters)]
+
+
+def _hooks(folder: Path) -> Iterator[Path]:
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if "." not in path.name and path.is_file() and os.access(path, os.X_OK):  # the samples have an ending
+            yield path
+
+
+def _own_refs(level: Level, place: Path, common: Path) -> list[str]:
+    """Bubblewrap can lay a copy of the refs over the person's, so that a hook can stash."""
+    if level is not Level.BUBBLEWRAP:
+        return []
+    names = [name for name in ("refs", "logs") if (common / name).is_dir()]
+    return [word for name in names for word in ("--bind", str(place / name), str(common / name))]
+
+
+def _filter_settings(spec: Path, filters: dict[str, str]) -> Iterator[str]:
+    for name, command in filters.items():
+        if "=" in name:
+            raise NotDone(f"A filter named {short(name)} cannot be kept in the sandbox.")
+        if command:
+            yield f"filter.{name}={_call(spec, 'filter', name)}{'' if name.endswith('.process') else ' %f'}"
+
+
+def _write_hook(path: Path, call: str) -> None:
+    path.write_text(f'#!/bin/sh\nexec {call} "$@"\n', encoding="utf-8")
+    path.chmod(0o700)
+    if not os.access(path, os.X_OK):  # git would leave it out without a word
+        raise NotDone(f"Nothing can be run from {path.parent}, so hooks cannot be kept in the sandbox.")
+
+
+def _call(spec: Path, *words: str) -> str:
+    package = Path(keeper.__file__).parents[2]
+    return shlex.join([sys.executable, "-I", "-S", "-c", _SCRIPT, str(package), str(spec), *words])

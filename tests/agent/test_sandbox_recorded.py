@@ -1,0 +1,48 @@
+"""The level that a call really had is on record with its attempt, for commands and for what git runs alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.agent.sandbox import available
+from perdure.store import effect
+from tests.agent.conftest import opened
+from tests.agent.talk import Talk, calls
+from tests.agent.tools.folder import make_repository, run_git
+
+pytestmark = pytest.mark.databases("sqlite")
+ACTS = [
+    calls(("git_status", {})),
+    calls(("run_command", {"command": "echo two > a.txt"})),
+    calls(("git_commit", {"message": "second"})),
+    calls(("git_branch", {"name": "fix"})),
+    calls(("git_push", {})),
+    calls(("read_file", {"path": "a.txt"})),
+    "End.",
+]
+FENCED = ["git_branch", "git_commit", "git_push"]
+
+
+@pytest.mark.parametrize("trusted", [False, True], ids=["fenced", "trusted"])
+async def test_every_attempt_says_in_which_sandbox_it_was(talk: Talk, tmp_path: Path, trusted: bool) -> None:
+    make_repository(tmp_path / "work")
+    if trusted:
+        run_git(tmp_path / "work", "config", "perdure.hooks", "trusted")
+    talk.declare(
+        ACTS,
+        ["git_status", "run_command", "git_commit", "git_branch", "git_push", "read_file"],
+        snapshots=False,
+        unsandboxed=True,
+    )
+    async with opened(talk.target) as runtime:
+        session = await talk.start(runtime, repository=tmp_path / "work")
+        made = {}
+        async for one in runtime.effects(session="talk"):
+            attempts = await runtime.store.read(effect.of_effect, session.uid, one.id)
+            made[one.tool] = [attempt.sandbox for attempt in attempts]
+    expected = str(available())
+    assert {name: made[name] for name in FENCED} == {name: ["none" if trusted else expected] for name in FENCED}
+    assert made["run_command"] == made["git_status"] == [expected]
+    assert made["read_file"] == [None]
