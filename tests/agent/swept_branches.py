@@ -22,6 +22,7 @@ from perdure.agent.worktree import Worktree
 from perdure.control.branches import rested
 from perdure.control.merging import merge
 from perdure.control.rewinding import rewind
+from perdure.domain.session import TERMINAL
 from perdure.ids import digest
 from perdure.runtime.looking import SessionView
 from perdure.runtime.program import Bound
@@ -116,17 +117,32 @@ async def run_branches(runtime: Runtime, bound: Bound[Any], name: str, _: Person
     with undisturbed():
         original = await runtime.start(bound, id=name, repository=folder)
         original = await rested(runtime, original.uid)
-        first = [one.number async for one in runtime.events(name) if one.kind == "message"][2]
+        said = [one async for one in runtime.events(name) if one.kind == "message" and "merge" not in one.body]
+        first, last = said[2].number, said[-1].number
     with every_change_of_files():
-        branch = await runtime.fork(original.uid, at=original.cursor, id=f"{name}.b")
+        branch = await runtime.fork(original.uid, at=last, id=f"{name}.b")
         await runtime.send(branch.uid, "another way", message_id="m-1")
         if not [one async for one in runtime.events(branch.uid) if one.kind == "inbox.received"][1:]:
             branch = await rested(runtime, branch.uid)  # what was ordered already is the next merge's to finish
         await merge(runtime, branch.uid)
+        await merge_ended(runtime, original, last, f"{name}.e")
         back = (await rewind(runtime, original.uid, to=first, id=f"{name}.r")).session
     with undisturbed():
         result = await left(runtime, folder, [branch, back])
     return [msgspec.structs.replace(original, result=result)]
+
+
+async def merge_ended(runtime: Runtime, original: SessionView, last: int, id: str) -> None:
+    """Bring a branch home that was cancelled; it changed a file by hand before."""
+    with undisturbed():
+        branch = await runtime.fork(original.uid, at=last, id=id)
+        if branch.status not in TERMINAL:
+            branch = await rested(runtime, branch.uid)
+            (home,) = [one async for one in runtime.effects(session=branch.uid, tool="open_worktree")]
+            (Path((home.result or "").strip('"')) / "by-hand.txt").write_text("by hand\n")
+            await runtime.cancel(branch.uid)
+            branch = await runtime.run(branch.uid)
+    await merge(runtime, branch.uid)
 
 
 async def left(runtime: Runtime, folder: Path, branches: list[SessionView]) -> dict[str, Any]:
@@ -137,6 +153,8 @@ async def left(runtime: Runtime, folder: Path, branches: list[SessionView]) -> d
     places = {one.branch: Path(os.fsdecode(one.folder)) for one in records.values() if one.is_ready}
     own = [one.id async for one in runtime.sessions(repository=str(folder))]
     said = [[event.body async for event in runtime.events(one.id) if event.kind == "message"] for one in branches]
+    bodies = [event.body async for event in runtime.events(own_of(own)) if event.kind == "message"]
+    told = sorted(str(body["content"]).rpartition(": ")[2] for body in bodies if "merge" in body)
     waits = [{wait.kind for wait in (await runtime.get(one.uid)).waits} for one in branches]
     did = {(one.tool, one.state) for branch in branches async for one in runtime.effects(session=branch.uid)}
     return {
@@ -146,11 +164,19 @@ async def left(runtime: Runtime, folder: Path, branches: list[SessionView]) -> d
         "entries": len(list((folder / ".git" / "worktrees").iterdir())),
         "repository": changed(folder),
         "hooked": (folder.parent / "hooked").exists() or (home / "hooked").exists(),
-        "sessions": sorted(id.rpartition(".")[2] if "." in id else "" for id in own),
+        "sessions": sorted(
+            {id.rpartition(".")[2].rpartition("-")[0] or id.rpartition(".")[2] for id in own if "." in id}
+        ),
         "said": [meaning(lines) for lines in said],
+        "told at home": told,
         "waits": [sorted(kinds) for kinds in waits],
         "effects": sorted(f"{tool} {state}" for tool, state in did),
     }
+
+
+def own_of(ids: list[str]) -> str:
+    """The session that everything was branched from."""
+    return min(ids, key=len)
 
 
 def meaning(said: list[dict[str, Any]]) -> list[str]:

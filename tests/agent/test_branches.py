@@ -13,8 +13,9 @@ from perdure.agent.branching import home_of
 from perdure.agent.reading import state_of
 from perdure.agent.snapshot import Snapshots
 from perdure.agent.transcript import State
-from perdure.control.branches import diff, prune
+from perdure.control.branches import diff
 from perdure.control.merging import merge
+from perdure.control.pruning import prune
 from perdure.control.rewinding import rewind
 from perdure.errors import ConfigError, IllegalMove, LeaseHeld, NotFound
 from perdure.runtime.execute import acquire
@@ -265,10 +266,6 @@ async def test_what_cannot_be_merged_is_said(talk: Talk, repository: Path, tmp_p
         with pytest.raises(IllegalMove, match="no folder here yet"):
             await merge(runtime, branch.id)
         await runtime.run(branch.id)
-        await runtime.cancel(branch.id)
-        await runtime.run(branch.id)
-        with pytest.raises(IllegalMove, match="cancelled"):
-            await merge(runtime, branch.id)
 
 
 async def test_a_rewind_brings_the_files_of_then_and_waits_for_a_person(

@@ -54,7 +54,7 @@ def test_changes_of_both_sides_come_together(folder: Path) -> None:
     assert photograph(scene.mine / ".git") == index
     assert scene.parent.take("merged").tree == merge.tree
     again = merge_home(scene.parent, base=scene.base, ours=ours, theirs=theirs)
-    assert (again.tree, again.written, again.removed) == (merge.tree, (), ())
+    assert (again.tree, again.written, again.removed) == (merge.tree, merge.written, merge.removed)
 
 
 def test_conflicts_are_handed_over_and_nothing_is_written(folder: Path) -> None:

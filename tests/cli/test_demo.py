@@ -134,6 +134,24 @@ def test_a_killed_demo_leaves_nothing_running(after: str, tmp_path: Path) -> Non
     wait_until(lambda: not running(folder), "everything that the demo started to end")
 
 
+def test_the_folder_of_a_killed_demo_is_removed_by_the_next_and_no_other(tmp_path: Path) -> None:
+    environment = clean(TMPDIR=str(tmp_path))
+    with subprocess.Popen([PERDURE, "demo"], stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        assert any(said.startswith("1. An agent") for said in process.stdout)
+        (dead,) = tmp_path.glob("perdure-demo-*")
+        look = [sys.executable, "-c", "from perdure.cli.demo_folder import remove_left; remove_left()"]
+        subprocess.run(look, env=environment, check=True)
+        assert dead.exists()  # it lives
+        process.kill()
+    wait_until(lambda: not running(dead), "everything that the demo started to end")
+    strange, linked = tmp_path / "perdure-demo-strange", tmp_path / "perdure-demo-linked"
+    strange.mkdir()
+    linked.symlink_to(strange)
+    subprocess.run(look, env=environment, check=True)
+    assert sorted(tmp_path.glob("perdure-demo-*")) == [linked, strange]
+
+
 def running(folder: Path) -> list[str]:
     """The processes that were told about a folder, or stand in it."""
     found = []

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.testing.proxy import wait_until
+from tests.agent.gitworld import git
 from tests.cli.terminal import DESK, Terminal
 from tests.cli.worktrees import branch, call, make_repository, work, write
 
@@ -79,3 +80,18 @@ def test_nobody_merges_while_another_process_is_at_work(terminal: Terminal, repo
     assert (said.code, f"runs session {busy} in " in said.err) == (4, True)
     assert not (repository / "b.txt").exists()
     assert terminal("merge", "b").code == 0
+
+
+def test_a_merge_says_how_commits_come_home(terminal: Terminal, repository: Path) -> None:
+    work(terminal, [READ, "Read.", call(write("b.txt", "b\n")), "Done."])
+    branch(terminal)
+    (effect,) = [one for one in terminal("effects", "--json").lines if one["tool"] == "open_worktree"]
+    folder = Path(str(effect["result"]).strip('"'))
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message=in the branch")
+    commit = git(folder, "rev-parse", "HEAD").strip()[:12]
+    said = terminal("merge", "b").out.splitlines()
+    assert said[-1] == f"Files are merged, and not commits: `git merge {commit}` brings those of the branch."
+    (repository / "b.txt").unlink()
+    git(repository, "merge", "--quiet", commit)
+    assert terminal("merge", "b", "--json").json["commits"] is None

@@ -87,6 +87,7 @@ class Merged(msgspec.Struct, frozen=True, omit_defaults=True):
     removed: list[str] = []
     conflicts: list[str] = []
     marked: bool = False  # the conflicts are in the files, between markers
+    snapshot: str | None = None  # of the folder after it
 
 
 @tool(replay="idempotent", inflight="1s", retry=5, name="merge_branch", targets=("folder:{folder}",))
@@ -100,7 +101,7 @@ def merge_branch(folder: str, home: str, base: str, ours: str, theirs: str, mark
         raise NotDone(error.message) from error
     return Merged(
         made.tree, list(made.written), list(made.removed), [f"{one.path} ({one.kind})" for one in made.conflicts],
-        marked=mark and bool(made.conflicts),
+        marked=mark and bool(made.conflicts), snapshot=None if made.after is None else made.after.commit,
     )  # fmt: skip
 
 

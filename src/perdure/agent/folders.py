@@ -7,18 +7,19 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from perdure.agent import gitdir
-from perdure.agent.branching import ORDERS, Folder, folder_of, open_worktree, place_of
+from perdure.agent.branching import ORDERS, Merged, open_worktree
+from perdure.agent.homecoming import look, tell_home
 from perdure.agent.ledger import AgentLedger, Doubted, line_of_effects, placed
 from perdure.agent.reading import AgentRecords
 from perdure.agent.telling import Told, not_started, of_effect
 from perdure.agent.transcript import Line, State
-from perdure.domain.session import SessionRecord
+from perdure.domain.effect import EffectState
 from perdure.errors import ConfigError, PerdureError
 from perdure.ids import decode, encode
 from perdure.runtime.told import failure
-from perdure.store import session as sessions
-from perdure.store.move import Transaction
 
 
 async def open_folder(ledger: AgentLedger, records: AgentRecords) -> None:
@@ -80,30 +81,22 @@ async def perform(ledger: AgentLedger, line: Line) -> Told:
         arguments: dict[str, Any] = {}
         if there is None:
             try:
-                arguments = await _allowed(ledger, tool.shape.bind((), order.get("arguments") or {}))
+                arguments = tool.shape.bind((), await _arguments(ledger, order.get("arguments") or {}))
             except PerdureError as error:
                 return not_started(error.message)
         try:
             effect = await ledger.perform(tool, arguments, position, there)
         except Doubted as doubted:
             return of_effect(doubted.effect, "null")
-        return of_effect(effect, await ledger.result_of(effect))
+        result = await ledger.result_of(effect)
+        if effect.state == EffectState.ACKNOWLEDGED:
+            await tell_home(run.runtime, run.session.uid, msgspec.json.decode(result, type=Merged), effect.id)
+        return of_effect(effect, result)
 
 
-async def _allowed(ledger: AgentLedger, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Whoever may send a message may order a branch home, and into no other folder than its parent's."""
-    folder = await ledger.run.read(_home_folder, ledger.run.session)
-    place = None if folder is None else place_of(folder, ledger.home)
-    if place is None or ledger.home is None or not _are(arguments, place, ledger.home):
-        raise ConfigError("a branch is brought home into the folder of its parent, and nowhere else.")
-    return arguments
-
-
-def _are(arguments: dict[str, Any], place: Path, home: Path) -> bool:
-    return (
-        Path(arguments["folder"]).resolve() == place.resolve() and Path(arguments["home"]).resolve() == home.resolve()
-    )
-
-
-def _home_folder(tx: Transaction, session: SessionRecord) -> Folder | None:
-    return None if session.forked_from is None else folder_of(tx, sessions.get(tx, session.forked_from))
+async def _arguments(ledger: AgentLedger, given: Any) -> dict[str, Any]:
+    """What an order says of a merge is how to write conflicts. Where to and what is the session's own knowledge."""
+    mark = given.get("mark", False) if isinstance(given, dict) and not given.keys() - {"mark"} else None
+    if not isinstance(mark, bool):
+        raise ConfigError("an order to merge says whether to mark conflicts, and nothing else.")
+    return await look(ledger.run.runtime, ledger.run.session.uid, mark)

@@ -1,7 +1,7 @@
 """Where snapshots are kept: a git dir of our own, in a home of ours, used by one process at a time.
 
     home/lock        held by flock around every use; handed to the git processes, so that it outlives us with them
-    home/git         our git dir: objects (borrowing a person's through alternates), excludes, attributes
+    home/git         our git dir: objects, excludes, attributes; a person's objects are lent to single commands
     home/git/ready   made last; a git dir without it is thrown away and made anew
     home/folders/X   for every folder that is kept here: its index, and the record of its last snapshot
 
@@ -72,7 +72,7 @@ class GitDir:
         with locked(self.home) as lock:
             if not (self.path / "ready").exists():
                 self._make(lock, repository)
-            held = Held(self.path, lock)
+            held = Held(self.path, lock, None if repository is None else repository.objects)
             held.remove_stale()
             held.remove_torn()
             if repository is not None:
@@ -99,18 +99,11 @@ class GitDir:
         write_whole(self.path / "ready", b"")
 
     def _follow(self, repository: Repository) -> None:
-        """Borrow the repository's objects and its exclude file."""
+        """Take over the repository's exclude file."""
         if (form := (self.path / "format").read_text()) != repository.object_format:
             raise ConfigError(f"The snapshots are {form} and the repository is {repository.object_format}.")
         excludes = repository.exclude.read_bytes() if repository.exclude.is_file() else b""
         write_changed(self.path / "info" / "exclude", excludes + b"\n" + STAGING.encode() + b"/\n")
-        borrowed = os.fsencode(repository.objects)
-        if b'"' in borrowed or b"\n" in borrowed or borrowed.startswith(b"#"):
-            return  # such a path cannot be written there; the snapshots then hold everything themselves
-        alternates = self.path / "objects" / "info" / "alternates"
-        lines = alternates.read_bytes().splitlines() if alternates.is_file() else []
-        lines = [line for line in lines if line != borrowed and os.path.isdir(line)]
-        write_changed(alternates, b"".join(line + b"\n" for line in sorted([*lines, borrowed])))
 
 
 class Area(msgspec.Struct, frozen=True):
@@ -126,9 +119,10 @@ class Area(msgspec.Struct, frozen=True):
 class Held:
     """The right to use a git dir, as long as its lock is held."""
 
-    def __init__(self, path: Path, lock: int) -> None:
+    def __init__(self, path: Path, lock: int, lender: Path | None) -> None:
         self.path = path
         self._lock = lock
+        self.lender = lender  # a person's objects; only commands that borrow see them
         self.stale = False
 
     def git(
@@ -138,17 +132,20 @@ class Held:
         stdin: bytes = b"",
         answers: tuple[int, ...] = (0,),
         settings: tuple[str, ...] = (),
+        borrow: bool = False,
     ) -> tuple[int, bytes]:
         """Run a command on our git dir; with an area, in its folder and with its index."""
         cwd, env = self._where(area)
+        env |= self._lent() if borrow else {}
         settings = (*(area.settings if area else ()), *settings)
         return run(*arguments, cwd=cwd, env=env, stdin=stdin, answers=answers, keep=self._lock, settings=settings)
 
     def out(
-        self, *arguments: str, area: Area | None = None, stdin: bytes = b"", settings: tuple[str, ...] = ()
-    ) -> bytes:
+        self, *arguments: str, area: Area | None = None, stdin: bytes = b"", settings: tuple[str, ...] = (),
+        borrow: bool = False,
+    ) -> bytes:  # fmt: skip
         """What a command that has to succeed says."""
-        return self.git(*arguments, area=area, stdin=stdin, settings=settings)[1]
+        return self.git(*arguments, area=area, stdin=stdin, settings=settings, borrow=borrow)[1]
 
     def start(self, *arguments: str, stdin: int) -> subprocess.Popen[bytes]:
         """A command that is read while it runs."""
@@ -160,6 +157,13 @@ class Held:
             return self.path, {"GIT_DIR": str(self.path)}
         env = {"GIT_DIR": str(self.path), "GIT_WORK_TREE": str(area.top), "GIT_INDEX_FILE": str(area.index)}
         return area.folder, env
+
+    def _lent(self) -> dict[str, str]:
+        """Quoted, because a colon separates the folders of this variable."""
+        if self.lender is None:
+            return {}
+        path = str(self.lender).replace("\\", "\\\\").replace('"', '\\"')
+        return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{path}"'}
 
     def tree(self, name: str) -> str:
         """The tree that a snapshot's commit or tree stands for."""
@@ -180,7 +184,8 @@ class Held:
     def remove_stale(self) -> None:
         """Remove what processes that died here left locked."""
         left = [*self.path.glob("*.lock"), *self.path.glob("refs/**/*.lock"), *self.path.glob("objects/info/*.lock")]
-        left += [*self.path.glob("objects/pack/.tmp-*"), *self.path.parent.glob("folders/*/index.lock")]
+        left += [*self.path.glob("objects/pack/.tmp-*"), *self.path.glob("objects/pack/tmp_*")]
+        left += self.path.parent.glob("folders/*/index.lock")
         for path in left:
             path.unlink(missing_ok=True)
             self.stale = True
@@ -236,6 +241,15 @@ def write_whole(path: Path, content: bytes) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def signature(path: Path) -> list[int]:
+    """Changes whenever a file does."""
+    try:
+        found = path.stat()
+    except OSError:
+        return []
+    return [found.st_ino, found.st_size, found.st_mtime_ns]
 
 
 def write_changed(path: Path, content: bytes) -> None:

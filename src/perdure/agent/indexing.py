@@ -184,4 +184,4 @@ def _put(held: Held, area: Area, paths: list[str]) -> None:
     if paths:
         stdin = b"".join(os.fsencode(path) + b"\0" for path in paths)
         words = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
-        held.git(*words, area=area, stdin=stdin, settings=TOGETHER)
+        held.git(*words, area=area, stdin=stdin, settings=TOGETHER, borrow=True)

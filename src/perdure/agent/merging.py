@@ -36,7 +36,7 @@ class MergeConflict(msgspec.Struct, frozen=True):
 class Merge(msgspec.Struct, frozen=True):
     """What a merge came to. `tree` is the result, with conflict markers when there are conflicts.
 
-    `before` is what the folder held when the result was written into it; None when nothing was.
+    `before` and `after` are what the folder held when the result was written into it; None when nothing was.
     """
 
     tree: str
@@ -44,6 +44,7 @@ class Merge(msgspec.Struct, frozen=True):
     written: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     before: Snapshot | None = None
+    after: Snapshot | None = None
 
     @property
     def is_clean(self) -> bool:
@@ -64,7 +65,10 @@ def merge_home(parent: Snapshots, *, base: str, ours: str, theirs: str, write_co
         now = parent.take_held(held, "before a merge").tree
         _refuse_changed(held, sides[1], now, tree)
         done = restoring.restore(held, parent, tree)
-        return Merge(tree, conflicts, done.written, done.removed, done.before)
+        changes = changes_between(held, sides[1], tree)  # all of them, though an earlier attempt may have written some
+        written = tuple(one.path for one in changes if one.is_written)
+        removed = tuple(one.path for one in changes if one.is_removed and one.path not in done.spared)
+        return Merge(tree, conflicts, written, removed, done.before, done.after)
 
 
 def _refuse_changed(held: Held, ours: str, now: str, tree: str) -> None:

@@ -2,6 +2,7 @@
 
     index      bring our index in line with the folder; git writes each new content
     tree       name the whole
+    own        copy what a person's repository lent until now
     commit     name it with its words; the same files and words are the same commit
     sync       all of it, at once
     record     what the last snapshot of this folder was, in place whole or not at all
@@ -9,9 +10,9 @@
 A crash before the last line leaves objects that nothing names and an index that may be ahead of the record; the next
 snapshot goes on from there and comes to the same result. A damaged index is thrown away: it is a cache of the folder.
 
-A person's repository lends its objects and is never written to. What is borrowed is only as durable as there, until
-`prune` copies it. Not kept: ignored files, empty folders, owners and times, permissions other than the executable bit,
-the content of repositories inside the folder (submodules too), files above `LARGEST`. `left_out` names the last two.
+A person's repository is never written to, and no snapshot needs anything of it once it is made. Not kept: ignored
+files, empty folders, owners and times, permissions other than the executable bit, the content of repositories inside
+the folder (submodules too), files above `LARGEST`. `left_out` names the last two.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ import msgspec
 
 from perdure.agent import pruning, restoring
 from perdure.agent.gitdir import SAFE, Repository, find, global_excludes, run
-from perdure.agent.gitstore import TOGETHER, Area, GitDir, Held, write_whole
+from perdure.agent.gitstore import TOGETHER, Area, GitDir, Held, signature, write_whole
 from perdure.agent.indexing import LARGEST, LeftOut, Refreshed, refresh
+from perdure.agent.lending import differing, make_own
 from perdure.errors import ConfigError, NotFound, StoreError, StoreFull, StoreUnavailable
 from perdure.ids import check_text, digest
 
@@ -139,9 +141,14 @@ class Snapshots:
             raise NotFound(f"{path} is not a file of snapshot {tree[:12]}.")
         return out
 
-    def prune(self, keep: Iterable[str], *, grace: int = 3600) -> pruning.Pruned:
-        """Drop every snapshot but those named, the last of each folder, and what is younger than `grace` seconds."""
+    def prune(self, keep: Iterable[str], *, grace: int = 3600, plan_at: float | None = None) -> pruning.Pruned:
+        """Drop every snapshot but those named, the last of each folder, and what is younger than `grace` seconds.
+
+        With a time, only say what would be dropped then.
+        """
         with self.held() as held:
+            if plan_at is not None:
+                return pruning.plan(held, keep, grace, plan_at)
             return pruning.prune(held, keep, grace)
 
     @contextmanager
@@ -182,7 +189,7 @@ class Snapshots:
         refreshed: Callable[..., Refreshed],
     ) -> Snapshot:
         last, rules = self.last(area), _rules(repository, area)
-        whole = last is not None and last.index == _signature(area.index) and not held.stale
+        whole = last is not None and last.index == signature(area.index) and not held.stale
         fresh = not (last is not None and last.rules == rules and area.index.exists())
         links = map(os.fsdecode, last.links) if last and area.index.exists() else ()
         found = refreshed(held, area, repository, links, new_rules=fresh)
@@ -192,11 +199,12 @@ class Snapshots:
         if last is not None and tree == last.tree:
             snapshot = Snapshot(tree, last.commit, 0, found.left_out)
         else:
-            name = commit(held, tree, message)
-            snapshot = Snapshot(tree, name, _count(held, last.tree if last else None, tree), found.left_out)
+            files, names = differing(held, area, last.tree if last else None, tree)
+            make_own(held, names)
+            snapshot = Snapshot(tree, commit(held, tree, message), files, found.left_out)
         held.sync()
         now = [os.fsencode(link) for link in sorted(found.links)]
-        record = Record(os.fsencode(area.folder), tree, snapshot.commit, now, _signature(area.index), rules)
+        record = Record(os.fsencode(area.folder), tree, snapshot.commit, now, signature(area.index), rules)
         write_whole(area.index.with_name("record.json"), msgspec.json.encode(record))
         return snapshot
 
@@ -250,7 +258,7 @@ def _write_tree(held: Held, area: Area) -> str:
     if area.prefix and not held.out("ls-files", "-z", area=area):
         return held.out("mktree").decode().strip()
     prefix = (f"--prefix={area.prefix}",) if area.prefix else ()
-    return held.out("write-tree", *prefix, area=area, settings=TOGETHER).decode().strip()
+    return held.out("write-tree", *prefix, area=area, settings=TOGETHER, borrow=True).decode().strip()
 
 
 def commit(held: Held, tree: str, message: str, *parents: str) -> str:
@@ -260,23 +268,10 @@ def commit(held: Held, tree: str, message: str, *parents: str) -> str:
     return out.decode().strip()
 
 
-def _count(held: Held, before: str | None, tree: str) -> int:
-    empty = before or held.out("mktree").decode().strip()
-    return held.out("diff-tree", "-r", "-z", "--name-only", "--no-renames", empty, tree).count(b"\0")
-
-
-def _signature(path: Path) -> list[int]:
-    try:
-        found = path.stat()
-    except OSError:
-        return []
-    return [found.st_ino, found.st_size, found.st_mtime_ns]
-
-
 def _rules(repository: Repository | None, area: Area) -> list[list[int]]:
     """Changes when a person's index does, or the exclude rules outside the folder."""
     above = [area.top.joinpath(*area.prefix.split("/")[:depth]) for depth in range(area.prefix.count("/"))]
     paths = [one / ".gitignore" for one in above]
     paths += [Path(one.partition("=")[2]) for one in area.settings]
     paths += [repository.index, repository.exclude] if repository else []
-    return [_signature(path) for path in paths]
+    return [signature(path) for path in paths]

@@ -85,8 +85,15 @@ def remove(home: Path, branch: str) -> None:
     with locked(home, LOCK):
         record = _record(home, branch)
         if (there := _read(record)) is not None:
+            write_whole(record, msgspec.json.encode(msgspec.structs.replace(there, is_ready=False)))
             _clear(there)
             record.unlink()  # last: until then, removing again finds what is left
+
+
+def all_of(home: Path) -> list[Worktree]:
+    """Every place that was given or begun here."""
+    found = [_read(one) for one in sorted((home.resolve() / "worktrees").glob("perdure-*.json"))]
+    return [one for one in found if one is not None]
 
 
 def folder_of(home: Path, branch: str) -> Path | None:

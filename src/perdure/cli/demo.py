@@ -13,7 +13,6 @@ count    at the service, in the repository and at the remote, which decides the 
 from __future__ import annotations
 
 import shlex
-import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -42,6 +41,7 @@ def demo(shell: Shell, keep: str | None) -> int:
     Its model is scripted, and everything else is real. Runs in a SQLite store of its own; with --store, in that one.
     """
     from perdure.agent.sandbox import Level, available
+    from perdure.cli.demo_folder import own_folder
     from perdure.cli.scene import Scene
     from perdure.cli.story import Story
     from perdure.cli.story_props import make_repository
@@ -50,8 +50,7 @@ def demo(shell: Shell, keep: str | None) -> int:
 
     if shell.given == "memory:":
         raise ConfigError("A store in memory ends with its process, and here it is killed.", hint="Name another store.")
-    place = nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="perdure-demo-")
-    with place as name:
+    with nullcontext(keep) if keep else own_folder() as name:
         folder = Path(name).absolute()
         if keep and folder.exists() and any(folder.iterdir()):
             raise ConfigError(f"{folder} is not empty.", hint="Name a folder that is empty or does not exist.")

@@ -56,6 +56,8 @@ def lines(shell: Shell, made: Merging) -> Iterator[str]:
     else:
         yield f"{safe(made.branch)} is merged into {where}:"
         yield from changed
+        if made.commits is not None:
+            yield f"Files are merged, and not commits: `git merge {made.commits}` brings those of the branch."
         if len(merged.written) > SOME or len(merged.removed) > SOME:
             yield f"  {len(merged.written)} files were written and {len(merged.removed)} removed; --json lists all"
     if merged.conflicts:

@@ -1,6 +1,6 @@
 """The files of an agent's session and of its branches: at any event, between any two, and which are kept.
 
-Everything here only looks, but for `prune`, which drops what no session names.
+Everything here only looks; `pruning` drops what nobody needs.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.agent.branching import Folder, beside_of, folder_of, home_of, merge_branch, open_worktree
-from perdure.agent.pruning import Pruned
+from perdure.agent.branching import Folder, beside_of, folder_of, home_of
 from perdure.agent.reading import END, state_of
 from perdure.agent.snapshot import Snapshots
 from perdure.agent.transcript import State
@@ -21,7 +20,6 @@ from perdure.errors import ConfigError, NotFound, SessionWaiting
 from perdure.ids import encode
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.store import effect as effects
-from perdure.store import message
 from perdure.store import session as sessions
 from perdure.store.move import Transaction
 
@@ -81,17 +79,33 @@ async def diff(
 ) -> Difference:  # fmt: skip
     """A session against its start, or a branch against its fork; from one event to another; or against its parent."""
     session = await runtime.store.read(sessions.find, name)
-    before, after, folder = await runtime.store.read(_sides, session, first, last, parent)
-    home = None if folder is None else home_of(folder.repository, beside_of(runtime))
-    if folder is None or home is None:
-        raise NotFound(f"Session {session.id} works in no folder; no files of it are kept.", hint="Start it with one.")
+    folder, home = _place_of(runtime, session, await runtime.store.read(folder_of, session))
+    before, after = await runtime.store.read(_sides, session, first, last, parent)
     text = await asyncio.to_thread(lambda: _open(folder, home).diff(before.snapshot, after.snapshot, stat=stat))
     return Difference(before, after, text)
 
 
+def _place_of(runtime: Runtime, session: SessionRecord, folder: Folder | None) -> tuple[Folder, Path]:
+    """The folder of a session and where its files are kept, or why there is no such place."""
+    if folder is None:
+        raise NotFound(f"Session {session.id} works in no folder; no files of it are kept.", hint="Start it with one.")
+    beside = beside_of(runtime)
+    if beside is None:
+        raise NotFound(
+            f"No files of session {session.id} are kept: this store has no folder beside it, and none is named here.",
+            hint="Name one that its workers share in the setting `artifacts` (PERDURE_ARTIFACTS).",
+        )
+    if (home := home_of(folder.repository, beside)) is None:
+        raise NotFound(
+            f"No files of session {session.id} are kept: their place would be inside the folder that it works in.",
+            hint="Put the store outside of it.",
+        )
+    return folder, home
+
+
 def _sides(
     tx: Transaction, session: SessionRecord, first: int | None, last: int | None, parent: bool
-) -> tuple[Side, Side, Folder | None]:
+) -> tuple[Side, Side]:
     after = _side(tx, session, session.cursor if last is None else last)
     if parent or (first is None and session.forked_from is not None):
         if session.forked_from is None:
@@ -103,7 +117,7 @@ def _sides(
     else:
         state, _ = _at(tx, session, END)
         before = Side(session.id, 1, state.started or after.snapshot)
-    return before, after, folder_of(tx, session)
+    return before, after
 
 
 def _side(tx: Transaction, session: SessionRecord, number: int) -> Side:
@@ -132,35 +146,3 @@ async def rested(runtime: Runtime, uid: str) -> SessionView:
         return await runtime.complete(uid)
     except SessionWaiting:
         return await runtime.get(uid)
-
-
-async def prune(runtime: Runtime, *, grace: int = 3600) -> dict[str, Pruned]:
-    """Drop the snapshots that no line and no effect of any session names, repository by repository.
-
-    Only those beside this store are touched: elsewhere, sessions of another store may name them. What is younger than
-    `grace` seconds stays, because its line may not be written yet.
-    """
-    named: dict[str, set[str]] = {}
-    async for one in runtime.sessions():
-        if one.repository is not None:
-            named.setdefault(one.repository, set()).update(await runtime.store.read(_named, one.uid))
-    beside = beside_of(runtime)
-    done: dict[str, Pruned] = {}
-    for repository, keep in named.items():
-        home = home_of(repository, beside)
-        if home is not None and beside is not None and beside.resolve() in home.parents:
-            found = await asyncio.to_thread(_prune, Path(repository), home, sorted(keep), grace)
-            done |= {} if found is None else {repository: found}
-    return done
-
-
-def _prune(repository: Path, home: Path, keep: list[str], grace: int) -> Pruned | None:
-    there = repository.is_dir() and home.is_dir()
-    return Snapshots(repository, home).prune(keep, grace=grace) if there else None
-
-
-def _named(tx: Transaction, uid: str) -> set[str]:
-    said = {one.body.get("snapshot") for one in message.between(tx, uid, 1) if isinstance(one.body, dict)}
-    acts = [one.intent for one in effects.of_session(tx, uid) if one.tool in (merge_branch.name, open_worktree.name)]
-    said |= {act.get(name) for act in acts for name in ("snapshot", "base", "ours", "theirs")}
-    return {name for name in said if name}

@@ -1,14 +1,13 @@
 """Merge: bring what a branch changed home, into the folder of the session that it was branched from.
 
-It is ordered and not done here: the branch carries it out as an effect of its own, so a kill anywhere leaves an effect
+It is ordered and not done here: a session carries it out as an effect of its own, so a kill anywhere leaves an effect
 to be recovered and never half a merge that nobody knows of.
 
     finish     an order that an earlier merge left behind
-    look       a snapshot of the parent's folder and of the branch's, while nobody works in either
-    order      one message to the branch
-    run        the branch, until it has carried the order out
+    order      one message to the branch; for one that has ended, a session of its own
+    run        it, until the merge is done: it looks at both folders, merges, and tells the session at home
 
-Killed before the order there are two snapshots more and nothing else; after it, whoever runs the branch next does it.
+Killed before the order there is nothing; after it, whoever runs that session next does it.
 """
 
 from __future__ import annotations
@@ -18,16 +17,17 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.agent.branching import Merged, beside_of, folder_of, home_of, merge_branch, place_of
+from perdure.agent.branching import Merged, folder_of, merge_branch
+from perdure.agent.gitdir import SAFE, run
+from perdure.agent.head import head_of
+from perdure.agent.homecoming import bring_home, carrier_id, carriers, home_of_branch, places
 from perdure.agent.reading import state_of
-from perdure.agent.snapshot import Snapshots
 from perdure.agent.transcript import Line, State
 from perdure.control.branches import rested
-from perdure.domain.effect import EffectState
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Life
-from perdure.errors import ConfigError, Conflict, IllegalMove, LeaseHeld, NotFound, SessionWaiting
+from perdure.errors import Conflict, IllegalMove, LeaseHeld, SessionWaiting
 from perdure.ids import decode
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.store import effect as effects
@@ -44,6 +44,7 @@ class Merging(msgspec.Struct, frozen=True):
     folder: str
     effect: str
     merged: Merged
+    commits: str | None = None  # where the branch's own commits end, if it made some that the folder does not have
 
 
 async def merge(runtime: Runtime, name: str, *, mark: bool = False) -> Merging:
@@ -52,39 +53,68 @@ async def merge(runtime: Runtime, name: str, *, mark: bool = False) -> Merging:
     Nothing is written where there are conflicts, unless they are to be marked in the files.
     """
     branch, parent = await runtime.store.read(_branch_and_parent, name)
-    home, own, folder = await _places(runtime, branch, parent)
+    _, own, folder = await places(runtime, branch, parent)
     await _refuse_busy(runtime, branch, parent)
-    left = await _finish(runtime, branch, parent, folder)
-    arguments = {
-        "folder": str(folder), "home": str(home), "base": await runtime.store.read(_base, branch, str(folder)),
-        "ours": (await asyncio.to_thread(Snapshots(folder, home).take, f"before the merge of {branch.id}")).commit,
-        "theirs": (await asyncio.to_thread(Snapshots(own, home).take, "before the merge")).commit, "mark": mark,
-    }  # fmt: skip
-    await runtime.send(branch.uid, {"perform": {"tool": merge_branch.name, "arguments": arguments}})
-    made = await _carried_out(runtime, branch, parent, folder)
+    by_itself = branch.status not in TERMINAL
+    left = await (_finish if by_itself else _finish_carrier)(runtime, branch, parent, folder)
+    if by_itself:
+        await runtime.send(branch.uid, {"perform": {"tool": merge_branch.name, "arguments": {"mark": mark}}})
+        made = await _carried_out(runtime, branch, parent, folder)
+    else:
+        made = await _carried(runtime, branch, parent, folder, mark)
     is_empty = not (made.merged.written or made.merged.removed or made.merged.conflicts)
-    return left if left is not None and is_empty else made
+    made = left if left is not None and is_empty else made
+    commits = None if own is None else await asyncio.to_thread(_commits, own, folder)
+    return msgspec.structs.replace(made, commits=commits)
+
+
+def _commits(own: Path, folder: Path) -> str | None:
+    """The branch's commit, if the folder's branch does not have it."""
+    theirs, ours = head_of(own), head_of(folder)
+    commit = None if theirs is None or ours is None else theirs["commit"]
+    if commit is None or ours is None or ours["commit"] is None:
+        return None
+    asked = ("merge-base", "--is-ancestor", commit, ours["commit"])
+    has_it = run(*asked, cwd=folder, answers=(0, 1, 128), settings=SAFE)[0] != 1
+    return None if has_it else commit[:12]
 
 
 def _branch_and_parent(tx: Transaction, name: str) -> tuple[SessionRecord, SessionRecord]:
-    branch = sessions.find(tx, name)
-    if branch.forked_from is None:
-        raise ConfigError(f"Session {branch.id} is no branch: there is nowhere to bring it.", hint="Name a branch.")
-    return branch, sessions.get(tx, branch.forked_from)
+    return home_of_branch(tx, sessions.find(tx, name).uid)
 
 
-async def _places(runtime: Runtime, branch: SessionRecord, parent: SessionRecord) -> tuple[Path, Path, Path]:
-    """Where the snapshots are, where the branch works, and where it is brought."""
-    both = [await runtime.store.read(folder_of, one) for one in (branch, parent)]
-    if both[0] is None or both[1] is None:
-        raise ConfigError(f"Session {branch.id} works in no folder: there are no files to merge.")
-    home = home_of(both[0].repository, beside_of(runtime))
-    own, there = (place_of(one, home) if one else None for one in both)
-    if home is None or own is None:
-        raise IllegalMove(f"Branch {branch.id} has no folder here yet.", hint="Run it first: `perdure resume` does.")
-    if there is None or not there.is_dir():
-        raise IllegalMove(f"The folder of session {parent.id} is not here: there is nowhere to bring the branch.")
-    return home, own, there
+async def _finish_carrier(
+    runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path
+) -> Merging | None:
+    """Go on with a merge of an ended branch that was left behind."""
+    there = await runtime.store.read(carriers, branch)
+    if not there or there[-1].status in TERMINAL:
+        return None
+    await _refuse_held(runtime, there[-1], "the folder that the branch is brought to")
+    return await _run_carrier(runtime, there[-1].uid, branch, parent, folder)
+
+
+async def _carried(runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path, mark: bool) -> Merging:
+    """Let a session of its own bring an ended branch home."""
+    number = len(await runtime.store.read(carriers, branch)) + 1
+    made = await runtime.start(
+        bring_home.bind(branch.uid, mark), id=carrier_id(branch, number), owner=branch.owner,
+        repository=branch.repository, title=f"the merge of {branch.id}",
+    )  # fmt: skip
+    return await _run_carrier(runtime, made.uid, branch, parent, folder)
+
+
+async def _run_carrier(
+    runtime: Runtime, uid: str, branch: SessionRecord, parent: SessionRecord, folder: Path
+) -> Merging:
+    view = await rested(runtime, uid)
+    if view.status not in TERMINAL:
+        raise _not_yet(view)
+    if view.status != Status.DONE:
+        said = (view.error or {}).get("message") or view.status
+        raise Conflict(str(said), hint="Look at what changed, and merge again.")
+    (effect,) = [one for one in await runtime.store.read(effects.of_session, uid) if one.tool == merge_branch.name]
+    return Merging(branch.id, parent.id, str(folder), effect.id, runtime.result_of(view))
 
 
 async def _finish(runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path) -> Merging | None:
@@ -92,8 +122,6 @@ async def _finish(runtime: Runtime, branch: SessionRecord, parent: SessionRecord
     if await runtime.store.read(_ordered, branch):
         return await _carried_out(runtime, branch, parent, folder)
     view = await runtime.get(branch.uid)
-    if view.status in TERMINAL:
-        raise IllegalMove(f"Session {view.id} is {view.status}, and a merge is done by a session that goes on.")
     await _refuse_held(runtime, view, "the branch itself")
     if await runtime.store.read(_has_nothing_to_do, branch):  # it may have died on its way to rest
         view = await rested(runtime, branch.uid)
@@ -137,22 +165,6 @@ async def _refuse_held(runtime: Runtime, session: SessionRecord, what: str) -> N
             f"{holder} runs session {session.id} in {what}; nothing was merged.",
             hint=f"Wait until it rests, or type `perdure pause {session.id}`.", holder=holder,
         )  # fmt: skip
-
-
-def _base(tx: Transaction, branch: SessionRecord, folder: str) -> str | None:
-    """Where the branch and the folder were last the same: at the last merge, or else at the fork."""
-    for one in reversed(effects.of_session(tx, branch.uid)):
-        if one.tool == merge_branch.name and one.state == EffectState.ACKNOWLEDGED and one.intent["folder"] == folder:
-            made = msgspec.convert(decode(one.result or "null"), Merged | None)
-            if made is not None and (made.marked or not made.conflicts):
-                return str(one.intent["theirs"])
-    fork, _ = state_of(tx, sessions.get(tx, branch.forked_from or ""), branch.forked_at or 0)
-    if fork.snapshot is None:
-        raise NotFound(
-            f"The files at the fork of {branch.id} were not kept, so nobody can tell what it changed.",
-            hint="Compare the two folders by hand.",
-        )
-    return fork.snapshot
 
 
 async def _carried_out(runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path) -> Merging:

@@ -1,0 +1,131 @@
+"""Branches that come home after their end, and what the session at home knows of a merge."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure.agent import worktree
+from perdure.control.branches import diff
+from perdure.control.merging import merge
+from perdure.control.rewinding import rewind
+from perdure.errors import Conflict
+from tests.agent.conftest import opened
+from tests.agent.talk import Talk, calls, lines
+from tests.agent.test_branches import branched, home, own, place_of, read, repository, write
+
+__all__ = ["repository"]
+pytestmark = pytest.mark.databases("sqlite", "postgres")
+
+
+async def ended(runtime: perdure.Runtime, name: str) -> str:
+    await runtime.cancel(name)
+    assert (await runtime.run(name)).status == "cancelled"
+    return name
+
+
+async def test_a_branch_that_has_ended_is_merged_by_a_session_of_its_own(
+    talk: Talk, repository: Path, tmp_path: Path
+) -> None:
+    talk.declare(["Hello.", calls(write("b.txt", "b\n")), "One."], ["write_file"])
+    async with opened(talk.target, **own(tmp_path)) as runtime:
+        await talk.start(runtime, repository=repository)
+        branch = await ended(runtime, await branched(runtime))
+        made = await merge(runtime, branch)
+        assert (made.merged.written, (repository / "b.txt").read_text()) == (["b.txt"], "b\n")
+        assert (await runtime.get(f"{branch}.merge-1")).status == "done"
+        (repository / "b.txt").unlink()  # he did not like it
+        assert (await merge(runtime, branch)).merged.written == []
+
+
+async def test_a_session_that_runs_once_and_its_branch_have_both_ended_and_merge(
+    talk: Talk, repository: Path, tmp_path: Path
+) -> None:
+    agent = talk.declare([calls(write("b.txt", "b\n")), "One."], ["write_file"])
+    async with opened(talk.target, **own(tmp_path)) as runtime:
+        await runtime.start(agent.bind("do it", once=True), id="talk", repository=repository)
+        assert (await runtime.run("talk")).status == "done"
+        first, *_ = [one.number async for one in runtime.events("talk") if one.kind == "message"]
+        branch = await runtime.fork("talk", at=first)
+        assert (await runtime.run(branch.id)).status == "done"
+        (repository / "b.txt").unlink()
+        assert (await merge(runtime, branch.id)).merged.written == ["b.txt"]
+
+
+async def test_an_ended_branch_without_a_folder_is_merged_from_its_last_snapshot(
+    talk: Talk, repository: Path, tmp_path: Path
+) -> None:
+    talk.declare(["Hello.", calls(write("b.txt", "b\n")), "One."], ["write_file"])
+    async with opened(talk.target, **own(tmp_path)) as runtime:
+        await talk.start(runtime, repository=repository)
+        branch = await ended(runtime, await branched(runtime))
+        worktree.remove(await home(runtime, repository), (await runtime.get(branch)).uid)
+        assert (await merge(runtime, branch)).merged.written == ["b.txt"]
+
+
+async def test_conflicts_of_an_ended_branch_are_a_persons_and_it_is_merged_again(
+    talk: Talk, repository: Path, tmp_path: Path
+) -> None:
+    talk.declare([calls(read("a.txt")), "Hello.", calls(write("a.txt", "theirs\n")), "One."],
+                 ["read_file", "write_file"])  # fmt: skip
+    async with opened(talk.target, **own(tmp_path)) as runtime:
+        await talk.start(runtime, repository=repository)
+        branch = await ended(runtime, await branched(runtime))
+        (repository / "a.txt").write_text("ours\n")
+        assert (await merge(runtime, branch)).merged.conflicts == ["a.txt (contents)"]
+        (repository / "a.txt").write_text("one\n")
+        assert (await merge(runtime, branch)).merged.written == ["a.txt"]
+
+
+@pytest.mark.parametrize("lives", [True, False])
+async def test_a_merge_is_in_the_log_of_the_session_at_home(
+    talk: Talk, repository: Path, tmp_path: Path, lives: bool
+) -> None:
+    talk.declare(["Hello.", calls(write("b.txt", "b\n")), "One.", "I know."], ["write_file"])
+    async with opened(talk.target, **own(tmp_path)) as runtime:
+        await talk.start(runtime, repository=repository)
+        branch = await branched(runtime)
+        if not lives:
+            await ended(runtime, branch)
+        await merge(runtime, branch)
+        assert "b.txt" in (await diff(runtime, "talk")).text
+        view = await runtime.get("talk")
+        assert view.status == "waiting"  # and nobody was woken by it
+        (repository / "b.txt").unlink()
+        back = await rewind(runtime, "talk", to=view.cursor)
+        assert (Path(back.folder or "") / "b.txt").read_text() == "b\n"
+        await merge(runtime, branch)
+        told = [one for one in await lines(runtime) if "merged branch" in str(one["content"])]
+        assert len(told) == 1  # the second merge brought nothing
+        await runtime.send("talk", "go on")
+        await runtime.run("talk")
+        assert [turn.text for turn in talk.shown() if "merged branch" in turn.text]
+
+
+async def test_a_merge_order_names_no_folder(talk: Talk, repository: Path, tmp_path: Path) -> None:
+    talk.declare(["Hello.", calls(write("b.txt", "b\n")), "One."], ["write_file"])
+    async with opened(talk.target, **own(tmp_path)) as runtime:
+        await talk.start(runtime, repository=repository)
+        branch = await branched(runtime)
+        await runtime.send(branch, {"perform": {"tool": "merge_branch", "arguments": {"folder": str(tmp_path)}}})
+        await runtime.run(branch)
+        said = [one for one in await lines(runtime, branch) if one.get("about") == "performed" and "of" in one]
+        assert [one["status"] for one in said] == ["not started"]
+        assert not (repository / "b.txt").exists()
+
+
+async def test_an_ended_branch_whose_snapshots_are_gone_is_refused(
+    talk: Talk, repository: Path, tmp_path: Path
+) -> None:
+    talk.declare(["Hello.", calls(write("b.txt", "b\n")), "One."], ["write_file"])
+    async with opened(talk.target, **own(tmp_path)) as runtime:
+        await talk.start(runtime, repository=repository)
+        branch = await ended(runtime, await branched(runtime))
+        assert (await place_of(runtime, branch)).is_dir()
+        shutil.rmtree(await home(runtime, repository))
+        with pytest.raises(Conflict, match="is not here"):
+            await merge(runtime, branch)
+        assert not (repository / "b.txt").exists()
