@@ -25,6 +25,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "parallel": calls(("post_it", {"body": "one"}), ("send_mail", {"to": "ada"}), ("post_it", {"body": "two"})),
     "timed out": calls(("hang_up", {})),
     "paused": calls(("send_mail", {"to": "ada"})),
+    "resting": {"text": "Hello."},
     "child alive": calls(("run_command", {"command": "echo begun >> begun; read line < fifo; echo heard $line"})),
 }
 AFTER: list[Any] = [calls(("look_out", {})), "I know where I am.", "Thank you."]
@@ -97,20 +98,23 @@ class Watching:
     async def reply(self, request: Request, hear: Hear) -> Reply:
         self.told.append([turn.text for turn in request.turns if turn.role == "tool" or turn.text.startswith("[")])
         reply = await self._script.reply(request, hear)
-        if os.environ.get("PERDURE_TEST_WAY") == "before dispatch" and reply.calls:
-            _die_at_the_next_move()
+        way = os.environ.get("PERDURE_TEST_WAY")
+        if way == "before dispatch" and reply.calls:
+            _die_after(1)  # the reply is committed, the dispatch of its call is not
+        if way == "resting":
+            _die_after(2)  # the reply and the wait for a message are committed, and it is not parked
         return reply
 
 
-def _die_at_the_next_move() -> None:
-    """The reply is committed, the dispatch of its call is not."""
-    committed = False
+def _die_after(commits: int) -> None:
+    """Die before what comes after so many commits."""
+    committed = 0
 
     def moment(name: str) -> None:
         nonlocal committed
-        if committed and name in ("move.before", "commit.before"):
+        if committed >= commits and name in ("move.before", "commit.before"):
             os.kill(os.getpid(), signal.SIGKILL)
-        committed = committed or name == "commit.after"
+        committed += name == "commit.after"
 
     faults.arm(moment)
 

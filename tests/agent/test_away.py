@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from perdure import tool
 from perdure.clock import SECOND
-from perdure.store import fact
+from perdure.store import checkpoint, fact
 from perdure.testing import ManualClock
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines
@@ -101,3 +102,62 @@ async def test_facts_past_their_age_are_marked(talk: Talk, clock: ManualClock) -
         await runtime.send("talk", "go on")
         await runtime.run("talk")
         assert await away(runtime) == ["the fact deadline is older than it may be; check it before you rely on it"]
+
+
+async def test_a_stale_fact_is_told_once_until_it_is_verified_or_changes(talk: Talk, clock: ManualClock) -> None:
+    talk.declare(["Hello.", *(f"I see {n}." for n in range(9))])
+    stale = ["the fact deadline is older than it may be; check it before you rely on it"]
+
+    async def notes_after(seconds: int) -> int:
+        clock.advance(seconds=seconds)
+        async with opened(talk.target, clock=clock) as runtime:
+            before = [line for line in await lines(runtime) if line.get("about") == "away"]
+            await runtime.send("talk", "go on")
+            await runtime.run("talk")
+            after = [line for line in await lines(runtime) if line.get("about") == "away"]
+        assert all(line["items"] == stale for line in after)
+        return len(after) - len(before)
+
+    async with opened(talk.target, clock=clock) as runtime:
+        uid = (await talk.start(runtime)).uid
+        await runtime.store.write(fact.remember(uid, "ada", "orders", "deadline", "friday", stale_after=60 * SECOND))
+    assert [await notes_after(120), await notes_after(120), await notes_after(1)] == [1, 0, 0]
+    async with opened(talk.target, clock=clock) as runtime:
+        await runtime.store.write(fact.verified(uid, "ada", "orders", "deadline", 1))
+    assert [await notes_after(1), await notes_after(120), await notes_after(1)] == [0, 1, 0]
+    async with opened(talk.target, clock=clock) as runtime:
+        await runtime.store.write(fact.remember(uid, "ada", "orders", "deadline", "monday", stale_after=60 * SECOND))
+        await runtime.store.write(checkpoint.delete_all())
+    assert [await notes_after(120), await notes_after(1)] == [1, 0]
+
+
+async def decided_note(talk: Talk, *, here: bool) -> str:
+    """What the model is told when an approval was decided: at the prompt of this process, or by another one."""
+
+    @tool(replay="idempotent")
+    def away_post() -> str:
+        return "posted"
+
+    talk.declare([calls(("away_post", {})), "Posted."], [away_post], policy=lambda _: "ask")
+    async with opened(talk.target) as runtime:
+        session = await talk.start(runtime)
+        (asked,) = session.waits
+        if here:
+            await runtime.approve(asked.id, by="ada", because="go")
+        else:
+            async with opened(talk.target) as other:
+                await other.approve(asked.id, by="ada", because="go")
+        await runtime.run("talk")
+    return next(turn.text for turn in talk.shown() if turn.text.startswith("["))
+
+
+async def test_what_is_decided_at_the_prompt_is_told_plainly(talk: Talk) -> None:
+    said = await decided_note(talk, here=True)
+    assert said.startswith("[An approval was decided (a-")
+    assert said.endswith("): approved by ada.]")
+
+
+async def test_what_is_decided_while_nobody_was_there_is_told_so(talk: Talk) -> None:
+    said = await decided_note(talk, here=False)
+    assert said.startswith("[While you were away: an approval was decided (a-")
+    assert said.endswith("): approved by ada.]")

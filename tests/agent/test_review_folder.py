@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.agent.model import Hear, Reply, Request
+from perdure.runtime.delta import Delta
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls
 
@@ -57,7 +58,7 @@ async def test_a_listener_that_raises_stops_no_model(talk: Talk) -> None:
             hear("Hel")
             return Reply("Hello.")
 
-    def broken(id: str, text: str) -> None:
+    def broken(piece: Delta) -> None:
         raise BrokenPipeError("nobody listens")
 
     talk.declare([], model=Speaks())

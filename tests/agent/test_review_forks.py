@@ -181,3 +181,43 @@ async def test_a_model_hears_that_what_it_did_was_taken_back(talk: Talk) -> None
         await runtime.send("talk", "go on")
         await runtime.run("talk")
         assert [turn.text for turn in talk.shown() if "taken back" in turn.text or effect.id in turn.text]
+
+
+class Asks:
+    """The sub-agent asks a person, and does not end before she answers."""
+
+    name = "asks"
+
+    def __init__(self, talk: Talk) -> None:
+        self.talk = talk
+
+    async def reply(self, request: Request, hear: Hear) -> Reply:
+        if request.turns[0].text != "a part":
+            return await self.talk.model.reply(request, hear)
+        return Reply(calls=(ToolCall("c", "ask_person", {"question": "Which?"}),), stop="calls")
+
+
+async def test_a_branch_waits_for_the_sub_agent_of_a_session_that_was_cancelled_and_begins_no_other(talk: Talk) -> None:
+    agent = talk.declare([calls(("delegate", {"task": "a part"})), "All done."], ["delegate", "ask_person"])
+    agent.model = Asks(talk)
+    async with opened(talk.target) as runtime:
+        view = await talk.start(runtime)
+        (child,) = [one.ref for one in view.waits if one.kind == "child"]
+        branch = await runtime.fork("talk")
+        await runtime.cancel("talk")
+        assert (await runtime.run("talk")).status == "cancelled"
+        for made in (branch, await runtime.fork("talk")):
+            view = await runtime.run(made.id)
+            assert (view.error, [one.kind for one in view.waits]) == (None, ["input"])
+        found = [one async for one in runtime.sessions() if one.parent_uid is not None]
+        assert [one.uid for one in found] == [child]
+
+
+async def test_a_question_that_was_closed_with_its_session_is_no_answer_for_a_branch(talk: Talk) -> None:
+    talk.declare([calls(("ask_person", {"question": "Which?"})), "Thanks."], ["ask_person"])
+    async with opened(talk.target) as runtime:
+        await talk.start(runtime)
+        await runtime.cancel("talk")
+        assert (await runtime.run("talk")).status == "cancelled"
+        branch = await runtime.fork("talk")
+        assert [one.ref for one in (await runtime.run(branch.id)).waits] == ["ask"]

@@ -25,7 +25,9 @@ from perdure.errors import ConfigError, NotFound, PerdureError, Suspended
 from perdure.ids import digest, encode
 from perdure.runtime.fork import expects_successor
 from perdure.runtime.program import Bound, get_program
+from perdure.runtime.records import as_open
 from perdure.runtime.tool import TOOLS, Tool
+from perdure.runtime.values import Values
 from perdure.store import effect as effects
 from perdure.store import message, wait
 from perdure.store import session as sessions
@@ -45,6 +47,7 @@ class Calls:
         self.settings = ledger.settings
         self.state = state
         self._places = asyncio.Semaphore(self.settings.parallel)
+        self._before = state.number  # what was said after this was said in this run
         self._there: dict[str, Effect] = {}
         self._known: dict[str, str | None] = {}
 
@@ -52,7 +55,9 @@ class Calls:
         """Do them; returns what the model is told of each, in order, and the bytes that these lines name."""
         self.ledger.origins = tuple(self.state.origins)
         line = calls[0].line
-        self._there = await self.run.read(line_of_effects, self.run.session.uid, line.uid, line.number)
+        uid, self._there = self.run.session.uid, {}
+        if line.uid != uid or line.number <= self._before:  # otherwise nobody can have begun any of them
+            self._there = await self.run.read(line_of_effects, uid, line.uid, line.number)
         self._known = dict(self.state.files)
         told: dict[int, Told] = {}
         beside: list[OpenCall] = []
@@ -111,7 +116,10 @@ class Calls:
             names = ", ".join(self.settings.toolbox.names)
             return telling.not_started(f"there is no tool {call.name[:80]!r}; there are: {names}.")
         try:
-            tool, arguments = await asyncio.to_thread(self._prepared, offered, call)
+            if offered.prepare is None:
+                tool, arguments = self._prepared(offered, call)
+            else:  # it may look at files
+                tool, arguments = await asyncio.to_thread(self._prepared, offered, call)
         except PerdureError as error:
             return telling.from_error(error)
         except OSError as error:
@@ -177,8 +185,11 @@ class Calls:
     async def _no_doubt(self) -> None:
         """Before something new is changed, what is in doubt is settled, here and in the line."""
         uid = self.run.session.uid
-        while asked := await self.run.read(doubts, uid):
-            await self.run.wait_for(asked[0].id)
+        while self.ledger.in_doubt:
+            self.ledger.in_doubt = False  # before the look: another call may put something in doubt meanwhile
+            if asked := await self.run.read(doubts, uid):
+                self.ledger.in_doubt = True
+                await self.run.wait_for(asked[0].id)
         for id, planner in self.state.unknown.items():
             if planner != uid and (found := await self.run.read(effects.maybe, planner, id)) is not None:
                 await self.ledger.inherited(found)
@@ -203,7 +214,7 @@ class Calls:
         if there is None or there.resolved_at is None:
             inherited = None if there is None else there.ref
             there = await run.runtime.run_child(run, bound, f"{run.session.id[:150]}.{id}", id, None, inherited)
-        return await run.read(_told_of_child, there)
+        return await run.read(_told_of_child, there, run.runtime.values)
 
     def _claim(self, told: Told) -> message.Claim | None:
         named = told.said.artifact if told.said is not None else None
@@ -226,12 +237,14 @@ def _wait_id(prefix: str, uid: str, position: list[Any]) -> str:
 
 
 def _line_of_waits(tx: Transaction, session: SessionRecord, prefix: str, position: list[Any]) -> Wait | None:
-    """The wait of a call: this session's own, or one of its line; an answer counts if it was there at the fork."""
+    """The wait of a call: this session's own, or one of its line. An answer counts if it was there at the fork, a
+    sub-agent if it had begun there: what it does is not done again."""
     through = 2**62
     while True:
         with suppress(NotFound):
-            found = wait.get(tx, session.uid, _wait_id(prefix, session.uid, position))
-            if (found.resolved_number or 0) <= through and (found.resolved_at is not None or prefix == "child"):
+            found = as_open(wait.get(tx, session.uid, _wait_id(prefix, session.uid, position)))
+            settled = found.resolved_number is not None and found.resolved_number <= through
+            if settled or (prefix == "child" and found.number <= through):
                 return found
         if session.forked_from is None or session.forked_at is None:
             return None
@@ -239,14 +252,14 @@ def _line_of_waits(tx: Transaction, session: SessionRecord, prefix: str, positio
         session = sessions.get(tx, session.forked_from)
 
 
-def _told_of_child(tx: Transaction, there: Wait) -> Told:
+def _told_of_child(tx: Transaction, there: Wait, values: Values) -> Told:
     """What a sub-agent answered, with what it used and what it has read."""
     answer, child = there.answer, sessions.get(tx, there.ref or "")
     used = {"tokens_in": child.tokens_in, "tokens_out": child.tokens_out, "cost_micros": child.cost_micros}
     read = state_of(tx, child)[0].origins
     more = {"usage": used, "origin": f"agent:{child.id}", "origins": read}
     if answer["status"] == "done":
-        return telling.done(str(answer["result"]), **more)
+        return telling.done(str(values.get_whole(answer["result"])), **more)
     return Told("failed", f"the sub-agent {answer['id']} is {answer['status']}: {answer['error']}", more=more)
 
 

@@ -45,11 +45,11 @@ async def compact(ledger: AgentLedger, state: State, *, refused: bool = False) -
     if cut == 0:
         return None
     first, run = state.lines[cut], ledger.run
-    position = ["compact", first.uid, first.number]
+    question = thinking.Question(["compact", first.uid, first.number])
     facts = await run.read(kept_facts, run.session.uid)
     try:
         request = _request(state, cut, settings.context)
-        reply = _checked(await thinking.ask(ledger, settings.model, request, position, lambda _: None))
+        reply = _checked(await thinking.ask(ledger, settings.model, request, question))
     except ModelError as error:
         await run.write(event.append(run.holder, "note", {"compaction": "failed", "why": error.message}))
         if size <= budget * LAST_RESORT:
@@ -61,7 +61,7 @@ async def compact(ledger: AgentLedger, state: State, *, refused: bool = False) -
         "role": "summary", "content": f"{reply.text}\n\n{text_of(facts)}", "first": [first.uid, first.number],
         "facts": facts, "usage": msgspec.to_builtins(reply.usage),
     }  # fmt: skip
-    return await thinking.record(ledger, settings.model, reply, position, body)
+    return await thinking.record(ledger, settings.model, reply, question, body)
 
 
 def _cut(lines: list[Line], keep: int) -> int:

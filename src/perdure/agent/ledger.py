@@ -61,6 +61,8 @@ class AgentLedger(Ledger):
         self.enter: Callable[[Path], Workspace]
         self.origins: tuple[str, ...] = ()
         self._allowed: dict[str, Fact] = {}  # what a person always allows in this session
+        # Whether something may be in doubt; only a holder can put it there, so False is certain.
+        self.in_doubt = any(one.doubted_at is not None for one in run.records.effects.values())
 
     def _rule(self, tool: Tool[..., Any], arguments: dict[str, Any]) -> Ruling:
         """The stricter of the runtime's policy and the agent's own."""
@@ -105,6 +107,7 @@ class AgentLedger(Ledger):
         return nullcontext() if self.workspace is None else self.workspace.entered()
 
     async def _doubt(self, effect: Effect, why: str, lane: Lane | None) -> Effect:  # noqa: ARG002 - nobody is held
+        self.in_doubt = True
         await self.run.write(doubt.doubt(self.run.holder, effect.id, why))
         now = await self._get(effect.id)
         if now.state in SETTLED:  # its outcome came meanwhile

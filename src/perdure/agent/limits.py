@@ -31,3 +31,8 @@ def reached(limits: Limits, state: State, unwritten: int = 0) -> str | None:
     if limits.time is not None and worked >= microseconds(limits.time):
         return f"It has worked for {worked // MICROS:,} s, and the limit is {limits.time}."
     return None
+
+
+def time_left(limits: Limits, state: State, unwritten: int) -> int | None:
+    """How many microseconds it may still take, if that is limited."""
+    return None if limits.time is None else microseconds(limits.time) - state.worked - unwritten

@@ -11,7 +11,6 @@ Killed anywhere, it begins again at the top with what is on record, and does the
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -19,19 +18,22 @@ from typing import Any, NoReturn
 from perdure.agent import away, compaction, context, thinking
 from perdure.agent.calls import Calls
 from perdure.agent.folders import begun, perform
+from perdure.agent.hearing import Heard, hear, mode_of
 from perdure.agent.ledger import AgentLedger, Doubted, doubts
-from perdure.agent.limits import reached
+from perdure.agent.limits import reached, time_left
 from perdure.agent.model import Request
-from perdure.agent.reading import END, FINGERPRINT, AgentRecords
+from perdure.agent.reading import FINGERPRINT, AgentRecords
 from perdure.agent.telling import bounded, of_effect
 from perdure.agent.transcript import CODEC, Line, line_of
-from perdure.domain.effect import EffectState
-from perdure.domain.inbox import Mode
-from perdure.domain.wait import Wait
-from perdure.errors import ModelError
+from perdure.domain.effect import Effect, EffectState
+from perdure.domain.fact import Fact
+from perdure.errors import ModelError, Suspended
+from perdure.runtime.delta import Speech
 from perdure.runtime.effect import tool_of
-from perdure.store import checkpoint, fact, inbox, message
+from perdure.runtime.fork import newest, tell_branches
+from perdure.store import checkpoint, message
 from perdure.store import effect as effects
+from perdure.store.move import Transaction
 
 CHECKPOINT_EVERY = 100  # events; what a resume reads beside its window
 KEEP_EVERY = 1000  # events; a fork at any of them starts from a checkpoint that is at most this far away
@@ -46,6 +48,14 @@ class Loop:
         self.settings = ledger.settings
         self.state = records.state
         self._checkpointed = records.checkpointed
+        self._read = self.state.number  # until here every line was read from the log; since then it added
+        self._added = 0  # … so many
+        self._since = records.since
+        self._resting = records.resting
+        self._heard: Heard | None = records.heard  # what was heard and not acted upon yet
+        self._looks = True  # … and whether to look for more though the model has answered
+        self._orders: list[Fact] = []
+        self._coming: list[Effect] = []  # effects of the line whose outcome is still to come
         self._mark = self.run.clock.now()  # until here, the time that it worked is on record
         self._calls = Calls(ledger, self.state)
 
@@ -56,22 +66,22 @@ class Loop:
             await self._say({"role": "user", "content": prompt} | about | await self.ledger.snapshot("start"))
         if (line := begun(self.ledger, self.state)) is not None:
             await self._say(line)
-        since = self.state.number
         if calls := self.state.open_calls():  # what these changed is no surprise, so they come first
             await self._act(calls)
-        await self._look_around(since)
+        await self._look_around()
         while True:
             self.run.honour_requests()
-            await self._hear()
-            if calls := self.state.open_calls():
+            if calls := self.state.open_calls():  # what was sent is heard after the answers to these
                 await self._act(calls)
-            elif (order := self.state.open_order()) is not None:
+                continue
+            await self._hear()
+            if (order := self.state.open_order()) is not None:
                 await self._perform(order)
             elif (answer := self.state.answer()) is not None:
-                if once and not await self._doubted():
+                if once:
+                    await self._settle_doubts()
                     return answer
-                if not once:
-                    await self._rest()
+                await self._rest()
             elif (why := self.state.stopped()) is not None:
                 if once:
                     await self._fail(ModelError(str(why["content"]), retry=False))
@@ -83,50 +93,65 @@ class Loop:
                 await self._think(once)
             await self._checkpoint()
 
-    async def _look_around(self, since: int) -> None:
+    async def _look_around(self) -> None:
         """While you were away: what changed since the last line that was there, if anything did."""
         if self.state.replies:
             with self.run.active():
-                found = await away.look(self.ledger, self.state, since)
+                found = await away.look(self.ledger, self.state, self._since)
             if found is not None:
                 await self._say(found)
 
     async def _hear(self) -> None:
-        """Let messages join: those that steer at once, the others when the model has answered."""
-        working = self.state.replies and self.state.answer() is None and self.state.stopped() is None
-        mode = Mode.STEER if working else None
-        waits = self.state.open_calls()  # the answers to calls come first; what was sent is heard after them
-        unread = await self.run.read(inbox.unread, self.run.session.uid, mode=mode, limit=1)
-        if unread and not waits:
-            with self.run.active():
-                await self.run.write(inbox.promote(self.run.holder, mode=mode))
-            await self._catch_up()
-        if not waits:
-            await self._tell_settled()
-
-    async def _tell_settled(self) -> None:
-        """What was unknown and no longer is: a person said so, or the outcome came. What did not happen is done now."""
+        """Let messages join, and tell what became of calls that were unknown. A rest looks by itself, as it begins."""
+        if self._looks or self.state.answer() is None:
+            await self._listen()
+        self._coming = []
         for id, planner in list(self.state.unknown.items()):
-            found = await self.run.read(effects.maybe, planner, id)
-            if found is not None and found.state == EffectState.PLANNED and planner == self.run.session.uid:
-                with self.run.active(), suppress(Doubted):
-                    found = await self.ledger.drive(tool_of(found), found)
-            if found is not None and found.settled_at is not None:
-                told = of_effect(found, await self.ledger.result_of(found))
-                text = f"The call of {found.tool}, whose outcome was unknown, is settled. {told.status}: {told.text}"
-                await self._say({"role": "note", "about": "settled", "settled": [id], "content": bounded(text)})
+            await self._tell_settled(id, planner)
+        if self._resting and self.state.answer() is None and self.state.stopped() is None:
+            with self.run.active():
+                await self.run.write(message.rise(self.run.holder))
+            self._resting = False
 
-    async def _doubted(self) -> bool:
+    async def _listen(self) -> None:
+        mode, uid = mode_of(self.state), self.run.session.uid
+        heard, self._heard, self._looks = self._heard, None, False
+        heard = await self.run.read(hear, uid, mode) if heard is None else heard
+        self._orders = heard.orders
+        if heard.unread:
+            with self.run.active():
+                joined = await self.run.write(message.hear(self.run.holder, mode=mode))
+            for number, at, body in joined:
+                self._add(line_of(uid, number, at, body))
+
+    async def _tell_settled(self, id: str, planner: str) -> None:
+        """What was unknown and no longer is: a person said so, or the outcome came. What did not happen is done now."""
+        found = await self.run.read(effects.maybe, planner, id)
+        if found is not None and planner != self.run.session.uid:
+            now, is_open = await self.run.read(newest, found)
+            if is_open:
+                self._coming.append(now)
+                return
+            found = now
+        elif found is not None and found.state == EffectState.PLANNED:
+            with self.run.active(), suppress(Doubted):
+                found = await self.ledger.drive(tool_of(found), found)
+        if found is not None and found.settled_at is not None:
+            told = of_effect(found, await self.ledger.result_of(found))
+            text = f"The call of {found.tool}, whose outcome was unknown, is settled. {told.status}: {told.text}"
+            await self._say({"role": "note", "about": "settled", "settled": [id], "content": bounded(text)})
+
+    async def _settle_doubts(self) -> None:
         """Wait for what is in doubt, if anything is: a session does not end before that is settled."""
-        asked = await self.run.read(doubts, self.run.session.uid)
-        if asked:
-            await self._first_of([one.id for one in asked])
-        return bool(asked)
+        if asked := await self.run.read(doubts, self.run.session.uid):
+            self._park([one.id for one in asked])
 
     async def _act(self, calls: list[Any]) -> None:
         bodies, claims = await self._calls.see_through(calls)
         bodies[-1] |= self._worked()
         await self._say(*bodies, claims=claims)
+        self._heard = None
+        await self._checkpoint()
 
     async def _perform(self, order: Line) -> None:
         """What a person ordered is an effect of the session; the model hears of it."""
@@ -137,27 +162,32 @@ class Loop:
 
     async def _think(self, once: bool) -> None:
         """One model call, whose answer is on record when this returns."""
-        position = ["think", self.run.session.uid, self.state.number, self.state.replies]
-        request = await self._request()
-        model, hear = self.settings.model, thinking.listener(self.run)
+        request, question, model = self._request(), self._question(), self.settings.model
         try:
-            with self.run.active():
-                reply = await thinking.ask(self.ledger, model, request, position, hear)
+            with self.run.active(), Speech(self.run) as speech:
+                reply = await thinking.ask(self.ledger, model, request, question, speech)
                 body = thinking.body_of(reply) | self._worked()
-                self.state.add(await thinking.record(self.ledger, model, reply, position, body))
+                self._add(await thinking.record(self.ledger, model, reply, question, body))
         except ModelError as error:
             if error.details.get("too_long") and await self._compact(refused=True):
                 return
             why = f"The model could not answer: {error.message}"
             body = {"role": "note", "about": "model", "content": why}
             with self.run.active():
-                self.state.add(await thinking.record_failure(self.ledger, model, error, position, body))
+                self._add(await thinking.record_failure(self.ledger, model, error, question, body))
             if once:
                 await self._fail(error)
 
-    async def _request(self) -> Request:
-        orders = await self.run.read(fact.known, "orders")
-        standing = "".join(f"\n- {one.key}: {one.value}" for one in orders)
+    def _question(self) -> thinking.Question:
+        """What is asked now; if earlier runs asked the same, that counts."""
+        position = ["think", self.run.session.uid, self.state.number, self.state.replies]
+        until = time_left(self.settings.limits, self.state, self._unwritten())
+        if self._since.said != self.state.said(self.run.session.uid):
+            return thinking.Question(position, until=until)
+        return thinking.Question(position, self._since.asked, self._since.waited, until)
+
+    def _request(self) -> Request:
+        standing = "".join(f"\n- {one.key}: {one.value}" for one in self._orders)
         parts = [self.settings.instructions, context.TRUTH, f"Standing orders:{standing}" if standing else ""]
         return Request(
             instructions="\n\n".join(part for part in parts if part),
@@ -170,33 +200,30 @@ class Loop:
         with self.run.active():
             line = await compaction.compact(self.ledger, self.state, refused=refused)
         if line is not None:
-            self.state.add(line)
+            self._add(line)
         return line is not None
 
     async def _rest(self, detail: Any = None) -> None:
-        """Wait for the next message, and for what is in doubt."""
-        id = f"input-{self.state.number}"
+        """Wait for the next message, for what is in doubt, and for what the line has still to settle."""
+        id, coming = f"input-{self.state.number}", self._coming
+        own = [id for id, planner in self.state.unknown.items() if planner == self.run.session.uid]
         with self.run.active():
-            resting = await self.run.write(message.rest(self.run.holder, id, detail))
-            asked = await self.run.read(doubts, self.run.session.uid) if resting else []
-        if resting:
-            await self._checkpoint(at_rest=True)
-            await self._first_of([id, *(one.id for one in asked)])
+            waits = await self.run.write(message.rest(self.run.holder, id, detail, own, [one.id for one in coming]))
+        self._looks, self._resting = True, bool(waits)
+        if not waits:
+            return
+        await self._checkpoint(at_rest=True)
+        settled = await self.run.read(_settled, coming) if coming else []
+        for one in settled:  # whoever settled it may not have seen our wait; whoever settles another will
+            await tell_branches(self.run.store, one, self.run.holder.name)
+        if not settled:
+            self._park(waits)
 
-    async def _first_of(self, waits: list[str]) -> None:
-        async def held(id: str) -> Wait:
-            with self.run.active():
-                return await self.run.wait_for(id)
-
-        tasks = [asyncio.ensure_future(held(id)) for id in waits]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+    def _park(self, waits: list[str]) -> NoReturn:
+        """Leave the run until one of these is given; what was given meanwhile is seen as it is parked."""
+        self.run.unwind()
+        self.run.blocked_on = waits
+        raise Suspended
 
     async def _stop(self, limit: ModelError, once: bool) -> None:
         """It cannot go on by itself: say so. Nobody is there to go on with a session that runs once."""
@@ -205,8 +232,7 @@ class Loop:
         await self._say({"role": "note", "about": "limit", "content": limit.message})
 
     async def _fail(self, error: ModelError) -> NoReturn:
-        while await self._doubted():
-            pass
+        await self._settle_doubts()
         raise error
 
     def _unwritten(self) -> int:
@@ -221,22 +247,29 @@ class Loop:
         with self.run.active():
             written = await self.run.write(message.say(self.run.holder, bodies, claims))
         for (number, at), body in zip(written, bodies, strict=True):
-            self.state.add(line_of(self.run.session.uid, number, at, body))
+            self._add(line_of(self.run.session.uid, number, at, body))
 
-    async def _catch_up(self) -> None:
-        """Count in what others had written: a message knows its place only now."""
-        for event in await self.run.read(message.between, self.run.session.uid, self.state.number + 1, END):
-            self.state.fold(event)
+    def _add(self, line: Line) -> None:
+        self.state.add(line)
+        self._added += 1
 
     async def _checkpoint(self, *, at_rest: bool = False) -> None:
-        """Keep the state now and then; it costs nothing to lose."""
+        """Keep the state now and then; it costs nothing to lose. A state that lacks a line from outside is not kept."""
         fresh = self.state.number - self._checkpointed
-        if fresh < (CHECKPOINT_EVERY if not at_rest else CHECKPOINT_EVERY // 4):
+        if fresh < (CHECKPOINT_EVERY if not at_rest else CHECKPOINT_EVERY // 2):
             return
+        since = await self.run.read(message.between, self.run.session.uid, self._read + 1, self.state.number)
+        if len(since) != self._added:
+            return  # the next run reads it
         move = checkpoint.put(
             self.run.holder, number=self.state.number, codec=CODEC, fingerprint=FINGERPRINT,
             body=self.state.checkpoint(), keep_through=self.state.number // KEEP_EVERY * KEEP_EVERY,
         )  # fmt: skip
         with self.run.active():
             await self.run.write(move)
-        self._checkpointed = self.state.number
+        self._checkpointed = self._read = self.state.number
+        self._added = 0
+
+
+def _settled(tx: Transaction, coming: list[Effect]) -> list[Effect]:
+    return [now for one in coming for now, is_open in [newest(tx, one)] if not is_open]

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
+from perdure.agent import away
+from perdure.agent.away import Since
 from perdure.agent.branching import Folder, folder_of
+from perdure.agent.hearing import Heard, hear, mode_of
 from perdure.agent.transcript import CODEC, Line, State, line_of
 from perdure.domain.session import SessionRecord
 from perdure.ids import digest
@@ -26,18 +29,26 @@ END = 2**62
 class AgentRecords(Records):
     """What a run of an agent knows when it begins."""
 
-    def __init__(self, session: SessionRecord, state: State, checkpointed: int, folder: Folder | None) -> None:
+    def __init__(
+        self, session: SessionRecord, state: State, checkpointed: int, folder: Folder | None, heard: Heard, since: Since
+    ) -> None:
         super().__init__(session)
         self.state = state
         self.folder = folder
         self.checkpointed = checkpointed  # the line after which there is a checkpoint in this session's own log
+        self.heard = heard
+        self.since = since
+        self.resting = False  # a rest is open that nobody ended: a run was killed, or something else woke the session
 
 
 def read(tx: Transaction, uid: str) -> AgentRecords:
     """Everything that a run needs before it begins, whatever the length of the history."""
     session = sessions.get(tx, uid)
     state, checkpointed = state_of(tx, session)
-    records = AgentRecords(session, state, checkpointed, folder_of(tx, session))
+    heard = hear(tx, uid, mode_of(state))
+    since = away.since_last_line(tx, uid, state, heard)
+    records = AgentRecords(session, state, checkpointed, folder_of(tx, session), heard, since)
+    records.resting = not since.unread and bool(message.rests(tx, uid))  # a message ends every rest
     for effect in effects.unsettled(tx, uid):
         records.effects[Place("", "call", effect.id, "", effect.generation)] = effect
     return records

@@ -1,13 +1,14 @@
 """Asking the model: a `pure` effect whose answer joins the transcript in the commit that records it.
 
 Nothing is written before the request, so no sync delays the first token. A model that cannot answer now is asked again,
-after the time it names; a long one is waited for durably. One that cannot answer at all is recorded as such, the person
-is told, and nothing else is lost.
+after the time it names; a long one is waited for durably, and counts in the runs after it. One that cannot answer at
+all, or asks for patience for too long, is recorded as such, the person is told, and nothing else is lost.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -16,12 +17,13 @@ from perdure.agent.model import Hear, Model, Reply, Request, ToolCall, Usage
 from perdure.agent.transcript import Line, line_of
 from perdure.clock import SECOND
 from perdure.domain.effect import AttemptOutcome, Replay, idempotency_key, intent_digest
+from perdure.domain.event import Event
 from perdure.domain.wait import WaitKind
 from perdure.errors import ModelError, PerdureError
-from perdure.ids import encode
+from perdure.ids import decode, encode
 from perdure.runtime.act import describe
+from perdure.runtime.delta import Speech
 from perdure.runtime.dispatch import Intent
-from perdure.runtime.run import Run
 from perdure.store import intent as intents
 from perdure.store import message, wait
 
@@ -36,11 +38,39 @@ MOST = 2**53  # tokens, or millionths of a dollar
 NAME = "model"
 
 
-async def ask(ledger: AgentLedger, model: Model, request: Request, position: list[Any], hear: Hear) -> Reply:
+class Question:
+    """One question to the model: where it stands, how often it was asked, and for how long it was waited.
+
+    `asked` and `waited` go on from the runs before: a model that asks for patience again and again is asked `ATTEMPTS`
+    times in all, and not past `until`, the time (in microseconds of waiting) that the agent still has.
+    """
+
+    def __init__(self, position: list[Any], asked: int = 0, waited: int = 0, until: int | None = None) -> None:
+        self.position = position
+        self.asked = asked
+        self.waited = waited
+        self.until = until
+
+    def patience(self, error: ModelError) -> float:
+        """How many seconds to wait before it is asked again; raises when that is enough."""
+        wanted = error.retry_after if error.retry_after is not None else 0.25 * 2**self.asked
+        seconds = min(wanted, LONGEST)
+        why = f"It was asked {self.asked} times." if self.asked >= ATTEMPTS else ""
+        if not why and self.until is not None and self.waited + seconds * SECOND > self.until:
+            why = f"It asks for {seconds:g} s of patience, and the agent has {max(self.until, 0) // SECOND:,} s in all."
+        if why:
+            raise ModelError(f"{error.message} {why}", hint=error.hint, **error.details) from error
+        self.waited += round(seconds * SECOND)
+        return seconds
+
+
+async def ask(
+    ledger: AgentLedger, model: Model, request: Request, question: Question, speech: Speech | None = None
+) -> Reply:
     """Ask until the model answers, or until asking again cannot help: then `ModelError`."""
-    attempt = 0
+    hear = listener(speech)
     while True:
-        attempt += 1
+        question.asked += 1
         try:
             async with asyncio.timeout(TIMEOUT):
                 return clean(await model.reply(request, hear))
@@ -55,52 +85,65 @@ async def ask(ledger: AgentLedger, model: Model, request: Request, position: lis
             error = raised
         except Exception as raised:  # a model of a user's own: what it raises is no proof of anything
             error = ModelError(f"{model.name} failed: {type(raised).__name__}: {raised}", retry=False)
-        if not error.retry or attempt >= ATTEMPTS:
+        if not error.retry:
             raise error
-        patience = error.retry_after if error.retry_after is not None else 0.25 * 2**attempt
-        await _pause(ledger, min(patience, LONGEST), position, attempt)
+        patience = question.patience(error)
+        if speech is not None:
+            speech.break_off()
+        await _pause(ledger, patience, question)
 
 
-def listener(run: Run) -> Hear:
-    """Whoever listens while the model speaks. Nothing durable hangs on that, so whatever goes wrong there is let be."""
+def listener(speech: Speech | None) -> Hear:
+    """Whoever listens while the model speaks, if anybody may: each piece as it would be stored."""
 
     def hear(text: str) -> None:
-        if run.runtime.hear is not None:
-            with suppress(Exception):
-                run.runtime.hear(run.session.id, text)
+        if speech is not None and text:
+            with suppress(Exception):  # a model of a user's own may say what is no text
+                speech.say(_text(text))
 
     return hear
 
 
-async def _pause(ledger: AgentLedger, seconds: float, position: list[Any], attempt: int) -> None:
-    run = ledger.run
+async def _pause(ledger: AgentLedger, seconds: float, question: Question) -> None:
+    run, position = ledger.run, question.position
     if seconds <= HELD:
         await asyncio.sleep(seconds)
         run.check()
         return
     due = run.clock.now() + round(seconds * SECOND)
-    id = f"retry-{idempotency_key(run.session.uid, position, NAME, {}, attempt)[:16]}-{due}"
-    detail = {"why": f"The model asks for {seconds:g} s of patience."}
+    id = f"retry-{idempotency_key(run.session.uid, position, NAME, {}, question.asked)[:16]}-{due}"
+    detail = {"why": f"The model asks for {seconds:g} s of patience.", "for": position[0]}
     await run.write(wait.open_(run.holder, id, WaitKind.TIMER, ref=NAME, detail=detail, due_at=due))
     await run.wait_for(id)
 
 
-async def record(ledger: AgentLedger, model: Model, reply: Reply, position: list[Any], body: dict[str, Any]) -> Line:
+def waited_for(events: Iterable[Event], what: str) -> tuple[int, int]:
+    """How often earlier runs asked the same since its last line, and for how long they waited after that."""
+    asked, waited = 0, 0
+    for one in events:
+        for row in ((one.body or {}).get("rows", {}).get("wait") or ()) if one.kind == "wait.opened" else ():
+            if row["kind"] == WaitKind.TIMER and row["ref"] == NAME and (row["detail"] or {}).get("for") == what:
+                asked, waited = asked + 1, waited + row["due_at"] - row["since"]
+    return asked, waited
+
+
+async def record(ledger: AgentLedger, model: Model, reply: Reply, question: Question, body: dict[str, Any]) -> Line:
     """Write down what the model said and that it was asked, in one commit; returns its line."""
     spent = message.Spent(reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.cost_micros)
-    said = {"stop": reply.stop, "calls": len(reply.calls), "letters": len(reply.text)}
+    said = {"stop": reply.stop, "calls": len(reply.calls), "letters": len(reply.text), "asked": question.asked}
     known = intents.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=encode(said))
-    made = await _write(ledger, model, known, position, body, spent)
+    made = await _write(ledger, model, known, question.position, body, spent)
     assert made is not None
     return line_of(ledger.run.session.uid, *made, body)
 
 
 async def record_failure(
-    ledger: AgentLedger, model: Model, error: ModelError, position: list[Any], body: dict[str, Any]
+    ledger: AgentLedger, model: Model, error: ModelError, question: Question, body: dict[str, Any]
 ) -> Line:
     """Write down that the model could not answer, and the line that says so, in one commit."""
-    known = intents.Outcome(outcome=AttemptOutcome.FAILED, error=describe(error))
-    made = await _write(ledger, model, known, position, body, message.Spent())
+    told = encode(decode(describe(error)) | {"asked": question.asked})
+    known = intents.Outcome(outcome=AttemptOutcome.FAILED, error=told)
+    made = await _write(ledger, model, known, question.position, body, message.Spent())
     assert made is not None
     return line_of(ledger.run.session.uid, *made, body)
 

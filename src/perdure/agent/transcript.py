@@ -37,12 +37,12 @@ class Line(NamedTuple):
     at: int
     role: str
     body: dict[str, Any]
+    size: int  # letters of what a model is shown of it, about
 
     @property
     def order(self) -> dict[str, Any] | None:
         """What a person wants done by the session itself and not by its model, such as a merge."""
-        content = self.body.get("content")
-        if self.role != "user" or not isinstance(content, dict):
+        if self.role != "user" or not isinstance(content := self.body.get("content"), dict):
             return None
         wanted = content.get("perform")
         return wanted if isinstance(wanted, dict) else None
@@ -81,6 +81,7 @@ class State(msgspec.Struct):
     tools: list[str] = []
     snapshot: str | None = None  # of the files after the last line that changed some
     started: str | None = None  # … and when the session, or its branch, began
+    stale: dict[str, list[int]] = {}  # facts of which it was told that they are too old, as they then were
     lines: list[Line] = []
 
     def fold(self, event: Event) -> None:
@@ -156,6 +157,8 @@ class State(msgspec.Struct):
             self.head = body["head"]
         if body.get("tools") is not None:
             self.tools = body["tools"]
+        if body.get("stale") is not None:
+            self.stale = body["stale"]
         self.model = body.get("model") or self.model
 
     def _shorten(self, line: Line) -> None:
@@ -170,6 +173,11 @@ class State(msgspec.Struct):
     def last(self, *roles: str) -> Line | None:
         """The newest line in the window with one of these roles."""
         return next((line for line in reversed(self.lines) if line.role in roles), None)
+
+    def said(self, uid: str) -> int:
+        """The newest line of a session's own log that is no aside; 0 if the window has none."""
+        found = (line.number for line in reversed(self.lines) if line.uid == uid and not line.is_aside)
+        return next(found, 0)
 
     def open_calls(self) -> list[OpenCall]:
         """The calls of the model's last message that it has not been told about."""
@@ -187,8 +195,9 @@ class State(msgspec.Struct):
 
     def open_order(self) -> Line | None:
         """The first order that has not been carried out."""
-        done = [one.body.get("of") for one in self.lines if one.body.get("about") == "performed"]
-        return next((one for one in self.lines if one.order and [one.uid, one.number] not in done), None)
+        orders = [one for one in self.lines if one.role == "user" and one.order]
+        done = [one.body.get("of") for one in self.lines if one.body.get("about") == "performed"] if orders else []
+        return next((one for one in orders if [one.uid, one.number] not in done), None)
 
     def answer(self) -> str | None:
         """What the model said to the person, if it has said it and nothing was added since that it must think about."""
@@ -212,7 +221,17 @@ def line_of(uid: str, number: int, at: int, body: dict[str, Any]) -> Line:
     """A line as it was said; which columns the move changed beside is no part of that."""
     if "rows" in body:
         body = {key: value for key, value in body.items() if key != "rows"}
-    return Line(uid, number, at, str(body.get("role", "")), body)
+    return Line(uid, number, at, str(body.get("role", "")), body, _size(body))
+
+
+def words(content: Any) -> str:
+    """What was said, as text: whatever a caller sends is shown as it is."""
+    return content if isinstance(content, str) else "" if content is None else encode(content)
+
+
+def _size(body: dict[str, Any]) -> int:
+    size, calls = len(words(body.get("content"))) + 40, body.get("calls")
+    return size if not calls else size + sum(len(call["name"]) + len(str(call["arguments"])) for call in calls)
 
 
 def _answers(line: Line, asked: Line) -> bool:

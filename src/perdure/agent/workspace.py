@@ -32,13 +32,11 @@ class Workspace:
         network: bool = False,
         private_network: bool = False,
         unsandboxed: bool = False,
-        pass_fds: tuple[int, ...] = (),
     ) -> None:
         """`scratch` is where commands leave their output until it is kept; `protected` is what no tool may write.
 
         `network` lets commands and fetches reach the network, `private_network` lets fetches reach addresses that are
-        not public; `unsandboxed` lets commands run where no sandbox can be had. `pass_fds` is the worker's lock for
-        life: whoever watches over a command holds it too.
+        not public; `unsandboxed` lets commands run where no sandbox can be had.
         """
         self.root = root.resolve()
         self.session_uid = session_uid
@@ -48,7 +46,6 @@ class Workspace:
         self.network = network
         self.private_network = private_network
         self.unsandboxed = unsandboxed
-        self.pass_fds = pass_fds
 
     def inside(self, path: str) -> Path:
         """A path that a tool was given, as a real path inside the folder; nothing outside is reachable."""

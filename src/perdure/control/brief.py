@@ -207,6 +207,7 @@ def _is_plain(place: Workspace, path: str) -> bool:
 def _since(tx: Transaction, found: SessionRecord, state: State) -> list[str]:
     """What others did to it since it last moved by itself."""
     since = max(state.number, event.newest_of(tx, found.uid, "session.parked"))
-    items = [said for line in event.after(tx, found.uid, since, limit=500) if (said := away.told(line)) is not None]
+    events = event.after(tx, found.uid, since, limit=500)
+    items = [away.told(line) for line in events if line.kind in away.OUTSIDE]
     unread = len(inbox.unread(tx, found.uid))
     return [*items, *([f"messages that it has not read: {unread}"] if unread else [])]

@@ -149,7 +149,8 @@ def undo_failed(log: Log, id: str, why: str) -> None:
 
 def left(tx: Transaction, uid: str) -> list[Effect]:
     """What a session has left to do with its effects: those not settled, and those somebody asks to take back."""
-    return [Effect.from_row(row) for row in tx.all("effect.left", uid=uid, limit=MANY)]
+    found = [Effect.from_row(row) for row in tx.all("effect.left", uid=uid, limit=MANY)]
+    return sorted(found, key=lambda one: one.number)  # to sort in SQL is to go through all effects there ever were
 
 
 def undos(tx: Transaction, effect: Effect) -> list[Effect]:

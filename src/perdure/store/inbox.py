@@ -41,12 +41,16 @@ def promote(log: Log, *, mode: Mode | None = None, limit: int = 100) -> list[Inb
     promoted = []
     for row in log.tx.all("inbox.unread", uid=log.uid, mode=mode, limit=limit):
         message = InboxMessage.from_row(row)
-        number = log.append("message", {"role": "user", "content": message.body, "inbox": message.id},
-                            actor=message.sender)  # fmt: skip
+        number = log.append("message", line(message), actor=message.sender)
         changed = log.tx.run("inbox.promote", uid=log.uid, id=message.id, number=number)
         expect_one(changed, f"Message {message.id} was promoted already.")
         promoted.append(InboxMessage.from_row((*row[:-1], number)))
     return promoted
+
+
+def line(message: InboxMessage) -> dict[str, Any]:
+    """A message as a line of the transcript."""
+    return {"role": "user", "content": message.body, "inbox": message.id}
 
 
 def get(tx: Transaction, uid: str, id: str) -> InboxMessage | None:

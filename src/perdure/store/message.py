@@ -13,10 +13,13 @@ import msgspec
 
 from perdure.domain.artifact import Retention
 from perdure.domain.event import Event
-from perdure.domain.wait import WaitKind
+from perdure.domain.inbox import Mode
+from perdure.domain.record import same_json
+from perdure.domain.wait import Wait, WaitKind
 from perdure.store import artifact, inbox, usage, wait
 from perdure.store import effect as effects
 from perdure.store.intent import Dispatch, Intent, Outcome
+from perdure.store.leave import CLOSED
 from perdure.store.move import Log, Transaction, holder_move
 
 
@@ -59,12 +62,52 @@ def replied(
 
 
 @holder_move
-def rest(log: Log, id: str, detail: Any = None) -> bool:
-    """Wait for the next message, unless one is here already."""
-    if inbox.unread(log.tx, log.uid, limit=1):
-        return False
-    wait.open_.on(log, id, WaitKind.INPUT, detail=detail)
-    return True
+def hear(log: Log, *, mode: Mode | None = None) -> list[tuple[int, int, dict[str, Any]]]:
+    """Let messages join, each once; returns their lines with number and time."""
+    promoted = inbox.promote.on(log, mode=mode)
+    return [(one.promoted_as or 0, log.tx.now, inbox.line(one)) for one in promoted]
+
+
+@holder_move
+def rest(log: Log, id: str, detail: Any = None, unknown: Sequence[str] = (), coming: Sequence[str] = ()) -> list[str]:
+    """Wait for the next message, for a person's word on what is in doubt, and for effects of the line (`coming`).
+
+    Returns the waits; none if there is something to hear already: a message, or what became of one of `unknown`. A
+    rest that a run left open when it was killed is the same rest.
+    """
+    settled = (one.settled_at for id in unknown if (one := effects.maybe(log.tx, log.uid, id)) is not None)
+    if inbox.unread(log.tx, log.uid, limit=1) or any(at is not None for at in settled):
+        return []
+    asked = wait.open_of_session(log.tx, log.uid)
+    left = [one for one in asked if _is_rest(one) and same_json(one.detail, detail)][:1]
+    _rise(log, [one for one in asked if one not in left])
+    waits = left or [wait.open_.on(log, id, WaitKind.INPUT, detail=detail)]
+    waits += [wait.open_.on(log, f"effect-{one}", WaitKind.EFFECT, ref=one) for one in coming]
+    waits += [one for one in asked if one.kind == WaitKind.DOUBT]
+    return [one.id for one in waits if one.resolved_at is None]
+
+
+@holder_move
+def rise(log: Log) -> None:
+    """It goes on though no message came: nobody needs to send one any more."""
+    _rise(log, rests(log.tx, log.uid))
+
+
+def _rise(log: Log, asked: list[Wait]) -> None:
+    log.actor, actor = CLOSED, log.actor
+    for one in asked:
+        if _is_rest(one):
+            wait.settle(log, one, None)
+    log.actor = actor
+
+
+def rests(tx: Transaction, uid: str) -> list[Wait]:
+    """The open waits for a message."""
+    return [one for one in wait.open_of_kind(tx, uid, WaitKind.INPUT) if _is_rest(one)]
+
+
+def _is_rest(asked: Wait) -> bool:
+    return asked.kind == WaitKind.INPUT and asked.ref is None  # a question has a `ref`
 
 
 def between(tx: Transaction, uid: str, first: int, through: int = 2**62, *, limit: int = 100_000) -> list[Event]:

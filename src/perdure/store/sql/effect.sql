@@ -112,16 +112,16 @@ order by number limit :limit;
 select {columns:effect} from effect where session_uid = :uid and supersedes = :id;
 
 -- name: effect.unsettled
--- What a session planned and has not settled.
+-- What a session planned and has not settled; `+`, so that it is not found by its number among all there ever were.
 select {columns:effect} from effect where session_uid = :uid and state in ('planned', 'dispatched')
-order by number limit :limit;
+order by +number limit :limit;
 
 -- name: effect.left
--- What a session has left to do with its effects: those not settled, and those somebody asks to take back.
+-- What a session has left to do with its effects, in no order: those not settled, those somebody asks to take back.
 select {columns:effect} from effect where session_uid = :uid and state in ('planned', 'dispatched')
 union all
 select {columns:effect} from effect where session_uid = :uid and undo_requested_at is not null
-order by number limit :limit;
+limit :limit;
 
 -- name: effect.ask_undo
 -- Somebody asks to take it back.
