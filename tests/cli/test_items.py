@@ -13,6 +13,7 @@ from perdure.cli import items
 from perdure.cli.hearing import Hearing
 from perdure.cli.items import KINDS, TYPES, Items
 from perdure.domain.event import Event
+from perdure.runtime.delta import Delta
 from tests.cli.agents import Work, calls
 from tests.tidy.source import text
 
@@ -54,45 +55,61 @@ def test_the_status_words_are_documented() -> None:
     assert [word for word in sorted(words) if f"`{word}`" not in text(PAGE)] == []
 
 
+def piece(text: str, after: int, call: str = "a", **more: Any) -> Delta:
+    return Delta("u", call, after, text, **more)
+
+
+def said(objects: list[Any]) -> list[tuple[str, Any]]:
+    return [(one["type"], one.get("item", {}).get("delta", one.get("item", {}).get("text"))) for one in objects]
+
+
 def test_a_piece_waits_for_what_was_on_record_and_the_whole_is_not_told_again() -> None:
     hearing = Hearing(Items())
-    assert hearing.delta("Hel") == []
-    assert hearing.wants_cursor
-    assert not hearing.wants_cursor
-    assert hearing.cursor(2) == []  # event 2 was on record when it was heard, and was not told yet
+    assert hearing.delta(piece("Hel", 2)) == []  # event 2 was on record when it was said, and was not told yet
     hearing.event(event(1, "lease.acquired", {}))
     begun = hearing.event(event(2, "message", {"role": "user", "content": "hi"}))
     assert [one["type"] for one in begun] == ["turn.started", "item.completed", "item.started", "item.updated"]
     assert begun[-1]["item"]["delta"] == "Hel"
-    assert hearing.delta("lo")[0]["item"]["delta"] == "lo"
+    assert hearing.delta(piece("lo", 2))[0]["item"]["delta"] == "lo"
     whole = hearing.event(reply(3, "Hello!"))
-    assert [(one["type"], one.get("item", {}).get("delta"), one.get("item", {}).get("text")) for one in whole] == [
-        ("item.updated", "!", None), ("item.completed", None, "Hello!"), ("turn.completed", None, None),
-    ]  # fmt: skip
+    assert said(whole) == [("item.updated", "!"), ("item.completed", "Hello!"), ("turn.completed", None)]
     assert {one["item"]["id"] for one in whole[:2]} == {begun[-1]["item"]["id"]}
 
 
 def test_pieces_of_the_next_reply_that_come_before_the_record_of_this_one_are_kept() -> None:
     hearing = Hearing(Items())
-    for piece in ("One.", "Two."):
-        hearing.delta(piece)
-    assert hearing.wants_cursor
-    hearing.cursor(9)
+    assert said(hearing.delta(piece("One.", 0))) == [("item.started", ""), ("item.updated", "One.")]
+    assert hearing.delta(piece("Two.", 4, "b")) == []
     first = hearing.event(reply(3, "One.", "read_file"))
-    assert [one["item"]["text"] for one in first if one.get("item", {}).get("kind") == "message"] == ["One."]
-    assert hearing.wants_cursor
-    (begun, more) = hearing.cursor(3)
+    (told,) = [one["item"] for one in first if one.get("item", {}).get("kind") == "message"]
+    assert told["text"] == "One."
+    (begun, more) = hearing.event(event(4, "lease.acquired", {}))
     assert (begun["type"], more["item"]["delta"]) == ("item.started", "Two.")
+    assert begun["item"]["id"] != told["id"]
 
 
-def test_a_reply_that_began_anew_is_told_whole() -> None:
+def test_a_piece_of_a_reply_that_was_told_whole_is_not_told() -> None:
     hearing = Hearing(Items())
-    hearing.delta("I thi")
-    assert hearing.wants_cursor
-    hearing.cursor(0)
-    hearing.delta("I know.")
+    hearing.event(event(1, "lease.acquired", {}))
+    hearing.event(reply(2, "Told."))
+    assert hearing.delta(piece("Told.", 1)) == []
+    assert hearing.delta(piece("", 1, broke_off=True)) == []
+    assert said(hearing.delta(piece("New.", 2, "b"))) == [("item.started", ""), ("item.updated", "New.")]
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+def test_a_reply_that_began_anew_says_that_the_first_broke_off(noticed: bool) -> None:
+    hearing = Hearing(Items())
+    (first, _) = hearing.delta(piece("I thi", 0))
+    ended = hearing.delta(piece("", 0, broke_off=True)) if noticed else []
+    (*more, begun, update) = hearing.delta(piece("I know.", 0, "b"))
+    (broken,) = ended + more
+    broke_off = {"id": first["item"]["id"], "kind": "message", "role": "assistant", "delta": "", "broke_off": True}
+    assert broken == {"type": "item.updated", "item": broke_off}
+    assert said([begun, update]) == [("item.started", ""), ("item.updated", "I know.")]
     (_, whole, _) = hearing.event(reply(1, "I know."))
     assert (whole["type"], whole["item"]["text"]) == ("item.completed", "I know.")
+    assert whole["item"]["id"] == begun["item"]["id"] != first["item"]["id"]
 
 
 @pytest.mark.parametrize(

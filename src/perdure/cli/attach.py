@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 def attach(shell: Shell, id: str, tail: int | None, take_over: bool) -> int:
     """Show a session from its start and then live, answer what it asks, and send it messages.
 
+    What its model says is shown as it is said, if its worker is a process of yours on this machine, and else when it is
+    on record. Sub-agents are shown further to the right.
+
     What is typed while it works steers it. When it is ready and nobody moves it, a worker in the background does, so
     that closing the terminal loses nothing. Several terminals may watch. Exits with 3 when only a person can go on, and
     with 4 when the session stands still because its worker died and --take-over was not given.
@@ -37,12 +40,13 @@ def attach(shell: Shell, id: str, tail: int | None, take_over: bool) -> int:
 async def _attached(shell: Shell, runtime: Runtime, id: str, tail: int | None, take_over: bool) -> Came:
     from perdure.cli.interact import Conversation
     from perdure.cli.movers import InBackground
-    from perdure.cli.moving import came_to
+    from perdure.cli.moving import came_to, refuse_sealed
     from perdure.cli.showing import ending, is_seated, sight_for
     from perdure.cli.sight import is_agent
     from perdure.errors import LeaseHeld
 
     view = await runtime.get(id)
+    await runtime.store.read(refuse_sealed, view)
     agent = await runtime.store.read(is_agent, view)
     after = 0 if tail is None else max(0, view.cursor - tail)
     sight, screen = await sight_for(shell, runtime, view, agent=agent, after=after)

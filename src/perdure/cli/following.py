@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
+from contextlib import closing
 
-from perdure.cli.command import Shell
+from perdure.cli.command import Shell, is_terminal
 from perdure.cli.sentence import line
 from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL, SessionRecord
@@ -20,12 +22,36 @@ def follow_to_the_end(shell: Shell, found: SessionRecord) -> None:
 
     async def go() -> None:
         with open_store(shell.store, connections=shell.connections) as store:
-            await narrate(store, found.uid, found.cursor, say)
+            if shell.json or not is_terminal(sys.stdout):
+                await narrate(store, found.uid, found.cursor, say)
+            else:
+                await _at_terminal(store, found.uid, found.cursor)
 
     def say(event: Event, said: str) -> None:
         shell.emit(event) if shell.json else shell.say(said)
 
     asyncio.run(go())
+
+
+async def _at_terminal(store: Store, uid: str, after: int) -> None:
+    """The same, and in the last row what is just being said."""
+    from perdure.cli.live import screen_for
+    from perdure.cli.overhearing import LastRow
+    from perdure.runtime.delta import LISTEN
+
+    screen = screen_for()
+    row = LastRow(store, uid, screen, after)
+
+    def say(event: Event, said: str) -> None:
+        row.event(event)
+        screen.line(said)
+
+    narrating = asyncio.ensure_future(narrate(store, uid, after, say))
+    with closing(row):
+        while not narrating.done():
+            row.look()
+            await asyncio.wait([narrating], timeout=LISTEN)
+    await narrating
 
 
 async def narrate(store: Store, uid: str, after: int, say: Callable[[Event, str], None]) -> None:

@@ -1,16 +1,19 @@
 """Text as it is spoken, put in its place among what is on record.
 
 What a model says is heard piece by piece before it is on record, and the record is read a moment after it is written.
-So a piece waits until everything that was on record when it was heard has been told. When the whole is on record, what
-was told already is not told again.
+So a piece waits until the event that it follows has been told, and is dropped once the whole has been. When the whole
+is on record, what was told already is not told again. What broke off is said to have broken off.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from perdure.cli.items import Items, Said
 from perdure.domain.event import Event
+from perdure.runtime.delta import Delta
 
 
 class Hearing:
@@ -19,28 +22,15 @@ class Hearing:
     def __init__(self, items: Items) -> None:
         self.items = items
         self.number = 0  # the last event that was told
-        self._heard = ""  # not told yet
-        self._told = ""  # told, and not on record yet
-        self._due: int | None = None  # the event after which a piece may be told
-        self._asked = False
-        self._replies = 0
+        self._heard: deque[Delta] = deque()  # not told yet
+        self._call = ""  # the one that is being told
+        self._told = ""  # of it, and not on record yet
+        self._replied = 0  # the event of the last reply
+        self._begun = 0  # replies and parts of replies
 
-    @property
-    def wants_cursor(self) -> bool:
-        """Whether somebody should read the session's cursor and give it to `cursor`; asked once for each reply."""
-        if self._heard and self._due is None and not self._asked:
-            self._asked = True
-            return True
-        return False
-
-    def cursor(self, number: int) -> list[Said]:
-        """Where the record was after a piece was heard."""
-        self._asked, self._due = False, number
-        return self._release()
-
-    def delta(self, text: str) -> list[Said]:
+    def delta(self, piece: Delta) -> list[Said]:
         """A piece of text was heard."""
-        self._heard += text
+        self._heard.append(piece)
         return self._release()
 
     def event(self, event: Event) -> list[Said]:
@@ -53,31 +43,45 @@ class Hearing:
                 said += self._recorded(one, str(item["text"]))
             else:
                 said.append(one)
-        if event.kind == "message" and isinstance(event.body, dict) and event.body.get("role") == "assistant":
-            self._due, self._told = None, ""
-            self._replies += 1
+        if event.kind == "message" and isinstance(event.body, Mapping) and event.body.get("role") == "assistant":
+            self._replied, self._told = event.number, ""
+            self._begun += 1
         return said + self._release()
 
     def _release(self) -> list[Said]:
-        if self._due is None or self.number < self._due or not self._heard:
+        said: list[Said] = []
+        while self._heard and self._heard[0].after <= self.number:
+            said += self._tell(self._heard.popleft())
+        return said
+
+    def _tell(self, piece: Delta) -> list[Said]:
+        if piece.after < self._replied:
             return []
-        piece, self._heard = self._heard, ""
-        begun = [] if self._told else [self._item("item.started", text="")]
-        self._told += piece
-        return [*begun, self._item("item.updated", delta=piece)]
+        said = self._break_off() if piece.call != self._call else []
+        self._call = piece.call
+        if piece.text:
+            said += [] if self._told else [self._item("item.started", text="")]
+            said.append(self._item("item.updated", delta=piece.text))
+            self._told += piece.text
+        return said + (self._break_off() if piece.broke_off else [])
+
+    def _break_off(self) -> list[Said]:
+        """What was told so far will not be on record; another attempt is another item."""
+        if not self._told:
+            return []
+        ended = self._item("item.updated", delta="", broke_off=True)
+        self._told = ""
+        self._begun += 1
+        return [ended]
 
     def _item(self, type_: str, **more: Any) -> Said:
-        item = {"id": f"r-{self._replies}", "kind": "message", "role": "assistant"}
+        item = {"id": f"r-{self._begun}", "kind": "message", "role": "assistant"}
         return {"type": type_, "item": item | more}
 
     def _recorded(self, one: Said, text: str) -> list[Said]:
-        """A reply is on record: tell what is missing, and keep what was heard of the next one."""
-        both, told = self._told + self._heard, self._told
-        at = both.find(text)
-        self._heard = both[at + len(text) :] if at >= 0 else ""
-        if not told:
+        """A reply is on record: tell what is missing of it."""
+        if not self._told:
             return [one]
-        item = one["item"] | {"id": f"r-{self._replies}"}
-        rest = text.removeprefix(told) if text.startswith(told) else ""
+        rest = text.removeprefix(self._told) if text.startswith(self._told) else ""
         missing = [self._item("item.updated", delta=rest)] if rest else []
-        return [*missing, one | {"item": item}]
+        return [*missing, one | {"item": one["item"] | {"id": f"r-{self._begun}"}}]

@@ -43,6 +43,11 @@ class Screen:
     def width(self) -> int:
         return max(20, self.console.width) if self.console.is_terminal else UNBOUNDED
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a line is still being said."""
+        return self._open
+
     def line(self, text: str | Text = "", style: str = "") -> None:
         """A line of its own; text that may have come from anywhere is made harmless."""
         self._clear()
@@ -130,6 +135,9 @@ class Teller:
     def tell(self, one: Said) -> None:
         item = one.get("item") or {}
         match one["type"], item.get("kind"):
+            case "item.updated", "message" if item.get("broke_off"):
+                self._streamed = ""
+                self.screen.line("… this broke off, and is not on record", "yellow")
             case "item.updated", "message":
                 self._streamed += item["delta"]
                 self.screen.piece(item["delta"])

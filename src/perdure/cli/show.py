@@ -26,7 +26,8 @@ EFFECTS = 20
 def show(shell: Shell, id: str, last: int, at: int | None, follow: bool) -> None:
     """Show a session: its state, what it waits for and what to type, its effects, its events.
 
-    With --at, everything is shown as it was after that event. With --json and --follow, events come one a line.
+    With --at, everything is shown as it was after that event. With --json and --follow, events come one a line. At a
+    terminal, --follow has what a model is just saying in the last row.
     """
     from perdure.cli.opening import reading
     from perdure.errors import ConfigError
@@ -70,9 +71,11 @@ def _present(shell: Shell, tx: Transaction, found: SessionRecord, events: list[E
     from perdure.cli.effects import cells
     from perdure.domain.session import TERMINAL
     from perdure.store import effect
+    from perdure.store.seal import refusal
 
     yield from header(tx, found.to_dict())
-    asked = waiting.asked_of(tx, found) if found.status not in TERMINAL else []
+    here = found.status not in TERMINAL and found.sealed_at is None
+    asked = waiting.asked_of(tx, found) if here else []
     if asked:
         yield from ("", "waits", *waiting.lines(shell, asked, tx.now))
     newest = effect.listing(tx, uid=found.uid, limit=EFFECTS + 1)
@@ -81,6 +84,10 @@ def _present(shell: Shell, tx: Transaction, found: SessionRecord, events: list[E
         rows = [cells(tx, one) for one in [*unsettled, *reversed(newest[:EFFECTS])]]
         yield from _effects(shell, rows, more=len(newest) > EFFECTS, id=found.id)
     yield from _events(tx, found.uid, events)
+    if found.sealed_at is not None and found.status not in TERMINAL:
+        told = refusal(tx, found.uid, found.id, found.sealed_at)
+        yield from ("", told.message, told.hint)
+        return
     lapsed = found.status == "running" and (found.lease_until or 0) < tx.now
     if lapsed or (found.status in ("ready", "waiting") and not any(one.for_a_person for one in asked)):
         yield from ("", f"`{shell.again('resume', found.id, app=True)}` lets it go on here.")
@@ -134,6 +141,8 @@ def _status(tx: Transaction, row: dict[str, Any]) -> str:
         said += "; asked to stop"
     if row.get("pause_requested_at") and row["status"] not in ("done", "failed", "cancelled"):
         said += "; asked to pause"
+    if row.get("sealed_at"):
+        said += "; sealed here"
     return said
 
 

@@ -11,6 +11,7 @@ from perdure.cli.items import Items, Said
 from perdure.cli.live import Screen, Teller
 from perdure.cli.sentence import line
 from perdure.domain.event import Event
+from perdure.runtime.delta import Delta
 from perdure.runtime.runtime import SessionView
 from perdure.store import message
 from perdure.store.move import Transaction
@@ -22,11 +23,8 @@ class Sight(Protocol):
 
     @property
     def number(self) -> int: ...
-    @property
-    def wants_cursor(self) -> bool: ...
     async def event(self, event: Event) -> None: ...
-    def delta(self, text: str) -> None: ...
-    def cursor(self, number: int) -> None: ...
+    def delta(self, piece: Delta) -> None: ...
     def status(self, frame: int) -> str: ...
 
 
@@ -43,24 +41,17 @@ class AsItems:
     def prime(self, before: list[Event]) -> None:
         """Know of what came before, and tell none of it."""
         for event in before:
-            self._hearing.items.event(event)
+            self._hearing.event(event)
 
     @property
     def number(self) -> int:
         return self._hearing.number
 
-    @property
-    def wants_cursor(self) -> bool:
-        return self._hearing.wants_cursor
-
     async def event(self, event: Event) -> None:
         self._all(self._hearing.event(event))
 
-    def delta(self, text: str) -> None:
-        self._all(self._hearing.delta(text))
-
-    def cursor(self, number: int) -> None:
-        self._all(self._hearing.cursor(number))
+    def delta(self, piece: Delta) -> None:
+        self._all(self._hearing.delta(piece))
 
     def status(self, frame: int) -> str:
         return "" if self._teller is None else self._teller.status(frame)
@@ -74,8 +65,6 @@ class AsItems:
 class AsSentences:
     """A program's log, a line for each event."""
 
-    wants_cursor = False
-
     def __init__(self, screen: Screen, store: Store, uid: str, after: int) -> None:
         self.number = after
         self._screen = screen
@@ -87,11 +76,8 @@ class AsSentences:
         self.number = event.number
         self._screen.line(line(event, await tools_known(self._store, self._uid, event, self._tools)))
 
-    def delta(self, text: str) -> None:
+    def delta(self, piece: Delta) -> None:
         """A program says nothing while it runs."""
-
-    def cursor(self, number: int) -> None:
-        """As above."""
 
     def status(self, frame: int) -> str:  # noqa: ARG002 - one word is enough
         return "… running"

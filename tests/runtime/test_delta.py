@@ -1,0 +1,175 @@
+"""Live deltas: what is written of a model call while it lasts, and what a watcher makes of whatever is in a file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import PIPE, Popen
+
+import pytest
+
+from perdure.runtime import delta
+from perdure.runtime.delta import Delta, Deltas, Ear, Head
+from perdure.store.store import Store
+
+DIES = """
+import sys, time
+from pathlib import Path
+from perdure.runtime.delta import Head, Writing
+writing = Writing(Path(sys.argv[1]), Head("c", 3))
+writing.append("said")
+print("said", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def deltas(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Deltas:
+    """As a worker leaves it: it has made the folder for its lock."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    made = Deltas(store)
+    assert made.folder is not None
+    made.folder.mkdir(parents=True)
+    return made
+
+
+pytestmark = pytest.mark.databases("sqlite")
+
+
+def path_of(deltas: Deltas) -> Path:
+    assert deltas.folder is not None
+    return deltas.folder / "u"
+
+
+def text_of(pieces: list[Delta]) -> str:
+    return "".join(one.text for one in pieces)
+
+
+@contextmanager
+def locked(path: Path, content: bytes) -> Iterator[None]:
+    """A file that somebody keeps, as a worker would."""
+    path.write_bytes(content)
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.mark.databases("sqlite", "postgres")
+def test_two_watchers_hear_every_piece_once_and_one_that_comes_late_hears_it_from_the_start(deltas: Deltas) -> None:
+    first, second = Ear(deltas, "u"), Ear(deltas, "u")
+    assert (first.poll(), Ear(deltas, "other").poll()) == ([], [])
+    writing = deltas.begin("u", Head("c", 3))
+    assert writing is not None
+    writing.append("One ")
+    assert first.poll() == [Delta("u", "c", 3, "One ")]
+    assert first.poll() == []
+    writing.append("two")
+    assert (text_of(first.poll()), text_of(second.poll())) == ("two", "One two")
+    writing.append(".")
+    writing.close(recorded=True)
+    assert not path_of(deltas).exists()
+    assert (first.poll(), second.poll()) == ([Delta("u", "c", 3, ".")],) * 2  # what is left is not lost, nor broken off
+    assert first.poll() == []
+
+
+def test_what_is_not_recorded_broke_off_once_and_is_not_shown_to_whoever_comes_later(deltas: Deltas) -> None:
+    writing, ear = deltas.begin("u", Head("c", 3)), Ear(deltas, "u")
+    assert writing is not None
+    writing.append("Half")
+    assert text_of(ear.poll()) == "Half"
+    writing.close(recorded=False)
+    assert ear.poll() == [Delta("u", "c", 3, broke_off=True)]
+    assert (ear.poll(), Ear(deltas, "u").poll()) == ([], [])
+    again = deltas.begin("u", Head("d", 3))
+    assert again is not None
+    again.append("Whole")
+    assert ear.poll() == [Delta("u", "d", 3, "Whole")]
+
+
+def test_a_killed_process_has_broken_off_and_is_swept(deltas: Deltas) -> None:
+    ear = Ear(deltas, "u")
+    with Popen([sys.executable, "-c", DIES, str(path_of(deltas))], stdout=PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert ear.poll() == [Delta("u", "c", 3, "said")]
+        deltas.sweep()
+        assert path_of(deltas).exists()
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert ear.poll() == [Delta("u", "c", 3, broke_off=True)]
+    Deltas(deltas._store).sweep()
+    assert not path_of(deltas).exists()
+
+
+def test_a_letter_that_comes_in_two_parts_is_one_letter(deltas: Deltas) -> None:
+    ear, path = Ear(deltas, "u"), path_of(deltas)
+    letter = "€".encode()
+    with locked(path, b'{"call":"c","after":3}\n' + letter[:1]):
+        assert ear.poll() == []
+        with path.open("ab") as file:
+            file.write(letter[1:])
+        assert text_of(ear.poll()) == "€"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        b"garbage",
+        b"\xff\xfe\n",
+        b"[1]\n",
+        b'{"call":1,"after":"x"}\n',
+        b'{"call":"c","after":3}',
+        b"{" * 99,
+    ],
+)
+def test_a_file_without_a_head_is_passed_over(deltas: Deltas, content: bytes) -> None:
+    with locked(path_of(deltas), content):
+        assert Ear(deltas, "u").poll() == []
+
+
+def test_garbage_after_the_head_is_text_and_bounded(deltas: Deltas, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "MOST", 100)
+    ear = Ear(deltas, "u")
+    with locked(path_of(deltas), b'{"call":"c","after":3}\n' + b"\xff\x00" * 500):
+        heard = [text_of(ear.poll()) for _ in range(9)]
+    assert heard[0].startswith("\ufffd\0")
+    assert 0 < len("".join(heard)) <= 200
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link"])
+def test_what_is_no_file_of_ours_is_passed_over_and_never_waited_for(deltas: Deltas, kind: str) -> None:
+    path = path_of(deltas)
+    with locked(path.with_name("other"), b'{"call":"c","after":3}\nof another'):
+        if kind == "folder":
+            path.mkdir()
+        elif kind == "pipe":
+            os.mkfifo(path)
+        else:
+            path.symlink_to("other")
+        assert Ear(deltas, "u").poll() == []
+
+
+def test_nothing_is_written_beyond_the_bound_or_after_a_gap(deltas: Deltas, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "MOST", 10)
+    writing, ear = deltas.begin("u", Head("c", 3)), Ear(deltas, "u")
+    assert writing is not None
+    writing.append("12345")
+    monkeypatch.setattr(delta, "MOST", 1000)
+    assert text_of(ear.poll()) == "12345"
+    writing.append("a piece that is too long")
+    writing.append("6")
+    assert ear.poll() == []
+
+
+@pytest.mark.databases("memory")
+def test_a_store_in_memory_has_no_live_deltas(store: Store) -> None:
+    deltas = Deltas(store)
+    assert (deltas.folder, deltas.begin("u", Head("c", 0)), Ear(deltas, "u").poll()) == (None, None, [])
+    deltas.sweep()
