@@ -13,6 +13,17 @@ from typing import Protocol
 SECOND = 1_000_000
 
 
+def moment(microseconds: int) -> str:
+    """When, for people: in UTC to the second."""
+    from datetime import UTC, datetime, timedelta
+
+    try:
+        then = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return f"{microseconds} µs"
+    return then.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
 class Clock(Protocol):
     """What a store needs to know about time."""
 

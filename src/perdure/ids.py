@@ -89,6 +89,11 @@ def check_name(kind: str, name: str) -> str:
     return name
 
 
+def storable(text: str) -> str:
+    """What somebody else said, as far as every database can keep it: no NUL, and no letter that is only half there."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
 def check_text(kind: str, text: str) -> str:
     """Refuse text that one of the databases could not hold: NUL, or half a surrogate pair."""
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from perdure.control.doctor import examine as examine_store
 from perdure.domain.lease import Holder
 from perdure.errors import PerdureError, StoreFull
-from perdure.store import checkpoint, event, meta
+from perdure.store import checkpoint, doctor, event, meta
 from perdure.store.databases.place import Reserve
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
@@ -43,6 +45,60 @@ def fill(voice: Voice, *, folder: str, files: bool) -> dict[str, Any]:
         if store.folder is not None and not files:
             found += [] if (store.folder / "reserve").stat().st_size == Reserve.SIZE else ["there is no new reserve"]
     return {"why": None, "found": found, "told": len(told)}
+
+
+def open_full(voice: Voice, *, folder: str) -> dict[str, Any]:
+    """Look at a store and keep house in it where nothing can be written, without a reserve and with one."""
+    if why := mount_memory(Path(folder), SIZE):
+        return {"why": why}
+    target, ballast = f"{folder}/perdure.db", Path(folder, "ballast")
+    reserve = Reserve(Path(folder, "perdure.db.d"))
+    with open_store(target, clock=ManualClock()) as store:
+        begin(store, ("first",))
+    reserve.spend()
+    _take_all(ballast)
+    found = [f"without a reserve: {one!r}" for one in (_opened(target), _looked(target)) if type(one) is not StoreFull]
+    found += [f"said {said}" for said in _advice(target) if "right to write" in said or "database is up" in said]
+    ballast.unlink()
+    with open_store(target, clock=ManualClock()):
+        found += [] if reserve.path.stat().st_size == Reserve.SIZE else ["no reserve was made"]
+    _take_all(ballast)
+    found += [f"with a reserve: {error!r}" for error in (_looked(target), _opened(target)) if error is not None]
+    found += ["the reserve was not given back"] if reserve.path.exists() else []
+    ballast.unlink()
+    with open_store(target, clock=ManualClock()):
+        found += [] if reserve.path.stat().st_size == Reserve.SIZE else ["no reserve was made again"]
+    return {"why": None, "found": found}
+
+
+def _take_all(ballast: Path) -> None:
+    """Leave no room for a single page."""
+    with open(ballast, "wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def _looked(target: str) -> PerdureError | None:
+    try:
+        with doctor.look(doctor.place_of(target)) as found:
+            doctor.survey(found.tx)
+    except PerdureError as error:
+        return error
+    return None
+
+
+def _opened(target: str) -> PerdureError | None:
+    try:
+        with open_store(target, clock=ManualClock()) as store:
+            store.write_now(checkpoint.delete_all())
+            store.write_now(meta.put("housekeeping", "done"))
+    except PerdureError as error:
+        return error
+    return None
+
+
+def _advice(target: str) -> list[str]:
+    return [finding.do for finding in examine_store(target).findings]
 
 
 def _until_refused(store: Store, holder: Holder) -> tuple[list[int], list[str]]:

@@ -61,3 +61,12 @@ def test_a_real_disk_that_is_full_refuses_clearly_and_works_again_when_there_is_
         return
     record("disk faults", ("wrong",), (f"{name}, {result['told']} moves", len(result["found"])))
     assert result["found"] == []
+
+
+def test_a_store_on_a_full_disk_is_told_so_and_opens_with_what_was_kept_for_that(lanes: Lanes, tmp_path: Path) -> None:
+    """SQLite needs room even to read: it makes a file of shared memory."""
+    result = lanes.call(fulldisk.open_full, folder=str(tmp_path))
+    if result["why"]:
+        pytest.skip(f"no file system can be mounted here: {result['why']}")
+    record("disk faults", ("wrong",), ("SQLite, opened on a full tmpfs", len(result["found"])))
+    assert result["found"] == []

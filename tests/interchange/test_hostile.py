@@ -313,6 +313,9 @@ async def test_a_bomb_does_not_go_off(bundle: Files, there: Runtime, folder: Pat
     for limits in (Limits(file=1 << 20), Limits(total=1 << 20), Limits(files=3)):
         await refused(there, folder / "flat.zip", "larger than the limits allow", limits=limits)
     await refused(there, folder / "flat.zip", "than the limits allow", limits=Limits(rows=100))
+    await refused(there, folder / "flat.zip", "than the limits allow", limits=Limits(manifest=100))
+    largest = max(len(one) for name, one in bundle.items() if name.endswith(".jsonl"))
+    await refused(there, folder / "flat.zip", "the rows are larger than", limits=Limits(rows=largest))
     lying = bytearray((folder / "bomb.zip").read_bytes())
     for place in range(len(lying) - 4):
         if lying[place : place + 4] == (1 << 24).to_bytes(4, "little"):

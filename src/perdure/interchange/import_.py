@@ -10,6 +10,8 @@ is there and changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -49,17 +51,38 @@ def import_bundle(
     limits: Limits = Limits(),  # noqa: B008  (frozen)
 ) -> Imported:
     """Take a bundle into a store. A bundle that is not wholly right is refused, and nothing of it is kept."""
+    with checked(path, limits) as bundle:
+        return bundle.into(store, by=by, id=id, take_back=take_back, artifacts=artifacts)
+
+
+@contextmanager
+def checked(path: Path, limits: Limits = Limits()) -> Iterator[Checked]:  # noqa: B008  (frozen)
+    """Open a bundle that is wholly right, or say what is wrong with it. No store is needed for that."""
     with unpacked(path, limits) as bundle:
-        manifest = bundle.manifest
         line = read_line(bundle)
         _check_artifacts(bundle, line)
-        arrival = Arrival(line=line, source=manifest.store, copy_uid=manifest.copy, id=id, take_back=take_back)
-        _keep_artifacts(bundle, line, artifacts)
-    arrived = _take_in(store, arrival, by)
-    return Imported(
-        session=arrived.session, mode=manifest.mode, source=manifest.session, changed=arrived.changed,
-        counts=manifest.counts,
-    )  # fmt: skip
+        yield Checked(bundle, line)
+
+
+class Checked:
+    """An open bundle of which everything holds."""
+
+    def __init__(self, bundle: Unpacked, line: list[Kept]) -> None:
+        self._bundle = bundle
+        self._line = line
+
+    def into(
+        self, store: Store, *, by: str, id: str | None = None, take_back: bool = False,
+        artifacts: Artifacts | None = None,
+    ) -> Imported:  # fmt: skip
+        """Take it into a store: what is large first, then every row at once."""
+        told = self._bundle.manifest
+        _keep_artifacts(self._bundle, self._line, artifacts)
+        arrival = Arrival(line=self._line, source=told.store, copy_uid=told.copy, id=id, take_back=take_back)
+        arrived = _take_in(store, arrival, by)
+        return Imported(
+            session=arrived.session, mode=told.mode, source=told.session, changed=arrived.changed, counts=told.counts
+        )
 
 
 def _take_in(store: Store, arrival: Arrival, by: str) -> Arrived:

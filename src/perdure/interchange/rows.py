@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 from functools import cache
+from io import BytesIO
 from typing import Any, get_type_hints
 
 import msgspec
@@ -75,7 +76,7 @@ def read(table: str, content: bytes) -> list[Columns]:
         raise BundleInvalid(f"The rows of {table} end in the middle of a line.")
     found: list[Columns] = []
     seen: set[tuple[Any, ...]] = set()
-    for number, line in enumerate(content.split(b"\n")[:-1], 1):
+    for number, line in enumerate(BytesIO(content), 1):  # one at a time: it may be nothing but ends of lines
         try:
             row = _row(table, msgspec.json.decode(line, type=dict[str, Any]))
         except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:

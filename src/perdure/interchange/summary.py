@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from perdure.clock import moment
 from perdure.domain.effect import SETTLED
 from perdure.ids import decode, encode
 from perdure.store.transfer import Kept
@@ -46,7 +46,7 @@ def _block(lines: Iterable[str]) -> Iterator[str]:
 def _heading(kept: Kept, mode: str, copy: str | None) -> Iterator[str]:
     row = kept.session
     yield f"session  {row['id']}  ({row['uid']})"
-    yield f"status   {row['status']}, {len(kept.events)} events, the last at {_moment(row['updated_at'])}"
+    yield f"status   {row['status']}, {len(kept.events)} events, the last at {moment(row['updated_at'])}"
     yield f"bundle   a {mode}" + (f", which goes on as {copy}" if copy else "")
 
 
@@ -62,7 +62,7 @@ def _open(kept: Kept) -> Iterator[str]:
     for one in kept.tables["wait"]:
         if one["resolved_at"] is None:
             found = True
-            yield f"waits for {one['kind']} since {_moment(one['since'])}: {_short(one['detail'] or one['ref'] or '')}"
+            yield f"waits for {one['kind']} since {moment(one['since'])}: {_short(one['detail'] or one['ref'] or '')}"
     for one in kept.tables["effect"]:
         if one["state"] not in SETTLED:
             found = True
@@ -112,11 +112,3 @@ def _messages(kept: Kept) -> Iterator[str]:
 def _short(value: Any, limit: int = CELL) -> str:
     text = harmless(str(value)[: limit + 1])
     return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def _moment(microseconds: int) -> str:
-    try:
-        then = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
-    except OverflowError:
-        return f"{microseconds} µs"
-    return then.strftime("%Y-%m-%d %H:%M:%SZ")

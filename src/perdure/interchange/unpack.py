@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import IO
 
@@ -30,7 +31,8 @@ class Limits(msgspec.Struct, frozen=True):
 
     files: int = 200_000
     file: int = 4 << 30
-    rows: int = 1 << 30  # a file of rows, or the manifest, which are held in memory
+    manifest: int = 64 << 20  # room for as many files as there may be
+    rows: int = 1 << 30  # all files of rows together: they are held in memory
     total: int = 64 << 30
     ratio: int = 200
 
@@ -106,12 +108,13 @@ class Unpacked:
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source = source
         self._limits = limits
+        self._held = 0
         sizes = source.sizes
         if len(sizes) > limits.files or max(sizes.values(), default=0) > limits.file or _total(sizes) > limits.total:
             raise BundleInvalid("The bundle is larger than the limits allow.", hint="Raise them if you trust it.")
         if MANIFEST not in sizes:
             raise BundleInvalid("There is no manifest.json: this is not a bundle, or it is torn.")
-        self.manifest: Manifest = read_manifest(b"".join(self._pieces(MANIFEST, limits.rows)))
+        self.manifest: Manifest = read_manifest(b"".join(self._pieces(MANIFEST, limits.manifest)))
         told = {name: part.size for name, part in self.manifest.files.items()}
         found = {name: size for name, size in sizes.items() if name != MANIFEST}
         for name in sorted(told.keys() | found.keys()):
@@ -122,10 +125,16 @@ class Unpacked:
                 raise BundleInvalid(f"{name} {what}.")
 
     def content(self, name: str) -> bytes:
-        """A whole file, checked against its digest."""
-        if self.manifest.files[name].size > self._limits.rows:
-            raise BundleInvalid(f"{name} is larger than the limits allow.", hint="Raise them if you trust it.")
-        return b"".join(self.pieces(name))
+        """A whole file, checked against its digest. All that are read so count together."""
+        self._held += self.manifest.files[name].size
+        if self._held > self._limits.rows:
+            raise BundleInvalid(
+                f"With {name} the rows are larger than the limits allow.", hint="Raise them if you trust it."
+            )
+        whole = BytesIO()  # a join would hold it twice
+        for piece in self.pieces(name):
+            whole.write(piece)
+        return whole.getvalue()
 
     def pieces(self, name: str) -> Iterator[bytes]:
         """A file in pieces; its digest is checked at the end, and a mismatch raises there."""

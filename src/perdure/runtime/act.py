@@ -1,7 +1,8 @@
 """The act itself: run a tool's function, and say only what is known about how it ended.
 
 Only proof makes `failed`. An exception or a timeout is not proof: the request may have landed. A function in a thread
-cannot be stopped; when it overruns, its run waits until it has ended, and what it then returns still counts.
+cannot be stopped; when it overruns, its run waits until it has ended, and what it then returns still counts. It does so
+too when the loop of that run has ended first.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import msgspec
 
 from perdure.clock import SECOND
-from perdure.domain.effect import AttemptOutcome
+from perdure.domain.effect import AttemptOutcome, Replay
 from perdure.errors import ConfigError
 from perdure.ids import encode
 from perdure.runtime.hands import HANDS
@@ -26,6 +27,11 @@ from perdure.store.intent import Outcome
 # not take when they came, with the tool's `retry`. They outlive a runtime that is closed and opened again.
 ACTING: set[tuple[str, str, int]] = set()
 OWED: dict[tuple[str, str, int], tuple[Outcome, int]] = {}
+
+
+def is_acting(uid: str) -> bool:
+    """Whether an act of a session is under way in this process."""
+    return any(attempt[0] == uid for attempt in list(ACTING))
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -102,6 +108,41 @@ def in_thread(
 
     HANDS.do(work)
     return future
+
+
+class InThread:
+    """A tool's function for one attempt in a thread: under way until that has ended, whoever still waits for it."""
+
+    __slots__ = ("_attempt", "_ended", "_left", "_tool")
+
+    def __init__(self, tool: Tool[..., Any], attempt: tuple[str, str, int]) -> None:
+        self._tool = tool
+        self._attempt = attempt
+        self._ended: Ended | None = None
+        self._left = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            value = self._tool.function(*args, **kwargs)
+            self._ended = Ended(value=value)
+            return value
+        except BaseException as error:
+            self._ended = Ended(error=error)
+            raise
+        finally:
+            if self._left:
+                self._owe()
+            ACTING.discard(self._attempt)
+
+    def leave(self) -> None:
+        """Nobody waits for it any more: what comes of it is owed."""
+        self._left = True
+        if self._ended is not None:  # it ended just now, and may not have seen that we left
+            self._owe()
+
+    def _owe(self) -> None:
+        if self._ended is not None and self._tool.replay is not Replay.PURE:
+            OWED[self._attempt] = (outcome(self._tool, self._ended), self._tool.retry)
 
 
 def outcome(tool: Tool[..., Any], ended: Ended) -> Outcome:

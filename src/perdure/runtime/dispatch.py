@@ -23,7 +23,7 @@ from perdure import faults
 from perdure.domain.effect import AttemptOutcome, Effect, Replay, idempotency_key, intent_digest
 from perdure.errors import LeaseHeld, PerdureError, StoreError
 from perdure.ids import encode
-from perdure.runtime.act import ACTING, OWED, call, describe, outcome
+from perdure.runtime.act import ACTING, OWED, InThread, call, describe, outcome
 from perdure.runtime.place import Place
 from perdure.runtime.policy import Policy
 from perdure.runtime.run import Run
@@ -145,15 +145,22 @@ class Dispatcher:
             except PerdureError:  # it is only a note: what comes of it is settled when it has ended
                 return
 
+        noted = None if tool.replay is Replay.PURE else late
+        faults.point("act.begun")
+        function = tool.function if tool.shape.is_async else InThread(tool, attempt)
         ACTING.add(attempt)
         try:
-            noted = None if tool.replay is Replay.PURE else late
-            faults.point("act.begun")
-            ended = await call(tool.function, tool.shape.is_async, tool.timeout, noted, *given, **opened)
-            faults.point("act.after")
-            return outcome(tool, ended)
-        finally:
+            ended = await call(function, tool.shape.is_async, tool.timeout, noted, *given, **opened)
+        except BaseException as error:
+            if isinstance(function, InThread) and not isinstance(error, Exception):
+                function.leave()  # the loop ends, and the thread goes on
+            else:
+                ACTING.discard(attempt)
+            raise
+        if tool.shape.is_async:
             ACTING.discard(attempt)
+        faults.point("act.after")
+        return outcome(tool, ended)
 
     def _given(self, id: str, key: str, number: int) -> Call:
         heart, holder = self.run.runtime.heart, self.run.holder

@@ -33,7 +33,7 @@ from perdure.domain.restore import may_have_happened
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Life
 from perdure.errors import ConfigError, IllegalMove, LeaseHeld
-from perdure.ids import encode
+from perdure.ids import encode, storable
 from perdure.runtime import leases
 from perdure.runtime.act import call
 from perdure.runtime.dispatch import Dispatcher, Intent
@@ -207,11 +207,12 @@ class Ledger(Dispatcher):
         faults.point("probe.after")
         if ended.error is not None or not isinstance(ended.value, Outcome):
             why = ended.error or f"it returned {type(ended.value).__name__} and no Outcome"
-            return Outcome.unknown(f"The probe failed: {why}."), None
-        if ended.value.said != "happened":
-            return ended.value, None
+            return Outcome.unknown(storable(f"The probe failed: {why}.")), None
+        answer = ended.value.storable()
+        if answer.said != "happened":
+            return answer, None
         try:
-            return ended.value, tool.shape.encode_result(ended.value.result)
+            return answer, tool.shape.encode_result(answer.result)
         except ConfigError as error:
             return Outcome.unknown(f"The probe says that it happened, but {error.message}"), None
 

@@ -23,8 +23,9 @@ from perdure.domain.worker import Life
 from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, Suspended
 from perdure.ids import decode, new_uid
 from perdure.runtime import leases
-from perdure.runtime.act import OWED, describe
+from perdure.runtime.act import OWED, describe, is_acting
 from perdure.runtime.effect import Ledger, tool_of
+from perdure.runtime.fork import tell_branches
 from perdure.runtime.program import PROGRAMS, Program, get_program
 from perdure.runtime.records import load
 from perdure.runtime.run import Run
@@ -47,7 +48,8 @@ async def execute(runtime: Runtime, session: SessionRecord, *, only_settle: bool
     except LeaseLost:
         raise
     except (Exception, asyncio.CancelledError):
-        await asyncio.shield(_give_back(runtime, holder))
+        if not is_acting(session.uid):  # otherwise the heart gives it back when that has ended
+            await asyncio.shield(_give_back(runtime, holder))
         raise
     finally:
         runtime.heart.drop(holder)
@@ -67,6 +69,9 @@ async def _acquired(runtime: Runtime, session: SessionRecord) -> Holder:
 async def acquire(runtime: Runtime, session: SessionRecord) -> Holder:
     """Take the lease; from a holder that is known to be dead, before its time is over."""
     nonce, name, asked_at = new_uid(), runtime.worker.name, runtime.store.clock.boot()
+    if is_acting(session.uid):  # of a run that has ended, or has lost its lease
+        holding = session.lease_holder or name
+        raise LeaseHeld(f"An act of session {session.id} is still under way in this process.", holder=holding)
     try:
         holder = await runtime.store.write(lease.acquire(session.uid, name, nonce=nonce, ttl=runtime.heart.ttl))
     except LeaseHeld as held:
@@ -139,7 +144,7 @@ async def _park_for_code(run: Run, missing: str) -> bool:
 
 async def _recover(run: Run, program: Program[..., Any], ledger: Ledger) -> bool:
     """Settle doubts before the program runs again. False: something must be waited for first."""
-    paid = await _pay(run)
+    paid = await pay(run.runtime, run.session.uid, run.holder.name)
     if run.needs_leases:
         await leases.tell(run.store, run.holder.name)  # whoever gave something back may have died before he told
     found = await run.read(doubt.left, run.session.uid)
@@ -176,13 +181,19 @@ async def _all(work: list[Coroutine[Any, Any, None]]) -> list[BaseException | No
     return await asyncio.gather(*work, return_exceptions=True)
 
 
-async def _pay(run: Run) -> bool:
-    """Write down what is known and the store could not take when it came; say whether there was anything."""
-    due = [one for one in OWED if one[0] == run.session.uid]
-    for uid, id, number in due:
-        known, retry = OWED[uid, id, number]
-        await run.write(effects.settle(uid, run.holder.name, id, number, known, retry=retry))
-        del OWED[uid, id, number]
+async def pay(runtime: Runtime, uid: str, by: str) -> bool:
+    """Write down what is known and the store could not take when it came; say whether there was anything.
+
+    It needs no lease: somebody else may hold the session, or it may wait for a person's word on this very effect.
+    """
+    due = [(owed, *came) for owed, came in list(OWED.items()) if owed[0] == uid]
+    for owed, known, retry in due:
+        kept = await runtime.values.keep(uid, by, known)
+        settled = await runtime.store.write(effects.settle(uid, by, owed[1], owed[2], kept, retry=retry))
+        OWED.pop(owed, None)
+        await tell_branches(runtime.store, settled, by)
+        if settled.leases:
+            await leases.tell(runtime.store, by)
     return bool(due)
 
 
@@ -216,7 +227,8 @@ async def _leave(run: Run, ended: BaseException | None, result: Any) -> bool:
         return await _suspend(run)
     if ended is None:
         try:
-            done = decode(get_program(run.session.program).shape.encode_result(result))
+            text = get_program(run.session.program).shape.encode_result(result)
+            done = await run.runtime.values.put_result(run.session.uid, run.holder.name, text)
         except ConfigError as error:
             ended = error
         else:
@@ -238,6 +250,7 @@ async def _suspend(run: Run) -> bool:
 
 async def _stopped(run: Run) -> bool:
     """Whether a request to stop could be honoured: not while an effect may be under way."""
+    await run.runtime.cancel_children(run.session.uid, run.holder.name)
     error = {"type": "Cancelled", "code": "cancelled", "message": "It was asked to stop."}
     stopped = await run.write(leave.stop(run.holder, error=error))
     if stopped:

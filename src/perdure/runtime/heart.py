@@ -2,7 +2,8 @@
 
 It is a thread of its own, so a program or a tool that blocks the event loop keeps its lease. Each beat notes the
 deadline on the boot clock *before* the request is sent: the holder always stops acting earlier than the store lets
-anybody else begin. A lease that is lost is marked, and the run that held it is told.
+anybody else begin. A lease that is lost is marked, and the run that held it is told. One whose run has ended while a
+thread still acts for it is kept until the thread has ended too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Callable
 from perdure.clock import SECOND
 from perdure.domain.lease import Holder
 from perdure.errors import LeaseLost, PerdureError
-from perdure.store import lease
+from perdure.runtime.act import is_acting
+from perdure.store import lease, session
 from perdure.store.store import Store
 
 
@@ -24,6 +26,7 @@ class Heart:
         self._store = store
         self.ttl = ttl
         self._holders: dict[Holder, Callable[[PerdureError], None]] = {}
+        self._left: set[Holder] = set()  # whose run has ended, and not what it began
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -38,8 +41,12 @@ class Heart:
                 self._thread.start()
 
     def drop(self, holder: Holder) -> None:
+        """Its run has ended: keep the lease no longer than an act of it is under way."""
         with self._lock:
-            self._holders.pop(holder, None)
+            if is_acting(holder.uid):
+                self._left.add(holder)
+            else:
+                self._holders.pop(holder, None)
 
     def beat(self, holder: Holder) -> None:
         """Renew one lease now."""
@@ -53,12 +60,21 @@ class Heart:
                 held = list(self._holders.items())
             for holder, lost in held:
                 try:
-                    self.beat(holder)
+                    if holder in self._left and not is_acting(holder.uid):
+                        self._forget(holder)
+                        self._store.write_now(session.release(holder))
+                    else:
+                        self.beat(holder)
                 except LeaseLost as error:
-                    self.drop(holder)
+                    self._forget(holder)
                     lost(error)
                 except PerdureError:  # the store is away; the deadline stands, and the next beat tries again
                     continue
+
+    def _forget(self, holder: Holder) -> None:
+        with self._lock:
+            self._holders.pop(holder, None)
+            self._left.discard(holder)
 
     def close(self) -> None:
         self._stop.set()

@@ -13,7 +13,7 @@ from perdure.domain.fact import Fact
 from perdure.domain.session import SessionRecord
 from perdure.domain.state import SessionState
 from perdure.domain.task import Task
-from perdure.domain.wait import Wait
+from perdure.domain.wait import FOR_A_PERSON, Wait
 from perdure.domain.worker import Life
 from perdure.runtime import recovery
 from perdure.runtime.act import ACTING
@@ -34,6 +34,12 @@ class SessionView(SessionRecord, frozen=True):
     """A session with what it waits for."""
 
     waits: tuple[Wait, ...] = ()
+
+
+def waiting_sentence(view: SessionView) -> str:
+    """What a session waits for: of several things, those that only a person can give."""
+    kinds = {one.kind for one in view.waits}
+    return f"Session {view.id} waits for {', '.join(sorted(kinds & FOR_A_PERSON or kinds))}."
 
 
 def _with_waits(tx: Transaction, name: str) -> tuple[SessionRecord, list[Wait]]:
@@ -131,18 +137,18 @@ class Looking:
         """A session's plan."""
         uid = await self._uid(session)
         assert uid is not None
-        for one in await self.store.read(task.of_session, uid):
+        for one in await self.store.read(task.of_session, uid, limit=MANY):
             yield one
 
     async def decisions(self, *, session: str | None = None, incomplete: bool = False) -> AsyncIterator[Decision]:
         """Decisions, the newest first; or those whose outcome nobody wrote down."""
         uid = await self._uid(session)
-        for one in await self.store.read(decision.incomplete if incomplete else decision.recent, uid):
+        for one in await self.store.read(decision.incomplete if incomplete else decision.recent, uid, limit=MANY):
             yield one
 
     async def facts(self, *, scope: str | None = None) -> AsyncIterator[Fact]:
         """What is known."""
-        for one in await self.store.read(fact.known, scope):
+        for one in await self.store.read(fact.known, scope, limit=MANY):
             yield one
 
     async def _uid(self, name: str | None) -> str | None:

@@ -5,6 +5,7 @@ Each is one move under the session's row lock, and each may make a waiting sessi
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import StrEnum
@@ -13,9 +14,8 @@ from typing import Any, TypeVar
 from perdure.domain.approval import Approval, Decided
 from perdure.domain.effect import Effect, Verdict
 from perdure.domain.inbox import InboxMessage, Mode
-from perdure.domain.session import TERMINAL
 from perdure.domain.wait import Wait, WaitKind
-from perdure.errors import ConfigError, Conflict
+from perdure.errors import ConfigError, Conflict, IllegalMove
 from perdure.ids import encode, new_name
 from perdure.runtime import leases
 from perdure.runtime.fork import tell_branches
@@ -38,6 +38,9 @@ class Outsider(Looking):
     def __init__(self, store: Store, policy: Policy, by: str) -> None:
         super().__init__(store, policy)
         self.by = by
+        self.decided: deque[str] = deque(
+            maxlen=1000
+        )  # the approvals that were decided here, and not by another process
 
     async def send(
         self, name: str, text: Any, *, message_id: str | None = None, mode: str = "queue", by: str | None = None
@@ -69,7 +72,9 @@ class Outsider(Looking):
 
     async def _vote(self, approval_id: str, decision: Decided, by: str, because: str) -> Approval:
         asked = await self.store.read(approval.find, approval_id)
-        return await self.store.write(approval.vote(asked.session_uid, by, asked.id, decision, because=because))
+        voted = await self.store.write(approval.vote(asked.session_uid, by, asked.id, decision, because=because))
+        self.decided.append(asked.id)
+        return voted
 
     async def settle(
         self, effect_id: str, verdict: str, *, by: str, because: str, reference: str | None = None, result: Any = None
@@ -102,12 +107,16 @@ class Outsider(Looking):
         """Ask a session to stop; its children are asked too."""
         view = await self.get(name)
         await self.store.write(sessions.request_cancel(view.uid, by or self.by))
-        for one in view.waits:
-            if one.kind == WaitKind.CHILD and one.ref is not None:
-                child = await self.get(one.ref)
-                if child.status not in TERMINAL and child.parent_uid == view.uid:
-                    await self.cancel(child.uid, by=by)
+        await self.cancel_children(view.uid, by or self.by)
         return await self.get(view.uid)
+
+    async def cancel_children(self, uid: str, by: str) -> None:
+        """Ask the children of a session to stop. Whoever stops the session does it again: we may be killed before it,
+        and a child may begin after it. The parent is asked first, so that its program meets no child that was stopped.
+        """
+        for child in await self.store.read(sessions.children, uid):
+            with suppress(IllegalMove):  # it has ended meanwhile
+                await self.cancel(child, by=by)
 
     async def pause(self, name: str, *, by: str | None = None) -> SessionView:
         """Ask a session to pause between acts."""

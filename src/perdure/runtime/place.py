@@ -42,7 +42,12 @@ class Lane:
         self._scopes: set[str] = set()
 
     def is_blocked(self) -> bool:
-        """Whether it can only wait: for a wait of its own, or, as far as anybody can tell, for the scopes inside it."""
+        """Whether it can only wait: for a wait of its own, or, as far as anybody can tell, for the scopes inside it.
+
+        A future does not say who will complete it: what the program's own line awaits outside the session may come by
+        itself, or from a scope that waits. Taken for the first, a session might never be parked; taken for the second,
+        it only goes on later. A step is seen, and finished before the program is unwound.
+        """
         return bool(self.waiting or self.inside or not self.path)
 
     def place(self, kind: str, name: str, argument_digest: str) -> Place:

@@ -34,6 +34,12 @@ class Bound(Generic[T]):
         return f"{self.program.name}.bind({', '.join(f'{k}={v!r}' for k, v in self.arguments.items())})"
 
 
+def check_bound(bound: object) -> None:
+    if not isinstance(bound, Bound):
+        name = getattr(bound, "name", None) or type(bound).__name__
+        raise ConfigError(f"{name} was given without its arguments.", hint=f"Give {name}.bind(...).")
+
+
 class Program(Generic[P, T]):
     """A durable function."""
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from perdure.domain.effect import Effect, EffectState, Replay
 from perdure.domain.fact import private_scope
 from perdure.domain.session import SessionRecord
@@ -131,14 +133,21 @@ def _add(tx: Transaction, records: Records, uid: str, after: int, through: int) 
         place_, number = _place(effect)
         if place_ is not None and number == restart:
             _keep_newest(records, place_, effect)
-    for wait in waits.between(tx, uid, after, through):
+    for wait in map(as_open, waits.between(tx, uid, after, through)):
         if wait.kind == WaitKind.CHILD or _is_settled(wait, through) or uid == records.session.uid:
             records.waits.setdefault(wait.id, wait)
 
 
+def as_open(wait: Wait) -> Wait:
+    """A wait that was closed with its session is unanswered; who inherits a child or a question still waits for it."""
+    if wait.resolved_by != CLOSED:
+        return wait
+    return msgspec.structs.replace(wait, answer=None, resolved_by=None, resolved_at=None, resolved_number=None)
+
+
 def _is_settled(wait: Wait, through: int) -> bool:
     """Whether an answer was there at the fork; one that came later, or was never given, is not inherited."""
-    return wait.resolved_number is not None and wait.resolved_number <= through and wait.resolved_by != CLOSED
+    return wait.resolved_number is not None and wait.resolved_number <= through
 
 
 def _place(effect: Effect) -> tuple[Place | None, int]:

@@ -17,7 +17,7 @@ from perdure.clock import SECOND
 from perdure.domain.effect import Effect
 from perdure.domain.lease import Holder
 from perdure.domain.restore import Restore
-from perdure.domain.wait import FOR_A_PERSON, Wait
+from perdure.domain.wait import Wait
 from perdure.errors import LeaseLost, PerdureError, StoreError, Suspended
 from perdure.runtime import leases
 from perdure.runtime.fork import tell_branches_of_all
@@ -294,7 +294,3 @@ async def _carry(work: Coroutine[Any, Any, T], ended: asyncio.Future[T]) -> None
 def _retrieve(task: asyncio.Task[Any]) -> None:
     if isinstance(getattr(task, "_exception", None), Suspended):
         task.exception()
-
-
-def needs_person(found: Wait) -> bool:
-    return found.kind in FOR_A_PERSON

@@ -14,19 +14,20 @@ from perdure.clock import SECOND, Clock
 from perdure.domain.effect import Effect
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.wait import Wait, WaitKind
-from perdure.errors import Conflict, IllegalMove, LeaseHeld, LeaseLost, PerdureError, SessionFailed, SessionWaiting
+from perdure.errors import ConfigError, Conflict, IllegalMove, LeaseError, PerdureError, SessionFailed, SessionWaiting
 from perdure.ids import digest, encode, new_name
 from perdure.runtime import leases
+from perdure.runtime.delta import Delta, Deltas
 from perdure.runtime.durations import microseconds
-from perdure.runtime.execute import execute
+from perdure.runtime.execute import execute, pay
 from perdure.runtime.fork import newest
 from perdure.runtime.heart import Heart
-from perdure.runtime.looking import SessionView
+from perdure.runtime.looking import SessionView, waiting_sentence
 from perdure.runtime.outsider import Outsider
 from perdure.runtime.place import Lane
 from perdure.runtime.policy import Intent, Policy
-from perdure.runtime.program import PROGRAMS, Bound, get_program
-from perdure.runtime.run import Run, needs_person
+from perdure.runtime.program import PROGRAMS, Bound, check_bound, get_program
+from perdure.runtime.run import Run
 from perdure.runtime.tool import TOOLS
 from perdure.runtime.values import Values
 from perdure.store import approval, wait
@@ -39,6 +40,7 @@ __all__ = ["Runtime", "SessionView", "open", "run"]
 
 T = TypeVar("T")
 LEASE = "15s"
+IN_A_LOOP = "Here use `async with perdure.open() as rt`, then `await rt.start(...)` and `await rt.complete(...)`."
 
 
 class Runtime(Outsider):
@@ -56,9 +58,8 @@ class Runtime(Outsider):
         super().__init__(store, Policy(policy, store.clock), by)
         self.heart = Heart(store, microseconds(lease))
         self.values = Values(store, artifacts)
-        self.hear: Callable[[str, str], None] | None = (
-            None  # is given a session's id and each piece of text as it comes
-        )
+        self.hear: Callable[[Delta], None] | None = None  # is given each piece of what a model says here
+        self.deltas = Deltas(store)
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,6 +86,7 @@ class Runtime(Outsider):
         priority: int = 0,
     ) -> SessionView:
         """Begin a session. A known id with equal arguments is that session; with others it is a `Conflict`."""
+        check_bound(bound)
         arguments, claims = self.values.place(bound.arguments)
         new = sessions.NewSession(
             id=id or new_name("s"),
@@ -123,7 +125,7 @@ class Runtime(Outsider):
                 continue
             due = await self._next_due(view)
             if due is None:
-                raise SessionWaiting(_waiting_sentence(view), waits=list(view.waits))
+                raise SessionWaiting(waiting_sentence(view), waits=list(view.waits))
             seen = self.store.wakeups.version
             pause = max(0.0, (due - self.store.clock.now()) / SECOND)
             await self.store.wakeups.wait(seen, view.uid, min(pause, 5.0))
@@ -150,7 +152,7 @@ class Runtime(Outsider):
         asked = await self.ask_undo(effect_id, by=by, because=because)
         view = await self.get(asked.session_uid)
         if view.status in (Status.READY, Status.RUNNING):
-            with suppress(LeaseHeld, LeaseLost):
+            with suppress(LeaseError):
                 await execute(self, view, only_settle=True)
         return await self.store.read(effects.get, asked.session_uid, asked.id)
 
@@ -174,11 +176,12 @@ class Runtime(Outsider):
 
     async def _poke(self, view: SessionView) -> None:
         """Give a session what it waits for and what has come meanwhile: timers, children, its line's effects, code."""
+        await pay(self, view.uid, self.by)
         for one in view.waits:
             if one.due_at is not None and one.due_at <= self.store.clock.now():
                 await self.fire(one)
             elif one.kind == WaitKind.CHILD and one.ref is not None:
-                with suppress(LeaseHeld, LeaseLost):  # somebody else moves it
+                with suppress(LeaseError):  # somebody else moves it
                     await self.run(one.ref)
                 await self.tell_parent(one.ref)
             elif one.kind == WaitKind.EFFECT and one.ref is not None:
@@ -205,7 +208,7 @@ class Runtime(Outsider):
         await run.write(wait.open_(run.holder, wait_id, WaitKind.CHILD, ref=uid))
         try:
             await self.run(uid)
-        except (LeaseHeld, LeaseLost):
+        except LeaseError:
             pass  # another worker runs it; its end resolves the wait
         except PerdureError as error:  # the child cannot go on here: nothing is known of its end
             raise run.give_up(error) from error
@@ -236,8 +239,10 @@ class Runtime(Outsider):
         if child.status not in TERMINAL:
             return
         answer = {"id": child.id, "status": child.status, "result": child.result, "error": child.error}
+        large = await self._claims(child.uid, child.result)
         for asked in await self.store.read(wait.for_ref, child.uid):
             if asked.kind == WaitKind.CHILD:
+                await self.values.claim(asked.session_uid, f"child:{child.id}", *large)
                 await self.give(asked, answer, f"child:{child.id}")
 
 
@@ -247,11 +252,6 @@ def _newest(tx: Transaction, effect_id: str) -> tuple[Effect, bool]:
 
 def _absolute(path: str | Path) -> str:
     return os.path.abspath(path)
-
-
-def _waiting_sentence(view: SessionView) -> str:
-    kinds = ", ".join(sorted({one.kind for one in view.waits if needs_person(one)} or {one.kind for one in view.waits}))
-    return f"Session {view.id} waits for {kinds}."
 
 
 def open(
@@ -282,6 +282,9 @@ def run(
     by: str = "owner",
 ) -> T:
     """Start or continue a session here and return its result. Run it again after a crash: it goes on."""
+    with suppress(RuntimeError):  # none runs here, as it should be
+        asyncio.get_running_loop()
+        raise ConfigError("perdure.run needs a thread without an event loop.", hint=IN_A_LOOP)
 
     async def complete() -> T:
         async with open(store, policy=policy, by=by) as runtime:

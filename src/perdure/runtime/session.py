@@ -19,7 +19,7 @@ from perdure.runtime.effect import Ledger
 from perdure.runtime.fork import expects_successor, newest, was_cancelled
 from perdure.runtime.keeping import Keeping
 from perdure.runtime.place import Lane, Place
-from perdure.runtime.program import Bound, get_program
+from perdure.runtime.program import Bound, check_bound, get_program
 from perdure.runtime.run import Run
 from perdure.runtime.shape import Shape, argument_digest
 from perdure.runtime.told import failure
@@ -55,7 +55,7 @@ class Session(Keeping):
         shape = self._shape(function)
         arguments = shape.bind(args, kwargs)
         place = self._lane().place("step", name, argument_digest(arguments))
-        return self._compute(place, shape, function, arguments)
+        return self._compute(place, shape, shape.by_name(function), arguments)
 
     def _shape(self, function: Callable[..., Any]) -> Shape:
         """A function's shape; those made in a loop share one unless their defaults, types or wrappings differ."""
@@ -66,10 +66,10 @@ class Session(Keeping):
                 key = function.__code__
         try:
             if key not in self._shapes:
-                self._shapes[key] = Shape(function)
+                self._shapes[key] = Shape(function, nameless=True)
             return self._shapes[key]
         except TypeError:  # a callable that cannot be a key
-            return Shape(function)
+            return Shape(function, nameless=True)
 
     @overload
     def do(
@@ -169,6 +169,7 @@ class Session(Keeping):
 
     def child(self, bound: Bound[T], *, id: str | None = None) -> Coroutine[Any, Any, T]:
         """Run another program as a session of its own, and wait for its result."""
+        check_bound(bound)
         lane = self._lane()
         place = lane.place("child", bound.program.name, argument_digest(bound.arguments))
         return self._child(bound, id, place, lane)
@@ -188,7 +189,7 @@ class Session(Keeping):
                 raise SessionFailed(
                     f"Child {answer['id']} is {answer['status']}: {said}", session=answer["id"], error=answer["error"]
                 )
-            result: T = bound.program.shape.decode_result(encode(answer["result"]))
+            result: T = bound.program.shape.decode_result(encode(self._run.runtime.values.get_whole(answer["result"])))
             return result
 
     async def restart(self, **arguments: Any) -> NoReturn:

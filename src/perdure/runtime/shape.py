@@ -19,8 +19,8 @@ from perdure.ids import canonical, digest, encode
 class Shape:
     """One function's parameters and result."""
 
-    def __init__(self, function: Callable[..., Any], *, given: Sequence[str] = ()) -> None:
-        """`given` are the leading parameters that Perdure supplies, such as a tool's `call`."""
+    def __init__(self, function: Callable[..., Any], *, given: Sequence[str] = (), nameless: bool = False) -> None:
+        """`given` are the leading parameters that Perdure supplies; `nameless` ones are called through `by_name`."""
         self.name = getattr(function, "__name__", "function")
         self.is_async = inspect.iscoroutinefunction(function)
         try:
@@ -32,6 +32,9 @@ class Shape:
         for parameter in parameters:
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise ConfigError(f"{self.name} takes *{parameter.name}; a durable call names each argument.")
+        self._nameless = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_ONLY)
+        if self._nameless and not nameless:
+            raise ConfigError(f"{self.name} takes {self._nameless[0]} only by position; a durable call names it.")
         self._signature = signature.replace(parameters=parameters)
         self._in_order = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
         self._all_in_order = len(self._in_order) == len(parameters)
@@ -54,6 +57,12 @@ class Shape:
             raise ConfigError(f"{self.name}: {error}.", hint="Arguments are JSON, structs or dataclasses.") from None
         canonical(plain)
         return plain
+
+    def by_name(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, for whoever has all of its arguments by name."""
+        if not self._nameless:
+            return function
+        return lambda **named: function(*[named.pop(name) for name in self._nameless], **named)
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         try:

@@ -10,11 +10,12 @@ What cannot be recorded as it is, an error or a large result, comes back to the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import inspect
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from perdure.errors import LeaseLost, PerdureError, StoreError
-from perdure.runtime.act import Ended, in_thread
+from perdure.runtime.act import Ended, call, in_thread
 from perdure.runtime.run import Run
 from perdure.runtime.shape import Shape
 from perdure.runtime.values import LIMIT
@@ -28,6 +29,8 @@ async def compute(
     recorded: list[str] = []
 
     def keep(value: Any, told: asyncio.Future[Any]) -> bool:
+        if inspect.isawaitable(value):
+            return False
         try:
             text = shape.encode_result(value)
         except PerdureError:
@@ -48,4 +51,10 @@ async def compute(
         if recorded or isinstance(error, asyncio.CancelledError):
             raise
         return Ended(error=error)
+    if inspect.isawaitable(value):  # a lambda around something asynchronous
+        return await call(_awaited, True, None, None, value)
     return recorded[0] if recorded else Ended(value=value)
+
+
+async def _awaited(value: Awaitable[Any]) -> Any:
+    return await value

@@ -16,7 +16,7 @@ import msgspec
 from perdure.clock import SECOND
 from perdure.domain.effect import Replay, Rule
 from perdure.errors import ConfigError, NotDone
-from perdure.ids import check_name
+from perdure.ids import check_name, storable
 from perdure.runtime.durations import microseconds
 from perdure.runtime.shape import Shape
 
@@ -26,7 +26,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Gate(msgspec.Struct, frozen=True):
-    """Ask people before the effect is dispatched."""
+    """Ask people before the effect is dispatched.
+
+    The requester is the session's owner. A session without one asks in its own name, and anybody may decide.
+    """
 
     name: str
     quorum: int = 1
@@ -68,6 +71,11 @@ class Outcome:
         self.result = result
         self.reference = reference
         self.why = why
+
+    def storable(self) -> Outcome:
+        """The same answer in words that every database can keep."""
+        reference, why = (None if text is None else storable(str(text)) for text in (self.reference, self.why))
+        return Outcome(self.said, self.result, reference, why)
 
     @classmethod
     def happened(cls, result: Any = None, *, reference: str | None = None) -> Outcome:

@@ -5,7 +5,7 @@ that nobody names, and never a name without bytes. Digests, keys and what an app
 arguments, wherever these are kept.
 
 Arguments stand in their row by name. Those kept elsewhere stand there as `{":artifact": digest}`: no parameter of a
-function has such a name.
+function has such a name. The result of a session stands in its row in the same way, and a parent claims it too.
 """
 
 from __future__ import annotations
@@ -48,15 +48,27 @@ class Values:
             digest, size = self.directory.put(content)
         except OSError:  # what is known must not be lost for want of a file
             return text, None
-        await self._claim(uid, by, digest, size)
+        await self.claim(uid, by, Claim(digest, size))
         return None, digest
 
-    async def _claim(self, uid: str, by: str, digest: str, size: int) -> None:
-        claim = artifact.index(
-            uid, by, digest,
-            kind="application/json", size=size, location=f"{digest[:2]}/{digest}", retention=Retention.SESSION,
-        )  # fmt: skip
-        await self._store.write(claim)
+    async def put_result(self, uid: str, by: str, text: str) -> Any:
+        """The result of a session, given as JSON text, as it stands in its row."""
+        inline, digest = await self.put(uid, by, text)
+        if digest is not None:
+            return {KEPT: digest}
+        if kept_as(result := decode(text if inline is None else inline)) is not None:
+            raise ConfigError(f"No result can be named {KEPT}.")
+        return result
+
+    async def claim(self, uid: str, by: str, *claims: Claim) -> None:
+        """Say that bytes belong to a session, before a record of it names them."""
+        for one in claims:
+            move = artifact.index(
+                uid, by, one.digest,
+                kind="application/json", size=one.size, location=f"{one.digest[:2]}/{one.digest}",
+                retention=Retention.SESSION,
+            )  # fmt: skip
+            await self._store.write(move)
 
     def place(self, arguments: Any) -> tuple[Any, tuple[Claim, ...]]:
         """Arguments as they stand in a row, and what their session must claim for it."""
@@ -74,12 +86,11 @@ class Values:
     async def put_arguments(self, uid: str, by: str, arguments: Any) -> Any:
         """Arguments as they stand in a row of a session that there is."""
         placed, claims = self.place(arguments)
-        for one in claims:
-            await self._claim(uid, by, one.digest, one.size)
+        await self.claim(uid, by, *claims)
         return placed
 
-    def get_arguments(self, placed: Any) -> Any:
-        """The arguments themselves."""
+    def get_whole(self, placed: Any) -> Any:
+        """The arguments, or the result of a session, themselves."""
         digest = kept_as(placed)
         return placed if digest is None else decode(self.get(None, digest))
 
@@ -87,13 +98,13 @@ class Values:
         """An effect with its arguments."""
         if kept_as(effect.intent) is None:
             return effect
-        return msgspec.structs.replace(effect, intent=self.get_arguments(effect.intent))
+        return msgspec.structs.replace(effect, intent=self.get_whole(effect.intent))
 
     def of_session(self, session: SessionRecord) -> SessionRecord:
-        """A session with its arguments."""
-        for name in ("arguments", "restart_arguments"):
+        """A session with its arguments and its result."""
+        for name in ("arguments", "restart_arguments", "result"):
             if kept_as(placed := getattr(session, name)) is not None:
-                session = msgspec.structs.replace(session, **{name: self.get_arguments(placed)})
+                session = msgspec.structs.replace(session, **{name: self.get_whole(placed)})
         return session
 
     def shown(self, effect: Effect) -> Effect:

@@ -1,7 +1,8 @@
 """A look at a store from outside: what it is, what its rows say, and how durable its connections are.
 
 `look` opens what is there and changes nothing in it: it never creates a store, migrates one, or waits in line with the
-writers, so it also works on a full disk and on a store of another version. What the findings mean is not decided here.
+writers, so it also works on a store of another version, and on a full disk with the room that was kept for that. What
+the findings mean is not decided here.
 The reads take any transaction, and serve an open store as well.
 """
 
@@ -24,8 +25,8 @@ from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Worker
 from perdure.errors import ConfigError, Damaged, NotFound, StoreUnavailable
 from perdure.store import event, meta, session
-from perdure.store.databases.engine import SQLiteTransaction, connect, translate
-from perdure.store.databases.place import companion
+from perdure.store.databases.engine import SQLiteTransaction, connect, look_at, translate
+from perdure.store.databases.place import companion, with_reserve
 from perdure.store.gate import holder_of
 from perdure.store.move import Transaction
 
@@ -99,17 +100,14 @@ def _look_at_file(place: Place) -> Iterator[Look]:
         raise NotFound(f"There is no store at {place.shown}.", hint="The first session makes it.")
     if place.path.is_dir():
         raise ConfigError(f"{place.shown} is a folder.", hint=f"For a store of text files say files:{place.shown}")
-    clock = SystemClock()
+    clock, path = SystemClock(), place.path
+    db = with_reserve(companion(path), lambda: look_at(str(path)))
     try:
-        db = apsw.Connection(str(place.path), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
-            db.set_busy_timeout(5000)
-            with db:
-                yield Look(SQLiteTransaction(db, clock.now(), "look", 0), clock)
-        finally:
-            db.close()
+        yield Look(SQLiteTransaction(db, clock.now(), "look", 0), clock)
     except apsw.Error as error:
-        raise translate(error) from error
+        raise translate(error, db.system_errno) from error
+    finally:
+        db.close()
 
 
 @contextmanager

@@ -215,6 +215,8 @@ def move(
     }
     log.tx.send("effect.settle", uid=log.uid, id=effect.id, error=error, **columns)
     row = columns | {"id": effect.id, "error": opened(error)}
+    if effect.undo_requested_at is not None and state == EffectState.COMPENSATED:
+        row["undo_requested_at"] = None  # `compensated` ends the request
     log.append(kind, body, rows={"effect": [row]}, effect_id=effect.id)
     if effect.leases and (final or said[0] != Verdict.ABSENT):  # a person's word does not end what is in flight
         lease.give_up(log, effect.id, effect.leases)

@@ -23,8 +23,9 @@ import msgspec
 
 from perdure.domain import event as event_domain
 from perdure.domain.lease import Holder
-from perdure.errors import Conflict, IllegalMove, LeaseLost, NotFound
+from perdure.errors import Conflict, LeaseLost, NotFound
 from perdure.ids import check_text, encode, new_uid, salt
+from perdure.store.seal import refusal
 
 if TYPE_CHECKING:
     from perdure.store.guard import Guarded
@@ -226,7 +227,7 @@ def enter(tx: Transaction, uid: str, actor: str) -> Log:
     head = read_head(tx, uid)
     check_text("Who makes the move", actor)
     if head.sealed_at is not None:
-        raise IllegalMove(f"Session {head.id} was moved elsewhere and is sealed here.")
+        raise refusal(tx, uid, head.id, head.sealed_at)
     return Log(tx, head, actor)
 
 

@@ -88,7 +88,8 @@ def _head_of_new(uid: str, id: str) -> tuple[Any, ...]:
 
 
 def _same(tx: Transaction, new: NewSession) -> SessionRecord:
-    there = get_by_id(tx, new.id)
+    row = None if new.uid is None else tx.one("session.get", uid=new.uid)
+    there = get_by_id(tx, new.id) if row is None else SessionRecord.from_row(row)  # whatever it is called now
     if there.program != new.program or not same_json(there.arguments, new.arguments):
         raise Conflict(f"Session {new.id} exists already, with another program or other arguments.")
     if new.forked_from is not None and (there.forked_from, there.forked_at) != (new.forked_from, new.forked_at):
@@ -222,6 +223,11 @@ def get_by_id(tx: Transaction, id: str) -> SessionRecord:
     if row is None:
         raise NotFound(f"There is no session {id}.", hint="`perdure ls` lists the sessions of this store.")
     return SessionRecord.from_row(row)
+
+
+def children(tx: Transaction, uid: str, *, limit: int = 1_000_000) -> list[str]:
+    """The uids of a session's children that have not ended."""
+    return [row[0] for row in tx.all("session.children", uid=uid, limit=limit)]
 
 
 def beginning(tx: Transaction, prefix: str, *, limit: int) -> list[SessionRecord]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.domain.effect import Attempt, EffectState
+from perdure.domain.effect import Attempt, EffectState, Verdict
 from perdure.domain.event import Event
 from perdure.domain.fact import private_scope
 from perdure.domain.session import TERMINAL, Status
@@ -88,6 +88,16 @@ def acts_under_way(tx: Transaction, uid: str) -> list[Attempt]:
     return [one for one in last if one.ended_at is None]
 
 
+def _needed_here(tx: Transaction, uid: str) -> str | None:
+    """What of this store hangs on an effect of the session that is not settled: a resource, or a branch."""
+    for one in effects.unsettled(tx, uid):
+        if one.leases and (one.state == EffectState.DISPATCHED or one.verdict == Verdict.ABSENT):
+            return f"its effect {one.id} holds {', '.join(map(str, one.leases))} here"
+        if any(other.kind == WaitKind.EFFECT and other.session_uid != uid for other in wait.for_ref(tx, one.id)):
+            return f"a branch waits here for its effect {one.id}"
+    return None
+
+
 @outsider_move
 def seal(log: Log, *, store: str) -> None:
     """Close the session here because it goes on elsewhere. What could still be learned here about an act forbids it."""
@@ -100,12 +110,8 @@ def seal(log: Log, *, store: str) -> None:
             f"Effect {under_way[0].effect_id} of session {id} may still be under way.",
             hint=f"Let it end here first: `perdure resume {id}`.",
         )
-    for held in effects.unsettled(log.tx, log.uid):
-        if held.leases and held.state == EffectState.DISPATCHED:  # what it holds is of this store, and stays held
-            raise IllegalMove(
-                f"Effect {held.id} of session {id} holds {', '.join(map(str, held.leases))} here.",
-                hint="Settle it here first.",
-            )
+    if (why := _needed_here(log.tx, log.uid)) is not None:
+        raise IllegalMove(f"Session {id} cannot leave: {why}.", hint="Settle that effect here first.")
     for one in wait.open_of_session(log.tx, log.uid):
         if one.kind == WaitKind.CHILD:
             raise IllegalMove(f"Session {id} waits for its child {one.ref}.", hint="Move it when that has ended.")

@@ -10,7 +10,7 @@ import apsw
 from perdure.clock import SystemClock
 from perdure.errors import ConfigError
 from perdure.store.databases.engine import SQLiteEngine, connect, translate
-from perdure.store.databases.place import make_folder
+from perdure.store.databases.place import make_folder, with_reserve
 from perdure.store.databases.sqlite import SQLiteMigrator
 from perdure.store.doctor import Place, no_driver
 from perdure.store.gate import Gate
@@ -24,8 +24,9 @@ def migrator(place: Place) -> Iterator[Migrator]:
         with _of_server(place) as found:
             yield found
     elif place.path is not None and place.folder is not None and place.kind == "sqlite":
-        make_folder(place.folder)
-        engine = SQLiteEngine(connect(str(place.path)), SystemClock(), Gate(place.folder))
+        make_folder(place.folder, 0o700)
+        path = str(place.path)
+        engine = SQLiteEngine(with_reserve(place.folder, lambda: connect(path)), SystemClock(), Gate(place.folder))
         try:
             yield SQLiteMigrator(engine, place.folder)
         except apsw.Error as error:

@@ -5,10 +5,11 @@ Shared by every store that keeps its rows in SQLite: a file, memory, or memory r
 
 from __future__ import annotations
 
+import errno
 import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import apsw
@@ -23,6 +24,8 @@ from perdure.store.statements import load
 
 MOVE_LIMIT = 30.0
 CHECKPOINT_PAGES = 1000
+NO_ROOM = (errno.EFBIG, errno.EDQUOT)  # a limit on the file or on the user
+FULL = (errno.ENOSPC, *NO_ROOM)
 
 
 class SQLiteTransaction(Transaction):
@@ -106,7 +109,12 @@ class SQLiteEngine:
         self.db.execute("RELEASE move")
 
     def commit(self) -> None:
-        self.db.execute("COMMIT")
+        try:
+            self.db.execute("COMMIT")
+        except apsw.IOError as error:
+            if self.db.system_errno in NO_ROOM:  # to SQLite only one kind of full disk is a full disk
+                raise apsw.FullError(str(error)) from error
+            raise
         self._leave()
 
     def abandon(self) -> None:
@@ -128,7 +136,7 @@ class SQLiteEngine:
         return SQLiteTransaction(self.db, self._clock.now(), move_id, self.restore_epoch)
 
     def translate(self, error: BaseException) -> BaseException:
-        return translate(error)
+        return translate(error, self.db.system_errno)
 
     def is_ambiguous(self, error: BaseException) -> bool:
         """A busy database refused to begin; a full disk cut the last frame short. Of anything else nobody can say."""
@@ -166,9 +174,7 @@ class SQLiteEngine:
 def connect(path: str, *, vfs: str | None = None, readonly: bool = False, exclusive: bool = False) -> apsw.Connection:
     """Open a connection with the settings that every one of ours has."""
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
-    try:
-        db = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=200)
-        db.set_busy_timeout(5000)
+    with opening(path, flags, vfs=vfs) as db:
         if exclusive:
             db.execute("PRAGMA locking_mode = EXCLUSIVE")
         if path != ":memory:":
@@ -179,15 +185,48 @@ def connect(path: str, *, vfs: str | None = None, readonly: bool = False, exclus
         db.execute("PRAGMA recursive_triggers = 1")
         if readonly:
             db.execute("PRAGMA query_only = 1")
-    except apsw.Error as error:
-        raise translate(error) from error
     return db
 
 
-def translate(error: BaseException) -> BaseException:
-    """Our error for the driver's. The one place where SQLite's errors are read."""
+def look_at(path: str) -> apsw.Connection:
+    """A connection that sees one moment of a file and changes nothing in it.
+
+    Even that may need room, for what SQLite keeps beside the file.
+    """
+    with opening(path, apsw.SQLITE_OPEN_READONLY) as db:
+        db.execute("BEGIN")
+        db.execute("PRAGMA schema_version").fetchall()
+    return db
+
+
+@contextmanager
+def opening(path: str, flags: int, vfs: str | None = None) -> Iterator[apsw.Connection]:
+    """A connection, closed again if it cannot be made ready."""
+    try:
+        db = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=200)
+    except apsw.Error as error:
+        raise translate(error) from error
+    try:
+        db.set_busy_timeout(5000)
+        yield db
+    except apsw.Error as error:
+        failure = translate(error, db.system_errno)
+        db.close()
+        raise failure from error
+
+
+def translate(error: BaseException, system_errno: int = 0) -> BaseException:
+    """Our error for the driver's. The one place where SQLite's errors are read.
+
+    To SQLite a disk is full when a write says so. Where it makes or enlarges a file, that is a failed disk to it, and
+    only the extended code or what the system said tells more.
+    """
     if isinstance(error, PerdureError) or not isinstance(error, apsw.Error):
         return error
+    if isinstance(error, (apsw.IOError, apsw.CantOpenError)) and (
+        getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE or system_errno in FULL
+    ):
+        return StoreFull("The disk is full; nothing was written.")
     text = str(error)
     for kinds, make in _ERRORS:
         if isinstance(error, kinds):

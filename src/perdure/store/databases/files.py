@@ -3,6 +3,7 @@
     DIR/lock                   held while the store is open: one process at a time
     DIR/store.jsonl            what belongs to no session
     DIR/sessions/NAME.jsonl    one log per session
+    DIR/witness                tells when the logs were put back; belongs to this machine, and not into git
 
 A line is one move, with every row it changed, so a move is whole or not there. Lines are numbered through all files;
 replaying them in order gives the tables back. The files are for people: they can be read, compared, and kept in git.
@@ -16,7 +17,6 @@ go on.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 from pathlib import Path
@@ -31,10 +31,11 @@ from perdure.errors import CommitUnknown, Damaged, StoreFull, StoreUnavailable
 from perdure.ids import encode
 from perdure.store import meta, migrate
 from perdure.store.commit import GroupCommit
-from perdure.store.databases.engine import SQLiteEngine, connect
+from perdure.store.databases.engine import FULL, SQLiteEngine, connect
 from perdure.store.databases.journal import Change, Line, read_lines, readable, statement
 from perdure.store.databases.place import make_folder, sync_folder
 from perdure.store.databases.sqlite import SQLiteMigrator
+from perdure.store.databases.witness import Witness
 from perdure.store.gate import holder_of
 from perdure.store.ticket import Ticket
 from perdure.store.wakeup import Wakeups
@@ -50,6 +51,7 @@ class Files:
         self.folder: Path | None = folder.absolute()
         self.schema_version = 0
         self.restore_epoch = 0
+        make_folder(folder, 0o700)
         make_folder(folder / "sessions")
         self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -62,10 +64,12 @@ class Files:
                 hint="Wait for it to end, or use a SQLite store.",
             ) from None
         self.wakeups = Wakeups()
+        self._witness = Witness(folder)
         try:
-            self._commits = GroupCommit(self._writer, largest=1, on_commit=self.wakeups.bump)
+            note = self._witness.note
+            self._commits = GroupCommit(self._writer, largest=1, on_commit=self.wakeups.bump, witness=note)
         except BaseException:
-            os.close(self._lock)
+            self._let_go()
             raise
 
     def _writer(self) -> FilesEngine:
@@ -73,6 +77,7 @@ class Files:
         engine = FilesEngine(self.folder, self.clock)
         engine.replay()
         migrate.migrate(SQLiteMigrator(engine, None), migrate.load("sqlite"))
+        self._witness.look_back(engine)
         tx = engine.transaction("open")
         self.schema_version = int(meta.get(tx, "schema_version") or 0)
         self.restore_epoch = engine.restore_epoch = int(meta.get(tx, "restore_epoch") or 0)
@@ -87,6 +92,10 @@ class Files:
     def close(self) -> None:
         self.wakeups.close()
         self._commits.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._witness.close()
         os.close(self._lock)
 
 
@@ -281,6 +290,6 @@ def write_all(descriptor: int, content: bytes) -> None:
 
 
 def failure(error: OSError) -> StoreFull | StoreUnavailable:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in FULL:
         return StoreFull("The disk is full; nothing of this move was written.")
     return StoreUnavailable(f"The disk failed: {error.strerror}.")

@@ -2,20 +2,28 @@
 
 perdure.db       the record
 perdure.db.d/    gate and turn (locks), present/ (who has it open), witness, reserve, artifacts/, backups/
+
+What is made is for its owner alone, whatever the umask: a session holds what people and models said. Rights that are
+there are left as they are, so whoever wants to share a store says so with `chmod`.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import apsw
 
-from perdure.errors import ConfigError, StoreUnavailable
+from perdure.errors import ConfigError, StoreFull, StoreUnavailable
 from perdure.ids import new_uid
+from perdure.store.databases.engine import FULL
 from perdure.store.gate import Presence, living
+
+T = TypeVar("T")
 
 FIXED_IN = 3_051_003  # 3.7.0 up to this version can corrupt a WAL file when it is reset under a reader
 MANY_PROCESSES = 8
@@ -68,7 +76,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Path, mode: int = 0o777) -> None:
     """Make a folder and all above it, each as durable as what will be put into it. SQLite never does this.
 
     One level at a time, so that a process that dies here leaves at most one that is not durable: the lowest there is,
@@ -80,10 +88,20 @@ def make_folder(folder: Path) -> None:
         with suppress(PermissionError):  # somebody else's folder, made by somebody else
             sync_folder(lowest.parent)
         for level in reversed(missing):
-            level.mkdir(exist_ok=True)
+            level.mkdir(mode, exist_ok=True)
             sync_folder(level.parent)
     except OSError as error:
-        raise StoreUnavailable(f"The folder {folder} cannot be made: {error.strerror}.") from error
+        failure = StoreFull if error.errno in FULL else StoreUnavailable
+        raise failure(f"The folder {folder} cannot be made: {error.strerror}.") from error
+
+
+def make_file(path: Path) -> None:
+    """Make an empty file for its owner alone, where there is none. SQLite gives what it puts beside it the same rights.
+
+    Nobody may have opened it through SQLite yet: closing any descriptor of a file drops all of this process's locks.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def announce(path: Path) -> Presence:
@@ -114,6 +132,7 @@ class Reserve:
         if there.f_bavail * there.f_frsize < 4 * self.SIZE:
             return False
         try:
+            make_file(self.path)
             with open(self.path, "wb") as file:
                 os.posix_fallocate(file.fileno(), 0, self.SIZE)
         except OSError:
@@ -121,6 +140,24 @@ class Reserve:
             return False
         return True
 
-    def spend(self) -> None:
-        """Give the room back."""
-        self.path.unlink(missing_ok=True)
+    def spend(self) -> bool:
+        """Give the room back; False when there was none."""
+        try:
+            self.path.unlink()
+        except OSError:
+            return False
+        return True
+
+
+def with_reserve(folder: Path, act: Callable[[], T]) -> T:
+    """Open a store; where the disk is full, with the room that was kept for that. The next to open keeps some again."""
+    try:
+        return act()
+    except (StoreFull, OSError) as error:
+        if not isinstance(error, StoreFull) and error.errno not in FULL:
+            raise
+        if Reserve(folder).spend():
+            return act()
+        if isinstance(error, StoreFull):
+            raise
+        raise StoreFull("The disk is full; nothing was written.") from error

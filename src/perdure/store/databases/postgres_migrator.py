@@ -6,6 +6,7 @@ it steps back and tries again. Backups are the operator's here: `pg_dump`, or th
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -21,6 +22,14 @@ from perdure.store.statements import load
 
 LOCK_TIMEOUT = "500ms"
 ATTEMPTS = 40
+
+
+_PARAMETER = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|\?""", re.DOTALL)
+
+
+def _placed(found: re.Match[str]) -> str:
+    """A question mark is a parameter, unless it stands in a text, a name or a comment."""
+    return "%s" if found[0] == "?" else found[0]
 
 
 class PostgresTransaction(Transaction):
@@ -43,11 +52,13 @@ class PostgresTransaction(Transaction):
         self._db.execute(self._sql[name], values)
 
     def execute(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
+        """A statement of somebody else's, who may catch its error and go on: a savepoint keeps the rest alive."""
         self.wrote = True
         self.waits()
         try:
-            cursor = self._db.execute(sql.replace("%", "%%").replace("?", "%s"), tuple(parameters))
-            return cursor.fetchall() if cursor.description else []
+            with self._db.transaction():
+                cursor = self._db.execute(_PARAMETER.sub(_placed, sql.replace("%", "%%")), tuple(parameters))
+                return cursor.fetchall() if cursor.description else []
         except psycopg.IntegrityError as error:
             raise Conflict(f"The database refused this: {error}.") from error
         except (psycopg.ProgrammingError, psycopg.DataError) as error:

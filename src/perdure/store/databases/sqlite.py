@@ -20,11 +20,10 @@ import apsw
 
 from perdure import faults
 from perdure.clock import Clock
-from perdure.domain.restore import Cause
 from perdure.domain.worker import Life, Worker
 from perdure.errors import SchemaMismatch
 from perdure.ids import new_uid
-from perdure.store import meta, migrate, restore
+from perdure.store import meta, migrate
 from perdure.store.commit import GroupCommit
 from perdure.store.databases.engine import SQLiteEngine, SQLiteTransaction, connect, translate
 from perdure.store.databases.place import (
@@ -33,11 +32,13 @@ from perdure.store.databases.place import (
     check_file_system,
     check_library,
     companion,
+    make_file,
     make_folder,
     sync_folder,
+    with_reserve,
 )
 from perdure.store.databases.witness import Witness
-from perdure.store.gate import Gate, life_of
+from perdure.store.gate import Gate, Presence, life_of
 from perdure.store.threads import Threads
 from perdure.store.ticket import Ticket
 from perdure.store.wakeup import Wakeups, watch_file
@@ -63,26 +64,30 @@ class SQLite:
         self._exclusive = exclusive or path is None
         self.schema_version = 0
         self.restore_epoch = 0
-        self._presence = None
+        self._presence: Presence | None = None
         self._witness: Witness | None = None
         if path is not None:
-            self._prepare(path)
-            self._presence = announce(path)
+            self._presence = with_reserve(companion(path), lambda: self._prepare(path))
         self.wakeups = Wakeups(None if self._exclusive else watch_file(self._reader))
         try:
-            self._commits = GroupCommit(self._writer, on_commit=self.wakeups.bump, witness=self._note)
+            self._commits = GroupCommit(self._opened, on_commit=self.wakeups.bump, witness=self._note)
         except BaseException:
             self._let_go()
             raise
         self._readers = None if self._exclusive else Threads("perdure-reader", readers, self._reader, self._serve_read)
 
-    def _prepare(self, path: Path) -> None:
+    def _prepare(self, path: Path) -> Presence:
         check_file_system(path.parent.resolve())
         assert self.folder is not None
-        make_folder(self.folder)
+        make_folder(self.folder, 0o700)
         Reserve(self.folder).fill()
-        with suppress(OSError):  # a full disk: it can be done without
-            self._witness = Witness(self.folder)
+        if self._witness is None:
+            with suppress(OSError):  # a full disk: it can be done without
+                self._witness = Witness(self.folder)
+        return announce(path)
+
+    def _opened(self) -> SQLiteEngine:
+        return self._writer() if self.folder is None else with_reserve(self.folder, self._writer)
 
     def _writer(self) -> SQLiteEngine:
         """Open the writing connection and make it ready, or let go of everything that was taken for it."""
@@ -96,10 +101,11 @@ class SQLite:
         try:
             self._make_ready(engine)
         except BaseException as error:
+            failure = engine.translate(error)
             with suppress(apsw.Error):
                 engine.abandon()
             engine.close()
-            raise translate(error) from error
+            raise failure from error
         return engine
 
     def _first(self, gate: Gate | None) -> apsw.Connection:
@@ -107,6 +113,9 @@ class SQLite:
         if gate is not None:
             gate.enter()
         try:
+            if self.path is not None and self._vfs is None:
+                with suppress(PermissionError, FileNotFoundError, NotADirectoryError):  # SQLite says what is wrong
+                    make_file(self.path)
             return connect(str(self.path or ":memory:"), vfs=self._vfs, exclusive=self._exclusive)
         finally:
             if gate is not None:
@@ -122,7 +131,7 @@ class SQLite:
             engine.barrier()  # the last close took the WAL away: its new name must be durable before it is relied on
             sync_folder(self.folder.parent)
         if self._witness is not None:
-            self._look_back(engine, self._witness)
+            self._witness.look_back(engine)
         tx = engine.transaction("open")
         self.schema_version = int(meta.get(tx, "schema_version") or 0)
         self.restore_epoch = engine.restore_epoch = int(meta.get(tx, "restore_epoch") or 0)
@@ -146,17 +155,6 @@ class SQLite:
 
     def _reader(self) -> apsw.Connection:
         return connect(str(self.path), vfs=self._vfs, readonly=True)
-
-    def _look_back(self, engine: SQLiteEngine, witness: Witness) -> None:
-        """Begin a restore epoch if the file was replaced by an older copy of itself."""
-        if witness.lost(engine.transaction("open")) is None:
-            return
-        engine.begin()
-        tx = engine.transaction("restore")
-        if (lost := witness.lost(tx)) is not None:  # unless another process was faster
-            restore.begin(tx, Cause.WITNESS, lost.what, after=lost.epoch)
-        engine.commit()
-        witness.lost(tx)
 
     def _note(self, session_uid: str, number: int, move_id: str) -> None:
         if self._witness is not None:
@@ -225,6 +223,7 @@ class SQLiteMigrator(migrate.Migrator):
         make_folder(folder)
         path = folder / f"schema-{version:04}-{new_uid()}.db"
         unfinished = path.with_suffix(".unfinished")
+        make_file(unfinished)
         copy = apsw.Connection(str(unfinished))
         with copy.backup("main", self._engine.db, "main") as backup:
             backup.step()

@@ -1,9 +1,9 @@
-"""The witness: a small file beside a SQLite store that names the last event committed to it.
+"""The witness: a small file beside a store on this machine that names the last event committed to it.
 
-A database file can be replaced by an older copy of itself, and nothing inside it can tell. The witness can: it names an
-event that the older copy does not have. It is written after every commit and never synced, so it costs a few
-microseconds, survives the death of a process, and after a power cut may be older than the store, which proves nothing.
-Newer than the store it can only be when the store was put back. Copied back together with the file it says nothing.
+A file can be replaced by an older copy of itself, by hand or by git, and nothing inside it can tell. The witness can:
+it names an event that the older copy does not have. It is written after every commit and never synced, so it costs a
+few microseconds, survives the death of a process, and after a power cut may be older than the store, which proves
+nothing. Newer than the store it can only be when the store was put back. Put back together with it, it says nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 from perdure.domain.restore import Cause
 from perdure.ids import digest
 from perdure.store import meta, restore
+from perdure.store.databases.engine import SQLiteEngine
 from perdure.store.move import Transaction
 
 ROOM = 512  # one sector, so that a reader sees one writer's line
@@ -60,6 +61,17 @@ class Witness:
         if known is not None and (known.cause, known.detail) == (Cause.WITNESS, what):
             return None
         return Lost(what, seen.restore_epoch)
+
+    def look_back(self, engine: SQLiteEngine) -> None:
+        """Begin a restore epoch if the store was replaced by an older copy of itself."""
+        if self.lost(engine.transaction("open")) is None:
+            return
+        engine.begin()
+        tx = engine.transaction("restore")
+        if (lost := self.lost(tx)) is not None:  # unless another process was faster
+            restore.begin(tx, Cause.WITNESS, lost.what, after=lost.epoch)
+        engine.commit()
+        self.lost(tx)
 
     def note(self, session_uid: str, number: int, move_id: str) -> None:
         """Remember an event that is durable."""

@@ -1,5 +1,5 @@
 -- name: session.insert
--- Begin a session; an id that is taken changes nothing.
+-- Begin a session; an id or a uid that is taken changes nothing.
 insert into session (
     uid, id, program, arguments, title, repository, owner, queue, priority, concurrency_key, status, waiting_since,
     cursor, chain, parent_uid, parent_wait, forked_from, forked_at, branch, lease_epoch, restart_number, restart_arguments,
@@ -8,7 +8,7 @@ insert into session (
     :uid, :id, :program, :arguments, :title, :repository, :owner, :queue, :priority, :concurrency_key, 'ready', null,
     0, :chain, :parent_uid, :parent_wait, :forked_from, :forked_at, :branch, 0, :restart_number, :restart_arguments,
     0, 0, 0, 0, :now, :now, 1
-) on conflict (id) do nothing;
+) on conflict do nothing;
 
 -- name: session.lock_head
 -- Lock a session's row and read what every move needs of it.
@@ -120,11 +120,16 @@ select {columns:session} from session
 where (cast(:status as text) is null or status = :status)
     and (cast(:owner as text) is null or owner = :owner)
     and (cast(:repository as text) is null or repository = :repository)
-    and (cast(:waiting_for as text) is null or exists (
+    and (cast(:waiting_for as text) is null or (sealed_at is null and exists (
         select 1 from wait where wait.session_uid = session.uid and wait.resolved_at is null and wait.kind = :waiting_for
-    ))
+    )))
     and (updated_at < :before or (updated_at = :before and uid < :before_uid))
 order by updated_at desc, uid desc limit :limit;
+
+-- name: session.children
+-- The children of a session that have not ended.
+select uid from session where parent_uid = :uid and status in ('ready', 'running', 'waiting') and sealed_at is null
+order by uid limit :limit;
 
 -- name: session.branches
 -- The branches that were forked from a session.
