@@ -64,7 +64,11 @@ def settings_page() -> str:
     rows = [[f"`{one.name}`", f"`{one.env}`", one.meaning, one.default] for one in config.SETTINGS]
     intro = """
 A setting comes from `perdure.toml` in the current folder, or from the environment, which wins. An option of a command
-wins over both. A name in `perdure.toml` that is no setting is an error.
+wins over both. A name in `perdure.toml` that is no setting, or a value of another kind, is an error. A name in the
+environment that looks like one of these and is none is warned of.
+"""
+    debug = f"""
+`{config.DEBUG}=1`, in the environment only, shows the traceback of an error that Perdure did not foresee.
 """
     example = """
 ```toml
@@ -74,7 +78,9 @@ connections = 16
 app = ["review", "tools/deploy.py"]
 ```
 """
-    return page("Settings", intro, table(["in perdure.toml", "environment", "meaning", "default"], rows), example)
+    return page(
+        "Settings", intro, table(["in perdure.toml", "environment", "meaning", "default"], rows), example, debug
+    )
 
 
 def commands_page() -> str:

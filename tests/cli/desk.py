@@ -93,6 +93,12 @@ async def desk_sleeper(s: Session) -> list[int]:
 
 
 @program
+async def desk_naps(s: Session, seconds: float = 36_000.0) -> str:
+    await s.sleep(seconds=seconds)
+    return "rested"
+
+
+@program
 async def desk_values(s: Session, number: int, text: str = "x", many: list[int] | None = None) -> list[object]:
     return [number, text, many]
 

@@ -116,3 +116,21 @@ def test_a_store_for_one_process_has_no_background(terminal: Terminal, store: st
     said = terminal("run", "desk_talk", "--detach", "--store", store)
     assert (said.code, "one process at a time" in said.err) == (2, True)
     assert not Path("there").exists()
+
+
+def test_a_worker_stays_for_what_is_due_soon(terminal: Terminal) -> None:
+    begun = terminal.process("run", "desk_naps", "seconds=3", "--id", "n", "--detach", "--json").json
+    while terminal("show", "n", "--json").json["session"]["status"] != "waiting":
+        pass
+    os.kill(begun["worker"]["pid"], signal.SIGKILL)
+    said = terminal.process("worker", "--idle", "0.1")
+    assert (said.code, said.out.splitlines()[1:]) == (0, ["session n is done"])
+
+
+def test_a_worker_that_ends_says_when_the_next_time_is_due(terminal: Terminal) -> None:
+    begun = terminal.process("run", "desk_naps", "--id", "n", "--detach", "--json").json
+    while terminal("show", "n", "--json").json["session"]["status"] != "waiting":
+        pass
+    os.kill(begun["worker"]["pid"], signal.SIGKILL)
+    said = terminal.process("worker", "--idle", "0")
+    assert re.search(r"^the next time is due at .* \(in 9h.*\): start a worker then$", said.out, re.MULTILINE), said

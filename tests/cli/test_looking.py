@@ -196,7 +196,9 @@ def test_a_password_is_not_repeated_in_what_to_type(terminal: Terminal) -> None:
     from perdure.cli.command import Shell
 
     line = Shell("postgresql://me:secret@host/db", json=False).again("ls")
-    assert ("secret" in line, line) == (False, "perdure ls --store 'postgresql://me:***@host/db'")
+    assert ("secret" in line, line) == (False, "perdure ls --store postgresql://me@host/db")
+    line = Shell("postgresql://host/db?user=me&password=secret", json=False).again("ls")
+    assert line == "perdure ls --store 'postgresql://host/db?user=me'"
 
 
 def test_a_store_of_an_older_schema_is_not_misread(terminal: Terminal) -> None:

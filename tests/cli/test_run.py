@@ -101,6 +101,8 @@ def test_a_second_process_is_refused_and_told_who_has_the_session(
         assert first.communicate(timeout=30)[0] == "let go\n"
         followed = follower.communicate(timeout=30)[0]
     assert (second.code, f":{first.pid} for up to" in second.err, "[lease-held]" in second.err) == (4, True, True)
+    assert "`perdure attach held` watches it" in second.err
+    assert "`perdure attach held --take-over`" in second.err
     assert "…" not in third.out + followed, third.out + followed
     assert (third.code, "has it now" in third.out, "If it died now:" in third.out) == (0, True, True)
     assert (follower.returncode, followed.splitlines()[-1][-18:]) == (0, "it is done: let go")

@@ -10,6 +10,7 @@ To add a command, write `cli/NAME.py` with a function `NAME` under `@command` an
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from keyword import iskeyword
@@ -51,10 +52,12 @@ COMMANDS = {
     "doctor": "Say how the store is, which promises it keeps, and what to do.",
     "restore": "List restores: when the store was put back to an earlier time, and who released that.",
     "migrate": "Bring the store's schema up to date.",
+    "prune": "Remove snapshots that no session names, and folders of branches that have ended.",
     "completion": "Print what makes a shell complete commands, options and session ids.",
 }
 
 EXIT_CODES: dict[type[PerdureError], int] = {ConfigError: 2, ProgramUnknown: 2, SessionWaiting: 3, LeaseHeld: 4}
+LONG, SHOWN = 160, 80  # letters of an argument: from where it is shortened in an error, and to what
 
 
 class Commands(click.Group):
@@ -87,30 +90,59 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         code = perdure.main(given, prog_name="perdure", standalone_mode=False)
     except PerdureError as error:
-        code = complain(error, as_json="--json" in given)
+        code = complain(error, given)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         code = 2
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f"`{context.command_path} --help` lists what there is." if context else "`perdure --help` helps."
-        code = complain(ConfigError(error.format_message(), hint=hint), as_json="--json" in given)
+        code = complain(ConfigError(error.format_message(), hint=hint), given)
     except click.Abort:
         code = 130
-    except OSError as error:
-        code = complain(StoreUnavailable(f"{error.strerror}: {error.filename}."), as_json="--json" in given)
+    except Exception as error:
+        code = complain(unexpected(error), given)
     sys.exit(code or 0)
 
 
-def complain(error: PerdureError, *, as_json: bool) -> int:
+def unexpected(error: Exception) -> PerdureError:
+    """An error that is none of ours, as one sentence. The traceback is for whoever asks for it."""
+    from perdure.config import DEBUG
+
+    if os.environ.get(DEBUG):
+        import traceback
+
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    if isinstance(error, OSError) and error.strerror is not None and error.filename is not None:
+        return StoreUnavailable(f"{error.strerror}: {os.fsdecode(error.filename)}.")
+    said = str(error).strip().rstrip(".") or "no more is known"
+    return PerdureError(
+        f"Something went wrong that nobody foresaw: {type(error).__name__}: {said}.",
+        hint=f"Set {DEBUG}=1 and run it again to see where; `perdure doctor` says how the store is.",
+    )
+
+
+def complain(error: PerdureError, given: Sequence[str]) -> int:
     """Say what happened in one sentence, with its code and what to do, and return the exit code."""
-    if as_json:
+    message, hint = (shortened(text, given) for text in (error.message, error.hint))
+    if "--json" in given:
         import json
 
-        said = {"code": error.code, "message": error.message, "hint": error.hint, "retry": error.retry}
+        said = {"code": error.code, "message": message, "hint": hint, "retry": error.retry}
         click.echo(json.dumps({"error": said}, ensure_ascii=False), err=True)
     else:
         from perdure.cli.plain import safe
 
-        click.echo(f"error: {safe(error.message)} [{error.code}]\n hint: {safe(error.hint)}", err=True)
+        told = f"\n hint: {safe(hint)}" if hint else ""
+        click.echo(f"error: {safe(message)} [{error.code}]{told}", err=True)
     return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
+
+
+def shortened(said: str, given: Sequence[str]) -> str:
+    """What is said, without the whole of a long argument: nobody needs to read a file again that they passed."""
+    for argument in given:
+        for text in (argument, argument.partition("=")[2]) if len(argument) > LONG else ():
+            for form in (text, repr(text)[1:-1]):
+                if len(form) > LONG:
+                    said = said.replace(form, form[:SHOWN] + "…")
+    return said

@@ -31,18 +31,17 @@ VERDICTS = ("happened", "absent", "abandon")
 class Asking:
     """One question at a time, at the bottom of a screen. `asked` is the one that is open."""
 
-    def __init__(self, shell: Shell, runtime: Runtime, screen: Screen, go_on: Callable[[], None]) -> None:
+    def __init__(
+        self, shell: Shell, runtime: Runtime, screen: Screen, go_on: Callable[[], None], set_aside: Callable[[], None]
+    ) -> None:
         self.shell = shell
         self.runtime = runtime
         self.screen = screen
         self.asked: Asked | None = None
         self._go_on = go_on
+        self._set_aside = set_aside  # what was typed before a question was shown is no answer to it
         self._for = ""  # what a reason is awaited for: deny or allow
         self._approval: tuple[Approval, Effect] | None = None
-
-    @property
-    def is_for_message(self) -> bool:
-        return self.asked is not None and self.asked.wait.kind == WaitKind.INPUT and self.asked.wait.ref is None
 
     def withdraw(self) -> None:
         """Somebody else answered, or it is over."""
@@ -53,10 +52,14 @@ class Asking:
         """Show a question, once."""
         if self.asked is not None and self.asked.wait.id == asked.wait.id:
             return
+        if asked.wait.kind == WaitKind.APPROVAL and await self._is_allowed(asked):
+            return
+        if not is_for_message(asked):
+            self._set_aside()
         self.asked, self._for = asked, ""
         match asked.wait.kind:
             case WaitKind.APPROVAL:
-                await self._present_approval(asked)
+                self._show_approval()
             case WaitKind.INPUT if asked.wait.ref is None:
                 self.screen.ask("> ")
             case WaitKind.INPUT:
@@ -82,6 +85,7 @@ class Asking:
         id = f"taken from {view.lease_holder}"
         if self.asked is None or self.asked.wait.id != id:
             orphan = Wait(view.uid, id, WaitKind.LEASE, None, None, None, 0, None, None, None, 0, None)
+            self._set_aside()
             self.asked = Asked(orphan, "somebody to take it over")
             self.screen.ask("Enter takes it over > ")
 
@@ -90,18 +94,23 @@ class Asking:
         detail = self.asked.wait.detail
         return detail.get(name) if isinstance(detail, dict) else None
 
-    async def _present_approval(self, asked: Asked) -> None:
+    async def _is_allowed(self, asked: Asked) -> bool:
+        """Read what is asked for, and give the yes that was given for the whole session."""
         from perdure.agent.allowing import allowed
 
         uid = asked.wait.session_uid
         row, found = await self.runtime.store.read(_asked_for, uid, asked.wait.id)
         found = self.runtime.values.whole(found)
-        said = (await self.runtime.store.read(allowed, uid)).get(found.tool)
-        if said is not None and self._may_always(row):
-            because = f"{said.updated_by} always allows it in this session: {_reason(said)}"
-            await self._try(self.runtime.approve(row.id, by=self.shell.by, because=because))
-            return
         self._approval = (row, found)
+        said = (await self.runtime.store.read(allowed, uid)).get(found.tool)
+        if said is None or not self._may_always(row):
+            return False
+        because = f"{said.updated_by} always allows it in this session: {_reason(said)}"
+        return await self._try(self.runtime.approve(row.id, by=self.shell.by, because=because))
+
+    def _show_approval(self) -> None:
+        assert self._approval is not None
+        row, found = self._approval
         self.screen.line(f"? {found.tool} asks for your yes (gate {row.gate})", "bold")
         self._intent(found, LINES)
         self.screen.line("  " + self._choices(row), "dim")
@@ -124,7 +133,7 @@ class Asking:
         """Take what was typed. False: the person wants to leave."""
         asked = self.asked
         assert asked is not None
-        if self.is_for_message:
+        if is_for_message(asked):
             self.screen.ask(None)  # it is shown when it is in the transcript
         else:
             self.screen.answered(line)
@@ -227,6 +236,11 @@ class Asking:
         if not keep:
             self.withdraw()
         return True
+
+
+def is_for_message(asked: Asked) -> bool:
+    """Whether it is no question, but room for whatever a person wants to say next."""
+    return asked.wait.kind == WaitKind.INPUT and asked.wait.ref is None
 
 
 def _with_command(asking: Asking, error: ConfigError) -> ConfigError:

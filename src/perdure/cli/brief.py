@@ -53,7 +53,7 @@ def look(shell: Shell, id: str) -> tuple[Brief, list[Asked]]:
     beside = place.folder or (Path(artifacts) if artifacts else None)
     with reading(shell) as tx:
         found = session.find(tx, id)
-        asked = waiting.asked_of(tx, found) if found.status not in TERMINAL else []
+        asked = [] if found.status in TERMINAL or found.sealed_at is not None else waiting.asked_of(tx, found)
         return brief.brief(tx, found, beside), asked
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from perdure.cli.command import Shell
-from perdure.cli.plain import arguments, error, moment, safe, short, span, value
+from perdure.cli.plain import arguments, error, safe, short, span, value
+from perdure.clock import moment
 
 if TYPE_CHECKING:
     from perdure.cli.waiting import Asked

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -26,14 +27,19 @@ class Shell:
     """What a command is given: where the store is, what is set, who asks, and a mouth."""
 
     def __init__(self, store: str | None, json: bool, app: Sequence[str] = (), by: str | None = None) -> None:
-        from perdure.config import read_settings
+        from perdure.config import mistyped, read_settings
 
         self.settings = read_settings()
+        for name, text in self.settings.items():
+            _check(f"The setting `{name}`", text)
         self.given = store
         self.store = store if store is not None else self.settings.get("store")
         self.json = json
         self.app = tuple(app)
         self._by = by
+        if wrong := mistyped():
+            told = ", ".join(f"{name} (did you mean {meant}?)" for name, meant in wrong)
+            self.note(f"warning: The environment sets what is no setting: {told}.")
 
     @property
     def by(self) -> str:
@@ -52,7 +58,7 @@ class Shell:
     @property
     def width(self) -> int:
         """The columns of the terminal, if anybody looks at one."""
-        if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        if is_terminal(sys.stdout) or "COLUMNS" in os.environ:
             from shutil import get_terminal_size
 
             return get_terminal_size().columns
@@ -69,18 +75,18 @@ class Shell:
         """Print for people: in colour on a terminal that wants it, plain everywhere else."""
         from rich.console import Console
 
-        width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else UNBOUNDED
+        width = None if is_terminal(sys.stdout) or "COLUMNS" in os.environ else UNBOUNDED
         console = Console(width=width, highlight=False, emoji=False)
-        with console.capture() as said:
+        with _output(), console.capture() as said:
             for part in parts:
                 console.print(part, soft_wrap=isinstance(part, str))
-        click.echo("\n".join(line.rstrip() for line in said.get().splitlines()), color=True)
+        _print("\n".join(line.rstrip() for line in said.get().splitlines()), color=True)
 
     def say(self, *lines: str) -> None:
         """Print plain lines, which may be styled with `click.style`; quicker than `show`."""
-        coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        coloured = is_terminal(sys.stdout) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         for line in lines:
-            click.echo(line, color=coloured)
+            _print(line, color=coloured)
 
     def note(self, line: str) -> None:
         """Say something beside the result, on the standard error."""
@@ -91,7 +97,12 @@ class Shell:
         """Print one JSON object on one line."""
         import msgspec
 
-        click.echo(msgspec.json.encode(value).decode())
+        _print(msgspec.json.encode(value).decode())
+
+    @property
+    def keeps(self) -> bool:
+        """Whether another command can find what this one leaves: a store in memory ends with its process."""
+        return self.store != "memory:"
 
     def again(self, *words: str, app: bool = False) -> str:
         """A command to type next, on the same store and with the same code."""
@@ -99,7 +110,7 @@ class Shell:
 
         line = ["perdure", *words]
         if self.given is not None:
-            line += ["--store", self.given if "://" not in self.given else _without_password(self.given)]
+            line += ["--store", _without_password(self.given) if "://" in self.given else self.given]
         for one in self.app if app else ():
             line += ["--app", one]
         return shlex.join(line)
@@ -115,10 +126,51 @@ def login() -> str:
         return f"uid-{os.getuid()}"
 
 
-def _without_password(url: str) -> str:
-    from perdure.store.doctor import without_password
+def is_terminal(stream: IO[Any] | None) -> bool:
+    """Whether somebody looks at it; a stream that was closed before we began is None."""
+    return stream is not None and stream.isatty()
 
-    return without_password(url)
+
+def _print(line: str, *, color: bool | None = None) -> None:
+    with _output():
+        click.echo(line, color=color)
+
+
+@contextmanager
+def _output() -> Iterator[None]:
+    """That the standard output cannot be written to is not the store's trouble, so it is said here."""
+    try:
+        yield
+    except BrokenPipeError:  # whoever read it has seen enough
+        raise
+    except OSError as error:
+        from perdure.errors import PerdureError
+
+        with open(os.devnull, "wb") as nowhere:  # what is left in the buffer would fail once more at the end
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        raise PerdureError(
+            f"The standard output cannot be written to: {error.strerror}.",
+            hint="Send it to where there is room. What the command did is done.",
+        ) from None
+
+
+def _check(kind: str, given: Any) -> None:
+    """Refuse text that no database could hold, such as bytes that are not UTF-8, before anything is done with it."""
+    for text in given if isinstance(given, tuple) else (given,):
+        if isinstance(text, str) and not text.isprintable():
+            from perdure.ids import check_text
+
+            check_text(kind, text)
+
+
+def _without_password(url: str) -> str:
+    """An address that can be typed again; whoever types it gives the password in their own way."""
+    from urllib.parse import parse_qsl, urlencode, urlsplit
+
+    parts = urlsplit(url)
+    login, at, address = parts.netloc.rpartition("@")
+    query = urlencode([pair for pair in parse_qsl(parts.query) if pair[0] != "password"], safe="/")
+    return parts._replace(netloc=login.partition(":")[0] + at + address, query=query).geturl()
 
 
 def person(function: F) -> F:
@@ -139,6 +191,9 @@ def command(run: Callable[..., int | None]) -> click.Command:
     """Make a function a command, with the options that every command has."""
 
     def invoke(store: str | None, json: bool, app: tuple[str, ...], by: str | None = None, **options: Any) -> int:
+        given = {"store": store, "app": app, "by": by, **options}
+        for one in made.params:
+            _check(f"The argument {one.opts[0]}", given.get(one.name or ""))
         return run(Shell(store, json, app, by), **options) or 0
 
     own: list[click.Parameter] = list(reversed(getattr(run, "__click_params__", [])))
@@ -152,4 +207,5 @@ def command(run: Callable[..., int | None]) -> click.Command:
             ["--app"], metavar="MODULE", multiple=True, help="Where programs and tools are: a module, or a .py file."
         ),
     ]
-    return click.Command(name=run.__name__.rstrip("_"), callback=invoke, params=[*own, *shared], help=run.__doc__)
+    made = click.Command(name=run.__name__.rstrip("_"), callback=invoke, params=[*own, *shared], help=run.__doc__)
+    return made

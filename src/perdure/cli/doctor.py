@@ -39,11 +39,13 @@ def facts(report: Report) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
+    from perdure.cli.plain import safe
+
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in lines(report):
-        table.add_row(name, escape(value))
+        table.add_row(name, escape(safe(value)))
     return table
 
 
@@ -110,8 +112,11 @@ def conclusion(report: Report) -> Iterator[str]:
     """What to do, then the depth; the last line is what somebody who reads only one line should read."""
     from rich.markup import escape
 
+    from perdure.cli.plain import safe
+
     for finding in report.findings:
-        yield f"\n[{LOOKS[finding.level]}]{finding.level}[/]: {escape(finding.what)}\n  {escape(finding.do)}"
+        what, do = escape(safe(finding.what)), escape(safe(finding.do))
+        yield f"\n[{LOOKS[finding.level]}]{finding.level}[/]: {what}\n  {do}"
     depth = report.depth
     if depth is not None and depth.holds:
         yield f"\ndepth {depth.holds}: {depth.name}"

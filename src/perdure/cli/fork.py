@@ -81,7 +81,8 @@ def beginning(files: Files, number: int) -> Iterator[str]:
     if files.folder is None:
         yield "The session works in no folder: only what was said is branched."
     elif not files.has_place:
-        yield "There is no place here for a folder of its own, and it cannot run without one."
+        yield "There is no place here for a folder of its own, and it cannot run without one:"
+        yield "on PostgreSQL the setting `artifacts` names one, and a store in a file must be outside the repository."
     elif files.snapshot is None:
         yield f"No files were kept at event {number}: its folder begins with the last commit of {safe(files.folder)}."
     else:

@@ -25,22 +25,19 @@ def import_(shell: Shell, file: str, new: str | None, take_back: bool) -> None:
     A bundle that is torn or does not verify is refused whole. Importing it again changes nothing.
     """
     from perdure.cli.opening import acting
-    from perdure.interchange.unpack import unpacked
+    from perdure.interchange.import_ import checked
 
-    with unpacked(Path(file)):  # before a store is made for what is no bundle
-        pass
+    with checked(Path(file)) as bundle:  # before a store is made for what is refused
 
-    async def work(runtime: Runtime) -> Imported:
-        import asyncio
+        async def work(runtime: Runtime) -> Imported:
+            import asyncio
 
-        from perdure.interchange.import_ import import_bundle
+            artifacts = runtime.values.directory
+            return await asyncio.to_thread(
+                bundle.into, runtime.store, by=shell.by, id=new, take_back=take_back, artifacts=artifacts
+            )
 
-        return await asyncio.to_thread(
-            import_bundle, runtime.store, Path(file), by=shell.by, id=new, take_back=take_back,
-            artifacts=runtime.values.directory,
-        )  # fmt: skip
-
-    done = acting(shell, work, create=True)
+        done = acting(shell, work, create=True)
     if shell.json:
         shell.emit(done)
     else:

@@ -3,7 +3,7 @@
 Everything that happens comes through one queue, so that nothing is drawn twice or in the middle of something else:
 
     event, delta     the session's log, and what its model is just saying
-    line             something was typed; Ctrl-D is no line
+    line             something was typed, and what was asked then; Ctrl-D is no line
     interrupt        Ctrl-C: once to stop between acts, twice to leave at once while it goes on in the background
     moved            the session stands still, or cannot be moved here
     tick             time has passed
@@ -16,10 +16,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
-from perdure.cli.asking import Asking
+from perdure.cli.asking import Asking, is_for_message
+from perdure.cli.children import Children
 from perdure.cli.command import Shell
 from perdure.cli.following import stop
 from perdure.cli.holders import watching
@@ -32,6 +33,7 @@ from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import LeaseHeld, LeaseLost, PerdureError
+from perdure.runtime.delta import LISTEN, Delta, Ear
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.store import session
 from perdure.store.move import Transaction
@@ -53,11 +55,13 @@ class Conversation:
         self.view: SessionRecord = view
         self.sight = sight
         self.screen = screen
+        self.children = Children(runtime, screen)
         self.mover: Mover
         self.asking: Asking | None = None
         self.left: str | None = None  # ended, waiting, left, paused, detached, dead
         self.takes_over = False
         self._holder: tuple[str | None, bool] | None = None  # who was said to have it, and to be alive
+        self._ear = Ear(runtime.deltas, view.uid)
         self._keys: Keys | None = None
         self._queue: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._look_due = True
@@ -71,12 +75,19 @@ class Conversation:
     def sit_down(self) -> None:
         """Somebody is at the keyboard."""
         assert self.screen is not None
-        self.asking = Asking(self.shell, self.runtime, self.screen, self._go_on)
-        self._keys = Keys(
-            sys.stdin.fileno(), lambda line: self._put("line", line), self.screen.refresh, plain=not self.screen.draws
+        keys = self._keys = Keys(
+            sys.stdin.fileno(), self.screen.console.file, self._heard, self.screen.refresh, plain=not self.screen.draws
         )
-        keys = self._keys
+        self.asking = Asking(self.shell, self.runtime, self.screen, self._go_on, self._set_aside)
         self.screen.typed = lambda: keys.typed
+
+    def _heard(self, line: str | None) -> None:
+        self._put("line", (line, None if self.asking is None else self.asking.asked))
+
+    def _set_aside(self) -> None:
+        """Before a question is shown: what is half typed is put away, and lines on their way belong to what was."""
+        if self._keys is not None and self._keys.set_aside() and self.screen is not None:
+            self.screen.line("  What you had begun to type is no answer to this. The up key brings it back.", "dim")
 
     def moved(self, error: PerdureError | None) -> None:
         """The mover's report."""
@@ -87,13 +98,13 @@ class Conversation:
 
     async def hold(self) -> SessionView:
         """Until the session has ended, only somebody elsewhere can go on, or the person leaves."""
-        self.runtime.hear = lambda id, text: self._put("delta", text) if id == self.view.id else None
+        self.runtime.hear = lambda piece: self._put("delta", piece) if piece.session == self.view.uid else None
         loop = asyncio.get_running_loop()
-        tasks = [asyncio.ensure_future(self._follow()), asyncio.ensure_future(self._tick())]
+        tasks = [asyncio.ensure_future(work()) for work in (self._follow, self._listen, self._tick)]
         if self._keys is not None:
-            self._keys.open()
             loop.add_signal_handler(signal.SIGINT, self._put, "interrupt")
             loop.add_signal_handler(signal.SIGCONT, self._keys.take)
+            self._keys.open()
         if self.mover.is_here and self.view.status not in TERMINAL:
             self._go_on()
         try:
@@ -116,6 +127,18 @@ class Conversation:
     async def _follow(self) -> None:
         async for event in self.runtime.store.follow(self.view.uid, self.sight.number):
             self._put("event", event)
+
+    async def _listen(self) -> None:
+        with closing(self._ear):
+            while True:
+                self._overhear()
+                await asyncio.sleep(LISTEN)
+
+    def _overhear(self) -> None:
+        """Hear what is said in another process. What is said in this one is heard as it comes."""
+        if not (self.mover.is_here and self.mover.is_moving):
+            for piece in self._ear.poll():
+                self._put("delta", piece)
 
     async def _tick(self) -> None:
         while True:
@@ -147,6 +170,12 @@ class Conversation:
         """Whether whoever has the session may be alive; said once for each of them."""
         alive, said = await self.runtime.store.read(watching, self.shell, self.view.uid, wanted=self.takes_over)
         known = (self.view.lease_holder, alive)
+        if alive and self.screen is not None and self.screen.is_open:
+            return True  # what it says is seen; who it is can be said after that
+        self._overhear()
+        if not alive and not self._queue.empty():
+            self._look_due = True
+            return True  # its last words come first
         if said and known != self._holder and not (alive and self.mover.is_moving) and self.screen is not None:
             self.screen.line(said, "dim" if alive and not self.takes_over else "yellow")
         self._holder = known
@@ -169,7 +198,7 @@ class Conversation:
                 self._go_on()  # a timer, or a child: somebody must be there when it is due
         elif self._closing and self.view.status == Status.WAITING:
             self.left = "left"
-        elif self.view.status == Status.RUNNING and self.mover.is_here and _is_for_message(asked[0]):
+        elif self.view.status == Status.RUNNING and self.mover.is_here and is_for_message(asked[0]):
             return  # it is about to come to rest here, and the log will say so
         elif self.asking is not None:
             await self.asking.present(asked[0])
@@ -205,29 +234,27 @@ class Conversation:
             if (row[0] if isinstance(row, list) else row)["id"] == asked.wait.id:
                 self.asking.withdraw()
         await self.sight.event(event)
-        await self._want_cursor()
+        await self.children.event(event)
         if event.kind not in QUIET or event.number >= self.view.cursor:
             self._look_due = True
 
-    async def _on_delta(self, text: str) -> None:
-        self.sight.delta(text)
-        await self._want_cursor()
+    async def _on_delta(self, piece: Delta) -> None:
+        self.sight.delta(piece)
 
-    async def _want_cursor(self) -> None:
-        if self.sight.wants_cursor:
-            self.sight.cursor((await self.runtime.store.read(session.get, self.view.uid)).cursor)
-
-    async def _on_line(self, line: str | None) -> None:
+    async def _on_line(self, heard: tuple[str | None, Asked | None]) -> None:
+        line, then = heard
         if self.asking is None:
             return
         if line is None:
             self._closing = True  # what runs here is not left before it stands still
             if self.asking.asked is not None or not self.mover.is_here:
                 self.left = "left"
-        elif self.asking.asked is not None:
+        elif then is not None and then is self.asking.asked:
             if not await self.asking.take(line):
                 self.left = "left"
             self._look_due = True
+        elif then is not None and not is_for_message(then) and self.screen is not None:
+            self.screen.line("  That question is closed already, so what you typed was not sent.", "dim")
         elif line.strip():
             with suppress(PerdureError):
                 await self.runtime.send(self.view.uid, line.strip(), by=self.shell.by, mode="steer")
@@ -262,12 +289,9 @@ class Conversation:
             raise error
         if self.screen is not None and self.screen.prompt is None and self.view.status != Status.WAITING:
             self.screen.refresh(self.sight.status(self._frame))
+        await self.children.look()
         if self._frame % 5 == 0 or self._ready_since is not None:
             self._look_due = True
-
-
-def _is_for_message(one: Asked) -> bool:
-    return one.wait.kind == WaitKind.INPUT and one.wait.ref is None
 
 
 def _standing(tx: Transaction, uid: str) -> tuple[SessionRecord, list[Asked]]:

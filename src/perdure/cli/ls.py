@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 STATUSES = ("ready", "running", "waiting", "done", "failed", "cancelled")
 KINDS = ("approval", "input", "timer", "doubt", "effect", "lease", "child", "paused", "program")
+SEALED = "nothing here: it is sealed, and goes on elsewhere"
 SILENT = "nobody: its worker fell silent"
 HEADINGS = ("session", "title~", "program~", "status", "waits for~", "since", "age", "cost", "owner~")
 WAITS = HEADINGS.index("waits for~")
@@ -114,7 +115,7 @@ def row(tx: Transaction, one: SessionRecord) -> tuple[list[str], bool]:
 
     waits, since, needs = ("", None, False)
     if one.status in ("ready", "running", "waiting"):
-        waits, since, needs = briefly(tx, one)
+        waits, since, needs = briefly(tx, one) if one.sealed_at is None else (SEALED, one.sealed_at, False)
     if one.status == "running" and one.lease_until is not None and one.lease_until < tx.now:
         waits, since = SILENT, one.lease_until
     cells = [

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from perdure.cli import waiting
-from perdure.cli.command import Shell
+from perdure.cli.command import Shell, is_terminal
 from perdure.cli.following import narrate, stop
 from perdure.cli.opening import acting
 from perdure.cli.plain import error, safe
-from perdure.domain.session import TERMINAL, Status
+from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.wait import WaitKind
-from perdure.errors import PerdureError, SessionFailed, SessionWaiting
+from perdure.errors import LeaseHeld, PerdureError, SessionFailed, SessionWaiting
 from perdure.ids import encode
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.store.move import Transaction
+from perdure.store.seal import refusal
 
 if TYPE_CHECKING:
     from perdure.cli.interact import Conversation
@@ -46,6 +47,7 @@ def move(shell: Shell, begin: Callable[[Runtime], Awaitable[SessionView]], *, cr
 
     async def work(runtime: Runtime) -> Came:
         view = await begin(runtime)
+        await runtime.store.read(refuse_sealed, view)
         shell.note(f"session {safe(view.id)}")
         return (
             await _watched(shell, runtime, view)
@@ -56,12 +58,18 @@ def move(shell: Shell, begin: Callable[[Runtime], Awaitable[SessionView]], *, cr
     return tell(shell, acting(shell, work, create=create))
 
 
+def refuse_sealed(tx: Transaction, found: SessionRecord) -> None:
+    """A session that goes on elsewhere is not moved here, and is not said to be."""
+    if found.sealed_at is not None and found.status not in TERMINAL:
+        raise refusal(tx, found.uid, found.id, found.sealed_at)
+
+
 async def _is_watched(shell: Shell, runtime: Runtime, view: SessionView) -> bool:
     from perdure.cli.sight import is_agent
 
     if shell.json:
         return await runtime.store.read(is_agent, view)
-    return sys.stdout.isatty()
+    return is_terminal(sys.stdout)
 
 
 async def _quietly(shell: Shell, runtime: Runtime, view: SessionView) -> Came:
@@ -71,13 +79,16 @@ async def _quietly(shell: Shell, runtime: Runtime, view: SessionView) -> Came:
         view = await runtime.complete(view.uid)
     except SessionWaiting:
         view = await runtime.get(view.uid)
+    except LeaseHeld as held:
+        _explain(shell, view, held)
+        raise
     finally:
         await stop(watcher)
     return await came_to(runtime, view)
 
 
 async def _watch(shell: Shell, runtime: Runtime, view: SessionView) -> None:
-    if sys.stderr.isatty() and not shell.json:
+    if is_terminal(sys.stderr) and not shell.json:
         await narrate(runtime.store, view.uid, view.cursor, lambda _, said: click.echo(said, err=True))
 
 
@@ -100,6 +111,7 @@ async def _watched(shell: Shell, runtime: Runtime, view: SessionView) -> Came:
             await _detach(shell, talk)
         await talk.mover.rest(REST)
     except PerdureError as error:
+        _explain(shell, view, error)
         if shell.json:
             shell.emit({"type": "error", "code": error.code, "message": error.message, "hint": error.hint})
         raise
@@ -110,6 +122,13 @@ async def _watched(shell: Shell, runtime: Runtime, view: SessionView) -> Came:
         ending(shell, sight, left)
     came = await came_to(runtime, left)
     return came._replace(left=talk.left or "", told=agent, said=talk.left == "detached")
+
+
+def _explain(shell: Shell, view: SessionView, error: PerdureError) -> None:
+    """Where somebody else has the session, say how to watch it, and how to go on with it."""
+    if isinstance(error, LeaseHeld):
+        watch, take = (shell.again("attach", view.id, *more, app=True) for more in ((), ("--take-over",)))
+        error.hint = f"`{watch}` watches it and takes your answers; `{take}` goes on with it if its worker is dead."
 
 
 async def _is_agent(runtime: Runtime, view: SessionView) -> bool:
@@ -170,7 +189,7 @@ def tell(shell: Shell, came: Came) -> int:
     if view.status in (Status.FAILED, Status.CANCELLED):
         raise SessionFailed(
             f"Session {view.id} {'failed' if view.status == Status.FAILED else 'was cancelled'}: {error(view.error)}",
-            hint=f"`{shell.again('show', view.id, '--last', '20')}` shows what led to it.",
+            hint=f"`{shell.again('show', view.id, '--last', '20')}` shows what led to it." if shell.keeps else "",
         )
     if came.left and view.status in (Status.READY, Status.RUNNING):  # the person left while it goes on
         goes_on = view.status == Status.RUNNING
@@ -187,15 +206,22 @@ def tell(shell: Shell, came: Came) -> int:
 
 
 def _tell_answer(shell: Shell, came: Came, answer: str) -> None:
+    if came.told and not shell.keeps:
+        return
     if came.told:
         back = shell.again("attach", came.session.id, app=True)
         shell.note(f"Session {safe(came.session.id)} waits for your next message. `{back}` comes back to it.")
         return
     shell.say(safe(answer, keep="\n\t"), "")
-    shell.note(f"`{shell.again('send', came.session.id, waiting.TEXT)}` goes on with it.")
+    if shell.keeps:
+        shell.note(f"`{shell.again('send', came.session.id, waiting.TEXT)}` goes on with it.")
 
 
 def _tell_waits(shell: Shell, came: Came) -> None:
+    if not shell.keeps:
+        shell.say(f"Session {safe(came.session.id)} waited, and ended with its store in memory:", "")
+        shell.say(*(f"  {one.wait.kind}: {one.what}" for one in came.asked))
+        return
     who = "a person" if any(one.for_a_person for one in came.asked) else "something that is not here yet"
     shell.say(f"Session {safe(came.session.id)} waits for {who}.", "")
     shell.say(*waiting.lines(shell, came.asked, came.now))

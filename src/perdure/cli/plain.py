@@ -34,6 +34,8 @@ def value(given: Any, limit: int = TEXT) -> str:
     """A value as JSON, short; text stands for itself."""
     if isinstance(given, str):
         return short(given, limit)
+    if isinstance(given, Mapping) and given.keys() == {":artifact"}:
+        return f"… (large: artifact {str(given[':artifact'])[:12]})"
     from perdure.ids import encode
 
     return short(encode(given), limit)
@@ -48,10 +50,8 @@ def arguments(given: Any, limit: int = TEXT) -> str:
     """Arguments as people write them: `pr=7, body="only style"`."""
     from perdure.ids import encode
 
-    if not isinstance(given, Mapping):
+    if not isinstance(given, Mapping) or given.keys() == {":artifact"}:
         return value(given, limit)
-    if given.keys() == {":artifact"}:
-        return f"… (large: artifact {str(given[':artifact'])[:12]})"
     return short(", ".join(f"{key}={encode(one)}" for key, one in given.items()), limit)
 
 
@@ -75,17 +75,6 @@ def span(microseconds: int) -> str:
     if hours < 24:
         return f"{hours}h {minutes % 60}m" if minutes % 60 else f"{hours}h"
     return f"{days}d {hours % 24}h" if hours % 24 else f"{days}d"
-
-
-def moment(microseconds: int) -> str:
-    """When, in UTC to the second."""
-    from datetime import UTC, datetime, timedelta
-
-    try:
-        then = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
-    except OverflowError:
-        return f"{microseconds} µs"
-    return then.strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def count(number: int, noun: str) -> str:

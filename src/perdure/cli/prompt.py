@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.command import Shell
+from perdure.cli.command import Shell, is_terminal
 from perdure.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def bind(shell: Shell, what: str | None, **said: Any) -> Bound[str]:
 
 
 def _piped() -> str:
-    if sys.stdin is None or sys.stdin.isatty():
+    if sys.stdin is None or is_terminal(sys.stdin):
         return ""
     try:
         return sys.stdin.read()

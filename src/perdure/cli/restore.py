@@ -19,7 +19,8 @@ def restore(shell: Shell, release: bool, because: str | None) -> None:
     """
     from perdure.cli.grid import grid
     from perdure.cli.opening import acting, reading
-    from perdure.cli.plain import moment, safe
+    from perdure.cli.plain import safe
+    from perdure.clock import moment
     from perdure.errors import ConfigError
     from perdure.store import restore as restores
 

@@ -32,7 +32,7 @@ def resume(shell: Shell, id: str | None, last: bool, plan: bool) -> int:
     can go on, and says what to type; with 4 when another process has the session.
     """
     from perdure.cli.holders import holding, presences
-    from perdure.cli.moving import move
+    from perdure.cli.moving import move, refuse_sealed
     from perdure.cli.opening import reading
     from perdure.domain.session import TERMINAL
     from perdure.errors import ConfigError
@@ -43,6 +43,7 @@ def resume(shell: Shell, id: str | None, last: bool, plan: bool) -> int:
     shell.load()
     with reading(shell) as tx:
         found = newest(tx) if id is None else session.find(tx, id)
+        refuse_sealed(tx, found)
         ended = found.status in TERMINAL
         alive = False
         if not shell.json and found.lease_holder is not None:
@@ -86,16 +87,17 @@ def newest(tx: Transaction) -> SessionRecord:
     from perdure.store import session
 
     found = [one for status in ("ready", "running", "waiting") for one in session.page(tx, status=status)]
-    own = [one for one in found if one.parent_uid is None]
+    own = [one for one in found if one.parent_uid is None and one.sealed_at is None]
     if not own:
-        raise NotFound("Every session has ended; there is nothing to resume.", hint="`perdure ls` lists them.")
+        raise NotFound("Every session has ended, or goes on elsewhere.", hint="`perdure ls` lists them.")
     return max(own, key=lambda one: (one.updated_at, one.uid))
 
 
 def table(shell: Shell, planned: list[Recovery], now: int) -> Iterator[str]:
     """The recovery table; where a terminal is too narrow for the reasons, they stand below it."""
     from perdure.cli.grid import grid
-    from perdure.cli.plain import moment, safe, span
+    from perdure.cli.plain import safe, span
+    from perdure.clock import moment
 
     if not planned:
         yield "No effect is unsettled: nothing is in doubt, and the program goes on from its records."

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
+from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from perdure.cli.command import Shell, command, person
+from perdure.errors import ConfigError
 
 if TYPE_CHECKING:
     from perdure.runtime.program import Bound, Program
     from perdure.runtime.runtime import Runtime, SessionView
+
+
+class Dollars(click.FloatRange):
+    """An amount; `nan` and `inf` are numbers to Python, and no limit to anybody."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        amount = float(super().convert(value, param, ctx))
+        if not isfinite(amount):
+            self.fail(f"{value} is no amount of money.", param, ctx)
+        return amount
 
 
 @command
@@ -23,8 +37,13 @@ if TYPE_CHECKING:
     "--tool", "tools", metavar="NAME", multiple=True, help="A tool that it may use; by default those that ship."
 )
 @click.option("--allow", metavar="TOOL", multiple=True, help="A tool that needs no yes of a person.")
-@click.option("--turns", type=int, metavar="N", help="How many model calls it may make before a person is asked.")
-@click.option("--cost", type=float, metavar="DOLLARS", help="How much it may spend before a person is asked.")
+@click.option(
+    "--turns",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many model calls it may make before a person is asked.",
+)
+@click.option("--cost", type=Dollars(min=0), metavar="DOLLARS", help="How much it may spend before a person is asked.")
 @click.option("--network", is_flag=True, help="Let its commands reach the network.")
 @click.option("--unsandboxed", is_flag=True, help="Let its commands run where no sandbox can be had.")
 @click.option("--detach", is_flag=True, help="Let it go on in the background, and return at once.")
@@ -61,8 +80,8 @@ def run(
     from perdure.cli.moving import move
 
     shell.load()
-    check_id(id)
-    if prompt.is_prompt(what, said["model"]):
+    check(id, repo)
+    if is_for_model(what, arguments, said["model"]):
         limits = {key: value for key, value in (("turns", turns), ("cost", cost)) if value is not None}
         lists = {key: list(said.pop(key)) for key in ("tools", "allow")}
         bound = prompt.bind(shell, what, limits=limits, **lists, **said)
@@ -76,11 +95,31 @@ def run(
     return start_detached(shell, begin) if detach else move(shell, begin, create=True)
 
 
-def check_id(id: str | None) -> None:
-    from perdure.errors import ConfigError
-
+def check(id: str | None, repo: str | None) -> None:
+    """Refuse a name and a folder that cannot be meant, before anything is begun."""
     if id is not None and not id.strip():
         raise ConfigError("The session's id is empty.", hint="Leave --id out, and a name is made.")
+    if repo is not None and not Path(repo).is_dir():
+        raise ConfigError(
+            f"--repo {repo} is a file." if Path(repo).exists() else f"There is no folder {repo}.",
+            hint="Name the folder that it works in, with --repo DIR.",
+        )
+
+
+def is_for_model(what: str | None, arguments: Sequence[str], model: str | None) -> bool:
+    """Whether it is a prompt. Words that a shell took apart are one without its quotes, and are not dropped."""
+    from perdure.cli.prompt import is_prompt
+    from perdure.runtime.program import PROGRAMS
+
+    found = is_prompt(what, model)
+    words = [one for one in arguments if "=" not in one]
+    if (found and arguments) or (words and what not in PROGRAMS):
+        whole = shlex.join([" ".join([what or "", *arguments]).strip()])
+        raise ConfigError(
+            f"After {what!r} comes {(words or arguments)[0]!r}, which is no argument of a program.",
+            hint=f"Quote a prompt, so that it is one argument: perdure run {whole} --model NAME",
+        )
+    return found
 
 
 def start_detached(shell: Shell, begin: Callable[[Runtime], Awaitable[SessionView]]) -> int:
@@ -104,12 +143,13 @@ def start_detached(shell: Shell, begin: Callable[[Runtime], Awaitable[SessionVie
 
 def find(name: str) -> Program[..., Any]:
     """A program that is loaded, or a sentence about those that are."""
+    from perdure.agent.homecoming import CARRIER
     from perdure.errors import ProgramUnknown
     from perdure.runtime.program import PROGRAMS
 
     if name in PROGRAMS:
         return PROGRAMS[name]
-    theirs = sorted(PROGRAMS.keys() - {"agent"})  # that one is begun with a prompt
+    theirs = sorted(PROGRAMS.keys() - {"agent", CARRIER})  # those are begun with a prompt, and by a merge
     loaded = f"Loaded are {', '.join(theirs)}." if theirs else "None is loaded."
     missing = "Name the module that defines it: --app MODULE, or `app` in perdure.toml."
     hint = "Check the name, or add the module that defines it with --app." if theirs else missing
@@ -118,7 +158,6 @@ def find(name: str) -> Program[..., Any]:
 
 def bind(program: Program[..., Any], given: Sequence[str]) -> Bound[Any]:
     """The program with its arguments, validated."""
-    from perdure.errors import ConfigError
     from perdure.runtime.program import Bound
 
     names = list(program.shape.json_schema().get("properties", {}))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure.cli.plain import call, error, moment, safe, short, value
+from perdure.cli.plain import call, error, safe, short, value
+from perdure.clock import moment
 from perdure.domain.event import Event
 from perdure.store import effect
 from perdure.store.move import Transaction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from perdure.cli.command import Shell
+from perdure.cli.command import Shell, is_terminal
 from perdure.cli.live import Screen, screen_for
 from perdure.cli.sight import AsItems, AsSentences, Sight, as_conversation
 from perdure.domain.session import TERMINAL
@@ -16,7 +16,7 @@ BEFORE = 500  # events that are read, and not shown, to know what the next ones 
 
 def is_seated(shell: Shell) -> bool:
     """Whether a person sits at a keyboard and sees what is said."""
-    return not shell.json and sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+    return not shell.json and is_terminal(sys.stdin) and is_terminal(sys.stdout)
 
 
 async def sight_for(

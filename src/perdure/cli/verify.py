@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from perdure.cli.command import Shell, command
+from perdure.cli.command import Shell, command, is_terminal
 
 if TYPE_CHECKING:
     from perdure.store.move import Transaction
@@ -66,9 +66,9 @@ def check(tx: Transaction, uids: Iterator[str]) -> Verified:
             done.events += event.verify(tx, uid).cursor
         except Damaged as error:
             done.damaged.append(error.message)
-        if done.sessions % 500 == 0 and sys.stderr.isatty():
+        if done.sessions % 500 == 0 and is_terminal(sys.stderr):
             click.echo(f"\r{done.sessions} sessions read", nl=False, err=True)
-    if done.sessions >= 500 and sys.stderr.isatty():
+    if done.sessions >= 500 and is_terminal(sys.stderr):
         click.echo("", err=True)
     return done
 

@@ -9,7 +9,8 @@ import click
 import msgspec
 
 from perdure.cli.command import Shell
-from perdure.cli.plain import call, moment, safe, short, span
+from perdure.cli.plain import call, safe, short, span
+from perdure.clock import moment
 from perdure.domain.session import SessionRecord
 from perdure.domain.wait import FOR_A_PERSON, Wait, WaitKind
 from perdure.errors import NotFound

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from perdure.store.move import Transaction
 
 LOOK = 1.0  # seconds between looks where nothing wakes it
+SOON = 60.0  # seconds; a worker that could end stays for what is due by then
 PAGE = 1000
 
 
@@ -30,7 +31,8 @@ def worker(shell: Shell, id: str | None, idle: float | None, at_once: int) -> in
     """Run sessions that are ready, until it is stopped.
 
     It takes those whose program it knows, and those whose worker died. With ID, only that session and its children; it
-    then stays while the session waits for a time. Killed anywhere, it loses nothing: another goes on.
+    then stays while the session waits for a time. Without, --idle lets it end although a time is due later than in a
+    minute, and it says when to start again. Killed anywhere, it loses nothing: another goes on.
     """
     from perdure.cli.opening import acting
 
@@ -41,7 +43,7 @@ def worker(shell: Shell, id: str | None, idle: float | None, at_once: int) -> in
         assert me is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)
         working = Working(shell, runtime, None if id is None else (await runtime.get(id)).uid, at_once)
-        shell.say(f"worker {runtime.worker.name}")
+        working.tell(f"worker {runtime.worker.name}", "worker.started", worker=runtime.worker.name)
         try:
             await working.until_idle(idle)
         except asyncio.CancelledError:
@@ -72,9 +74,29 @@ class Working:
             if await self._look() or self._tasks:
                 quiet_since = store.clock.boot()
             left = LOOK if idle is None else idle - (store.clock.boot() - quiet_since) / 1_000_000
-            if left <= 0 or await self._is_over():
+            if (left <= 0 and not self._tasks) or await self._is_over():
+                await self._say_when()
                 return
-            await self._wait(seen, min(LOOK, left))
+            await self._wait(seen, min(LOOK, max(0.0, left)))
+
+    async def _say_when(self) -> None:
+        """Nobody wakes a worker that has ended: say when the next one has something to do."""
+        from perdure.cli.plain import span
+        from perdure.clock import moment
+        from perdure.store import wait
+
+        due = await self.runtime.store.read(wait.next_due)
+        if self.only is None and due is not None:
+            left = span(max(0, due - self.runtime.store.clock.now()))
+            said = f"the next time is due at {moment(due)} (in {left}): start a worker then"
+            self.tell(said, "worker.idle", next_due=due)
+
+    def tell(self, line: str, type: str, **about: Any) -> None:
+        """One line for a person, or one object for a script."""
+        if self.shell.json:
+            self.shell.emit({"type": type} | about)
+        else:
+            self.shell.say(line)
 
     async def stop(self) -> None:
         """Give back what it has; an act that began is seen through."""
@@ -107,7 +129,8 @@ class Working:
             if len(self._tasks) < self._at_once and one.uid not in self._tasks and self._may_try(one):
                 self._tasks[one.uid] = asyncio.ensure_future(self._run(one))
         if self.only is None:
-            return False
+            soon: int | None = await self.runtime.store.read(wait.next_due)
+            return soon is not None and (soon - self.runtime.store.clock.now()) / 1_000_000 <= SOON
         view = await self.runtime.get(self.only)
         timed = any(one.due_at is not None and one.kind == "timer" for one in view.waits)
         return timed or (view.status == "running" and view.uid not in self._tried)
@@ -138,9 +161,11 @@ class Working:
             view = await self.runtime.get(one.uid)
             self._tried[one.uid] = view.cursor
             self.failed = True
-            self.shell.say(f"session {safe(one.id)}: {safe(error.message)} [{error.code}] {safe(error.hint)}")
+            said = f"session {safe(one.id)}: {safe(error.message)} [{error.code}] {safe(error.hint)}"
+            about = {"code": error.code, "message": error.message, "hint": error.hint}
+            self.tell(said, "worker.failed", session=one.id, error=about)
             return
-        self.shell.say(f"session {safe(view.id)} is {view.status}")
+        self.tell(f"session {safe(view.id)} is {view.status}", "worker.left", session=view.id, status=view.status)
 
 
 def ready(

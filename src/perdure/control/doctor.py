@@ -16,10 +16,11 @@ from perdure.clock import boot_time
 from perdure.control import depth, findings
 from perdure.control.report import Disk, Latency, Report, Schema, Stale, WorkerLife
 from perdure.domain.worker import Life, Worker
-from perdure.errors import ConfigError, NotFound, PerdureError
+from perdure.errors import ConfigError, NotFound, PerdureError, StoreFull
 from perdure.ids import new_uid
 from perdure.runtime.liveness import presences_at
 from perdure.store import doctor, migrate, restore
+from perdure.store.databases.engine import FULL
 from perdure.store.databases.place import Reserve, check_file_system, check_library
 from perdure.store.doctor import Look, Place
 from perdure.store.gate import life_of
@@ -110,12 +111,15 @@ def _see_disk(report: Report, place: Place) -> None:
         file_system = check_file_system(folder.resolve())
     except ConfigError as error:
         report.findings.append(findings.wrong(error.message, error.hint))
-    there = os.statvfs(folder)
-    reserve = Reserve(folder).path
+    there, reserve, full = os.statvfs(folder), Reserve(folder).path, False
+    try:
+        report.latency = measure_disk(folder)
+    except StoreFull:
+        full = True
     report.disk = Disk(
-        str(folder), file_system, there.f_bavail * there.f_frsize, reserve.stat().st_size if reserve.exists() else 0
-    )
-    report.latency = measure_disk(folder)
+        str(folder), file_system, there.f_bavail * there.f_frsize,
+        reserve.stat().st_size if reserve.exists() else 0, full,
+    )  # fmt: skip
     if place.kind == "sqlite":
         files = [place.path.with_name(place.path.name + end) for end in ("", "-wal")]
         report.size = sum(file.stat().st_size for file in files if file.is_file())
@@ -144,11 +148,15 @@ def measure(act: Callable[[], object], *, of: Literal["sync of this disk", "comm
 
 
 def measure_disk(folder: Path) -> Latency | None:
-    """Write and sync one page again and again in a file that nobody else sees; None where that is not allowed."""
+    """Write and sync one page again and again in a file that nobody else sees; None where that is not allowed.
+
+    Raises `StoreFull` where there is no room for it.
+    """
     path = folder / f"doctor-{new_uid()}"
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except OSError:
+    except OSError as error:
+        _refuse_full(error)
         return None
     try:
 
@@ -157,8 +165,14 @@ def measure_disk(folder: Path) -> Latency | None:
             os.fsync(descriptor)
 
         return measure(act, of="sync of this disk")
-    except OSError:
+    except OSError as error:
+        _refuse_full(error)
         return None
     finally:
         path.unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def _refuse_full(error: OSError) -> None:
+    if error.errno in FULL:
+        raise StoreFull("The disk is full; nothing was written.") from error

@@ -89,7 +89,12 @@ def _disk(report: Report) -> Iterator[Finding]:
     disk = report.disk
     if disk is None:
         return
-    if disk.free < SCARCE:
+    if disk.full:
+        yield wrong(
+            f"The disk is full: nothing more can be written in {disk.folder}.",
+            "Make room there. What is left of the reserve is for looking, and for `perdure prune`.",
+        )
+    elif disk.free < SCARCE:
         yield stuck(f"Only {disk.free >> 20} MiB are free in {disk.folder}.", "Make room before the store is full.")
     if report.exists and report.kind == "sqlite" and not disk.reserve:
         yield note("The reserve for a full disk is not there.", "It is filled again at the next use, if there is room.")
@@ -100,9 +105,9 @@ def _disk(report: Report) -> Iterator[Finding]:
         )
     if disk.file_system == "overlay":
         yield risk(f"{disk.folder} is a container's own layer: it is gone with the container.", "Mount a volume there.")
-    if report.latency is None:
+    if report.latency is None and not disk.full:
         yield wrong(f"Nothing can be written in {disk.folder}.", "Give this user the right to write there.")
-    elif report.latency.median < FAST and disk.file_system not in ("tmpfs", "ramfs"):
+    elif report.latency is not None and report.latency.median < FAST and disk.file_system not in ("tmpfs", "ramfs"):
         yield risk(
             f"A sync takes {report.latency.median} µs, faster than a disk can be: something answers before it is done.",
             "Find out whether this disk keeps synced data through a power cut.",

@@ -56,6 +56,7 @@ class Disk(msgspec.Struct, frozen=True):
     file_system: str
     free: int
     reserve: int
+    full: bool = False  # nothing more can be written: no room, or none for this user
 
 
 class WorkerLife(msgspec.Struct, frozen=True):

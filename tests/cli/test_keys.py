@@ -1,0 +1,135 @@
+"""The keyboard by itself: lines, pasted texts, and what was typed before a question."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+from collections.abc import Iterator
+
+import pytest
+
+import perdure
+from perdure.cli.asking import Asking
+from perdure.cli.command import Shell
+from perdure.cli.interact import Conversation
+from perdure.cli.keys import MARK, UNMARK, Keys
+from perdure.cli.live import screen_for
+from perdure.cli.sight import AsSentences
+from tests.cli.agents import Work, calls
+from tests.cli.terminal import Terminal
+
+UP = "\x1b[A"
+
+
+@perdure.program
+async def keys_question(s: perdure.Session) -> str:
+    return str(await s.ask("Merge now?"))
+
+
+class Board:
+    """A keyboard on a pseudo-terminal, whose reader is called by hand."""
+
+    def __init__(self, *, plain: bool = False) -> None:
+        self.ours, self.theirs = pty.openpty()
+        self.heard: list[str | None] = []
+        self.keys = Keys(self.theirs, io.StringIO(), self.heard.append, lambda: None, plain=plain)
+        self.keys.take()
+
+    def type(self, text: str) -> None:
+        os.write(self.ours, text.encode())
+
+
+@pytest.fixture(params=[False, True], ids=["drawn", "dumb"])
+def board(request: pytest.FixtureRequest) -> Iterator[Board]:
+    made = Board(plain=request.param)
+    yield made
+    os.close(made.ours)
+    os.close(made.theirs)
+
+
+@pytest.fixture
+def drawn() -> Iterator[Board]:
+    made = Board()
+    yield made
+    os.close(made.ours)
+    os.close(made.theirs)
+
+
+def test_lines_on_their_way_are_heard_before_a_question_and_the_half_typed_one_is_not(board: Board) -> None:
+    board.type("look first\nyes that was")
+    board.keys.set_aside()
+    assert (board.heard, board.keys.typed) == (["look first"], "")
+    board.type("n\n")
+    board.keys.set_aside()
+    assert board.heard == ["look first", "n"]
+
+
+def test_what_was_set_aside_comes_back_with_the_up_key(drawn: Board) -> None:
+    drawn.type("yes that was")
+    assert drawn.keys.set_aside()
+    drawn.type(UP + "\n")
+    assert not drawn.keys.set_aside()
+    assert drawn.heard == ["yes that was"]
+
+
+def test_a_paste_that_a_question_cuts_in_two_is_no_answer_to_it(drawn: Board) -> None:
+    drawn.type("\x1b[200~yes\nthat")
+    assert drawn.keys.set_aside()
+    drawn.type(" was\x1b[201~\n")
+    drawn.keys.set_aside()
+    assert drawn.heard == [""]
+
+
+def test_a_pasted_text_keeps_its_lines_and_none_of_it_is_a_key(drawn: Board) -> None:
+    drawn.type("a \x1b[200~one\r\x15\x1b[Atwo\tthree\x1b[201~ b\n")
+    drawn.keys.set_aside()
+    assert drawn.heard == ["a one\n[Atwo\tthree b"]
+
+
+@pytest.mark.parametrize("key", ["\x04", "\x03"], ids=["ctrl-d", "ctrl-c"])
+def test_the_terminal_is_told_of_pastes_and_left_as_it_was(key: str, work: Work) -> None:
+    with work.sit(*work.script("First.")) as seat:
+        seat.until("First.")
+        seat.until("> ", times=2)
+        assert (seat.raw.count(MARK), seat.raw.count(UNMARK)) == (1, 0)
+        seat.type(key)
+        seat.ended()
+    assert seat.raw.count(UNMARK) == 1
+
+
+def test_a_session_that_breaks_leaves_the_terminal_as_it_was(work: Work) -> None:
+    with work.sit(*work.script(work.hold(), "Done.")) as seat:
+        work.until_held(seat)
+        for file in work.terminal.folder.glob("perdure.db*"):
+            if file.is_file():
+                file.write_bytes(b"broken" * 1000)
+        work.held.unlink()
+        assert seat.ended() != 0
+    assert (seat.raw.count(MARK), seat.raw.count(UNMARK)) == (1, 1)
+
+
+def test_an_answer_typed_twice_answers_one_question(work: Work) -> None:
+    touches = [("run_command", {"command": f"touch {name}"}) for name in "bc"]
+    begin = work.script(calls("May I?", touches[0]), calls("And this?", touches[1]), "Done.")
+    with work.sit(*begin) as seat:
+        seat.until("y/n/a/m > ")
+        seat.type("y\ny\n")
+        seat.until("That question is closed already")
+        seat.until("y/n/a/m > ", times=2)
+        seat.type("n not this\n")
+        seat.until("Done.")
+    assert [(work.folder / name).exists() for name in "bc"] == [True, False]
+
+
+async def test_a_line_that_was_on_its_way_when_a_question_was_shown_is_a_message(terminal: Terminal) -> None:
+    async with perdure.open("memory:") as runtime:
+        view = await runtime.run((await runtime.start(keys_question.bind(), id="k")).id)
+        shell, screen = Shell("memory:", json=False), screen_for(io.StringIO())
+        talk = Conversation(shell, runtime, view, AsSentences(screen, runtime.store, view.uid, view.cursor), screen)
+        talk.asking = Asking(shell, runtime, screen, lambda: None, lambda: talk._heard("yes"))
+        await talk.look()
+        what, heard = talk._queue.get_nowait()
+        await talk._on_line(heard)
+        said = [event.body["message"] async for event in runtime.events("k") if event.kind == "inbox.received"]
+        assert (what, said, len((await runtime.get("k")).waits)) == ("line", ["yes"], 1)
