@@ -1,13 +1,18 @@
 """Wake-ups: a reader hears of news, in its own process or another; if it does not hear, it looks anyway."""
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.domain.event import Event
 from perdure.domain.session import Status
 from perdure.store import event, inbox, session, step
+from perdure.store.databases.sqlite import SQLite
 from perdure.store.step import Recorded
 from perdure.store.store import Store, open_store
 from perdure.store.wakeup import Wakeups
@@ -148,3 +153,20 @@ async def test_a_follower_who_hears_nothing_looks_anyway(target: str, crew: Crew
         numbers, _ = await asyncio.gather(asyncio.wait_for(follower, SOON), writing)
     assert numbers == [2, 3, 4, 5, 6, 7]
     assert deaf.version == 0
+
+
+async def test_a_closed_file_has_everything_though_somebody_had_just_begun_to_wait(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever copies the file after the last close copies all of it: nothing is left in the log beside it."""
+    reader = SQLite._reader
+
+    def slow(self: SQLite) -> Any:
+        if threading.current_thread().name == "perdure-watch":
+            time.sleep(0.1)
+        return reader(self)
+
+    monkeypatch.setattr(SQLite, "_reader", slow)
+    with open_store(folder / "a.db") as store:
+        await store.wakeups.wait(store.wakeups.version, timeout=0.01)
+    assert not (folder / "a.db-wal").exists()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from perdure.runtime.program import Bound, Program
     from perdure.runtime.runtime import Runtime, SessionView
 
+NAMED = 12  # programs, in a sentence about those that are loaded
+
 
 class Dollars(click.FloatRange):
     """An amount; `nan` and `inf` are numbers to Python, and no limit to anybody."""
@@ -150,7 +152,8 @@ def find(name: str) -> Program[..., Any]:
     if name in PROGRAMS:
         return PROGRAMS[name]
     theirs = sorted(PROGRAMS.keys() - {"agent", CARRIER})  # those are begun with a prompt, and by a merge
-    loaded = f"Loaded are {', '.join(theirs)}." if theirs else "None is loaded."
+    more = f" and {len(theirs) - NAMED} more" if len(theirs) > NAMED else ""
+    loaded = f"Loaded are {', '.join(theirs[:NAMED])}{more}." if theirs else "None is loaded."
     missing = "Name the module that defines it: --app MODULE, or `app` in perdure.toml."
     hint = "Check the name, or add the module that defines it with --app." if theirs else missing
     raise ProgramUnknown(f"There is no program {name!r}. {loaded}", hint=hint)

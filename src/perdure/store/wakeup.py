@@ -26,9 +26,12 @@ CHANNEL = "perdure"
 class Wakeups:
     """The waiters of one process. `start` begins to listen to other processes when the first one comes."""
 
-    def __init__(self, start: Callable[[Wakeups], Any] | None = None) -> None:
+    def __init__(self, start: Callable[[Wakeups], threading.Thread] | None = None, *, patience: float = 0.0) -> None:
+        """`patience` is how many seconds closing waits for who listens: a file is closed when its last reader is."""
         self.version = 0
         self._start = start
+        self._patience = patience
+        self._listening: threading.Thread | None = None
         self._lock = threading.Lock()
         self._waiters: dict[asyncio.Future[None], tuple[str | None, asyncio.AbstractEventLoop]] = {}
         self.closed = threading.Event()
@@ -60,7 +63,7 @@ class Wakeups:
             self._waiters[future] = (uid, loop)
             start, self._start = self._start, None
         if start is not None:
-            start(self)
+            self._listening = start(self)
         self.somebody_waits.set()
         try:
             async with asyncio.timeout(timeout):  # wait_for may lose a cancellation that comes with the wake-up
@@ -70,13 +73,16 @@ class Wakeups:
         finally:
             with self._lock:
                 self._waiters.pop(future, None)
-                if not self._waiters:
+                if not self._waiters and not self.closed.is_set():
                     self.somebody_waits.clear()
 
     def close(self) -> None:
-        self.closed.set()
-        self.somebody_waits.set()
+        with self._lock:
+            self.closed.set()
+            self.somebody_waits.set()
         self.bump()
+        if self._listening is not None:
+            self._listening.join(self._patience)
 
 
 def _wake(future: asyncio.Future[None]) -> None:
@@ -84,7 +90,7 @@ def _wake(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def watch_file(connect: Callable[[], apsw.Connection]) -> Callable[[Wakeups], None]:
+def watch_file(connect: Callable[[], apsw.Connection]) -> Callable[[Wakeups], threading.Thread]:
     """Compare the file's change counter while somebody waits."""
 
     def watch(wakeups: Wakeups) -> None:
@@ -99,10 +105,10 @@ def watch_file(connect: Callable[[], apsw.Connection]) -> Callable[[Wakeups], No
             wakeups.closed.wait(TICK)
         db.close()
 
-    return lambda wakeups: threading.Thread(target=watch, args=(wakeups,), name="perdure-watch", daemon=True).start()
+    return lambda wakeups: _begin(watch, wakeups, "perdure-watch")
 
 
-def listen(connect: Callable[[], psycopg.Connection[Any]]) -> Callable[[Wakeups], None]:
+def listen(connect: Callable[[], psycopg.Connection[Any]]) -> Callable[[Wakeups], threading.Thread]:
     """Listen for other processes' notifications, and look once after every reconnect."""
 
     def watch(wakeups: Wakeups) -> None:
@@ -117,7 +123,13 @@ def listen(connect: Callable[[], psycopg.Connection[Any]]) -> Callable[[Wakeups]
             except Exception:  # the server is away: waiters fall back to the slow poll until it is back
                 wakeups.closed.wait(1.0)
 
-    return lambda wakeups: threading.Thread(target=watch, args=(wakeups,), name="perdure-listen", daemon=True).start()
+    return lambda wakeups: _begin(watch, wakeups, "perdure-listen")
+
+
+def _begin(watch: Callable[[Wakeups], None], wakeups: Wakeups, name: str) -> threading.Thread:
+    thread = threading.Thread(target=watch, args=(wakeups,), name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 class Notifier:

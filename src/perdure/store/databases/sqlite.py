@@ -68,7 +68,7 @@ class SQLite:
         self._witness: Witness | None = None
         if path is not None:
             self._presence = with_reserve(companion(path), lambda: self._prepare(path))
-        self.wakeups = Wakeups(None if self._exclusive else watch_file(self._reader))
+        self.wakeups = Wakeups(None if self._exclusive else watch_file(self._reader), patience=5.0)
         try:
             self._commits = GroupCommit(self._opened, on_commit=self.wakeups.bump, witness=self._note)
         except BaseException:
