@@ -27,8 +27,8 @@ demo: $(READY) ## the whole story in half a minute: no key, no server
 quick: check ## the checks and the SQLite tests, without the slow ones: a few minutes
 	$(BIN)/pytest -q $(SPREAD) --ignore=tests/tidy -m "not postgres and not slow and not soak" $(ARGS)
 
-test: $(READY) ## every test, on both databases
-	$(BIN)/pytest $(SPREAD) $(ARGS)
+test: $(READY) ## every test, on both databases; tidiness is a matter of make check
+	$(BIN)/pytest $(SPREAD) --ignore=tests/tidy $(ARGS)
 
 check: $(READY) ## format, lint, types, layers, dependencies, tidiness
 	$(BIN)/ruff format --quiet --check --diff .

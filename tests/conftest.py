@@ -126,8 +126,7 @@ class Scratch:
         with self._db.transaction():
             self._db.execute("set local session_replication_role = replica")
             self._db.execute("set local lock_timeout = '5s'")
-            for table in self._tables:
-                self._db.execute(f"delete from {table}".encode())
+            self._db.execute("; ".join(f"delete from {table}" for table in self._tables).encode())
             for key, value in self._properties:
                 self._db.execute("insert into meta (key, value) values (%s, %s)", (key, value))
 

@@ -28,8 +28,6 @@ from tests.ledger.test_stops import SHORT, around_commits, no_complaints
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
-TOGETHER = ("gated", "parallel", "parent", "timer")
-
 
 def few_acts(moments: list[str]) -> list[int]:
     """Around some acts and probes, and one moment when all is on record."""
@@ -38,8 +36,7 @@ def few_acts(moments: list[str]) -> list[int]:
 
 @pytest.mark.parametrize("name", ALONE)
 def test_a_kill_at_any_moment_leaves_every_effect_once(name: str, lanes: Lanes, sink: Sink, database: str) -> None:
-    choose = committed if name in TOGETHER else committing
-    report = show(f"{name}, killed, PostgreSQL", sweep_of(name, lanes, sink, database).run(choose=choose))
+    report = show(f"{name}, killed, PostgreSQL", sweep_of(name, lanes, sink, database).run(choose=committing))
     assert report.failures == []
     assert mostly_reached(report)
 
@@ -125,10 +122,5 @@ def kill_server(sweep: Sweep, lane: Lane, fatal: int, server: PostgresServer) ->
 
 
 def committing(moments: list[str]) -> Iterable[int]:
-    """Around every commit and every act: before a commit the server has seen nothing that lasts."""
-    return [at for at, label in enumerate(moments, 1) if label.startswith(("commit", "act", "probe"))]
-
-
-def committed(moments: list[str]) -> Iterable[int]:
-    """The same without the moments before a commit: the server has seen no more than after the one before."""
-    return [at for at in committing(moments) if moments[at - 1] != "commit.before"]
+    """After every commit and around every act: before a commit the server has seen nothing that lasts."""
+    return [at for at, label in enumerate(moments, 1) if label.startswith(("commit.after", "act", "probe"))]

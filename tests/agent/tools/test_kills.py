@@ -46,7 +46,7 @@ def server() -> Iterator[ForkServer]:
 
 def around_acts(moments: list[str]) -> Iterable[int]:
     """Inside the acts, around them, and where what led to them is committed."""
-    wanted = ("act", "probe", "file", "git", "commit")
+    wanted = ("act", "probe", "file", "git", "commit.after")
     return [at for at, label in enumerate(moments, 1) if label.startswith(wanted)]
 
 
