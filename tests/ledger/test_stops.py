@@ -49,7 +49,7 @@ def test_the_same_where_effects_are_put_together(
     name: str, lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path
 ) -> None:
     sweep = disturbed(name, lanes, sink, folder)
-    chosen = around_commits(sweep.measure(), 8)
+    chosen = around_commits(sweep.measure(), 6)
     trials = sweep_stops(sweep, pairs, chosen, what="stopped", lease=SHORT)
     assert sweep.report.failures == []
     assert no_complaints(trials)
@@ -63,7 +63,7 @@ def test_a_worker_whose_lease_was_taken_by_force_does_nothing_twice(
 ) -> None:
     """Stopped at each position in turn; its own clock still says that the lease is its own."""
     sweep = disturbed(name, lanes, sink, folder)
-    chosen = around_commits(sweep.measure(), 12)
+    chosen = around_commits(sweep.measure(), 8)
     trials = sweep_stops(sweep, pairs, chosen, what="lease lost", forced=True)
     assert sweep.report.failures == []
     assert no_complaints(trials)
