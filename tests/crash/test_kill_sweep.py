@@ -14,7 +14,7 @@ from tests.crash.killsweep import distinct, sweep, thinned
 
 Place = Callable[[str, Path], dict[str, Any]]
 LIFE = (lives.live, lives.judge_life)
-few = partial(thinned, keep=4)
+few = partial(thinned, keep=8)
 once_each = partial(distinct, points=False)
 
 

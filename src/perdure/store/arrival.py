@@ -104,7 +104,7 @@ def _keep_history(tx: Transaction, kept: Kept) -> None:
 def _go_on(tx: Transaction, kept: Kept, arrival: Arrival, by: str) -> Arrived:
     head = _there(tx, kept)
     if head is None:
-        id = _free(tx, arrival.id or kept.session["id"])
+        id = _free(tx, arrival.id or kept.session["id"], kept.uid)
         if not _insert(tx, kept, id=id, sealed_at=None):
             return _go_on(tx, kept, arrival, by)
     elif head.cursor < len(kept.events):
@@ -132,7 +132,7 @@ def _branch(tx: Transaction, kept: Kept, arrival: Arrival, by: str) -> Arrived:
     if tx.one("session.get", uid=uid) is not None:
         return Arrived(session.get(tx, uid), False)
     fresh = {
-        "uid": uid, "id": _free(tx, arrival.id or kept.session["id"]), "result": None, "error": None,
+        "uid": uid, "id": _free(tx, arrival.id or kept.session["id"], uid), "result": None, "error": None,
         "status": Status.READY, "waiting_since": None, "cursor": 0, "chain": genesis(uid), "parent_uid": None,
         "parent_wait": None, "forked_from": kept.uid, "forked_at": end, "branch": f"{kept.session['branch']}@{end}",
         "lease_epoch": 0, "crash_count": 0, "cancel_requested_at": None, "pause_requested_at": None, "sealed_at": None,
@@ -155,8 +155,10 @@ def _refuse_live(head: Head) -> None:
         )
 
 
-def _free(tx: Transaction, id: str) -> str:
-    if tx.one("session.get_by_id", id=id) is not None:
+def _free(tx: Transaction, id: str, uid: str) -> str:
+    """The name, if no other session has it; that this one came in beside us just now is found out by its insert."""
+    row = tx.one("session.get_by_id", id=id)
+    if row is not None and SessionRecord.from_row(row).uid != uid:
         raise _conflict(id, "is there already, and is another one.", "Give this one a name of its own: --id NEW.")
     return id
 
