@@ -8,7 +8,7 @@ UV    := $(PYTHON) tools/uv.py
 READY := .venv/.ready
 TOOLS := .tools/.ready
 ARGS  ?=
-SPREAD := --numprocesses=$${PROCESSES:-3} --dist=loadfile
+SPREAD := --numprocesses=$${PROCESSES:-2} --dist=loadfile
 
 # Show a talkative command, and what it said only if it failed.
 quietly = @echo "$(1)"; said=$$($(1) 2>&1) || { echo "$$said"; exit 1; }
