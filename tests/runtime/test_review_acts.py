@@ -278,3 +278,26 @@ async def test_a_question_mark_in_a_literal_of_a_joint_tool_is_no_parameter(targ
         await rt.start(review_asker.bind(), id="s")
         view = await rt.run("s")
         assert (view.result, view.error) == ("why?!", None)
+
+
+@tool(replay="probe", inflight=0)
+def review_unset(n: int) -> int:
+    raise OSError("the line was cut")
+
+
+@review_unset.probe
+def _(n: int) -> Outcome:
+    raise KeyError("SERVICE_URL")
+
+
+@program
+async def review_unsetter(s: Session) -> int:
+    return await s.do(review_unset, n=1)
+
+
+async def test_a_probe_that_raises_is_named_with_its_error() -> None:
+    async with perdure.open("memory:") as rt:
+        await rt.start(review_unsetter.bind(), id="s")
+        (asked,) = (await rt.run("s")).waits
+        (effect,) = [one async for one in rt.effects(session="s")]
+        assert (asked.kind, effect.doubt) == ("doubt", "The probe failed: KeyError: 'SERVICE_URL'.")

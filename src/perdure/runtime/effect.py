@@ -206,7 +206,8 @@ class Ledger(Dispatcher):
         ended = await self.run.see_through(asked)
         faults.point("probe.after")
         if ended.error is not None or not isinstance(ended.value, Outcome):
-            why = ended.error or f"it returned {type(ended.value).__name__} and no Outcome"
+            raised = f"{type(ended.error).__name__}: {ended.error}"
+            why = raised if ended.error else f"it returned {type(ended.value).__name__} and no Outcome"
             return Outcome.unknown(storable(f"The probe failed: {why}.")), None
         answer = ended.value.storable()
         if answer.said != "happened":
