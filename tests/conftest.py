@@ -119,7 +119,7 @@ class Scratch:
         self._db: psycopg.Connection[tuple[Any, ...]] = psycopg.connect(self.url, autocommit=True)
         self._properties = self._db.execute("select key, value from meta").fetchall()
         names = self._db.execute("select tablename from pg_tables where schemaname = 'public'").fetchall()
-        self._tables = [name for (name,) in names if name != "event_kind"]
+        self._tables = [name for (name,) in names if name not in ("event_kind", "wait_kind")]
 
     def empty(self) -> None:
         """Forget everything, triggers or not. Whoever still holds a lock here is a test that left something running."""

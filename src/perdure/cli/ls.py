@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from perdure.store.move import Transaction
 
 STATUSES = ("ready", "running", "waiting", "done", "failed", "cancelled")
-KINDS = ("approval", "input", "timer", "doubt", "effect", "lease", "child", "paused", "program")
+KINDS = ("approval", "input", "timer", "doubt", "effect", "lease", "child", "paused", "program", "policy", "quarantine")
 SEALED = "nothing here: it is sealed, and goes on elsewhere"
 SILENT = "nobody: its worker fell silent"
 HEADINGS = ("session", "title~", "program~", "status", "waits for~", "since", "age", "cost", "owner~")

@@ -18,9 +18,21 @@ class WaitKind(StrEnum):
     CHILD = "child"
     PAUSED = "paused"
     PROGRAM = "program"
+    POLICY = "policy"
+    QUARANTINE = "quarantine"
 
 
-FOR_A_PERSON = frozenset({WaitKind.APPROVAL, WaitKind.INPUT, WaitKind.DOUBT, WaitKind.PAUSED, WaitKind.PROGRAM})
+FOR_A_PERSON = frozenset(
+    {
+        WaitKind.APPROVAL,
+        WaitKind.INPUT,
+        WaitKind.DOUBT,
+        WaitKind.PAUSED,
+        WaitKind.PROGRAM,
+        WaitKind.POLICY,
+        WaitKind.QUARANTINE,
+    }
+)
 
 
 class Wait(Record, frozen=True):

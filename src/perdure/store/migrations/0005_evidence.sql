@@ -1,0 +1,22 @@
+-- phase: expand
+-- compatible_from: 5
+-- Kinds of wait become rows, so that new ones need no rewrite of the table. Older code would not know the new kinds,
+-- nor what is recorded with an effect here, so it must not use the store any more.
+
+create table wait_kind (
+    kind text primary key not null,
+    meaning text not null
+) {strict};
+
+insert into wait_kind (kind, meaning) values
+    ('approval', 'a person must approve or deny an effect'),
+    ('input', 'an answer or a message'),
+    ('timer', 'a point in time'),
+    ('doubt', 'a person must say what came of an effect'),
+    ('effect', 'the outcome of an effect of the session this one was forked from'),
+    ('lease', 'a resource that another session holds'),
+    ('child', 'the result of a child session'),
+    ('paused', 'a person must resume it'),
+    ('program', 'a worker that knows its program'),
+    ('policy', 'a process that was started with a policy'),
+    ('quarantine', 'a person must look at a session whose workers crashed');
