@@ -54,19 +54,46 @@ def test_large_arguments_are_named_in_a_table_and_whole_in_json(branches: Termin
     assert len(effect["intent"]["note"]) == 70_000
 
 
-def test_a_store_that_was_put_back_is_listed_doctored_and_released(branches: Terminal) -> None:
-    branches("run", "branch_books", f"folder={branches.folder}", "--id", "a")
-    (path,) = branches.folder.rglob("perdure.db")
+def put_back(terminal: Terminal) -> None:
+    """Run two sessions and put the store of the first one back."""
+    terminal("run", "branch_books", f"folder={terminal.folder}", "--id", "a")
+    (path,) = terminal.folder.rglob("perdure.db")
     shutil.copy(path, path.with_name("backup"))
-    branches("run", "branch_books", f"folder={branches.folder}", "--id", "b")
-    assert "never put back" in branches("restore").out
+    terminal("run", "branch_books", f"folder={terminal.folder}", "--id", "b")
+    assert "No restore of this store is known." in terminal("restores").out
     path.with_name(path.name + "-wal").unlink(missing_ok=True)
     shutil.copy(path.with_name("backup"), path)
+
+
+def test_doctor_and_restores_report_a_restore_before_the_first_write(branches: Terminal) -> None:
+    put_back(branches)
+    for _ in range(2):  # looking records nothing
+        said = branches("doctor")
+        assert (said.code, "was put back to an earlier state" in said.out) == (1, True)
+        assert "nothing wrong" not in said.out
+        (found,) = branches("restores", "--json").lines
+        assert (found["epoch"], found["cause"], found["recorded"]) == (1, "witness", False)
+        assert "not recorded" in branches("restores").out
     branches("run", "branch_books", f"folder={branches.folder}", "--id", "c")
-    (found,) = branches("restore", "--json").lines
-    assert (found["cause"], found["released_at"]) == ("witness", None)
-    assert "perdure restore --release --because TEXT" in branches("doctor").out
-    assert branches("restore", "--release").code == 2
-    said = branches("restore", "--release", "--because", "looked at every booking")
+    (found,) = branches("restores", "--json").lines
+    assert (found["epoch"], found["cause"], found["recorded"]) == (1, "witness", True)
+
+
+def test_restores_releases_what_was_put_back(branches: Terminal) -> None:
+    put_back(branches)
+    branches("run", "branch_books", f"folder={branches.folder}", "--id", "c")
+    assert "perdure restores --release --because TEXT" in branches("doctor").out
+    assert branches("restores", "--release").code == 2
+    said = branches("restores", "--release", "--because", "looked at every booking")
     assert (said.code, "by ada" in said.out) == (0, True)
     assert "put back" not in branches("doctor").out
+
+
+def test_a_restore_can_be_declared_with_a_reason(branches: Terminal) -> None:
+    branches("run", "branch_books", f"folder={branches.folder}", "--id", "a")
+    for wrong in (("--declare",), ("--because", "x"), ("--declare", "--release", "--because", "x")):
+        assert branches("restores", *wrong).code == 2
+    (found,) = branches("restores", "--declare", "--because", "the disk of Monday", "--json").lines
+    assert (found["cause"], found["detail"], found["released_at"]) == ("declared", "ada: the disk of Monday", None)
+    assert "a person declared it" in branches("doctor").out
+    assert branches("restore").code == 2  # reserved: it will put a backup back

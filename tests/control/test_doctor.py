@@ -339,3 +339,15 @@ def test_a_folder_that_cannot_be_written_is_measured_as_nothing(tmp_path: Path) 
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ConfigError):
         place_of(address)
+
+
+@pytest.mark.databases("postgres")
+def test_another_timeline_is_reported_before_the_first_write(target: str) -> None:
+    with open_store(target) as store:
+        known = store.read_now(meta.get, "timeline")
+        assert examine(target).unrecorded_restore is None
+        store.write_now(meta.put("timeline", "7000/00000001"))
+    found = examine(target).unrecorded_restore
+    assert found is not None
+    assert (found.cause, found.detail) == ("timeline", f"7000/00000001 became {known}")
+    assert examine(target).healthy is False

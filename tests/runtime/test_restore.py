@@ -20,7 +20,7 @@ from perdure.runtime.runtime import open as open_runtime
 from perdure.store import event, lease, meta, restore
 from perdure.store import session as sessions
 from perdure.store.databases.place import companion
-from perdure.store.move import Transaction, plain_move
+from perdure.store.move import Move, Transaction, plain_move
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock, Sink, SinkClient
 from perdure.testing.postgres import PostgresServer
@@ -105,9 +105,8 @@ async def live_twice(folder: Path, service: SinkClient, replay: str) -> tuple[Se
         return await answer(runtime), path
 
 
-@plain_move
-def declare(tx: Transaction) -> Restore:
-    return restore.begin(tx, Cause.DECLARED, "from a backup")
+def declare(known: int = 0) -> Move[Restore]:
+    return restore.declare(by="ada", because="from a backup", known=known)
 
 
 @pytest.mark.anyio
@@ -191,6 +190,18 @@ async def test_a_session_begun_after_the_restore_is_not_asked_about(folder: Path
 
 
 @pytest.mark.anyio
+@pytest.mark.databases("sqlite", "postgres")
+async def test_a_process_that_has_the_store_open_obeys_a_declared_restore(target: str, sink: Sink) -> None:
+    acting(sink.run(), "escalate")
+    async with open_runtime(target) as runtime:
+        await begin(runtime)
+        with open_store(target) as other:
+            other.write_now(declare())
+        (asked,) = (await answer(runtime)).waits
+        assert asked.kind == "doubt"
+
+
+@pytest.mark.anyio
 async def test_a_released_restore_asks_nobody_any_more(folder: Path, sink: Sink) -> None:
     acting(sink.run(), "escalate")
     path = folder / "perdure.db"
@@ -199,7 +210,7 @@ async def test_a_released_restore_asks_nobody_any_more(folder: Path, sink: Sink)
         await runtime.store.write(declare())
     async with open_runtime(path) as runtime:
         (finding,) = [one for one in examine(str(path)).findings if "put back" in one.what]
-        assert "perdure restore --release" in finding.do
+        assert "perdure restores --release" in finding.do
         (released,) = await runtime.store.write(restore.release(by="ada", because="nothing was lost"))
         assert (released.released_by, released.released_because) == ("ada", "nothing was lost")
         assert not [one for one in examine(str(path)).findings if "put back" in one.what]
@@ -218,7 +229,8 @@ def test_a_restore_voids_every_lease_and_begins_a_higher_epoch(store: Store, clo
     clock.advance(seconds=TTL)
     new = store.write_now(lease.acquire(uid, "w-2", nonce="n-2", ttl=TTL))
     assert new.epoch == (1 << RESTORE_SHIFT) + 1
-    assert store.write_now(declare()).epoch == 2
+    assert store.write_now(declare()).epoch == 1  # the same declaration, written again
+    assert store.write_now(declare(known=1)).epoch == 2
 
 
 def test_a_restore_is_released_once_with_a_reason_and_never_forgotten(store: Store) -> None:

@@ -50,7 +50,7 @@ COMMANDS = {
     "import": "Take a bundle in: a copy goes on beside its original, a move goes on in its place.",
     "verify": "Check that every event is there, unchanged and in its place: one session's log, or all.",
     "doctor": "Say how the store is, which promises it keeps, and what to do.",
-    "restore": "List restores: when the store was put back to an earlier time, and who released that.",
+    "restores": "List restores: when the store was put back to an earlier state, and who released each.",
     "migrate": "Bring the store's schema up to date.",
     "prune": "Remove snapshots that no session names, and folders of branches that have ended.",
     "completion": "Print what makes a shell complete commands, options and session ids.",

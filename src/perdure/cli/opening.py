@@ -11,6 +11,7 @@ from perdure.errors import NotFound, SchemaMismatch
 
 if TYPE_CHECKING:
     from perdure.runtime.runtime import Runtime
+    from perdure.store.doctor import Look
     from perdure.store.move import Transaction
 
 T = TypeVar("T")
@@ -19,6 +20,13 @@ T = TypeVar("T")
 @contextmanager
 def reading(shell: Shell) -> Iterator[Transaction]:
     """One moment of a store that exists. Nothing is created, migrated or locked."""
+    with looking(shell) as found:
+        yield found.tx
+
+
+@contextmanager
+def looking(shell: Shell) -> Iterator[Look]:
+    """The same, with what is known from beside the store."""
     from perdure.store import doctor, migrate
 
     place = doctor.place_of(shell.store)
@@ -34,7 +42,7 @@ def reading(shell: Shell) -> Iterator[Transaction]:
                 f"The store has schema {version}, and this version of Perdure reads {known}.",
                 hint=f"Run `{shell.again('migrate')}`.",
             )
-        yield found.tx
+        yield found
 
 
 def acting(shell: Shell, work: Callable[[Runtime], Awaitable[T]], *, create: bool = False) -> T:

@@ -74,6 +74,6 @@ def check(tx: Transaction, uids: Iterator[str]) -> Verified:
 
 
 def everyone(tx: Transaction) -> Iterator[str]:
-    from perdure.store import doctor
+    from perdure.store import damage
 
-    yield from doctor.session_uids(tx)
+    yield from damage.session_uids(tx)

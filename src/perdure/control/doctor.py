@@ -19,7 +19,7 @@ from perdure.domain.worker import Life, Worker
 from perdure.errors import ConfigError, NotFound, PerdureError, StoreFull
 from perdure.ids import new_uid
 from perdure.runtime.liveness import presences_at
-from perdure.store import doctor, migrate, restore
+from perdure.store import damage, doctor, migrate, restore
 from perdure.store.databases.engine import FULL
 from perdure.store.databases.place import Reserve, check_file_system, check_library
 from perdure.store.doctor import Look, Place
@@ -79,7 +79,7 @@ def _see_store(report: Report, place: Place, found: Look, *, deep: bool) -> None
         return
     _see_rows(report, place, found)
     if deep:
-        report.findings += [findings.damaged(what) for what in doctor.damage(found.tx)]
+        report.findings += [findings.damaged(what) for what in damage.damage(found.tx)]
         report.read_everything = True
 
 
@@ -89,6 +89,7 @@ def _see_rows(report: Report, place: Place, found: Look) -> None:
     report.sessions, report.stale = survey.sessions, survey.stale
     report.undecided, report.in_doubt = survey.undecided, survey.in_doubt
     report.restores = [one for one in restore.everything(found.tx) if one.released_at is None]
+    report.unrecorded_restore = doctor.unrecorded_restore(found)
     report.workers = [_with_life(one, locks.life(one)) for one in survey.workers]
     report.stale_sessions = [
         Stale(one.id, one.lease_holder or "", found.tx.now - (one.lease_until or 0)) for one in survey.stale_sessions

@@ -162,13 +162,27 @@ def _standbys(report: Report) -> Iterator[Finding]:
         )
 
 
+KNOWN_BY = {
+    "declared": "a person declared it",
+    "witness": "the store lacks an event that was committed to it",
+    "timeline": "the PostgreSQL server has another timeline than before",
+}
+
+
 def _restores(report: Report) -> Iterator[Finding]:
-    how = {"declared": "somebody said so", "witness": "the file lacks what was in it", "timeline": "the server says so"}
+    found = report.unrecorded_restore
+    if found is not None:
+        yield stuck(
+            f"The store was put back to an earlier state: {KNOWN_BY[found.cause]} ({found.detail}). This is not "
+            "recorded yet. The next process that opens the store to write checks it again and records a restore.",
+            "Stop the workers. Check what the sessions did outside after that state. `perdure restores` shows more.",
+        )
     for one in report.restores[:1]:
-        yield risk(
-            f"The store was put back to an earlier time ({how[one.cause]}). What its sessions did after that time is "
-            "not in the ledger, so what they do next is taken as what may have been done.",
-            "Look at what they may have done, then type `perdure restore --release --because TEXT`.",
+        yield stuck(
+            f"The store was put back to an earlier state ({KNOWN_BY[one.cause]}). What its sessions did after that is "
+            "not in the ledger. Until you release this restore, the first dispatch of an effect counts as one with an "
+            "unknown outcome.",
+            "Check what the sessions did outside, then type `perdure restores --release --because TEXT`.",
         )
 
 

@@ -100,6 +100,7 @@ class Report(msgspec.Struct, kw_only=True):
     undecided: int | None = None
     in_doubt: int | None = None
     restores: list[Restore] = msgspec.field(default_factory=list)
+    unrecorded_restore: Restore | None = None  # found now; the next process that writes records it
     read_everything: bool = False
     findings: list[Finding] = msgspec.field(default_factory=list)
     depth: Depth | None = None

@@ -100,8 +100,7 @@ async def _once(
     """One run of the program. True: something changed meanwhile, run it again."""
     run = Run(runtime, holder, await runtime.store.read(program.read if program else load, holder.uid))
     runtime.heart.keep(holder, holder.boot_deadline - runtime.heart.ttl, run.stop)
-    if runtime.store.database.restore_epoch:
-        run.restore = await runtime.store.read(restore.over, run.session)
+    run.restore = await runtime.store.read(restore.over, run.session)  # one may be declared while we have it open
     try:
         if run.session.cancel_requested_at is not None and await _stopped(run):
             return False

@@ -21,12 +21,15 @@ import msgspec
 
 from perdure.clock import Clock, ServerClock, SystemClock
 from perdure.config import default_store
+from perdure.domain.restore import Cause, Restore
 from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Worker
-from perdure.errors import ConfigError, Damaged, NotFound, StoreUnavailable
-from perdure.store import event, meta, session
+from perdure.errors import ConfigError, NotFound, StoreUnavailable
+from perdure.store import meta, restore, session
+from perdure.store.databases import witness
 from perdure.store.databases.engine import SQLiteTransaction, connect, look_at, translate
 from perdure.store.databases.place import companion, with_reserve
+from perdure.store.databases.witness import Seen
 from perdure.store.gate import holder_of
 from perdure.store.move import Transaction
 
@@ -72,12 +75,17 @@ def without_password(url: str) -> str:
 
 
 class Look:
-    """An existing store, open for reading. `offset` is the server's clock minus this machine's, where there is one."""
+    """An existing store, open for reading.
 
-    def __init__(self, tx: Transaction, clock: Clock, offset: int | None = None) -> None:
+    `offset` is the server's clock minus this machine's, where there is one. `seen` is what the witness of a store on
+    this machine named before the store was opened.
+    """
+
+    def __init__(self, tx: Transaction, clock: Clock, offset: int | None = None, seen: Seen | None = None) -> None:
         self.tx = tx
         self.clock = clock
         self.offset = offset
+        self.seen = seen
 
 
 @contextmanager
@@ -101,9 +109,10 @@ def _look_at_file(place: Place) -> Iterator[Look]:
     if place.path.is_dir():
         raise ConfigError(f"{place.shown} is a folder.", hint=f"For a store of text files say files:{place.shown}")
     clock, path = SystemClock(), place.path
+    seen = witness.read(companion(path))
     db = with_reserve(companion(path), lambda: look_at(str(path)))
     try:
-        yield Look(SQLiteTransaction(db, clock.now(), "look", 0), clock)
+        yield Look(SQLiteTransaction(db, clock.now(), "look", 0), clock, seen=seen)
     except apsw.Error as error:
         raise translate(error, db.system_errno) from error
     finally:
@@ -122,7 +131,7 @@ def _look_at_files(place: Place) -> Iterator[Look]:
             raise StoreUnavailable(f"{holder} has {place.shown} open.", hint="Look again when it has ended.")
         engine = FilesEngine(place.folder, clock := SystemClock())
         engine.replay()  # under the lock, because it cuts off half a line that a crash has left
-        yield Look(engine.transaction("look"), clock)
+        yield Look(engine.transaction("look"), clock, seen=witness.read(place.folder))
 
 
 @contextmanager
@@ -178,6 +187,31 @@ def no_driver() -> ConfigError:
     )
 
 
+def unrecorded_restore(found: Look) -> Restore | None:
+    """A restore that is not recorded yet: the next process that opens the store to write begins it."""
+    tx = found.tx
+    epoch, now = int(meta.get(tx, "restore_epoch") or 0), tx.now
+    rewound_to = restore.rewound_to(tx)
+    if (lost := witness.lost(tx, found.seen)) is not None:
+        return Restore(max(epoch, lost.epoch) + 1, now, rewound_to, Cause.WITNESS, lost.what, None, None, None)
+    if isinstance(tx, SQLiteTransaction):
+        return None
+    change = _other_timeline(tx)
+    return None if change is None else Restore(epoch + 1, now, rewound_to, Cause.TIMELINE, change, None, None, None)
+
+
+def _other_timeline(tx: Transaction) -> str | None:
+    """How the server's history differs from the one that the store was last opened with."""
+    import psycopg
+
+    known = meta.get(tx, restore.TIMELINE)
+    try:
+        (now,) = tx.one("restore.timeline") or (None,)
+    except psycopg.Error:  # a standby, a server that hides it, or a role that may not ask
+        return None
+    return None if known is None or now is None or known == now else f"{known} became {now}"
+
+
 class Survey(msgspec.Struct, frozen=True):
     """What the rows say, the same on every database."""
 
@@ -206,27 +240,6 @@ def survey(tx: Transaction) -> Survey:
 def workers(tx: Transaction) -> list[Worker]:
     """Every worker, whatever the store's schema."""
     return [Worker.from_row(row) for row in tx.all("doctor.workers", limit=1000)]
-
-
-def damage(tx: Transaction) -> list[str]:
-    """Read everything and return what does not fit: SQLite's own structure, and every session's chain."""
-    found = []
-    if isinstance(tx, SQLiteTransaction):
-        found += [row[0] for row in tx.all("doctor.damage") if row[0] != "ok"]
-    for uid in session_uids(tx):
-        try:
-            event.verify(tx, uid)
-        except Damaged as error:
-            found.append(error.message)
-    return found
-
-
-def session_uids(tx: Transaction) -> Iterator[str]:
-    """Every session there is, a page at a time."""
-    after = ""
-    while page := [row[0] for row in tx.all("doctor.session_uids", after=after, limit=1000)]:
-        yield from page
-        after = page[-1]
 
 
 def sqlite_version() -> str:

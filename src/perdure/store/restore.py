@@ -1,6 +1,7 @@
 """Restores: the store was put back to an earlier time, declared or found out, and what follows from it.
 
     begin      a new restore epoch; every lease of before is void, so no old token can move or dispatch anything
+    declare    the same, because a person says that the store was put back
     presume    instead of a first dispatch: an attempt that may have been made, outcome unknown
     release    a person has looked at what was lost; from now on first dispatches are first dispatches
 
@@ -30,13 +31,29 @@ def begin(tx: Transaction, cause: Cause, detail: str | None = None, *, after: in
     `after` is an epoch that there was in the time that was lost: its rows are lost too, and it must not come back.
     """
     epoch = max(int(meta.get(tx, "restore_epoch") or 0), after) + 1
-    (rewound_to,) = tx.one("restore.rewound_to") or (0,)
-    tx.send("restore.insert", epoch=epoch, rewound_to=rewound_to, cause=cause, detail=detail, now=tx.now)
+    tx.send("restore.insert", epoch=epoch, rewound_to=rewound_to(tx), cause=cause, detail=detail, now=tx.now)
     tx.send("meta.put", key="restore_epoch", value=str(epoch))
     tx.send("restore.void_leases", epoch=epoch << RESTORE_SHIFT)
     found = newest(tx)
     assert found is not None
     return found
+
+
+@plain_move
+def declare(tx: Transaction, *, by: str, because: str, known: int) -> Restore:
+    """Begin a restore epoch because a person says that the store was put back.
+
+    `known` is the epoch that the caller has read: written twice, this begins one epoch.
+    """
+    check_name("Who declares it", by)
+    if not because.strip():
+        raise ConfigError("Declaring a restore needs a reason.", hint="Say what was put back with --because.")
+    check_text("The reason", because)
+    detail = f"{by}: {because}"
+    last = newest(tx)
+    if last is not None and last.epoch > known and (last.cause, last.detail) == (Cause.DECLARED, detail):
+        return last
+    return begin(tx, Cause.DECLARED, detail)
 
 
 @plain_move
@@ -74,6 +91,12 @@ def presume(log: Log, id: str, restore: Restore, retry: int) -> Effect:
     row = {"id": id, "state": "dispatched", "restore_epoch": restore.epoch} | spent
     log.append("effect.presumed", {"attempt": made.number} | taken, rows={"effect": [row]}, effect_id=id)
     return effects.get(log.tx, log.uid, id)
+
+
+def rewound_to(tx: Transaction) -> int:
+    """The newest moment that the store knows."""
+    (at,) = tx.one("restore.rewound_to") or (0,)
+    return int(at)
 
 
 def newest(tx: Transaction) -> Restore | None:

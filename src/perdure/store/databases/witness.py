@@ -51,16 +51,7 @@ class Witness:
         """What is lost; None when the store has not been put back, or that is known already."""
         self._store_id = meta.get(tx, "store_id") or ""
         self._epoch = int(meta.get(tx, "restore_epoch") or 0)
-        seen = self._read()
-        if seen is None or seen.store_id != self._store_id:
-            return None
-        if tx.one("event.of_move", uid=seen.session_uid, number=seen.number, move_id=seen.move_id):
-            return None
-        what = f"event {seen.number} of session {seen.session_uid} (move {seen.move_id}) is no longer there"
-        known = restore.newest(tx)
-        if known is not None and (known.cause, known.detail) == (Cause.WITNESS, what):
-            return None
-        return Lost(what, seen.restore_epoch)
+        return lost(tx, _decoded(os.pread(self._file, ROOM, 0)))
 
     def look_back(self, engine: SQLiteEngine) -> None:
         """Begin a restore epoch if the store was replaced by an older copy of itself."""
@@ -79,11 +70,35 @@ class Witness:
         content = digest(line)[:16].encode() + b" " + line
         os.pwrite(self._file, content.ljust(ROOM - 1) + b"\n", 0)
 
-    def _read(self) -> Seen | None:
-        check, _, line = os.pread(self._file, ROOM, 0).strip().partition(b" ")
-        if not line or digest(line)[:16].encode() != check:
-            return None
-        return msgspec.json.decode(line, type=Seen)
-
     def close(self) -> None:
         os.close(self._file)
+
+
+def read(folder: Path) -> Seen | None:
+    """What the witness names, without opening the store. Read it before the store: the other way round, an event that
+    is committed in between would look lost."""
+    try:
+        with open(folder / "witness", "rb") as file:
+            return _decoded(file.read(ROOM))
+    except OSError:
+        return None
+
+
+def _decoded(content: bytes) -> Seen | None:
+    check, _, line = content.strip().partition(b" ")
+    if not line or digest(line)[:16].encode() != check:
+        return None
+    return msgspec.json.decode(line, type=Seen)
+
+
+def lost(tx: Transaction, seen: Seen | None) -> Lost | None:
+    """What was seen and is not in the store; None when nothing is missing, or the restore is recorded already."""
+    if seen is None or seen.store_id != meta.get(tx, "store_id"):
+        return None
+    if tx.one("event.of_move", uid=seen.session_uid, number=seen.number, move_id=seen.move_id):
+        return None
+    what = f"event {seen.number} of session {seen.session_uid} (move {seen.move_id}) is no longer there"
+    known = restore.newest(tx)
+    if known is not None and (known.cause, known.detail) == (Cause.WITNESS, what):
+        return None
+    return Lost(what, seen.restore_epoch)
