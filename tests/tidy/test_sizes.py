@@ -15,7 +15,9 @@ class Allowed(NamedTuple):
     reason: str
 
 
-LONG_FILES: dict[str, Allowed] = {}
+LONG_FILES: dict[str, Allowed] = {
+    "src/perdure/store/effect.py": Allowed(340, "plan, dispatch and settle are read together"),
+}
 LONG_FUNCTIONS: dict[str, Allowed] = {}  # "src/perdure/store/commit.py:Writer.run": Allowed(52, "why")
 
 

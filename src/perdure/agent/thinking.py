@@ -21,8 +21,8 @@ from perdure.domain.event import Event
 from perdure.domain.wait import WaitKind
 from perdure.errors import ModelError, PerdureError
 from perdure.ids import decode, encode
-from perdure.runtime.act import describe
 from perdure.runtime.delta import Speech
+from perdure.runtime.description import describe
 from perdure.runtime.dispatch import Intent
 from perdure.store import intent as intents
 from perdure.store import message, wait

@@ -18,9 +18,9 @@ import msgspec
 from perdure.clock import SECOND
 from perdure.domain.effect import AttemptOutcome, Replay
 from perdure.errors import ConfigError
-from perdure.ids import encode
+from perdure.runtime.description import describe
 from perdure.runtime.hands import HANDS
-from perdure.runtime.tool import Tool
+from perdure.runtime.tool import Call, Tool
 from perdure.store.intent import Outcome
 
 # What only this process knows, by (session, effect, attempt): acts under way in it, and outcomes that the store could
@@ -113,11 +113,12 @@ def in_thread(
 class InThread:
     """A tool's function for one attempt in a thread: under way until that has ended, whoever still waits for it."""
 
-    __slots__ = ("_attempt", "_ended", "_left", "_tool")
+    __slots__ = ("_attempt", "_ended", "_given", "_left", "_tool")
 
-    def __init__(self, tool: Tool[..., Any], attempt: tuple[str, str, int]) -> None:
+    def __init__(self, tool: Tool[..., Any], attempt: tuple[str, str, int], given: Call) -> None:
         self._tool = tool
         self._attempt = attempt
+        self._given = given
         self._ended: Ended | None = None
         self._left = False
 
@@ -142,21 +143,18 @@ class InThread:
 
     def _owe(self) -> None:
         if self._ended is not None and self._tool.replay is not Replay.PURE:
-            OWED[self._attempt] = (outcome(self._tool, self._ended), self._tool.retry)
+            known = outcome(self._tool, self._ended, self._given.given_reference)
+            OWED[self._attempt] = (known, self._tool.retry)
 
 
-def outcome(tool: Tool[..., Any], ended: Ended) -> Outcome:
-    """What is known about an act that ended so."""
+def outcome(tool: Tool[..., Any], ended: Ended, reference: str | None = None) -> Outcome:
+    """What is known about an act that ended so, with the reference that it gave."""
     if ended.error is None:
         try:
-            return Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=tool.shape.encode_result(ended.value))
+            result = tool.shape.encode_result(ended.value)
         except ConfigError as error:
-            return Outcome(outcome=AttemptOutcome.UNKNOWN, error=describe(error))
+            return Outcome(outcome=AttemptOutcome.UNKNOWN, error=describe(error), reference=reference)
+        return Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=result, reference=reference)
     proven = isinstance(ended.error, tool.safe_errors)
-    return Outcome(outcome=AttemptOutcome.FAILED if proven else AttemptOutcome.UNKNOWN, error=describe(ended.error))
-
-
-def describe(error: BaseException) -> str:
-    """An error as it is recorded."""
-    message = str(error).encode("utf-8", "replace").decode()[:4000]
-    return encode({"type": type(error).__name__, "code": getattr(error, "code", None), "message": message})
+    known = AttemptOutcome.FAILED if proven else AttemptOutcome.UNKNOWN
+    return Outcome(outcome=known, error=describe(ended.error), reference=reference)

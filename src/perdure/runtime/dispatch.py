@@ -23,7 +23,8 @@ from perdure import faults
 from perdure.domain.effect import AttemptOutcome, Effect, Replay, idempotency_key, intent_digest
 from perdure.errors import LeaseHeld, PerdureError, StoreError
 from perdure.ids import encode
-from perdure.runtime.act import ACTING, OWED, InThread, call, describe, outcome
+from perdure.runtime.act import ACTING, OWED, InThread, call, outcome
+from perdure.runtime.description import describe
 from perdure.runtime.place import Place
 from perdure.runtime.policy import Policy
 from perdure.runtime.run import Run
@@ -133,9 +134,9 @@ class Dispatcher:
         self, tool: Tool[..., Any], id: str, key: str, arguments: dict[str, Any], number: int
     ) -> intents.Outcome:
         attempt = (self._uid, id, number)
-        given = [self._given(id, key, number)] if tool.wants_call else []
-        if given and tool.undoes is not None:
-            given[0].undoes = await self._undone(id)
+        given = self._given(id, key, number)
+        if tool.wants_call and tool.undoes is not None:
+            given.undoes = await self._undone(id)
         opened = tool.shape.unbind(arguments)
 
         async def late(overrun: TimeoutError) -> None:
@@ -147,10 +148,11 @@ class Dispatcher:
 
         noted = None if tool.replay is Replay.PURE else late
         faults.point("act.begun")
-        function = tool.function if tool.shape.is_async else InThread(tool, attempt)
+        function = tool.function if tool.shape.is_async else InThread(tool, attempt, given)
         ACTING.add(attempt)
         try:
-            ended = await call(function, tool.shape.is_async, tool.timeout, noted, *given, **opened)
+            first = (given,) if tool.wants_call else ()
+            ended = await call(function, tool.shape.is_async, tool.timeout, noted, *first, **opened)
         except BaseException as error:
             if isinstance(function, InThread) and not isinstance(error, Exception):
                 function.leave()  # the loop ends, and the thread goes on
@@ -160,7 +162,7 @@ class Dispatcher:
         if tool.shape.is_async:
             ACTING.discard(attempt)
         faults.point("act.after")
-        return outcome(tool, ended)
+        return outcome(tool, ended, given.given_reference)
 
     def _given(self, id: str, key: str, number: int) -> Call:
         heart, holder = self.run.runtime.heart, self.run.holder

@@ -23,7 +23,8 @@ from perdure.domain.worker import Life
 from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, Suspended
 from perdure.ids import decode, new_uid
 from perdure.runtime import leases
-from perdure.runtime.act import OWED, describe, is_acting
+from perdure.runtime.act import OWED, is_acting
+from perdure.runtime.description import describe
 from perdure.runtime.effect import Ledger, tool_of
 from perdure.runtime.fork import tell_branches
 from perdure.runtime.program import PROGRAMS, Program, get_program

@@ -16,7 +16,8 @@ from perdure.domain.artifact import Retention
 from perdure.domain.fact import private_scope
 from perdure.errors import ConfigError, PerdureError, StoreError
 from perdure.ids import decode, digest, encode
-from perdure.runtime.act import call, describe
+from perdure.runtime.act import call
+from perdure.runtime.description import describe
 from perdure.runtime.durations import microseconds
 from perdure.runtime.place import Lane, Place
 from perdure.runtime.records import recalled

@@ -16,13 +16,17 @@ import msgspec
 from perdure.clock import SECOND
 from perdure.domain.effect import Replay, Rule
 from perdure.errors import ConfigError, NotDone
-from perdure.ids import check_name, storable
+from perdure.ids import check_name
+from perdure.runtime.description import short_text
 from perdure.runtime.durations import microseconds
 from perdure.runtime.shape import Shape
 
 Q = ParamSpec("Q")
 X = TypeVar("X", covariant=True)  # noqa: PLC0105 - one letter, as in the contract
 F = TypeVar("F", bound=Callable[..., Any])
+
+REFERENCE_LIMIT = 2000
+WHY_LIMIT = 4000
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -43,7 +47,7 @@ class Call:
     `undoes` is for an undo: the key that was given to what it takes back.
     """
 
-    __slots__ = ("_heartbeat", "attempt", "effect_id", "key", "session_id", "undoes")
+    __slots__ = ("_heartbeat", "attempt", "effect_id", "given_reference", "key", "session_id", "undoes")
 
     def __init__(
         self, key: str, attempt: int, session_id: str, effect_id: str, heartbeat: Callable[[], None] | None = None
@@ -53,12 +57,21 @@ class Call:
         self.session_id = session_id
         self.effect_id = effect_id
         self.undoes: str | None = None
+        self.given_reference: str | None = None
         self._heartbeat = heartbeat
 
     def heartbeat(self) -> None:
         """Say that a long act still goes on. Raises `LeaseLost` when it must stop."""
         if self._heartbeat is not None:
             self._heartbeat()
+
+    def reference(self, reference: str | None) -> None:
+        """Give the name of what was done in the outside system: an address, a number, a path. The last one counts.
+
+        It is recorded with the outcome of this attempt, also when that outcome is unknown, and it never raises: by
+        then the act may have happened.
+        """
+        self.given_reference = None if reference is None else short_text(reference, REFERENCE_LIMIT) or None
 
 
 class Outcome:
@@ -74,7 +87,8 @@ class Outcome:
 
     def storable(self) -> Outcome:
         """The same answer in words that every database can keep."""
-        reference, why = (None if text is None else storable(str(text)) for text in (self.reference, self.why))
+        reference = None if self.reference is None else short_text(self.reference, REFERENCE_LIMIT)
+        why = None if self.why is None else short_text(self.why, WHY_LIMIT)
         return Outcome(self.said, self.result, reference, why)
 
     @classmethod

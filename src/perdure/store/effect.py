@@ -88,7 +88,7 @@ def _insert(
     columns = fresh.planned(intent, log.uid, number, state, approval_id=approval_id)
     if outcome is not None:
         columns |= {"result": outcome.result, "artifact": outcome.artifact, "error": outcome.error}
-        columns |= {"settled_at": now, "settled_number": number}
+        columns |= {"reference": outcome.reference, "settled_at": now, "settled_number": number}
     log.tx.send("effect.insert", **columns, now=now)
     log.append(kind, body, rows={"effect": [fresh.shown(columns, now)]}, effect_id=intent.id)
     return fresh.made(columns, now)
@@ -154,8 +154,18 @@ def settle(
         case AttemptOutcome.ABSENT:
             move(log, effect, EffectState.PLANNED, "effect.absent", **came)
         case AttemptOutcome.UNKNOWN:
-            log.append("effect.unknown", {"attempt": number, "error": opened(outcome.error)}, effect_id=id)
+            _unknown(log, effect, number, outcome)
     return get(log.tx, log.uid, id)
+
+
+def _unknown(log: Log, effect: Effect, number: int, outcome: Outcome) -> None:
+    """The effect stays dispatched; a reference that the act gave tells a person where to look."""
+    rows = None
+    if outcome.reference is not None:
+        log.tx.send("effect.refer", uid=log.uid, id=effect.id, reference=outcome.reference)
+        rows = {"effect": [{"id": effect.id, "reference": outcome.reference}]}
+    body = {"attempt": number, "error": opened(outcome.error)}
+    log.append("effect.unknown", body, rows=rows, effect_id=effect.id)
 
 
 def _is_fresh(log: Log, effect: Effect, attempt: Attempt) -> bool:
@@ -202,11 +212,12 @@ def move(
     kept = state in (EffectState.COMPENSATED, EffectState.SUPERSEDED)
     said = verdict or ((effect.verdict, effect.verdict_by, effect.verdict_because) if kept else (None, None, None))
     error = outcome.error if outcome else (encode(effect.error) if kept and effect.error is not None else None)
+    reference = (outcome.reference if outcome else None) or effect.reference
     columns = {
         "state": state,
         "result": outcome.result if outcome else (effect.result if kept else None),
         "artifact": outcome.artifact if outcome else (effect.artifact if kept else None),
-        "reference": outcome.reference if outcome else effect.reference,
+        "reference": None if state == EffectState.PLANNED else reference,
         "settled_at": log.tx.now if final else None,
         "settled_number": log.cursor + 1 if final else None,
         "verdict": said[0],

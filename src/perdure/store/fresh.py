@@ -23,7 +23,7 @@ PLAIN = frozenset(
     {"id", "position", "generation", "tool", "replay", "targets", "intent", "intent_digest", "idempotency_key", "rule"}
 )
 NOT_PLAIN = tuple(name for name in Intent.__struct_fields__ if name not in PLAIN)
-UNKNOWN = dict.fromkeys(("result", "artifact", "error", "settled_at", "settled_number"))
+UNKNOWN = dict.fromkeys(("reference", "result", "artifact", "error", "settled_at", "settled_number"))
 NOTHING: dict[str, Any] = dict.fromkeys(Effect.__struct_fields__)
 DISPATCH = ("session.advance_held", "event.insert", "effect.begin", "attempt.begin")
 SETTLE = ("session.advance_acting", "event.insert", "effect.acknowledge", "attempt.acknowledge")

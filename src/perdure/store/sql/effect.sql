@@ -2,12 +2,12 @@
 -- Write down an intent.
 insert into effect (
     session_uid, id, task_id, position, generation, tool, replay, targets, intent, intent_digest, idempotency_key,
-    state, result, artifact, error, approval_id, policy_version, rule, supersedes, planned_at, settled_at, number,
-    settled_number, leases
+    state, reference, result, artifact, error, approval_id, policy_version, rule, supersedes, planned_at, settled_at,
+    number, settled_number, leases
 ) values (
     :session_uid, :id, :task_id, :position, :generation, :tool, :replay, :targets, :intent, :intent_digest,
-    :idempotency_key, :state, :result, :artifact, :error, :approval_id, :policy_version, :rule, :supersedes, :now,
-    :settled_at, :number, :settled_number, :leases
+    :idempotency_key, :state, :reference, :result, :artifact, :error, :approval_id, :policy_version, :rule, :supersedes,
+    :now, :settled_at, :number, :settled_number, :leases
 );
 
 -- name: effect.begin
@@ -85,6 +85,10 @@ update effect set state = :state, result = :result, artifact = :artifact, error 
     settled_at = :settled_at, settled_number = :settled_number, verdict = :verdict, verdict_by = :verdict_by,
     verdict_because = :verdict_because
 where session_uid = :uid and id = :id;
+
+-- name: effect.refer
+-- What its act named in the outside system, before its outcome is known.
+update effect set reference = :reference where session_uid = :uid and id = :id;
 
 -- name: effect.doubt
 -- Nobody can say what came of it.
