@@ -14,7 +14,7 @@ from perdure.runtime import dispatch, records
 from perdure.runtime import effect as ledger
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.tool import Call, Outcome
-from perdure.store import commit, move
+from perdure.store import commit, move, restore
 from perdure.store import effect as effects
 from perdure.store.databases import engine, sqlite
 from perdure.store.intent import Outcome as Known
@@ -222,3 +222,15 @@ def compensated_successor_with_the_old_key() -> None:
         return await real(self, tool, id, key, arguments, number)
 
     dispatch.Dispatcher._act = act
+
+
+@plant
+def restore_forgets_children() -> None:
+    """Only the session's own age is compared with the restore, and not that of its oldest ancestor."""
+    real = restore.over
+
+    def over(tx: Any, session: Any) -> Any:
+        found = real(tx, session)
+        return None if found is None or found.began_at < session.created_at else found
+
+    restore.over = over

@@ -39,6 +39,7 @@ ELSEWHERE = {
     "settle_refused_after_lease_loss": "below",
     "merged_settle_lost_with_a_refused_dispatch": "below",
     "ambiguous_commit_guessed": "below",
+    "restore_forgets_children": "test_restored",
 }
 
 

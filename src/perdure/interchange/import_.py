@@ -78,7 +78,10 @@ class Checked:
         """Take it into a store: what is large first, then every row at once."""
         told = self._bundle.manifest
         _keep_artifacts(self._bundle, self._line, artifacts)
-        arrival = Arrival(line=self._line, source=told.store, copy_uid=told.copy, id=id, take_back=take_back)
+        arrival = Arrival(
+            line=self._line, source=told.store, copy_uid=told.copy, exported_at=told.created_at, id=id,
+            take_back=take_back,
+        )  # fmt: skip
         arrived = _take_in(store, arrival, by)
         return Imported(
             session=arrived.session, mode=told.mode, source=told.session, changed=arrived.changed, counts=told.counts

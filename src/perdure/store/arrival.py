@@ -36,6 +36,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     line: list[Kept]
     source: str
     copy_uid: str | None = None
+    exported_at: int | None = None  # when the copy's uid was made: it may have run here, and a restore forgot it
     id: str | None = None
     take_back: bool = False
 
@@ -129,6 +130,7 @@ def _go_on(tx: Transaction, kept: Kept, arrival: Arrival, by: str) -> Arrived:
 def _branch(tx: Transaction, kept: Kept, arrival: Arrival, by: str) -> Arrived:
     """The copy: a branch of the sealed original, so that it inherits what was settled and waits for what was not."""
     uid, end = str(arrival.copy_uid), len(kept.events)
+    created_at = min(tx.now, tx.now if arrival.exported_at is None else arrival.exported_at)
     if tx.one("session.get", uid=uid) is not None:
         return Arrived(session.get(tx, uid), False)
     fresh = {
@@ -136,7 +138,7 @@ def _branch(tx: Transaction, kept: Kept, arrival: Arrival, by: str) -> Arrived:
         "status": Status.READY, "waiting_since": None, "cursor": 0, "chain": genesis(uid), "parent_uid": None,
         "parent_wait": None, "forked_from": kept.uid, "forked_at": end, "branch": f"{kept.session['branch']}@{end}",
         "lease_epoch": 0, "crash_count": 0, "cancel_requested_at": None, "pause_requested_at": None, "sealed_at": None,
-        "tokens_in": 0, "tokens_out": 0, "cost_micros": 0, "created_at": tx.now, "updated_at": tx.now, "version": 1,
+        "tokens_in": 0, "tokens_out": 0, "cost_micros": 0, "created_at": created_at, "updated_at": tx.now, "version": 1,
     }  # fmt: skip
     if not tx.run("transfer.insert_session", **(kept.session | fresh)):
         return _branch(tx, kept, arrival, by)

@@ -105,8 +105,12 @@ def newest(tx: Transaction) -> Restore | None:
 
 
 def over(tx: Transaction, session: SessionRecord) -> Restore | None:
-    """The restore that a session was alive at and that nobody has released."""
-    row = tx.one("restore.over", created_at=session.created_at)
+    """The restore that a session was alive at and that nobody has released.
+
+    A child that is begun again after a restore has the uid and the keys that it had in the time that was lost, but is
+    younger than the restore. So its oldest ancestor counts.
+    """
+    row = tx.one("restore.over", uid=session.uid)
     return Restore.from_row(row) if row else None
 
 

@@ -82,6 +82,8 @@ def _wrong(tx: Transaction, effect: Effect, own: list[Any]) -> list[list[str]]:
             if effect.replay == Replay.ESCALATE and dispatched and not allowed:
                 problems.append(["blind", f"{effect.tool} {effect.id} was dispatched again without a person's word"])
             known, allowed, dispatched = False, False, dispatched + 1
+        if line.kind == "effect.presumed":  # it may have been dispatched in the time that a restore lost
+            known = False
         if line.kind in KNOWN:
             known, allowed = True, True
     if effect.state in (EffectState.PLANNED, EffectState.DISPATCHED):

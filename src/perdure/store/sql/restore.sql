@@ -11,8 +11,13 @@ select {columns:restore} from restore order by epoch desc limit 1;
 select {columns:restore} from restore order by epoch desc limit :limit;
 
 -- name: restore.over
--- The newest restore that is not released, of those a session was alive at.
-select {columns:restore} from restore where released_at is null and began_at >= :created_at
+-- The newest restore that is not released, of those that a session or one of its ancestors was alive at.
+with recursive line (parent_uid, created_at) as (
+    select parent_uid, created_at from session where uid = :uid
+    union all
+    select session.parent_uid, session.created_at from session join line on session.uid = line.parent_uid
+)
+select {columns:restore} from restore where released_at is null and began_at >= (select min(created_at) from line)
 order by epoch desc limit 1;
 
 -- name: restore.release
