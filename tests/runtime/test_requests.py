@@ -10,7 +10,8 @@ import pytest
 
 from perdure import ConfigError, IllegalMove, Session, faults, program, tool
 from perdure.runtime.records import load
-from perdure.store import session
+from perdure.store import session, wait
+from perdure.store.move import Move
 from tests.runtime.world import GATE, Outside, World
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
@@ -117,11 +118,11 @@ async def test_cancel_waits_until_a_doubt_is_settled(world: World) -> None:
 
 
 class Interruption:
-    """Asks a session to stop right after the n-th group of moves was answered."""
+    """Makes a move of somebody else right after the n-th group of moves was answered."""
 
-    def __init__(self, world: World, uid: str, after: int) -> None:
+    def __init__(self, world: World, move: Move[None], after: int) -> None:
         self._world = world
-        self._uid = uid
+        self._move = move
         self._left = after
         self._loop = asyncio.get_running_loop()
         self.came = asyncio.Event()
@@ -135,8 +136,14 @@ class Interruption:
 
     async def request(self) -> None:
         faults.disarm()
-        await self._world.rt.store.write(session.request_cancel(self._uid, "ada"))
+        await self._world.rt.store.write(self._move)
         self.came.set()
+
+    async def happen(self) -> None:
+        """Come now, if the run was over before its moment."""
+        if self._left > 0:
+            await self.request()
+        await self.came.wait()
 
 
 @MEMORY
@@ -144,14 +151,46 @@ class Interruption:
 async def test_cancel_that_comes_while_the_session_is_about_to_park_is_not_lost(world: World, place: int) -> None:
     """Every place where a request can come in is tried: after each move of a run that would park."""
     started = await world.rt.start(asks.bind(), id="s")
-    interruption = Interruption(world, started.uid, place)
+    interruption = Interruption(world, session.request_cancel(started.uid, "ada"), place)
     faults.arm(interruption)
     await world.again()
-    if interruption._left > 0:
-        await interruption.request()
-    await interruption.came.wait()
+    await interruption.happen()
     assert (await world.rt.get("s")).status in ("cancelled", "ready"), "it waits, with a request to stop"
     assert (await world.again()).status == "cancelled"
+
+
+@MEMORY
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a question"])
+@pytest.mark.parametrize("place", range(1, 9))
+async def test_a_resume_is_not_lost_while_the_session_parks(world: World, place: int, beside: bool) -> None:
+    """The pause is taken back after each move of the run: then nothing but the question holds the session."""
+    outside = Outside()
+
+    @tool
+    async def act(n: int) -> int:
+        outside.happened.append(str(n))
+        if n == 1:
+            await world.rt.pause("s")
+            faults.arm(interruption)
+        return n
+
+    @program
+    async def acts(s: Session) -> None:
+        async def line() -> None:
+            async with s.scope("line"):
+                for n in range(3):
+                    await s.do(act, n=n)
+
+        await asyncio.gather(line(), *([s.ask("enough?")] if beside else []))
+
+    started = await world.rt.start(acts.bind(), id="s")
+    interruption = Interruption(world, wait.resume(started.uid, "ada"), place)
+    await world.again()
+    await interruption.happen()
+    view = await world.again()
+    assert outside.happened == ["0", "1", "2"], f"it waits for {[one.kind for one in view.waits]}"
+    assert [one.kind for one in view.waits] == (["input"] if beside else [])
+    world.verify()
 
 
 @MEMORY

@@ -77,7 +77,7 @@ MOVES: dict[str, Callable[[Life, int, int], Move[Any]]] = {
     ),
     "cancel": lambda life, a, b: session.request_cancel(life.uid, by="ada"),
     "pause": lambda life, a, b: session.request_pause(life.uid, by="ada"),
-    "resume": lambda life, a, b: session.resume(life.uid, by="ada"),
+    "resume": lambda life, a, b: wait.resume(life.uid, by="ada"),
     "ask": lambda life, a, b: wait.open_(
         life.holder, f"w-{a}", KINDS[b % 3], detail=VALUES[b], due_at=life.clock.now() + b * SECOND
     ),

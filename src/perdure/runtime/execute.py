@@ -241,11 +241,11 @@ async def _suspend(run: Run) -> bool:
     if stopping and await _stopped(run):
         return False
     waits = run.blocked_on
-    if run.holder.pause_requested and not waits and not stopping:
-        id = f"paused-{run.holder.cursor}"
-        await run.write(wait.open_(run.holder, id, WaitKind.PAUSED))
-        waits = [id]
-    return not waits or not await run.write(leave.park(run.holder, waits, stopping=stopping, undos=run.undos))
+    pausing = not stopping and (run.pausing or (not waits and run.holder.pause_requested))
+    if not waits and not pausing:
+        return True
+    move = leave.park(run.holder, waits, stopping=stopping, pausing=pausing, undos=run.undos)
+    return not await run.write(move)
 
 
 async def _stopped(run: Run) -> bool:

@@ -127,11 +127,8 @@ class Outsider(Looking):
     async def resume(self, name: str, *, by: str | None = None) -> SessionView:
         """Let a paused session go on."""
         view = await self.get(name)
-        if view.pause_requested_at is not None:
-            await self.store.write(sessions.resume(view.uid, by or self.by))
-        for one in view.waits:
-            if one.kind == WaitKind.PAUSED:
-                await self.give(one, None, by or self.by)
+        if view.pause_requested_at is not None or any(one.kind == WaitKind.PAUSED for one in view.waits):
+            await self.store.write(wait.resume(view.uid, by or self.by))
         return await self.get(view.uid)
 
     async def give(self, asked: Wait, answer: Any, by: str) -> None:

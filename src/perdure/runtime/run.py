@@ -47,6 +47,7 @@ class Run:
         self.records = records
         self.session = runtime.values.of_session(records.session)
         self.unwinding = False
+        self.pausing = False  # it is unwound because of a request to pause
         self.over = False
         self.stopped: PerdureError | None = None
         self.restart: dict[str, Any] | None = None
@@ -159,6 +160,7 @@ class Run:
     def honour_requests(self) -> None:
         """Between acts: stop or pause if somebody asked for it."""
         if self.holder.cancel_requested or self.holder.pause_requested:
+            self.pausing = self.pausing or not (self.unwinding or self.holder.cancel_requested)
             self.unwind()
             raise Suspended
 

@@ -1,6 +1,7 @@
 """The moves with which a holder leaves a session or begins it anew; what nobody asks for again is closed with them.
 
-    park      waits for something named; not if it is here already, or somebody asked the session to stop meanwhile
+    park      waits for something named; not if it is here already, or somebody asked the session to stop meanwhile,
+              or it stopped for a pause that is no longer asked for
     finish    the end; not while an effect may be under way, or is asked to be taken back
     stop      a request to stop is honoured: what was only planned is refused, and the session ends if it can
     restart   the program begins anew; what its last run had planned is refused
@@ -25,12 +26,23 @@ CANCELLED = "cancelled"  # why an effect was refused that nobody wants any more
 
 
 @holder_move
-def park(log: Log, waits: list[str], *, stopping: bool = False, undos: Collection[str] = ()) -> bool:
-    """Wait for these, giving up the lease; False if that must not be. `undos` are the requests the holder knows."""
+def park(
+    log: Log, waits: list[str], *, stopping: bool = False, pausing: bool = False, undos: Collection[str] = ()
+) -> bool:
+    """Wait for these, giving up the lease; False if that must not be. `undos` are the requests the holder knows.
+
+    `pausing`: the program was stopped by a request to pause. The holder's knowledge of it may be old, so the row is
+    looked at under its lock: without the request the program must run on. With it, and nothing else to wait for, the
+    session waits for `paused`, opened in this transaction so that a `resume` comes before both or after both.
+    """
     if log.head.cancel_requested_at is not None and not stopping:
+        return False
+    if pausing and log.head.pause_requested_at is None:
         return False
     if any(one.undo_requested_at is not None and one.id not in undos for one in doubt.left(log.tx, log.uid)):
         return False
+    if pausing and not waits:
+        waits = [wait.open_.on(log, f"paused-{log.cursor}", WaitKind.PAUSED).id]
     return not wait.park.on(log, waits)
 
 

@@ -170,13 +170,6 @@ def wake_up(log: Log) -> None:
 
 
 @outsider_move
-def resume(log: Log) -> None:
-    """Let a session that was asked to pause go on."""
-    log.tx.run("session.request_pause", uid=log.uid, at=None)
-    log.append("pause.requested", {"over": True}, rows={"session": {"pause_requested_at": None} | wake(log)})
-
-
-@outsider_move
 def describe(log: Log, /, *, expected: int, **changes: Any) -> int:
     """Change title, owner, queue or priority as of the version that was read; return the new version."""
     check_columns(SessionRecord, changes, DESCRIBED)

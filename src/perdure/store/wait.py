@@ -6,6 +6,7 @@ it, `resolve` and `park` both hold the session's row lock, and `park` refuses wh
     ask      open           wait in the table, session still running
     answer   resolve        wait resolved; a waiting session becomes ready, a running one will see it when it parks
     park     park           nothing resolved: waiting, lease given up. something resolved: stays running, is told
+    resume   resume         the request to pause is taken back, and every wait for `paused` is resolved with it
 """
 
 from __future__ import annotations
@@ -75,6 +76,16 @@ def fire(log: Log, id: str) -> Wait:
     if wait.due_at is None or wait.due_at > log.tx.now:
         raise IllegalMove(f"Wait {id} of session {log.head.id} is not due yet.")
     return settle(log, wait, None)
+
+
+@outsider_move
+def resume(log: Log) -> None:
+    """Take a request to pause back: the request and what waits for its end go in one transaction."""
+    for asked in open_of_kind(log.tx, log.uid, WaitKind.PAUSED):
+        settle(log, asked, None)
+    log.tx.run("session.request_pause", uid=log.uid, at=None)
+    woken = session.wake(log)
+    log.append("pause.requested", {"over": True}, rows={"session": {"pause_requested_at": None} | woken})
 
 
 def settle(log: Log, wait: Wait, answer: Any) -> Wait:
