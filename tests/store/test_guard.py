@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -141,3 +142,51 @@ def test_when_a_session_last_moved_is_written_once_a_second(store: Store, clock:
         seen.append(clock.now() - session_of(store, holder.uid).updated_at)
     assert max(seen) < SECOND
     assert len(set(seen)) > 1
+
+
+class Overtaken(Holder):
+    """A holder that another move of its own overtakes right after its head was read for the first time."""
+
+    __slots__ = ("overtake",)
+
+    def __init__(self, holder: Holder) -> None:
+        super().__init__(holder.uid, holder.name, holder.nonce, holder.epoch, holder.cursor, holder.chain)
+        self.overtake: Callable[[], None] | None = None
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if name in ("head", "cursor", "chain") and (overtake := self.overtake) is not None:
+            self.overtake = None
+            overtake()
+        return value
+
+
+HOT: dict[str, Callable[[Store, Holder], Move[Any]]] = {
+    "dispatch": lambda _, holder: effect.plan_and_dispatch(holder, INTENT, DISPATCH),
+    "settle": lambda store, holder: effect.settle(
+        holder.uid, holder.name, "e-1", 1, DONE, holder=holder, known=dispatched(store, holder)
+    ),
+    "step": lambda _, holder: step.record(holder, STEP),
+    "append": lambda _, holder: event.append(holder, "note"),
+}
+
+
+@pytest.mark.databases("postgres")
+@pytest.mark.parametrize("name", HOT)
+def test_a_hot_move_is_built_from_one_reading_of_the_head(store: Store, name: str) -> None:
+    """PostgreSQL writes in several threads: another commit may replace the holder's head while a move is built."""
+    holder = Overtaken(a_holder(store))
+    move, overtaking = HOT[name](store, holder), list[int]()
+    holder.overtake = lambda: overtaking.append(store.write_now(event.append(holder, "note")))
+    answer = store.write_now(move)
+    assert overtaking
+    store.read_now(event.verify, holder.uid)
+    last = store.read_now(event.last, holder.uid, limit=1)[0]
+    numbers = {"dispatch": "number", "settle": "settled_number"}
+    if name in numbers:
+        (shown,) = last.body["rows"]["effect"]
+        stored = store.read_now(effect.get, holder.uid, "e-1")
+        assert stored == answer
+        assert shown[numbers[name]] == getattr(stored, numbers[name]) == last.number
+    else:
+        assert answer == last.number

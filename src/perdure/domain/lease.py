@@ -28,17 +28,17 @@ class Lease(Record, frozen=True):
 class Holder:
     """The holder of a session's lease: what a holder move shows to be let in.
 
-    `cursor` and `chain` are the log's head as of the holder's last commit. They are a guess, and may be behind: an
-    outsider may have appended since. A move that relies on them is guarded and falls back to reading. The requests are
-    what the holder's last look at its row said.
+    `head` is the log's end as of the holder's last commit: its number and its chain. It is a guess, and may be behind:
+    an outsider may have appended since. A move that relies on it is guarded and falls back to reading. It is one value,
+    because other threads replace it while a move is being built: read it once per move. The requests are what the
+    holder's last look at its row said.
     """
 
     __slots__ = (
         "boot_deadline",
         "cancel_requested",
-        "chain",
-        "cursor",
         "epoch",
+        "head",
         "name",
         "nonce",
         "pause_requested",
@@ -51,17 +51,24 @@ class Holder:
         self.name = name
         self.nonce = nonce
         self.epoch = epoch
-        self.cursor = cursor
-        self.chain = chain
+        self.head = (cursor, chain)
         self.boot_deadline = 0
         self.touched_at = 0
         self.cancel_requested = False
         self.pause_requested = False
 
+    @property
+    def cursor(self) -> int:
+        return self.head[0]
+
+    @property
+    def chain(self) -> str:
+        return self.head[1]
+
     def advance(self, cursor: int, chain: str, at: int = 0) -> None:
         """The log ends there now. `at` is when a hot move said so: the row tells the time of such once a second."""
         if cursor > self.cursor:
-            self.cursor, self.chain = cursor, chain
+            self.head = (cursor, chain)
         if at - self.touched_at >= SECOND:
             self.touched_at = at
 

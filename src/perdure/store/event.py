@@ -32,8 +32,9 @@ def append(
         return number
 
     def hot(tx: Transaction) -> Guarded[int]:
-        parts, answer = ("session.advance_held", "event.insert"), holder.cursor + 1
-        return guarded(tx, holder, "event.append_held", parts, kind, body or {}, answer, {}, effect_id=effect_id)
+        parts, head = ("session.advance_held", "event.insert"), holder.head
+        answer, said = head[0] + 1, body or {}
+        return guarded(tx, holder, head, "event.append_held", parts, kind, said, answer, {}, effect_id=effect_id)
 
     return Move("event.append", "holder", run, hot)
 

@@ -35,11 +35,12 @@ def dispatch(tx: Transaction, holder: Holder, intent: Intent, dispatch: Dispatch
     """Plan and dispatch in one guarded move."""
     if any(getattr(intent, name) is not None for name in NOT_PLAIN):
         return None
-    columns = planned(intent, holder.uid, holder.cursor + 1, EffectState.DISPATCHED)
+    head = holder.head
+    columns = planned(intent, holder.uid, head[0] + 1, EffectState.DISPATCHED)
     body, answer = {"attempt": 1, "rows": {"effect": [shown(columns, tx.now)]}}, made(columns, tx.now)
     values = columns | msgspec.structs.asdict(dispatch)
     kind = "effect.dispatched"
-    return guarded(tx, holder, "effect.dispatch_held", DISPATCH, kind, body, answer, values, effect_id=intent.id)
+    return guarded(tx, holder, head, "effect.dispatch_held", DISPATCH, kind, body, answer, values, effect_id=intent.id)
 
 
 def settle(
@@ -58,12 +59,13 @@ def settle(
     if outcome.outcome is not AttemptOutcome.ACKNOWLEDGED or (outcome.result is None and outcome.artifact is None):
         return None
     came = {"result": outcome.result, "artifact": outcome.artifact, "reference": outcome.reference}
-    settled = {"settled_at": tx.now, "settled_number": holder.cursor + 1}
+    head = holder.head
+    settled = {"settled_at": tx.now, "settled_number": head[0] + 1}
     unsaid = {"verdict": None, "verdict_by": None, "verdict_because": None}
     row = {"state": EffectState.ACKNOWLEDGED} | came | settled | unsaid | {"id": id, "error": None}
     answer = msgspec.structs.replace(known, state=EffectState.ACKNOWLEDGED, **came, **settled)
     body, kind = {"attempt": 1, "rows": {"effect": [row]}}, "effect.acknowledged"
-    return guarded(tx, holder, "effect.settle_held", SETTLE, kind, body, answer, came, effect_id=id)
+    return guarded(tx, holder, head, "effect.settle_held", SETTLE, kind, body, answer, came, effect_id=id)
 
 
 def planned(

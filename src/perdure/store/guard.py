@@ -6,6 +6,9 @@
 PostgreSQL has guard and writes in one statement, which is a transaction by itself; SQLite runs them one after another.
 When the guard does not hold nothing was written, and the move goes the long way: it looks. Whatever an outsider does, a
 message or a request to stop, appends an event, so the log has another end and the long way hears of it.
+
+Several moves of one holder may be built at once, on PostgreSQL in several threads, and each commit replaces the end that
+the holder knows. So a hot move reads that end once, and number, chain, body and answer are all made from it.
 """
 
 from __future__ import annotations
@@ -50,6 +53,7 @@ class Guarded(Generic[T]):
 def guarded(
     tx: Transaction,
     holder: Holder,
+    head: tuple[int, str],
     statement: str,
     parts: tuple[str, ...],
     kind: str,
@@ -59,11 +63,11 @@ def guarded(
     *,
     effect_id: str | None = None,
 ) -> Guarded[T]:
-    """The hot move that appends one event after the end that the holder knows, and writes `values`.
+    """The hot move that appends one event after `head`, the end that the holder knew, and writes `values`.
 
     When the session last moved is written once a second: it is indexed, and the index would cost more than the event.
     """
-    cursor, was = holder.cursor, holder.chain
+    cursor, was = head
     line = next_event(holder.uid, cursor, was, kind, holder.name, tx.now, tx.move_id, body, effect_id)
     stale = tx.now - SECOND
     guard = {"epoch": holder.epoch, "nonce": holder.nonce, "cursor": cursor, "was_chain": was, "stale": stale}

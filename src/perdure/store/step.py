@@ -40,8 +40,9 @@ def record(holder: Holder, step: Recorded) -> Move[int]:
         return number
 
     def hot(tx: Transaction) -> Guarded[int]:
-        values, answer = msgspec.structs.asdict(step), holder.cursor + 1
-        return guarded(tx, holder, "step.record_held", HOT_PARTS, "step.recorded", shown, answer, values)
+        values, head = msgspec.structs.asdict(step), holder.head
+        answer = head[0] + 1
+        return guarded(tx, holder, head, "step.record_held", HOT_PARTS, "step.recorded", shown, answer, values)
 
     return Move("step.record", "holder", run, hot)
 
