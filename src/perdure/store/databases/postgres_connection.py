@@ -14,6 +14,10 @@ the second try, whose new cursor its guard does not match.
 A connection is given up when it is silent for too long while somebody waits: a server or a network that is gone is
 noticed by the kernel (keepalives, `tcp_user_timeout`), and one that still acknowledges and says nothing, as a stopped
 proxy does, by the `Listener` of `silence.py`.
+
+Every transaction is read committed, whatever the server, the role or the address say: a move locks its session's row and
+then looks, and must see what was committed while it waited for the lock. A transaction that the server rolled back to
+resolve a conflict (a deadlock, a serialization failure) is known not to have happened, and is tried again.
 """
 
 from __future__ import annotations
@@ -40,6 +44,8 @@ if TYPE_CHECKING:
 SETTINGS = (
     "-c synchronous_commit=on -c statement_timeout=30s -c lock_timeout=20s -c idle_in_transaction_session_timeout=60s"
 )
+ISOLATION = "-c default_transaction_isolation=read\\ committed"
+ROLLED_BACK = (errors.SerializationFailure, errors.DeadlockDetected)  # the server says so: nothing of it happened
 REFRESH_CLOCK = 60_000_000
 On = TypeVar("On")
 Tx = TypeVar("Tx", bound=PostgresTransaction)
@@ -112,8 +118,8 @@ class Connection:
                 finally:
                     if not db.closed:
                         db.execute("ROLLBACK")
-            except psycopg.OperationalError:
-                if last or not self._gone():
+            except psycopg.OperationalError as error:
+                if last or not (self._gone() or isinstance(error, ROLLED_BACK)):
                     raise
             finally:
                 self._server.listener.forget(self)
@@ -127,11 +133,14 @@ class Connection:
             try:
                 self._connect_within(until)
                 tx = self._try(move, unsure)
+            except ROLLED_BACK as error:
+                self._give_up_after(until, unsure, error)
             except (Lost, psycopg.OperationalError, StoreUnavailable) as error:
                 if isinstance(error, Lost):
                     unsure += [error.sent] if error.sent is not None else []
                 elif not unsure:
                     raise
+                self.close()
                 self._give_up_after(until, unsure, error)
             else:
                 for callback in tx.after_commit:
@@ -143,11 +152,10 @@ class Connection:
                 self._server.listener.forget(self)
 
     def _give_up_after(self, until: float, unsure: list[PostgresTransaction], error: BaseException) -> None:
-        self.close()
         if time.monotonic() > until:
             if unsure:
                 raise CommitUnknown("A commit was sent, and PostgreSQL cannot be asked what came of it.") from error
-            raise StoreUnavailable(f"The connection to PostgreSQL is lost again and again: {error}.") from error
+            raise StoreUnavailable(f"PostgreSQL failed again and again: {error}.") from error
         time.sleep(0.02)
 
     def _connect_within(self, until: float) -> None:
@@ -250,8 +258,10 @@ def connect(url: str) -> psycopg.Connection[Row]:
             "target_session_attrs": "read-write",
             "application_name": "perdure",
         }
-        given["options"] = f"{SETTINGS} {given.get('options') or ''}".strip()  # what the user sets comes last, and wins
-        return psycopg.connect(**(defaults | given), autocommit=True)
+        given["options"] = f"{SETTINGS} {given.get('options') or ''} {ISOLATION}"  # the last word wins
+        db = psycopg.connect(**(defaults | given), autocommit=True)
+        db.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # of every `db.transaction()`
+        return db
     except psycopg.ProgrammingError as error:
         raise ConfigError(f"This is not a PostgreSQL address: {error}".strip() + ".") from error
     except psycopg.OperationalError as error:

@@ -53,7 +53,7 @@ class Wire:
         self._socket.register(self._libpq.socket, select.POLLIN)
 
     def begin(self) -> None:
-        self._control(b"BEGIN")
+        self._control(b"BEGIN ISOLATION LEVEL READ COMMITTED")
 
     def commit(self) -> None:
         self._control(b"COMMIT")
