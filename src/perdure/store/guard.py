@@ -7,8 +7,8 @@ PostgreSQL has guard and writes in one statement, which is a transaction by itse
 When the guard does not hold nothing was written, and the move goes the long way: it looks. Whatever an outsider does, a
 message or a request to stop, appends an event, so the log has another end and the long way hears of it.
 
-Several moves of one holder may be built at once, on PostgreSQL in several threads, and each commit replaces the end that
-the holder knows. So a hot move reads that end once, and number, chain, body and answer are all made from it.
+Several moves of one holder may be built at once, on PostgreSQL in several threads, and each commit replaces the end
+that the holder knows. So a hot move reads that end once, and number, chain, body and answer are all made from it.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ A connection is given up when it is silent for too long while somebody waits: a 
 noticed by the kernel (keepalives, `tcp_user_timeout`), and one that still acknowledges and says nothing, as a stopped
 proxy does, by the `Listener` of `silence.py`.
 
-Every transaction is read committed, whatever the server, the role or the address say: a move locks its session's row and
+Every transaction is read committed, whatever server, role or address say: a move locks its session's row and
 then looks, and must see what was committed while it waited for the lock. A transaction that the server rolled back to
 resolve a conflict (a deadlock, a serialization failure) is known not to have happened, and is tried again.
 """
