@@ -63,11 +63,17 @@ precise hint may come with the error itself. `Suspended` is no error: it unwinds
 def settings_page() -> str:
     rows = [[f"`{one.name}`", f"`{one.env}`", one.meaning, one.default] for one in config.SETTINGS]
     intro = """
-A setting comes from `perdure.toml` in the current folder, or from the environment, which wins. An option of a command
-wins over both. A name in `perdure.toml` that is no setting, or a value of another kind, is an error. A name in the
-environment that looks like one of these and is none is warned of.
+A setting comes from your own file (`~/.config/perdure/config.toml`), from `perdure.toml` in the current folder, from
+the environment or from an option of the command; the later of these wins. A name in a file that is no setting, or a
+value of another kind, is an error. A name in the environment that looks like one of these and is none is warned of.
+
+`perdure.toml` may have come with a repository, and it can name code to run and the address that your API key is sent
+to. So it is used only after you trusted its exact content: a command asks once at a terminal, shows what changed when
+it changes, and refuses the file where there is no terminal. `perdure trust` does the same without another command, and
+`perdure trust --digest DIGEST` where nobody can be asked. A file that sets nothing but `connections` needs no trust.
 """
     debug = f"""
+`{config.IGNORE_FOLDER}=1`, in the environment only, leaves `perdure.toml` of the current folder unread.
 `{config.DEBUG}=1`, in the environment only, shows the traceback of an error that Perdure did not foresee.
 """
     example = """

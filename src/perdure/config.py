@@ -1,8 +1,15 @@
-"""Settings: from `perdure.toml` in the current folder, then from the environment, the latter winning."""
+"""Settings: from the user's own file, from `perdure.toml` in the current folder, from the environment; the last wins.
+
+A file in a folder is data, whoever wrote it. `perdure.toml` may come with a cloned repository, and an agent may have
+written it. A setting that names code, an address, a store, a person or a model counts from there only after the user
+trusted exactly this content; who decides that is told here (`trusts`), and asked elsewhere.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,38 +39,87 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("base_url", "PERDURE_BASE_URL", "Where a model's server is, if not at its provider.", "the provider's"),
     Setting("connections", "PERDURE_CONNECTIONS", "How many PostgreSQL connections write at once.", "8", "number"),
 )
+HARMLESS = frozenset({"connections"})  # what a folder may set without being trusted
+FILE = "perdure.toml"
+LARGEST = 64 << 10  # bytes of a settings file
+IGNORE_FOLDER = "PERDURE_IGNORE_FOLDER"  # do not read perdure.toml in the current folder; only in the environment
 DEBUG = "PERDURE_DEBUG"  # shows where an unexpected error comes from; only in the environment, read when all else fails
-OTHERS = (DEBUG, "PERDURE_SINK")  # names of ours that set nothing here
+OTHERS = (DEBUG, IGNORE_FOLDER, "PERDURE_SINK")  # names of ours that set nothing here
 
 
-def read_settings(folder: Path | None = None) -> dict[str, str]:
-    """What is set here, by name. A name that is not a setting is an error, not a surprise later."""
-    values: dict[str, Any] = {}
-    path = (folder or current_folder()) / "perdure.toml"
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        text = ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"perdure.toml cannot be read: {error}.") from None
-    if text:
-        import tomllib  # late: every command passes here, and few folders have the file
+def read_settings(folder: Path | None = None, trusts: Callable[[Path, str], None] | None = None) -> dict[str, str]:
+    """What is set here, by name. A name that is not a setting is an error, not a surprise later.
 
-        try:
-            values = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"perdure.toml cannot be read: {error}.") from None
-    known = {setting.name: setting for setting in SETTINGS}
-    if unknown := sorted(values.keys() - known.keys()):
-        raise ConfigError(f"perdure.toml sets {unknown[0]!r}, which is no setting.", hint=f"Known: {sorted(known)}.")
-    settings = {name: _text(known[name], value) for name, value in values.items()}
+    `trusts` is given the folder's file and its text where that would set more than is harmless, and raises if the user
+    does not trust it. Without `trusts` such a file is refused.
+    """
+    settings = _parse(user_file(), read_file(user_file(), follow_links=True))
+    if not os.environ.get(IGNORE_FOLDER):
+        path = (folder or current_folder()) / FILE
+        text = read_file(path)
+        found = _parse(path, text)
+        if found.keys() - HARMLESS:
+            (trusts or refuse)(path, text)
+        settings |= found
     for setting in SETTINGS:
         if (given := os.environ.get(setting.env)) is not None:
             settings[setting.name] = given
     return settings
 
 
-def _text(setting: Setting, value: Any) -> str:
+def refuse(path: Path, _: str) -> None:
+    """Say that a folder's file was not used, and what can be done."""
+    raise ConfigError(
+        f"{path} is not trusted, so nothing was done. It could run code, and choose the store and the model.",
+        hint=f"Read it with `perdure trust`, or set {IGNORE_FOLDER}=1 to work without it.",
+    )
+
+
+def user_file() -> Path:
+    """The user's own settings, which hold everywhere."""
+    home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(home) / "perdure" / "config.toml"
+
+
+def read_file(path: Path, *, follow_links: bool = False) -> str:
+    """The text of a settings file; empty if there is none. Only a regular file of a reasonable size is read."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow_links else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        why = "it is a symbolic link" if path.is_symlink() else error.strerror
+        raise ConfigError(f"{path} cannot be read: {why}.") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ConfigError(f"{path} is not a regular file.")
+    with os.fdopen(descriptor, "rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise ConfigError(f"{path} is larger than {LARGEST >> 10} KiB.")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} cannot be read: {error}.") from None
+
+
+def _parse(path: Path, text: str) -> dict[str, str]:
+    if not text:
+        return {}
+    import tomllib  # late: every command passes here, and few folders have the file
+
+    try:
+        values = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path} cannot be read: {str(error) or 'it is nested too deeply'}.") from None
+    known = {setting.name: setting for setting in SETTINGS}
+    if unknown := sorted(values.keys() - known.keys()):
+        raise ConfigError(f"{path} sets {unknown[0]!r}, which is no setting.", hint=f"Known: {sorted(known)}.")
+    return {name: _text(path, known[name], value) for name, value in values.items()}
+
+
+def _text(path: Path, setting: Setting, value: Any) -> str:
     """A value of the file as text; one of another kind is refused, for nobody meant a store called `3`."""
     if isinstance(value, str):
         return value
@@ -74,7 +130,7 @@ def _text(setting: Setting, value: Any) -> str:
     wanted = {"text": "text", "number": "a whole number", "list": "text, or a list of texts"}[setting.kind]
     example = {"text": '"..."', "number": "8", "list": '["...", "..."]'}[setting.kind]
     raise ConfigError(
-        f"perdure.toml sets `{setting.name}` to something that is not {wanted}.",
+        f"{path} sets `{setting.name}` to something that is not {wanted}.",
         hint=f"Write it as {setting.name} = {example}",
     )
 
@@ -101,7 +157,12 @@ def current_folder() -> Path:
         ) from None
 
 
+def data_folder() -> Path:
+    """The folder of the user's own data."""
+    home = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(home) / "perdure"
+
+
 def default_store() -> Path:
     """The user's own store."""
-    home = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    return Path(home) / "perdure" / "perdure.db"
+    return data_folder() / "perdure.db"

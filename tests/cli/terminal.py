@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from perdure.cli import main
+from perdure.control.trust import trust
 
 DESK = str(Path(__file__).with_name("desk.py"))
 PERDURE = str(Path(sys.executable).with_name("perdure"))
@@ -73,10 +74,18 @@ class Terminal:
         (self.folder / "die").touch()
 
 
+def write_settings(text: str, folder: Path | None = None) -> None:
+    """Write a perdure.toml, and trust it as the user would."""
+    path = (folder or Path.cwd()) / "perdure.toml"
+    path.write_text(text)
+    trust(path, text)
+
+
 def clean_environment(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """No settings but those of the test."""
     for name in [name for name in os.environ if name.startswith("PERDURE_")] + ["COLUMNS", "NO_COLOR"]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     monkeypatch.setenv("PERDURE_APP", DESK)
     monkeypatch.setenv("PERDURE_BY", "ada")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.terminal import DESK, Terminal
+from tests.cli.terminal import DESK, Terminal, write_settings
 
 PROGRAM = """
 from perdure import Session, program
@@ -34,9 +34,9 @@ def test_apps_are_named_in_the_settings(terminal: Terminal, monkeypatch: pytest.
     write("app_three.py", "app_three_program")
     write("app_four.py", "app_four_program")
     monkeypatch.delenv("PERDURE_APP")
-    Path("perdure.toml").write_text('app = ["app_three", "app_four.py"]\nby = "grace"')
+    write_settings('app = ["app_three", "app_four.py"]\nby = "grace"')
     assert terminal.process("run", "app_four_program", "number=4").code == 0
-    Path("perdure.toml").write_text('app = "app_three, app_four"')
+    write_settings('app = "app_three, app_four"')
     assert terminal.process("run", "app_three_program", "number=3").code == 0
 
 

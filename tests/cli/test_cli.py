@@ -16,6 +16,7 @@ from perdure import __version__
 from perdure.cli import COMMANDS, complain, main, perdure
 from perdure.errors import ConfigError, LeaseHeld, NotFound, PerdureError, SessionWaiting
 from perdure.store.store import open_store
+from tests.cli.terminal import write_settings
 
 PERDURE = [sys.executable, "-c", "from perdure.cli import main; main()"]
 
@@ -28,6 +29,7 @@ def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("PERDURE_")] + ["COLUMNS"]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
 def run(*arguments: str) -> int:
@@ -107,7 +109,7 @@ def test_a_store_is_named_by_option_then_environment_then_file(
         return Path(json.loads(capsys.readouterr().out)["place"]).name
 
     assert place() == "perdure.db"
-    Path("perdure.toml").write_text('store = "file.db"')
+    write_settings('store = "file.db"')
     assert place() == "file.db"
     monkeypatch.setenv("PERDURE_STORE", "environment.db")
     assert place() == "environment.db"

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from tests.cli.agents import Work
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import Terminal, write_settings
 
 
 def test_words_without_quotes_are_told_to_be_quoted_whoever_names_the_model(
@@ -79,7 +79,7 @@ def test_settings_of_the_right_kind_are_taken(
     terminal: Terminal, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PERDURE_STORE")
-    (folder / "perdure.toml").write_text('store = "own.db"\nconnections = 3\napp = ["json", "math"]\n')
+    write_settings('store = "own.db"\nconnections = 3\napp = ["json", "math"]\n')
     assert terminal("run", "desk_talk", "--id", "t").code == 3
     assert (folder / "own.db").exists()
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from perdure.agent.sandboxes import bubblewrap, landlock
 from perdure.agent.sandboxes.bubblewrap import Folders
 from perdure.agent.workspace import Workspace
+from perdure.config import FILE
 from perdure.errors import NotDone
 
 _SECRET = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY", "_KEY_ID", "_CREDENTIALS", "DATABASE_URL")
@@ -88,7 +89,7 @@ def command_line(
         assert found is not None
         folders = Folders(hidden=protected, shown=shown, granted=granted, read_only=read_only)
         return found.command_line(workspace, argv, folders)
-    kept = (*protected, workspace.root / ".git")
+    kept = (*protected, workspace.root / ".git", workspace.root / FILE)
     may = [temporary, *granted, *(() if read_only else _grants(workspace.root, kept))]
     return [*_fence(network=workspace.network, granted=may), "--", *argv]
 

@@ -53,6 +53,7 @@ COMMANDS = {
     "restores": "List restores: when the store was put back to an earlier state, and who released each.",
     "migrate": "Bring the store's schema up to date.",
     "prune": "Remove snapshots that no session names, and folders of branches that have ended.",
+    "trust": "Show the settings of this folder, and trust them.",
     "completion": "Print what makes a shell complete commands, options and session ids.",
 }
 

@@ -21,11 +21,14 @@ def named(setting: str) -> list[str]:
 
 
 def load(names: Iterable[str]) -> None:
-    """Import each, by its name or by its path, as if Python had been started in the current folder."""
+    """Import each, by its name or by its path; the current folder is looked at last.
+
+    Last, because that folder may be anybody's: a file of it must not take the place of an installed module.
+    """
     here = str(Path.cwd())
     for name in names:
         if here not in sys.path:
-            sys.path.insert(0, here)
+            sys.path.append(here)
         try:
             if name.endswith(".py"):
                 _load_file(Path(name).absolute())
@@ -43,7 +46,7 @@ def _load_file(path: Path) -> None:
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     if (folder := str(path.parent)) not in sys.path:
-        sys.path.insert(0, folder)
+        sys.path.append(folder)
     module = util.module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -10,6 +10,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -27,19 +29,34 @@ class Shell:
     """What a command is given: where the store is, what is set, who asks, and a mouth."""
 
     def __init__(self, store: str | None, json: bool, app: Sequence[str] = (), by: str | None = None) -> None:
-        from perdure.config import mistyped, read_settings
+        from perdure.config import mistyped
 
-        self.settings = read_settings()
-        for name, text in self.settings.items():
-            _check(f"The setting `{name}`", text)
         self.given = store
-        self.store = store if store is not None else self.settings.get("store")
         self.json = json
         self.app = tuple(app)
         self._by = by
         if wrong := mistyped():
             told = ", ".join(f"{name} (did you mean {meant}?)" for name, meant in wrong)
             self.note(f"warning: The environment sets what is no setting: {told}.")
+
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """What is set. Read when it is first needed: a command that needs no setting asks for no trust."""
+        from perdure.config import read_settings
+
+        def trusts(path: Path, text: str) -> None:
+            from perdure.cli.trust import require
+
+            require(self, path, text)
+
+        found = read_settings(trusts=trusts)
+        for name, text in found.items():
+            _check(f"The setting `{name}`", text)
+        return found
+
+    @cached_property
+    def store(self) -> str | None:
+        return self.given if self.given is not None else self.settings.get("store")
 
     @property
     def by(self) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perdure.cli.command import Shell
+from perdure.config import IGNORE_FOLDER, SETTINGS
 from perdure.errors import ConfigError
 from perdure.store import doctor
 
@@ -50,15 +51,16 @@ def background(shell: Shell, uid: str, *, idle: float = IDLE) -> Background:
     words = ["worker", uid, "--idle", f"{idle:g}"]
     for one in shell.app:
         words += ["--app", one]
+    settings = {one.env: shell.settings[one.name] for one in SETTINGS if one.name in shell.settings}
     store = {} if shell.store is None else {"PERDURE_STORE": shell.store}  # an address may hold a password
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [sys.executable, "-c", PERDURE, *words],
+            [sys.executable, "-P", "-c", PERDURE, *words],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
             start_new_session=True,
-            env=os.environ | store | {"PERDURE_BY": shell.by},
+            env=os.environ | settings | store | {"PERDURE_BY": shell.by, IGNORE_FOLDER: "1"},
         )
     return Background(process, log)
 

@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.cli.story_props import alone, examples
+from perdure.config import FILE
+from perdure.control.trust import trust
 from perdure.errors import SessionFailed
 
 if TYPE_CHECKING:
     from perdure.testing.sink import Sink
 
 LIMIT = 60.0  # seconds for one command, which takes about one
-PERDURE = ("-c", "from perdure.cli import main; main()")
+PERDURE = ("-P", "-c", "from perdure.cli import main; main()")
 
 
 class Life(msgspec.Struct):
@@ -45,7 +47,9 @@ class Scene:
         self.folder = folder
         self._service = service
         apps = ", ".join(f'"{path}"' for path in examples())
-        (folder / "perdure.toml").write_text(f'store = "demo.db"\napp = [{apps}]\nby = "demo"\n', encoding="utf-8")
+        settings = f'store = "demo.db"\napp = [{apps}]\nby = "demo"\n'
+        (folder / FILE).write_text(settings, encoding="utf-8")
+        trust(folder / FILE, settings)  # we wrote it: whoever types a command here later is not asked
         self._environment = alone() | {
             "COMMENTS_URL": service.run("comments").url,
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),

@@ -166,7 +166,7 @@ def _start(
     told = msgspec.json.encode(Told(descriptors, list(kinds), list(apps), rehearsal)).decode()
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
     command, environment = (
-        [sys.executable, "-m", "perdure.testing.fork_service", told],
+        [sys.executable, "-P", "-m", "perdure.testing.fork_service", told],
         os.environ | {"PYTHONPATH": paths},
     )
     process = subprocess.Popen(command, pass_fds=descriptors, process_group=0, env=environment)

@@ -130,7 +130,7 @@ class Sink(SinkClient):
     def __enter__(self) -> Self:
         self.folder = Path(self._given or tempfile.mkdtemp(prefix="perdure-sink-"))
         self.folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "perdure.testing.sink_service", str(self.folder)]
+        command = [sys.executable, "-P", "-m", "perdure.testing.sink_service", str(self.folder)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)
         assert self._process.stdout is not None
         port = self._process.stdout.readline().strip()

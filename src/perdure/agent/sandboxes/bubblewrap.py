@@ -4,7 +4,7 @@
     /tmp /dev/shm /run   empty and the command's own; sockets of services, such as Docker's, are out of reach
     processes    a space of its own: nothing outside can be seen or signalled, and all of it ends with the command
     network      none, but its own loopback, unless the workspace allows it
-    the folder   writable, but `.git` (read-only) and what is protected (hidden)
+    the folder   writable, but `.git` and `perdure.toml` (read-only) and what is protected (hidden)
 
 All of `.git` is read-only: a hook, a setting, a `commondir` or a rebase plan in it is code that git would run outside
 the sandbox, or that whoever comes next would. `git status` and `git log` read it as it is; commits are the git tools'.
@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.agent.workspace import Workspace
+from perdure.config import FILE
 from perdure.errors import NotDone
 
 TEMPORARY = 1 << 30
@@ -80,8 +81,8 @@ class Found:
         line += [word for path in outside for word in _hide(path)]
         line += ["--ro-bind" if folders.read_only else "--bind", str(root), str(root)]
         line += [word for path in inside for word in _hide(path)]
-        git = root / ".git"
-        line += ["--ro-bind", str(git), str(git)] if git.exists() else []
+        for kept in (root / ".git", root / FILE):
+            line += ["--ro-bind", str(kept), str(kept)] if kept.exists() and not kept.is_symlink() else []
         for path in folders.shown:
             if _is_empty(path) and not any(path == one or one in path.parents for one in (root, *folders.hidden)):
                 line += ["--ro-bind-try", str(path), str(path)]

@@ -25,6 +25,7 @@ from typing import BinaryIO
 from perdure import faults
 from perdure.agent.told import short
 from perdure.agent.workspace import here
+from perdure.config import FILE as FILE_OF_SETTINGS
 from perdure.errors import NotDone
 from perdure.ids import digest
 
@@ -52,6 +53,8 @@ def writable(path: str) -> Path:
     found = real(path)
     if any(part.lower() == ".git" for part in found.relative_to(here().root).parts):
         raise NotDone(f"{short(path)} is protected.")
+    if found.name.lower() == FILE_OF_SETTINGS:
+        raise NotDone(f"{short(path)} is protected: Perdure reads its settings from it, so only a person changes it.")
     if found == here().root:
         raise NotDone(f"{short(path)} is a folder.")
     return found

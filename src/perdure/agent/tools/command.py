@@ -21,6 +21,7 @@ from perdure.agent.sandbox import command_line, environment, level_for
 from perdure.agent.told import Said, plain, short
 from perdure.agent.tools.harmless import READ_ONLY, is_read_only, words
 from perdure.agent.workspace import Workspace, here
+from perdure.config import FILE
 from perdure.domain.effect import AttemptOutcome
 from perdure.errors import NotDone, StoreError
 from perdure.ids import new_uid
@@ -32,6 +33,8 @@ SHOWN = 16 << 10  # bytes of output in a result, half of them from its end
 LONGEST = 3600
 CHUNK = 1 << 20
 _LOOK = 0.1
+_NO_SETTINGS = "no-settings"  # in the folder of an attempt: there was no perdure.toml when it began
+UNTRUSTED = f"{FILE}.untrusted"
 _HOW = {
     "timeout": "It was ended: its time was up.",
     "processes": "It was ended: it had too many processes.",
@@ -124,6 +127,8 @@ def _run(trail: Trail, call: Call, argv: list[str], command: str, timeout: int, 
     workspace = here()
     level = level_for(workspace)
     temporary = trail.prepare(call.attempt, command)
+    if not os.path.lexists(workspace.root / FILE):
+        (temporary.parent / _NO_SETTINGS).touch()
     hidden = (trail.folder.parent,)
     line = command_line(workspace, argv, level=level, temporary=temporary, hidden=hidden, read_only=read_only)
     ending = trail.run(
@@ -148,12 +153,21 @@ def _said(ending: Ending, workspace: Workspace, *, changed: bool) -> Said:
     output = ending.folder / "output"
     size = output.stat().st_size if output.exists() else 0
     return Said(
-        "\n".join(line for line in (_sentence(ending), _shown(output, size)) if line),
+        "\n".join(line for line in (_sentence(ending), _shown(output, size), _set_aside(ending, workspace)) if line),
         origin=_origin((ending.folder / "command").read_text(encoding="utf-8", errors="replace")),
         artifact=_kept(output, workspace) if size > SHOWN else None,
         failed=ending.how != "exited" or ending.code != 0,
         changed=changed,
     )
+
+
+def _set_aside(ending: Ending, workspace: Workspace) -> str:
+    """Rename a perdure.toml that the command made: a sandbox cannot protect a file that was not there."""
+    made = workspace.root / FILE
+    if not (ending.folder / _NO_SETTINGS).exists() or not os.path.lexists(made):
+        return ""
+    made.rename(made.with_name(UNTRUSTED))
+    return f"{FILE} holds the settings of Perdure, so the one that this command made was renamed to {UNTRUSTED}."
 
 
 def _sentence(ending: Ending) -> str:

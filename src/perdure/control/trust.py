@@ -1,0 +1,81 @@
+"""Folders' settings that the user has trusted: which content, word for word, and since when.
+
+Trust is kept in the user's data folder, one file for each `perdure.toml`, and is bound to the digest of its content: a
+file that changes is not trusted any more. Nothing inside a repository can add to it. The text is kept too, so that a
+change can be shown as a difference.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from perdure.clock import SystemClock
+from perdure.config import data_folder
+from perdure.ids import digest
+from perdure.store.databases.place import make_folder, sync_folder
+
+
+class Trusted(msgspec.Struct, frozen=True):
+    """One `perdure.toml` as the user trusted it."""
+
+    path: str
+    digest: str
+    text: str
+    at: int
+
+
+def digest_of(text: str) -> str:
+    """What trust in a text is bound to."""
+    return digest(text.encode())
+
+
+def is_trusted(path: Path, text: str) -> bool:
+    """Whether the user trusted exactly this content in exactly this place."""
+    found = trusted(path)
+    return found is not None and found.digest == digest_of(text)
+
+
+def trusted(path: Path) -> Trusted | None:
+    """What the user last trusted in this place."""
+    try:
+        found = msgspec.json.decode(_file(path).read_bytes(), type=Trusted)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return found if found.path == str(_place(path)) and found.digest == digest_of(found.text) else None
+
+
+def trust(path: Path, text: str) -> Trusted:
+    """Trust this content in this place, durably."""
+    made = Trusted(str(_place(path)), digest_of(text), text, SystemClock().now())
+    target = _file(path)
+    make_folder(target.parent, 0o700)
+    temporary = target.with_suffix(f".{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(made))
+        file.flush()
+        os.fsync(descriptor)
+    temporary.rename(target)
+    sync_folder(target.parent)
+    return made
+
+
+def forget(path: Path) -> bool:
+    """Stop trusting what is in this place; False if it was not trusted."""
+    try:
+        _file(path).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _place(path: Path) -> Path:
+    """Where the file really is, however the folder was reached."""
+    return path.parent.resolve() / path.name
+
+
+def _file(path: Path) -> Path:
+    return data_folder() / "trusted" / f"{digest(str(_place(path)).encode())}.json"
