@@ -62,7 +62,13 @@ def test_an_approval_is_shown_voted_and_consumed(review: Terminal) -> None:
     assert (approved.json["decision"], approved.json["id"]) == ("approved", asked["id"])
     assert review("resume", REVIEW).out.endswith("6 yes\n")
     assert review("approvals").out == "Nothing waits for approval.\n"
-    assert "approved" in review("approvals", "--all").out
+    header, line = review("approvals", "--all").out.splitlines()
+    assert line[header.index("by") :].startswith("grace")
+    assert "because" in header
+    (decided,) = review("approvals", "--all", "--json").lines
+    assert [(one["voter"], one["decision"]) for one in decided["votes"]] == [("grace", "approved")]
+    assert review("show", REVIEW, "--json").json["approvals"] == [decided]
+    assert "approved by grace" in review("show", REVIEW).out
 
 
 def test_a_denied_approval_is_an_error_of_the_program(review: Terminal) -> None:

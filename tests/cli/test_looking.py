@@ -92,7 +92,7 @@ def test_json_has_the_fields_of_the_records(some: Terminal) -> None:
     (first, *_) = some("ls", "--json").lines
     assert list(first) == [*SessionRecord.columns(), "waits"]
     shown = some("show", "review-7", "--json").json
-    assert list(shown) == ["session", "waits", "effects", "events"]
+    assert list(shown) == ["session", "waits", "effects", "events", "approvals"]
     assert list(shown["session"]) == list(SessionRecord.columns())
     (fact,) = some("facts", "--json").lines
     assert list(fact) == list(Fact.columns())
@@ -102,7 +102,7 @@ def test_a_session_is_shown_with_what_to_type_its_effects_and_its_last_events(so
     said = some("show", "review-7", "--last", "2").out
     wait_id = some.wait_of("review-7")
     assert f"    perdure answer {wait_id} yes\n" in said
-    assert "desk_post  acknowledged  1" in said
+    assert "desk_post  acknowledged  maybe    1" in said
     assert said.endswith(f"it waits for {wait_id}\n")
     assert " earlier; --last shows more" in said
     assert "result      [1,2]" in some("show", "done").out
@@ -142,6 +142,14 @@ def test_effects_are_found_by_what_is_asked(some: Terminal) -> None:
     assert len(some("effects", "--since", "1h", "--tool", "desk_post", "--json").lines) == 1
     assert some("effects", "--since", "0ms", "--json").lines == []
     assert some("effects", "--since", "yesterday").code == 2
+
+
+def test_effects_say_what_may_have_left_the_machine(some: Terminal) -> None:
+    found = some("effects", "--json").lines
+    assert [(one["tool"], one["outside"]) for one in found] == [("desk_post", "maybe")]
+    assert some("effects", "--outside", "--json").lines == found
+    header, line = some("effects").out.splitlines()
+    assert line[header.index("outside") :].startswith("maybe")
 
 
 def test_plans_decisions_and_facts_are_told(some: Terminal) -> None:

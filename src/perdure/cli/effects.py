@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from perdure.store.move import Transaction
 
 STATES = ("planned", "dispatched", "acknowledged", "failed", "refused", "compensated", "superseded")
-HEADINGS = ("effect", "tool", "state", "attempts", "planned", "with~")
+HEADINGS = ("effect", "tool", "state", "outside", "attempts", "planned", "with~")
+PAGE = 1000  # effects that are read at once by a filter that the database does not know
 
 
 @command
@@ -22,6 +23,7 @@ HEADINGS = ("effect", "tool", "state", "attempts", "planned", "with~")
 @click.option("--state", type=click.Choice(STATES), help="Only effects in this state.")
 @click.option("--session", metavar="ID", help="Only effects of this session.")
 @click.option("--since", metavar="SPAN", help='Only effects planned within this time: "30m", "2h", "7d".')
+@click.option("--outside", is_flag=True, help="Only effects that left this machine, or may have left it.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
 def effects(
     shell: Shell,
@@ -30,9 +32,15 @@ def effects(
     state: str | None,
     session: str | None,
     since: str | None,
+    outside: bool,
     limit: int,
 ) -> None:
-    """List effects: what was done outside, what is under way, and what is in doubt."""
+    """List effects: what was done outside, what is under way, and what is in doubt.
+
+    The column `outside` says whether the effect left this machine: yes, no, or maybe where the record cannot tell. A
+    tool of yours that is `pure` or `joint` did not; one with any other rule may have.
+    """
+    from perdure.agent import reach
     from perdure.cli.grid import grid
     from perdure.cli.opening import reading
     from perdure.store import effect
@@ -41,10 +49,11 @@ def effects(
     with reading(shell) as tx:
         uid = None if session is None else sessions.find(tx, session).uid
         begin = 0 if since is None else tx.now - span_of(since)
-        found = effect.listing(tx, uid=uid, state=state, tool=tool, in_doubt=in_doubt, since=begin, limit=limit + 1)
+        asked: dict[str, Any] = {"uid": uid, "state": state, "tool": tool, "in_doubt": in_doubt, "since": begin}
+        found = _beyond(tx, limit + 1, **asked) if outside else effect.listing(tx, limit=limit + 1, **asked)
         if shell.json:
             for one in found[:limit]:
-                shell.emit(shown(shell, one))
+                shell.emit(shown(shell, one).to_dict() | {"outside": reach.of(tx, one)})
             return
         names = {one.session_uid: sessions.get(tx, one.session_uid).id for one in found[:limit]}
         rows = [[names[one.session_uid], *cells(tx, one)] for one in found[:limit]]
@@ -55,6 +64,19 @@ def effects(
     if len(found) > limit:
         shell.say("", f"There are more; these are the newest {limit}. --limit shows more.")
     shell.say(*_doubts(shell, found[:limit]))
+
+
+def _beyond(tx: Transaction, limit: int, **asked: Any) -> list[Effect]:
+    """Effects that left the machine or may have, the newest first."""
+    from perdure.agent import reach
+    from perdure.store import effect
+
+    found: list[Effect] = []
+    before: Effect | None = None
+    while len(found) < limit and (page := effect.listing(tx, before=before, limit=PAGE, **asked)):
+        found += [one for one in page if reach.of(tx, one) is not reach.Reach.NO]
+        before = page[-1]
+    return found[:limit]
 
 
 def shown(shell: Shell, one: Effect) -> Effect:
@@ -73,13 +95,14 @@ def span_of(text: str) -> int:
 
 def cells(tx: Transaction, one: Effect) -> list[str]:
     """An effect's cells in a table."""
+    from perdure.agent import reach
     from perdure.cli.plain import arguments, safe, span
     from perdure.store.effect import of_effect
 
     attempts = len(of_effect(tx, one.session_uid, one.id))
     state = "in doubt" if is_in_doubt(one) else one.state
     planned = f"{span(tx.now - one.planned_at)} ago"
-    return [safe(one.id), safe(one.tool), state, str(attempts), planned, arguments(one.intent)]
+    return [safe(one.id), safe(one.tool), state, reach.of(tx, one), str(attempts), planned, arguments(one.intent)]
 
 
 def is_in_doubt(one: Effect) -> bool:

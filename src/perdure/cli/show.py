@@ -54,14 +54,17 @@ def show(shell: Shell, id: str, last: int, at: int | None, follow: bool) -> None
 
 
 def _emit(shell: Shell, tx: Transaction, found: SessionRecord, events: list[Event]) -> None:
-    from perdure.store import effect, wait
+    from perdure.agent import reach
+    from perdure.cli.approvals import with_votes
+    from perdure.store import approval, effect, wait
 
     shell.emit(
         {
             "session": found,
             "waits": wait.open_of_session(tx, found.uid),
-            "effects": effect.of_session(tx, found.uid),
+            "effects": [one.to_dict() | {"outside": reach.of(tx, one)} for one in effect.of_session(tx, found.uid)],
             "events": events,
+            "approvals": [with_votes(tx, one) for one in approval.listing(tx, uid=found.uid)],
         }
     )
 
@@ -83,6 +86,7 @@ def _present(shell: Shell, tx: Transaction, found: SessionRecord, events: list[E
     if newest:
         rows = [cells(tx, one) for one in [*unsettled, *reversed(newest[:EFFECTS])]]
         yield from _effects(shell, rows, more=len(newest) > EFFECTS, id=found.id)
+    yield from _approvals(tx, found)
     yield from _events(tx, found.uid, events)
     if found.sealed_at is not None and found.status not in TERMINAL:
         told = refusal(tx, found.uid, found.id, found.sealed_at)
@@ -107,7 +111,7 @@ def _past(shell: Shell, tx: Transaction, state: SessionState, events: list[Event
     if waits:
         shell.say("", "waited for", *(f"  {one['kind']} {safe(one['id'])}: {value(one['detail'])}" for one in waits))
     rows = [
-        [safe(one["id"]), safe(one["tool"]), one["state"], "", "", arguments(one["intent"])]
+        [safe(one["id"]), safe(one["tool"]), one["state"], "", "", "", arguments(one["intent"])]
         for one in state.effects.values()
     ]
     if rows:
@@ -175,6 +179,25 @@ def _effects(shell: Shell, rows: list[list[str]], *, more: bool, id: str) -> Ite
     if more:
         everything = shell.again("effects", "--session", id, "--limit", "1000")
         yield f"These are the last {EFFECTS} and what is unsettled; `{everything}` lists more."
+
+
+def _approvals(tx: Transaction, found: SessionRecord) -> Iterator[str]:
+    """What was decided about this session's effects, by whom and why."""
+    from perdure.cli.approvals import decided_by
+    from perdure.cli.plain import safe, short, span
+    from perdure.store import approval
+
+    decided = [one for one in approval.listing(tx, uid=found.uid) if one.decided_at is not None]
+    if not decided:
+        return
+    yield from ("", "approvals")
+    for one in decided[-EFFECTS:]:
+        voters, why = decided_by(tx, one)
+        who = f" by {voters}" if voters else ""
+        said = (
+            f"  {safe(one.id)}, gate {safe(one.gate)}: {one.decision}{who}, {span(tx.now - (one.decided_at or 0))} ago"
+        )
+        yield said + (f": {short(why)}" if why else "")
 
 
 def _events(tx: Transaction, uid: str, events: list[Event]) -> Iterator[str]:

@@ -1,0 +1,68 @@
+"""Reach: whether an effect left this machine, as far as its record can tell.
+
+The answer comes from the record and not from code that is loaded, so that it is the same in every process. A tool that
+ships is known by its name. Of a user's tool only the replay rule is recorded: `pure` and `joint` declare that nothing
+is done outside, and any other rule says that something may be.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from perdure.domain.effect import Effect, EffectState, Replay
+from perdure.store import effect as effects
+from perdure.store import session as sessions
+from perdure.store.move import Transaction
+
+
+class Reach(StrEnum):
+    """Whether it left the machine. `MAYBE`: the record cannot tell."""
+
+    YES = "yes"
+    NO = "no"
+    MAYBE = "maybe"
+
+
+COMMAND = "run_command"
+STORED_AGENT = "agent"  # the program of the command line: whether it may use the network is in its arguments
+NETWORKLESS = "bubblewrap"  # the sandbox without a way to the network or to sockets of services
+SHIPPED = {
+    **dict.fromkeys(("fetch_url", "git_push"), Reach.YES),
+    COMMAND: Reach.MAYBE,
+    **dict.fromkeys(
+        (
+            "ask_person", "decide", "decided", "delegate", "edit_file", "git_branch", "git_commit", "git_diff",
+            "git_log", "git_status", "list_files", "merge_branch", "open_worktree", "plan", "read_file", "recall",
+            "remember", "run_command.look", "save_artifact", "search_files", "write_file",
+        ),
+        Reach.NO,
+    ),
+}  # fmt: skip
+
+
+def of(tx: Transaction, effect: Effect) -> Reach:
+    """Whether this effect left the machine."""
+    declared = SHIPPED.get(effect.tool)
+    if declared is None:
+        declared = Reach.NO if effect.replay in (Replay.PURE, Replay.JOINT) else Reach.MAYBE
+    if declared is Reach.NO or _was_not_done(effect):
+        return Reach.NO
+    if effect.tool == COMMAND and _had_no_network(tx, effect):
+        return Reach.NO
+    done = effect.state in (EffectState.ACKNOWLEDGED, EffectState.COMPENSATED, EffectState.SUPERSEDED)
+    return declared if done else Reach.MAYBE
+
+
+def _was_not_done(effect: Effect) -> bool:
+    """Whether it was never dispatched, or is proven not to have happened."""
+    if effect.state in (EffectState.PLANNED, EffectState.REFUSED):
+        return True
+    return effect.state == EffectState.FAILED and effect.verdict is None and effect.replay != Replay.PURE
+
+
+def _had_no_network(tx: Transaction, effect: Effect) -> bool:
+    session = sessions.get(tx, effect.session_uid)
+    given = session.arguments if isinstance(session.arguments, dict) else {}
+    if session.program != STORED_AGENT or given.get("network"):
+        return False
+    return all(one.sandbox == NETWORKLESS for one in effects.of_effect(tx, effect.session_uid, effect.id))

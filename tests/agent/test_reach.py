@@ -1,0 +1,71 @@
+"""What is said of each effect: whether it left the machine."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.agent import reach
+from perdure.agent.branching import merge_branch, open_worktree
+from perdure.agent.reach import Reach
+from perdure.agent.stored import NAME
+from perdure.agent.tools.command import look
+from perdure.agent.tools.shipped import SHIPPED
+from perdure.domain.effect import Effect
+from perdure.store import effect as effects
+from perdure.store import lease, session
+from perdure.store.intent import Dispatch, Intent
+from perdure.store.store import Store
+from tests.store.scene import TTL
+
+
+def test_every_tool_that_ships_is_classified() -> None:
+    assert set(reach.SHIPPED) == {*SHIPPED, look.name, open_worktree.name, merge_branch.name}
+    assert reach.STORED_AGENT == NAME
+
+
+def dispatched(store: Store, tool: str, replay: str, *, sandbox: str | None = None, network: bool = False) -> Effect:
+    new = session.NewSession(id=f"{tool}-{sandbox}-{network}", program=NAME, arguments={"network": network})
+    uid = store.write_now(session.create(new, by="ada")).uid
+    holder = store.write_now(lease.acquire(uid, "w-1", nonce="n-1", ttl=TTL))
+    intent = Intent(
+        id="e-1", position='["x"]', generation=0, tool=tool, replay=replay, targets="[]", intent="{}",
+        intent_digest="d" * 64, idempotency_key="k" * 64,
+    )  # fmt: skip
+    made = Dispatch(worker="w-1", process="{}", sandbox=sandbox, deadline_at=None)
+    return store.write_now(effects.plan_and_dispatch(holder, intent, made))
+
+
+@pytest.mark.databases("memory")
+@pytest.mark.parametrize(
+    ("tool", "replay", "under_way", "done"),
+    [
+        ("git_push", "probe", Reach.MAYBE, Reach.YES),
+        ("fetch_url", "pure", Reach.MAYBE, Reach.YES),
+        ("write_file", "probe", Reach.NO, Reach.NO),
+        ("their_pure", "pure", Reach.NO, Reach.NO),
+        ("their_joint", "joint", Reach.NO, Reach.NO),
+        ("their_post", "escalate", Reach.MAYBE, Reach.MAYBE),
+    ],
+)
+def test_reach_follows_from_tool_rule_and_state(
+    store: Store, tool: str, replay: str, under_way: Reach, done: Reach
+) -> None:
+    one = dispatched(store, tool, replay)
+    states = {"planned": Reach.NO, "refused": Reach.NO, "dispatched": under_way, "acknowledged": done}
+    for state, expected in states.items():
+        assert store.read_now(reach.of, msgspec.structs.replace(one, state=state)) is expected
+    abandoned = msgspec.structs.replace(one, state="failed", verdict="abandon")
+    assert store.read_now(reach.of, abandoned) is under_way
+
+
+@pytest.mark.databases("memory")
+def test_a_command_in_a_sandbox_without_network_stays_on_the_machine(store: Store) -> None:
+    said = {
+        (sandbox, network): store.read_now(
+            reach.of, dispatched(store, "run_command", "escalate", sandbox=sandbox, network=network)
+        )
+        for sandbox in ("bubblewrap", "landlock", "none")
+        for network in (False, True)
+    }
+    assert [key for key, value in said.items() if value is Reach.NO] == [("bubblewrap", False)]
