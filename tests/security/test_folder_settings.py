@@ -10,6 +10,7 @@ import pytest
 from perdure.agent.tools.command import UNTRUSTED
 from perdure.control.trust import trust
 from perdure.errors import NotDone
+from perdure.ids import new_uid
 from perdure.store.store import open_store
 from tests.agent.needs import need_bubblewrap
 from tests.agent.tools.folder import do
@@ -169,7 +170,7 @@ def test_file_tools_cannot_write_settings(path: str, place: Path) -> None:
 def test_settings_that_a_command_made_are_renamed(place: Path) -> None:
     need_bubblewrap()
     (place / "kept").mkdir()
-    said = do("run_command", {"command": "echo 'app = \"x\"' > perdure.toml; echo done", "timeout": 60})
+    said = do("run_command", {"command": "echo 'app = \"x\"' > perdure.toml; echo done", "timeout": 60}, key=new_uid())
     assert "done" in said.text
     assert UNTRUSTED in said.text
     assert [(place / name).exists() for name in ("perdure.toml", UNTRUSTED)] == [False, True]
@@ -179,5 +180,9 @@ def test_a_command_cannot_change_settings(place: Path) -> None:
     need_bubblewrap()
     (place / "kept").mkdir()
     (place / "perdure.toml").write_text("connections = 3\n")
-    do("run_command", {"command": "echo 'app = \"x\"' > perdure.toml; rm -f perdure.toml", "timeout": 60})
+    do(
+        "run_command",
+        {"command": "echo 'app = \"x\"' > perdure.toml; rm -f perdure.toml", "timeout": 60},
+        key=new_uid(),
+    )
     assert (place / "perdure.toml").read_text() == "connections = 3\n"
