@@ -118,11 +118,17 @@ def everything(tx: Transaction, *, limit: int = 1000) -> list[Restore]:
     return [Restore.from_row(row) for row in tx.all("restore.list", limit=limit)]
 
 
-def follow_timeline(tx: Transaction, now: str) -> Restore | None:
-    """Begin a restore epoch when the server has another history than the one the store was last opened with."""
+def follow_timeline(tx: Transaction, now: str, *, after: int = 0) -> Restore | None:
+    """Begin a restore epoch when the server has another history than the one the store was last used with."""
     known = meta.get(tx, TIMELINE)
     if known == now:
         return None
     tx.send("meta.put", key=TIMELINE, value=now)
     number = int(now.rpartition("/")[2], 16)  # rises with every new history, whatever the rows remember
-    return None if known is None else begin(tx, Cause.TIMELINE, f"{known} became {now}", after=number - 1)
+    return None if known is None else begin(tx, Cause.TIMELINE, f"{known} became {now}", after=max(after, number - 1))
+
+
+def is_behind(history: str, newest: str) -> bool:
+    """Whether a server's history is one that had ended when the newest one that is known began."""
+    (server, _, number), (known, _, last) = history.rpartition("/"), newest.rpartition("/")
+    return bool(server) and server == known and int(number, 16) < int(last, 16)

