@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +33,15 @@ settings.load_profile("perdure")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "databases(*names): run only on these, and not on every database")
+    _reset_signals()
+
+
+def _reset_signals() -> None:
+    """Give this process and its children the usual signals, also where the suite runs in the background or by nohup."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

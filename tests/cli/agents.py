@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from perdure.testing.proxy import wait_until
 from tests.cli.seat import Seat
 from tests.cli.terminal import DESK, Said, Terminal
 
@@ -56,8 +57,7 @@ class Work:
     def until_held(self, *seats: Seat) -> None:
         for seat in seats:
             seat.until("desk_hold")
-        while not self.held.exists():
-            assert all(seat.process.poll() is None for seat in seats), [seat.text for seat in seats]
+        wait_until(self.held.exists, f"the tool has begun: {[seat.text for seat in seats]}")
 
     def end_workers(self) -> None:
         """Those in the background would go on for a while."""

@@ -16,6 +16,7 @@ import pytest
 
 from perdure.cli import main
 from perdure.control.trust import trust
+from perdure.testing.proxy import wait_until
 
 DESK = str(Path(__file__).with_name("desk.py"))
 PERDURE = str(Path(sys.executable).with_name("perdure"))
@@ -56,10 +57,12 @@ class Terminal:
         ended = subprocess.run([PERDURE, *arguments], capture_output=True, text=True, timeout=60, env=dict(os.environ))
         return Said(ended.returncode, ended.stdout, ended.stderr)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, ignoring_interrupts: bool = False) -> subprocess.Popen[str]:
         """Start the real executable and go on."""
+        ignoring = ["/bin/sh", "-c", 'trap \'\' INT; exec "$0" "$@"'] if ignoring_interrupts else []
+        command = [*ignoring, PERDURE, *arguments]
         return subprocess.Popen(
-            [PERDURE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ)
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ)
         )
 
     def run(self, program: str, id: str, *arguments: str) -> Said:
@@ -69,6 +72,11 @@ class Terminal:
         """The one thing that a session waits for."""
         (found,) = self("show", id, "--json").json["waits"]
         return str(found["id"])
+
+    def until_status(self, id: str, status: str) -> None:
+        """Wait until a session has this status."""
+        show = ("show", id, "--json")
+        wait_until(lambda: bool(self(*show).json["session"]["status"] == status), f"session {id} is {status}")
 
     def arm(self) -> None:
         (self.folder / "die").touch()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.testing.proxy import wait_until
 from tests.cli.agents import Work, calls
 from tests.cli.terminal import DESK, Terminal
 
@@ -30,10 +31,8 @@ def test_a_detached_program_runs_to_its_end_and_its_worker_leaves(
     said = terminal.process("run", "desk_sleeper", "--id", "s", "--detach", "--json")
     begun = said.json
     assert (said.code, begun["type"], begun["session"]["id"]) == (0, "session.started", "s")
-    while terminal("show", "s", "--json").json["session"]["status"] != "done":
-        pass
-    while not ended(begun["worker"]["pid"]):
-        pass
+    terminal.until_status("s", "done")
+    wait_until(lambda: ended(begun["worker"]["pid"]), "the worker has ended")
     log = Path(begun["worker"]["log"]).read_text()
     assert re.fullmatch(r"worker w-\S+\n(session s is waiting\n)*session s is done\n", log)
     assert terminal("run", "desk_sleeper", "--id", "s").out == "[1,2]\n"
@@ -42,11 +41,9 @@ def test_a_detached_program_runs_to_its_end_and_its_worker_leaves(
 @pytest.mark.slow
 def test_a_worker_that_is_killed_leaves_a_session_that_resume_goes_on_with(terminal: Terminal) -> None:
     said = terminal.process("run", "desk_held", f"folder={terminal.folder}", "--id", "h", "--detach", "--json")
-    while not (terminal.folder / "held").exists():
-        pass
+    wait_until((terminal.folder / "held").exists, "the tool has begun")
     os.kill(said.json["worker"]["pid"], signal.SIGKILL)
-    while not ended(said.json["worker"]["pid"]):
-        pass
+    wait_until(lambda: ended(said.json["worker"]["pid"]), "the worker has ended")
     (terminal.folder / "held").unlink()
     resumed = terminal.process("resume", "h")
     assert (resumed.code, "was found dead" in resumed.out, "--absent" in resumed.out) == (3, True, True)
@@ -88,8 +85,7 @@ def test_a_worker_without_the_code_does_nothing(terminal: Terminal, monkeypatch:
 def test_a_session_without_its_tool_is_not_tried_again_and_again(work: Work) -> None:
     begin = work.script(work.hold(), "Done.")
     begun = work.terminal.process(*begin, "--detach", "--json").json
-    while not work.held.exists():
-        pass
+    work.until_held()
     os.kill(begun["worker"]["pid"], signal.SIGKILL)
     work.held.unlink()
     said = work.terminal.process("worker", "--idle", "1", "--app", "json")  # a module that defines nothing
@@ -100,8 +96,7 @@ def test_a_session_without_its_tool_is_not_tried_again_and_again(work: Work) -> 
 def test_why_a_worker_could_not_go_on_is_said_to_whoever_watches(work: Work) -> None:
     begin = work.script(calls("Hm.", ("read_file", {"path": "a.py"})), "Done.")
     assert work.terminal.process(*begin, "--once", "--detach").code == 0
-    while work.session()["status"] != "done":
-        pass
+    work.terminal.until_status("one", "done")
     work.terminal.process(*[word if word != "one" else "two" for word in begin])
     (work.terminal.folder / "script.json").write_text("no json")
     assert work("send", "two", "go on").code == 0
@@ -120,8 +115,7 @@ def test_a_store_for_one_process_has_no_background(terminal: Terminal, store: st
 
 def test_a_worker_stays_for_what_is_due_soon(terminal: Terminal) -> None:
     begun = terminal.process("run", "desk_naps", "seconds=3", "--id", "n", "--detach", "--json").json
-    while terminal("show", "n", "--json").json["session"]["status"] != "waiting":
-        pass
+    terminal.until_status("n", "waiting")
     os.kill(begun["worker"]["pid"], signal.SIGKILL)
     said = terminal.process("worker", "--idle", "0.1")
     assert (said.code, said.out.splitlines()[1:]) == (0, ["session n is done"])
@@ -129,8 +123,7 @@ def test_a_worker_stays_for_what_is_due_soon(terminal: Terminal) -> None:
 
 def test_a_worker_that_ends_says_when_the_next_time_is_due(terminal: Terminal) -> None:
     begun = terminal.process("run", "desk_naps", "--id", "n", "--detach", "--json").json
-    while terminal("show", "n", "--json").json["session"]["status"] != "waiting":
-        pass
+    terminal.until_status("n", "waiting")
     os.kill(begun["worker"]["pid"], signal.SIGKILL)
     said = terminal.process("worker", "--idle", "0")
     assert re.search(r"^the next time is due at .* \(in 9h.*\): start a worker then$", said.out, re.MULTILINE), said

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.testing.proxy import wait_until
 from tests.cli.agents import Work, calls
 from tests.cli.terminal import PERDURE, Terminal
 
@@ -28,8 +29,7 @@ def test_what_was_typed_before_a_question_was_shown_is_no_answer_to_it(work: Wor
         work.held.unlink()
         seat.until("y/n/a/m > ")
         seat.type("\n")
-        while not work("approvals", "--all", "--json").out:
-            pass
+        wait_until(lambda: bool(work("approvals", "--all", "--json").out), "there is an approval")
         seat.until("m more", times=2)  # it is asked again
     assert not (work.folder / "b").exists()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.testing.proxy import wait_until
 from tests.cli.terminal import Terminal
 
 
@@ -89,8 +90,7 @@ def test_a_second_process_is_refused_and_told_who_has_the_session(
     monkeypatch.setenv("PERDURE_STORE", target)
     with terminal.start("run", "desk_held", f"folder={terminal.folder}", "--id", "held") as first:
         try:
-            while not (terminal.folder / "held").exists():
-                assert first.poll() is None, first.communicate()
+            wait_until((terminal.folder / "held").exists, "the tool has begun")
             second = terminal.process("run", "desk_held", f"folder={terminal.folder}", "--id", "held")
             third = terminal.process("resume", "held", "--plan")
             follower = terminal.start("show", "held", "--last", "0", "--follow")
@@ -141,11 +141,21 @@ def test_resume_asks_which_session_and_says_when_there_is_none(terminal: Termina
 
 def test_interrupted_it_gives_the_session_back(terminal: Terminal) -> None:
     with terminal.start("run", "desk_held", f"folder={terminal.folder}", "--id", "held") as first:
-        while not (terminal.folder / "held").exists():
-            assert first.poll() is None, first.communicate()
+        wait_until((terminal.folder / "held").exists, "the tool has begun")
         first.send_signal(signal.SIGINT)
         (terminal.folder / "held").unlink()
         first.communicate(timeout=30)
     assert first.returncode == 130
     session = terminal("show", "held", "--json").json["session"]
     assert (session["status"], session["lease_holder"]) == ("ready", None)
+
+
+def test_started_with_interrupts_ignored_it_runs_to_its_end(terminal: Terminal) -> None:
+    arguments = ("run", "desk_held", f"folder={terminal.folder}", "--id", "held")
+    with terminal.start(*arguments, ignoring_interrupts=True) as first:
+        wait_until((terminal.folder / "held").exists, "the tool has begun")
+        first.send_signal(signal.SIGINT)
+        (terminal.folder / "held").unlink()
+        first.communicate(timeout=30)
+    assert first.returncode == 0
+    assert terminal("show", "held", "--json").json["session"]["status"] == "done"

@@ -146,8 +146,7 @@ def test_ctrl_c_twice_leaves_at_once_and_nothing_is_done_twice(work: Work) -> No
         assert "Session one goes on in the background." in seat.text
         assert "Traceback" not in seat.text
     assert work.held.exists()
-    while work.session()["status"] != "waiting":  # the worker found the act without an end, and asks
-        pass
+    work.terminal.until_status("one", "waiting")  # the worker found the act without an end, and asks
     (doubt,) = work("effects", "--in-doubt", "--json").lines
     assert (doubt["tool"], doubt["state"]) == ("desk_hold", "dispatched")
     assert work("verify").code == 0

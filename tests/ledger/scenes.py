@@ -80,7 +80,7 @@ def _note_leases() -> None:
 
     async def acquire(runtime: Runtime, session: SessionRecord) -> Holder:
         holder = await real(runtime, session)
-        await asyncio.to_thread(lambda: SinkClient.here().note(taken=os.getpid()))
+        await asyncio.to_thread(lambda: SinkClient.here().note(taken=session.uid))
         return holder
 
     execute.acquire = acquire

@@ -174,13 +174,29 @@ def _complaints(
     ended = first.ended
     if ended is not None and ended.error:
         found.append(f"stopped at {where}, and ended with {ended.error.splitlines()[-1]}")
-    since = max(_noted(log, "continued"), default=0), min(_noted(log, "taken"), default=len(log))
-    acted = [line for line in log[max(since) :] if line.get("process") == str(first.pid) and line["what"] == "posted"]
+    acted = _acts_without_lease(log, first.pid, (last.result or {"ledger": {}})["ledger"].get("effects", []))
     if acted and not forced and where not in WINDOW | INSIDE and not _was_acting(ended, fatal):
         found.append(f"stopped at {where}, and acted afterwards: {acted}")
     logs = (last.result or {"ledger": {"events": []}})["ledger"].get("events", [])
     moves = [moved for events in logs if (moved := _moved_without_lease(events))]
     return found + [f"stopped at {where}, and moved afterwards: {moved}" for moved in moves]
+
+
+def _acts_without_lease(log: list[dict[str, Any]], pid: int, effects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a process posted after it continued, for a session whose lease another one had taken by then.
+
+    A parent and its child have a lease each: the other process may have one of them and not yet the other.
+    """
+    session_of = {effect["key"]: effect["session"] for effect in effects}
+    taken = {log[at]["note"]["taken"]: at for at in reversed(_noted(log, "taken"))}
+    continued = max(_noted(log, "continued"), default=0)
+
+    def lost_at(line: dict[str, Any]) -> int:
+        session = session_of.get(line["key"] or line["marker"])
+        return taken.get(session, len(log)) if session else min(taken.values(), default=len(log))
+
+    posted = [(at, line) for at, line in enumerate(log) if line["what"] == "posted" and line["process"] == str(pid)]
+    return [line for at, line in posted if at > max(continued, lost_at(line))]
 
 
 def _was_acting(ended: Ended | None, fatal: int) -> bool:

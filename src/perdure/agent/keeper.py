@@ -196,6 +196,7 @@ def main(spec: str, kind: str, name: str, *arguments: str) -> None:
     folder = f"{around}/{os.getpid()}-{len(os.listdir(around))}"
     os.makedirs(f"{folder}/tmp/objects")
     keeper = Keeper(folder, told)
+    keeper.fork_guard()
     try:
         sys.exit(keeper.hook(name, *arguments) if kind == "hook" else keeper.filter(name, *arguments))
     except OSError as error:

@@ -10,6 +10,10 @@
 Lock free and no `started`: it never began and never will. `exit`: this is what came of it. Lock held: it is under way.
 Lock free and `started` without `exit`: the shepherd was killed or the machine stopped, and nobody can say.
 
+The shepherd has a guard: its parent process, which only waits for it. If the shepherd is killed, everything that the
+command started becomes a child of the guard, and the guard ends it before it releases the lock. The death signal alone
+reaches the command but not its children, except in a process namespace.
+
 It imports nothing but a little of the standard library, because every command waits for it. The
 lock and the worker's liveness descriptor stay with the shepherd: a command that had them could unlock both.
 """
@@ -134,6 +138,18 @@ class Shepherd:
         code = os.waitstatus_to_exitcode(self._status or 0)
         record(self._folder, "exit", how=how, code=code, left_out=output.left_out)
 
+    def fork_guard(self) -> None:
+        """Continue in a child process. The guard waits for it, ends what it left behind, and exits as it did."""
+        self._control(SUBREAPER, 1)
+        if (pid := os.fork()) == 0:
+            return
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        _, status = os.waitpid(pid, 0)
+        self._quiet()
+        code = os.waitstatus_to_exitcode(status)
+        os._exit(code if code >= 0 else 128 - code)
+
     def _listen(self) -> None:
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_told", True))
 
@@ -164,8 +180,8 @@ class Shepherd:
     def _become(self, argv: list[str], its_end: int, parent: int) -> None:
         """In the child: say nothing on our descriptors, be limited, and die with the shepherd."""
         os.setpgid(0, 0)
-        for number in (signal.SIGPIPE, signal.SIGHUP, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
+        for number in (signal.SIGPIPE, signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_DFL)  # a worker in the background may ignore some of them
         self._control(_DEATH_SIGNAL, signal.SIGKILL)
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
             score.write("500")  # when memory runs out, it goes before the worker
@@ -295,6 +311,8 @@ def main(descriptors: str, folder: str, pen: str, limits: str, *argv: str) -> No
     for one in descriptors.split(","):
         os.set_inheritable(int(one), False)
     pairs = (pair.split("=") for pair in limits.split(","))
-    Shepherd(folder, pen, {name: int(value) for name, value in pairs}).run(list(argv))
+    shepherd = Shepherd(folder, pen, {name: int(value) for name, value in pairs})
+    shepherd.fork_guard()
+    shepherd.run(list(argv))
     with suppress(OSError):
         os.rmdir(pen)

@@ -5,8 +5,7 @@ Everything that happens comes through one queue, so that nothing is drawn twice 
     event, delta     the session's log, and what its model is just saying
     line             something was typed, and what was asked then; Ctrl-D is no line
     interrupt        Ctrl-C: once to stop between acts, twice to leave at once while it goes on in the background
-    moved            the session stands still, or cannot be moved here
-    tick             time has passed
+    moved, tick      the session stands still, or cannot be moved here; time has passed
 
 Several terminals may watch one session; what another one answered is seen here like everything else.
 """
@@ -102,7 +101,8 @@ class Conversation:
         loop = asyncio.get_running_loop()
         tasks = [asyncio.ensure_future(work()) for work in (self._follow, self._listen, self._tick)]
         if self._keys is not None:
-            loop.add_signal_handler(signal.SIGINT, self._put, "interrupt")
+            if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+                loop.add_signal_handler(signal.SIGINT, self._put, "interrupt")
             loop.add_signal_handler(signal.SIGCONT, self._keys.take)
             self._keys.open()
         if self.mover.is_here and self.view.status not in TERMINAL:

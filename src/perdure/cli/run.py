@@ -75,8 +75,8 @@ def run(
     text. Run it again under the same --id after a crash: it goes on from where it was.
 
     At a terminal everything is shown as it happens, and what is asked is asked there. Ctrl-C stops between two acts;
-    Ctrl-C again leaves at once, and a worker goes on in the background. Elsewhere it exits with 3 when it waits for a
-    person, and says what to type; with 4 when another process has the session.
+    Ctrl-C again leaves at once, and a worker goes on in the background. A SIGINT that was ignored at the start stays
+    ignored. Elsewhere it exits with 3 when it waits for a person, with 4 when another process has the session.
     """
     from perdure.cli import prompt
     from perdure.cli.moving import move

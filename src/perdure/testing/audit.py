@@ -60,6 +60,8 @@ def _effect(tx: Transaction, effect: Effect, own: list[Any]) -> dict[str, Any]:
     attempts = effects.of_effect(tx, effect.session_uid, effect.id)
     return {
         "id": effect.id,
+        "session": effect.session_uid,
+        "key": effect.idempotency_key,
         "tool": effect.tool,
         "replay": effect.replay,
         "state": effect.state,

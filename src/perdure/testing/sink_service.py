@@ -98,7 +98,8 @@ class Run:
         id = content_id(request.path, body)
         fault = self._fault(id)
         known = key if self.mode.keys else None
-        self.write("posted", id=id, path=request.path, key=known, body=body, process=process, fault=fault)
+        about = {"id": id, "path": request.path, "key": known, "marker": marker, "body": body}
+        self.write("posted", **about, process=process, fault=fault)
         if fault == "refuse":
             self.write("refused", id=id, key=key)
             return 409, {"error": "refused"}
