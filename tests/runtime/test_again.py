@@ -312,6 +312,7 @@ async def test_an_annotation_that_nobody_can_read_is_said_at_once() -> None:
             return n
 
 
+@pytest.mark.databases("sqlite", "memory", "postgres")
 async def test_a_joint_tool_commits_with_its_record_or_not_at_all(world: World) -> None:
     from perdure import NotDone, Transaction
 

@@ -177,32 +177,6 @@ async def test_a_reference_with_a_nul_settles_alike_on_both_databases(target: st
         assert (await rt.run("s")).status == "done"
 
 
-@tool(replay="joint")
-def review_insert_or_not(tx: Transaction) -> int:
-    tx.execute("create table if not exists review_account (n integer primary key)")
-    try:
-        tx.execute("insert into review_account values (1)")
-        tx.execute("insert into review_account values (1)")
-    except perdure.Conflict:
-        return -1
-    finally:
-        tx.execute("drop table review_account")
-    return 1
-
-
-@program
-async def review_joint(s: Session) -> int:
-    return await s.do(review_insert_or_not)
-
-
-@pytest.mark.databases("postgres")
-async def test_a_joint_tool_may_catch_a_refused_statement_on_both_databases(target: str) -> None:
-    async with perdure.open(target) as rt:
-        await rt.start(review_joint.bind(), id="s")
-        view = await rt.run("s")
-        assert view.status in ("done", "failed")
-
-
 @tool
 def review_lost(n: int) -> int:
     raise OSError("the line was cut")

@@ -21,7 +21,7 @@ import msgspec
 
 from perdure import faults
 from perdure.domain.effect import AttemptOutcome, Effect, Replay, idempotency_key, intent_digest
-from perdure.errors import LeaseHeld, PerdureError, StoreError
+from perdure.errors import ConfigError, LeaseHeld, PerdureError, StoreError
 from perdure.ids import encode
 from perdure.runtime.act import ACTING, OWED, InThread, call, outcome
 from perdure.runtime.description import describe
@@ -76,6 +76,14 @@ class Dispatcher:
             leases=encode(leases) if leases else None,
             arguments=arguments,
         )
+
+    def _check_store(self, tool: Tool[..., Any]) -> None:
+        """A tool's own tables need a database that keeps them; text files keep only ours."""
+        if tool.replay is Replay.JOINT and not tool.wants_log and not self.run.store.database.keeps_other_tables:
+            raise ConfigError(
+                f"Tool {tool.name} is `joint`, and a files: store cannot keep the tables of a tool.",
+                hint="Use a SQLite file or PostgreSQL for this program.",
+            )
 
     def _at(self, place: Place) -> list[Any]:
         return place.position(self.run.session.restart_number)
@@ -189,6 +197,7 @@ class Dispatcher:
 
     async def _joint(self, tool: Tool[..., Any], intent: Intent, planned: Effect | None) -> Effect:
         """Act inside the transaction that records it. A rollback is proof that nothing happened."""
+        self._check_store(tool)
         arguments, dispatch = tool.shape.unbind(intent.arguments), self._dispatch(tool)
 
         def run(tx: StoreTransaction) -> Effect:
@@ -242,10 +251,16 @@ class RolledBack(Exception):
 
 
 def _inside(tool: Tool[..., Any], log: Log, arguments: dict[str, Any]) -> intents.Outcome:
-    """Act inside a transaction. What the database itself could not do is its own error, and not the tool's."""
+    """Act inside a transaction. What the database itself could not do is its own error, and not the tool's.
+
+    A tool may catch the error of a statement and return, but not if that statement undid what came before it.
+    """
     broken: list[Exception] = []
+    returned = False
 
     def execute(sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        if returned:
+            raise ConfigError("A joint tool's transaction ends when the tool returns.")
         try:
             return log.tx.execute(sql, parameters)
         except PerdureError:
@@ -261,6 +276,10 @@ def _inside(tool: Tool[..., Any], log: Log, arguments: dict[str, Any]) -> intent
         if broken:
             raise broken[0] from None
         raise RolledBack from error
+    finally:
+        returned = True
     if broken:
         raise broken[0]
+    if log.tx.rolled_back is not None:
+        raise RolledBack from log.tx.rolled_back
     return known

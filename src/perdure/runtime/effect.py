@@ -54,6 +54,7 @@ class Ledger(Dispatcher):
         return await self._begin(tool, self.intent(tool, arguments, self._at(place)), lane)
 
     async def _begin(self, tool: Tool[..., Any], intent: Intent, lane: Lane | None) -> Effect:
+        self._check_store(tool)
         ruling, intent = self._rule(tool, intent.arguments), await self._placed(intent)
         if ruling.answer != "allow":
             effect = await self.run.see_through(self._ask(intent, ruling))

@@ -117,8 +117,8 @@ class Transaction:
 
     def execute(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement with `?` for its parameters; return its rows."""
-        words = _COMMENT.sub(" ", _TEXT.sub("''", sql)).split(";")
-        first = words[0].split(None, 1)[0].lower() if words[0].strip() else ""
+        words = _SKIPPED.sub(" ", sql).split(";")
+        first = _FIRST_WORD.match(words[0])[1].lower()  # type: ignore[index] # it always matches
         if first in _NOT_ALLOWED:
             raise ConfigError(f"A joint tool may not {first or 'run nothing'}: the transaction is not its own.")
         if any(word.strip() for word in words[1:]):
@@ -127,12 +127,16 @@ class Transaction:
 
 
 _NOT_ALLOWED = frozenset(
-    {"", "begin", "commit", "rollback", "end", "savepoint", "release", "pragma", "attach", "detach", "vacuum", "set"}
+    {
+        *("", "begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release", "prepare"),
+        *("set", "reset", "discard", "pragma", "attach", "detach", "vacuum"),
+    }
 )
-
-
-_TEXT = re.compile(r"'(?:[^']|'')*'")
-_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_FIRST_WORD = re.compile(r"[\s(]*(\w*)")
+_SKIPPED = re.compile(  # texts, names and comments: what looks like a statement in them is none
+    r"""\b[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\$|--[^\n]*|/\*(?:(?!/\*).)*?(?:\*/|\Z)""",
+    re.DOTALL,
+)
 
 
 class Tool(Generic[Q, X]):

@@ -164,6 +164,8 @@ class GroupCommit:
             faults.point("move.before")
             ticket.result = write(tx, ticket.move)
             faults.point("move.after")
+            if not engine.in_transaction():
+                raise StoreUnavailable("A statement of this move ended its transaction; nothing of it was written.")
         except BaseException as error:
             ticket.error = engine.translate(error)
             if not engine.in_transaction():

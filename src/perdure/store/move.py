@@ -50,6 +50,7 @@ class Transaction(ABC):
         self.after_commit: list[Callable[[], None]] = []
         self.touched: set[str] = set()
         self.wrote = False
+        self.rolled_back: Exception | None = None  # the error of a user's statement that undid the whole transaction
 
     @abstractmethod
     def run(self, name: str, /, **values: Any) -> int:

@@ -56,7 +56,21 @@ class SQLiteTransaction(Transaction):
         return True
 
     def execute(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
+        """Some errors (`insert or rollback`, a trigger, a full disk) undo the whole transaction and end it.
+
+        Then nothing more may run: each statement would be a transaction by itself, and commit.
+        """
         self.wrote = True
+        if self.rolled_back is not None:
+            raise self.rolled_back
+        try:
+            return self._execute(sql, parameters)
+        except Exception as error:
+            if not self._db.in_transaction:
+                self.rolled_back = error
+            raise
+
+    def _execute(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
         try:
             return self._db.execute(sql, tuple(parameters)).fetchall()
         except (apsw.ConstraintError, apsw.MismatchError) as error:

@@ -45,6 +45,7 @@ class Files:
     """A folder of text files."""
 
     dialect = "sqlite"
+    keeps_other_tables = False
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self.clock = clock

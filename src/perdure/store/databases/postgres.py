@@ -30,6 +30,7 @@ class PostgreSQL:
     """A PostgreSQL database: threads with a connection each for writing, and others for reading."""
 
     dialect = "postgres"
+    keeps_other_tables = True
     folder: Path | None = None
 
     def __init__(

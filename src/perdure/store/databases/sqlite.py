@@ -52,6 +52,7 @@ class SQLite:
     """
 
     dialect = "sqlite"
+    keeps_other_tables = True
 
     def __init__(
         self, path: Path | None, clock: Clock, *, vfs: str | None = None, exclusive: bool = False, readers: int = 2
