@@ -74,7 +74,7 @@ def test_a_session_whose_worker_fell_silent_is_wrong_until_somebody_takes_it(tar
 def test_workers_are_dead_alive_or_cannot_be_told(target: str) -> None:
     with open_store(target) as store, presences(store).enter(store) as me:
         gone = msgspec.structs.replace(me.worker, id="w-gone", pid=2**22 + 1)
-        afar = msgspec.structs.replace(me.worker, id="w-afar", host="elsewhere")
+        afar = msgspec.structs.replace(me.worker, id="w-afar", host="elsewhere", boot_id="b", start_token="1 m f 2")
         for one in (gone, afar):
             store.write_now(worker.register(one))
         report = examine(target)

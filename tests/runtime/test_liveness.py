@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,8 +18,17 @@ import pytest
 from perdure import Session, program
 from perdure.domain.worker import Life, Worker
 from perdure.errors import StoreUnavailable
-from perdure.runtime.liveness import UNKNOWN, Presences, began, presences, read_token
+from perdure.runtime.liveness import (
+    FIRST_NAMESPACE,
+    FOLDER_ID,
+    UNKNOWN,
+    Presences,
+    began,
+    presences,
+    read_token,
+)
 from perdure.runtime.runtime import open as open_runtime
+from perdure.runtime.worker import Me, is_here
 from perdure.store import worker
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
@@ -32,15 +43,33 @@ def _own_runtime_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @contextmanager
-def worker_process(target: str, child: str = "none") -> Iterator[tuple[subprocess.Popen[str], str, int]]:
-    arguments = [sys.executable, "-m", "tests.runtime.life", target, child]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+def life_process(target: str, child: str, within: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+    arguments = [*within, sys.executable, "-m", "tests.runtime.life", target, child]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout is not None
-            id, pid = process.stdout.readline().split()
-            yield process, id, int(pid)
+            yield process
         finally:
             process.kill()
+
+
+@contextmanager
+def worker_process(target: str, child: str = "none") -> Iterator[tuple[subprocess.Popen[str], str, int]]:
+    with life_process(target, child) as process:
+        assert process.stdout is not None
+        id, pid, *_ = process.stdout.readline().split()
+        yield process, id, int(pid)
+
+
+def container(*options: str) -> list[str]:
+    """The command that makes a process the first one of a container called `box`."""
+    tried = []
+    for more in ([], ["--map-root-user"]):
+        start = ["unshare", *more, "--pid", "--uts", "--fork", "--kill-child", *options]
+        ended = subprocess.run([*start, "true"], capture_output=True, text=True, check=False)
+        if ended.returncode == 0:
+            return [*start, "sh", "-c", 'hostname box && exec "$@"', "sh"]
+        tried.append(ended.stderr.strip())
+    pytest.skip(f"no namespaces here: {'; '.join(tried)}")
 
 
 def row(store: Store, id: str) -> Worker:
@@ -80,15 +109,78 @@ def test_a_command_without_the_lock_does_not_count(store: Store, target: str) ->
         os.kill(child, signal.SIGKILL)
 
 
-def test_a_worker_on_another_host_cannot_be_told(store: Store) -> None:
-    with presences(store).enter(store) as me:
-        elsewhere = msgspec.structs.replace(me.worker, host="elsewhere")
-        assert presences(store).life(elsewhere) is Life.CANNOT_TELL
+@pytest.mark.parametrize("options", [["--mount-proc"], []], ids=["own /proc", "/proc of the machine"])
+def test_two_containers_with_one_hostname_and_one_pid_are_told_apart(target: str, options: list[str]) -> None:
+    within = container(*options)
+    with life_process(target, "none", within) as first, life_process(target, "asker", within) as second:
+
+        def asked() -> str:
+            assert second.stdin is not None
+            assert second.stdout is not None
+            print(file=second.stdin, flush=True)
+            pid, name, lives = json.loads(second.stdout.readline())
+            assert (str(pid), name) == (its_pid, its_name) == ("1", "box")
+            return str(lives[id])
+
+        assert first.stdout is not None
+        id, _, its_pid, its_name = first.stdout.readline().split()
+        assert asked() == Life.ALIVE
+        first.kill()
+        wait_until(lambda: asked() == Life.DEAD, "the first is dead")
+
+
+def as_this_process(one: Worker) -> Worker:
+    """A worker that differs from this process in its id and its lock only."""
+    token = msgspec.structs.replace(read_token(one.start_token), began=began(os.getpid())).token()
+    return msgspec.structs.replace(one, pid=os.getpid(), start_token=token)
+
+
+def test_the_lock_is_asked_before_any_name(store: Store, target: str) -> None:
+    me = Me(store, [])
+    with worker_process(target) as (process, id, _):
+        namesake = as_this_process(row(store, id))
+        shown = namesake.to_dict()
+        assert not is_here(shown)
+        assert me.life_of(shown) is Life.ALIVE
+        elsewhere = msgspec.structs.replace(namesake, host="elsewhere")
+        assert me.life(elsewhere) is Life.ALIVE
+        process.kill()
+        process.wait()
+        assert me.life(namesake) is Life.DEAD
+        assert me.life(elsewhere) is Life.DEAD
+    me.close()
+
+
+def test_a_process_of_another_pid_namespace_is_not_looked_up_by_its_number(store: Store, target: str) -> None:
+    locks = presences(store)
+    with worker_process(target) as (_, id, _child):
+        (locks.folder / id).unlink()
+        assert locks.life(row(store, id)) is Life.ALIVE
+        locks.namespace = "another"
+        assert locks.life(row(store, id)) is Life.CANNOT_TELL
+
+
+def test_a_copy_of_a_lock_file_says_nothing(store: Store, tmp_path: Path) -> None:
+    locks = presences(store)
+    with locks.enter(store) as me:
+        shutil.copytree(locks.folder, tmp_path / "copy")
+        locks.folder = tmp_path / "copy"
+        locks.namespace = "another"
+        assert locks.life(me.worker) is Life.CANNOT_TELL
+
+
+def test_a_worker_that_closes_while_it_acts_is_alive_until_its_process_ends(store: Store) -> None:
+    locks = presences(store)
+    me = locks.enter(store)
+    me.close(acting=True)
+    assert locks.life(row(store, me.id)) is Life.ALIVE
+    me.close()
+    assert store.read_now(worker.workers) == []
 
 
 def test_a_worker_of_an_earlier_boot_is_dead(store: Store) -> None:
     locks = presences(store)
-    locks.machine = "machine-1"
+    locks.machine, locks.namespace = "machine-1", FIRST_NAMESPACE
     with locks.enter(store) as me:
         earlier = msgspec.structs.replace(me.worker, boot_id="an-earlier-boot")
         assert locks.life(earlier) is Life.DEAD
@@ -96,10 +188,16 @@ def test_a_worker_of_an_earlier_boot_is_dead(store: Store) -> None:
 
 
 @pytest.mark.databases("postgres")
-@pytest.mark.parametrize("machine", ["machine-2", UNKNOWN])
-def test_a_namesake_of_this_host_is_not_mistaken_for_its_earlier_boot(store: Store, machine: str) -> None:
+@pytest.mark.parametrize(
+    ("machine", "namespace"),
+    [("machine-2", FIRST_NAMESPACE), (UNKNOWN, FIRST_NAMESPACE), ("machine-1", "4026532000")],
+    ids=["another machine", "no machine id", "a container, whose image brings the machine id"],
+)
+def test_a_namesake_of_this_host_is_not_mistaken_for_its_earlier_boot(
+    store: Store, machine: str, namespace: str
+) -> None:
     locks = presences(store)
-    locks.machine = machine
+    locks.machine, locks.namespace = machine, namespace
     with locks.enter(store) as me:
         locks.machine = "machine-1" if machine != UNKNOWN else UNKNOWN
         namesake = msgspec.structs.replace(me.worker, boot_id="another-boot")
@@ -147,7 +245,7 @@ def test_sweeping_forgets_the_dead_and_nobody_else(store: Store, target: str) ->
         process.wait()
         assert [one.id for one in locks.sweep(store)] == [id]
         assert [one.id for one in store.read_now(worker.workers)] == [me.id]
-        assert [path.name for path in locks.folder.iterdir()] == [me.id]
+        assert {path.name for path in locks.folder.iterdir()} == {me.id, FOLDER_ID}
 
 
 def test_a_heartbeat_is_seen_and_brings_a_forgotten_worker_back(store: Store, clock: ManualClock) -> None:

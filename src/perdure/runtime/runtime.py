@@ -17,6 +17,7 @@ from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, LeaseError, PerdureError, SessionFailed, SessionWaiting
 from perdure.ids import digest, encode, new_name
 from perdure.runtime import leases
+from perdure.runtime.act import ACTING, OWED
 from perdure.runtime.delta import Delta, Deltas
 from perdure.runtime.durations import microseconds
 from perdure.runtime.execute import execute, pay
@@ -72,7 +73,7 @@ class Runtime(Outsider):
     def close(self) -> None:
         self.heart.close()
         if self._me is not None:
-            self._me.close()
+            self._me.close(acting=bool(ACTING or OWED))
         self.store.close()
 
     async def start(

@@ -7,16 +7,15 @@ from typing import Any
 
 from perdure.domain.worker import Life, Worker
 from perdure.ids import encode, host, new_name
-from perdure.runtime.liveness import Alive, Presences, began, presences, read_token
+from perdure.runtime.liveness import Alive, Presences, presences
 from perdure.store.store import Store
+
+MINE: set[str] = set()  # the workers that this process is or was; no name or number tells that as surely
 
 
 def is_here(process: Any) -> bool:
     """Whether an attempt was made by this process, under whichever name: then nobody knows better what became of it."""
-    if not isinstance(process, dict) or (process.get("pid"), process.get("host")) != (os.getpid(), host()):
-        return False
-    token = process.get("start_token")
-    return token is None or read_token(str(token)).began == began(os.getpid())
+    return isinstance(process, dict) and process.get("id") in MINE
 
 
 def locks_of(store: Store) -> Presences | None:
@@ -55,6 +54,7 @@ class Me:
             shown = {
                 "id": row.id, "host": row.host, "boot_id": row.boot_id, "pid": row.pid, "start_token": row.start_token,
             }  # fmt: skip
+        MINE.add(self.id)
         self.process = encode(shown)
         self.name = f"{self.id}@{host()}:{os.getpid()}"
 
@@ -69,6 +69,7 @@ class Me:
             return Life.ALIVE
         return Life.DEAD if self._presences is None else self._presences.life(worker)
 
-    def close(self) -> None:
+    def close(self, *, acting: bool = False) -> None:
+        """Leave; while this process is still `acting` as this worker, it is not given up for dead."""
         if self._alive is not None:
-            self._alive.close()
+            self._alive.close(acting=acting)
