@@ -9,6 +9,7 @@ from perdure.agent import reach
 from perdure.agent.branching import merge_branch, open_worktree
 from perdure.agent.reach import Reach
 from perdure.agent.stored import NAME
+from perdure.agent.thinking import NAME as MODEL
 from perdure.agent.tools.command import look
 from perdure.agent.tools.shipped import SHIPPED
 from perdure.domain.effect import Effect
@@ -20,7 +21,7 @@ from tests.store.scene import TTL
 
 
 def test_every_tool_that_ships_is_classified() -> None:
-    assert set(reach.SHIPPED) == {*SHIPPED, look.name, open_worktree.name, merge_branch.name}
+    assert set(reach.SHIPPED) == {*SHIPPED, look.name, open_worktree.name, merge_branch.name, MODEL}
     assert reach.STORED_AGENT == NAME
 
 
@@ -69,3 +70,14 @@ def test_a_command_in_a_sandbox_without_network_stays_on_the_machine(store: Stor
         for network in (False, True)
     }
     assert [key for key, value in said.items() if value is Reach.NO] == [("bubblewrap", False)]
+
+
+@pytest.mark.databases("memory")
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("anthropic:x", Reach.YES), ("openai:x", Reach.YES), ("scripted:x", Reach.NO), ("own", "maybe")],
+)
+def test_a_model_call_leaves_the_machine_unless_it_is_scripted(store: Store, name: str, expected: str) -> None:
+    asked = dispatched(store, MODEL, "pure")
+    done = msgspec.structs.replace(asked, state="acknowledged", intent={"model": name})
+    assert store.read_now(reach.of, done) == expected

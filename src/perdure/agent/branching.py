@@ -20,7 +20,7 @@ from perdure.config import default_store
 from perdure.domain.session import SessionRecord
 from perdure.errors import Conflict, NotDone, NotFound
 from perdure.ids import digest
-from perdure.runtime.tool import tool
+from perdure.runtime.tool import Call, tool
 from perdure.store import session as sessions
 from perdure.store.move import Transaction
 
@@ -71,12 +71,14 @@ def place_of(folder: Folder, home: Path | None) -> Path | None:
 
 
 @tool(replay="idempotent", inflight="1s", retry=5, name="open_worktree")
-def open_worktree(repository: str, home: str, branch: str, commit: str | None, snapshot: str | None) -> str:
+def open_worktree(call: Call, repository: str, home: str, branch: str, commit: str | None, snapshot: str | None) -> str:
     """Give a branch a folder of its own; doing it again finishes what was begun."""
     try:
-        return str(worktree.add(Path(repository), Path(home), branch, commit=commit, snapshot=snapshot))
+        made = str(worktree.add(Path(repository), Path(home), branch, commit=commit, snapshot=snapshot))
     except (Conflict, NotFound) as error:
         raise NotDone(error.message) from error
+    call.reference(made)
+    return made
 
 
 class Merged(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -91,7 +93,7 @@ class Merged(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @tool(replay="idempotent", inflight="1s", retry=5, name="merge_branch", targets=("folder:{folder}",))
-def merge_branch(folder: str, home: str, base: str, ours: str, theirs: str, mark: bool = False) -> Merged:
+def merge_branch(call: Call, folder: str, home: str, base: str, ours: str, theirs: str, mark: bool = False) -> Merged:
     """Bring the changes of a branch home. What is written twice is the same; what changed meanwhile is refused."""
     try:
         made = merge_home(
@@ -99,6 +101,7 @@ def merge_branch(folder: str, home: str, base: str, ours: str, theirs: str, mark
         )
     except (Conflict, NotFound) as error:
         raise NotDone(error.message) from error
+    call.reference(folder)
     return Merged(
         made.tree, list(made.written), list(made.removed), [f"{one.path} ({one.kind})" for one in made.conflicts],
         marked=mark and bool(made.conflicts), snapshot=None if made.after is None else made.after.commit,

@@ -18,6 +18,7 @@ import msgspec
 from perdure.agent.allowing import allowed
 from perdure.agent.settings import Settings
 from perdure.agent.snapshot import Snapshots
+from perdure.agent.told import source_of
 from perdure.agent.toolbox import shipped
 from perdure.agent.workspace import Workspace
 from perdure.domain.effect import SETTLED, Effect, EffectState
@@ -97,7 +98,10 @@ class AgentLedger(Ledger):
         self, tool: Tool[..., Any], id: str, key: str, arguments: dict[str, Any], number: int
     ) -> intents.Outcome:
         with self._here():
-            return await super()._call(tool, id, key, arguments, number)
+            known = await super()._call(tool, id, key, arguments, number)
+        if known.reference is None and known.result is not None and shipped(tool.name) is not None:
+            return msgspec.structs.replace(known, reference=source_of(known.result, arguments))
+        return known
 
     async def _ask_probe(self, tool: Tool[..., Any], effect: Effect, number: int) -> tuple[Outcome, str | None]:
         with self._here():
@@ -145,7 +149,9 @@ class AgentLedger(Ledger):
         number = attempts[-1].number if ran_here else None
         found = await offered.reattach(effect.idempotency_key, self.workspace, attempt=number)
         if found is not None:
-            known = intents.Outcome(outcome=found.outcome, result=found.result, error=found.error)
+            known = intents.Outcome(
+                outcome=found.outcome, result=found.result, error=found.error, reference=found.reference
+            )
             because = f"The command of attempt {attempts[-1].number} outlived its worker: {found.why}"
             await self.run.write(doubt.noted(self.run.holder, effect.id, because))
             await self._settle(tool, effect.id, attempts[-1].number, known)

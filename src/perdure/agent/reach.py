@@ -8,6 +8,7 @@ is done outside, and any other rule says that something may be.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from perdure.domain.effect import Effect, EffectState, Replay
 from perdure.store import effect as effects
@@ -23,12 +24,12 @@ class Reach(StrEnum):
     MAYBE = "maybe"
 
 
-COMMAND = "run_command"
+COMMAND, MODEL = "run_command", "model"
 STORED_AGENT = "agent"  # the program of the command line: whether it may use the network is in its arguments
 NETWORKLESS = "bubblewrap"  # the sandbox without a way to the network or to sockets of services
 SHIPPED = {
     **dict.fromkeys(("fetch_url", "git_push"), Reach.YES),
-    COMMAND: Reach.MAYBE,
+    **dict.fromkeys((COMMAND, MODEL), Reach.MAYBE),
     **dict.fromkeys(
         (
             "ask_person", "decide", "decided", "delegate", "edit_file", "git_branch", "git_commit", "git_diff",
@@ -49,8 +50,10 @@ def of(tx: Transaction, effect: Effect) -> Reach:
         return Reach.NO
     if effect.tool == COMMAND and _had_no_network(tx, effect):
         return Reach.NO
+    if effect.tool == MODEL:
+        declared = _of_model(tx, effect)
     done = effect.state in (EffectState.ACKNOWLEDGED, EffectState.COMPENSATED, EffectState.SUPERSEDED)
-    return declared if done else Reach.MAYBE
+    return declared if done or declared is Reach.NO else Reach.MAYBE
 
 
 def _was_not_done(effect: Effect) -> bool:
@@ -60,9 +63,22 @@ def _was_not_done(effect: Effect) -> bool:
     return effect.state == EffectState.FAILED and effect.verdict is None and effect.replay != Replay.PURE
 
 
+def _of_model(tx: Transaction, effect: Effect) -> Reach:
+    """A provider is elsewhere, unless the session names another address for it, which may be this machine's."""
+    kind = str(effect.intent.get("model") if isinstance(effect.intent, dict) else "").partition(":")[0]
+    if kind == "scripted":
+        return Reach.NO
+    _, given = _session_of(tx, effect)
+    return Reach.YES if kind in ("anthropic", "openai") and not given.get("base_url") else Reach.MAYBE
+
+
+def _session_of(tx: Transaction, effect: Effect) -> tuple[str, dict[str, Any]]:
+    found = sessions.get(tx, effect.session_uid)
+    return found.program, found.arguments if isinstance(found.arguments, dict) else {}
+
+
 def _had_no_network(tx: Transaction, effect: Effect) -> bool:
-    session = sessions.get(tx, effect.session_uid)
-    given = session.arguments if isinstance(session.arguments, dict) else {}
-    if session.program != STORED_AGENT or given.get("network"):
+    program, given = _session_of(tx, effect)
+    if program != STORED_AGENT or given.get("network"):
         return False
     return all(one.sandbox == NETWORKLESS for one in effects.of_effect(tx, effect.session_uid, effect.id))

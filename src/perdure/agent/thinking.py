@@ -131,7 +131,8 @@ async def record(ledger: AgentLedger, model: Model, reply: Reply, question: Ques
     """Write down what the model said and that it was asked, in one commit; returns its line."""
     spent = message.Spent(reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.cost_micros)
     said = {"stop": reply.stop, "calls": len(reply.calls), "letters": len(reply.text), "asked": question.asked}
-    known = intents.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=encode(said))
+    reference = reply.model or model.name
+    known = intents.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=encode(said), reference=reference)
     made = await _write(ledger, model, known, question.position, body, spent)
     assert made is not None
     return line_of(ledger.run.session.uid, *made, body)

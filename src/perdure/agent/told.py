@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -30,6 +31,19 @@ class Said(msgspec.Struct, frozen=True, omit_defaults=True):
     artifact: str | None = None
     failed: bool = False
     changed: bool = False
+
+
+class _Source(msgspec.Struct, frozen=True):
+    origin: str | None = None
+    read: dict[str, str | None] = {}
+
+
+def source_of(result: str, arguments: Mapping[str, Any]) -> str | None:
+    """The reference of a look, from its stored result: the path, the address or the command that it looked at."""
+    said = msgspec.json.decode(result, type=_Source)
+    path = next(iter(said.read), arguments.get("path"))
+    found = said.origin.removeprefix("file:").removeprefix("web:") if said.origin else path
+    return str(found) if found else None
 
 
 def say(text: str, **more: Any) -> Said:

@@ -167,7 +167,8 @@ def _call(one: Effect, voice: Voice) -> str:
 
 
 def _effect(told: Brief, one: Effect, voice: Voice) -> str:
-    came = one.reference or _first_line(one)
+    came, reference = _first_line(one), one.reference or ""
+    came = came if reference in came else f"{came} [{reference}]".strip()
     said = f": {voice.quote(came)}" if came else ""
     return f"{_call(one, voice)}{said} ({voice.when(one.settled_at or told.at)})"
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from perdure.store.move import Transaction
 
 STATES = ("planned", "dispatched", "acknowledged", "failed", "refused", "compensated", "superseded")
-HEADINGS = ("effect", "tool", "state", "outside", "attempts", "planned", "with~")
+HEADINGS = ("effect", "tool", "state", "outside", "attempts", "planned", "with~", "reference~")
 PAGE = 1000  # effects that are read at once by a filter that the database does not know
 
 
@@ -96,13 +96,22 @@ def span_of(text: str) -> int:
 def cells(tx: Transaction, one: Effect) -> list[str]:
     """An effect's cells in a table."""
     from perdure.agent import reach
-    from perdure.cli.plain import arguments, safe, span
+    from perdure.cli.plain import arguments, safe, short, span
     from perdure.store.effect import of_effect
 
     attempts = len(of_effect(tx, one.session_uid, one.id))
     state = "in doubt" if is_in_doubt(one) else one.state
     planned = f"{span(tx.now - one.planned_at)} ago"
-    return [safe(one.id), safe(one.tool), state, reach.of(tx, one), str(attempts), planned, arguments(one.intent)]
+    return [
+        safe(one.id),
+        safe(one.tool),
+        state,
+        reach.of(tx, one),
+        str(attempts),
+        planned,
+        arguments(one.intent),
+        short(one.reference or ""),
+    ]
 
 
 def is_in_doubt(one: Effect) -> bool:

@@ -101,7 +101,7 @@ def _present(shell: Shell, tx: Transaction, found: SessionRecord, events: list[E
 
 def _past(shell: Shell, tx: Transaction, state: SessionState, events: list[Event]) -> None:
     """The session as its log says it was."""
-    from perdure.cli.plain import arguments, safe, value
+    from perdure.cli.plain import arguments, safe, short, value
 
     if shell.json:
         shell.emit(state)
@@ -111,7 +111,16 @@ def _past(shell: Shell, tx: Transaction, state: SessionState, events: list[Event
     if waits:
         shell.say("", "waited for", *(f"  {one['kind']} {safe(one['id'])}: {value(one['detail'])}" for one in waits))
     rows = [
-        [safe(one["id"]), safe(one["tool"]), one["state"], "", "", "", arguments(one["intent"])]
+        [
+            safe(one["id"]),
+            safe(one["tool"]),
+            one["state"],
+            "",
+            "",
+            "",
+            arguments(one["intent"]),
+            short(one.get("reference") or ""),
+        ]
         for one in state.effects.values()
     ]
     if rows:

@@ -40,7 +40,8 @@ def test_a_push_is_known_by_where_the_remote_stands(ahead: Path, remote: Path) -
     said = do("git_push", arguments)
     assert run_git(remote, "log", "--format=%s", "main").splitlines() == ["second", "first"]
     outcome = probe("git_push", arguments)
-    assert (outcome.said, outcome.result, outcome.reference) == ("happened", said, arguments["commit"])
+    reference = f"origin refs/heads/main {arguments['commit']}"
+    assert (outcome.said, outcome.result, outcome.reference) == ("happened", said, reference)
     assert do("git_push", arguments) == said
     with pytest.raises(NotDone, match="already"):
         prepared("git_push", {}, {})

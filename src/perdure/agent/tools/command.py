@@ -61,6 +61,7 @@ def look(call: Call, command: str, timeout: int = 120) -> Said:
     if not is_read_only(command) or (argv := words(command)) is None:
         raise NotDone(f"{short(command)} may change something.")
     if (program := _program(argv[0], here().root)) is None:
+        call.reference("exit 127")
         return Said(f"exit 127\n{argv[0]}: not found", origin=_origin(command), failed=True)
     trail = Trail(here(), new_uid())
     try:
@@ -82,6 +83,7 @@ class Found(msgspec.Struct, frozen=True):
     why: str
     result: str | None = None
     error: str | None = None
+    reference: str | None = None
 
 
 async def reattach(key: str, workspace: Workspace, *, attempt: int | None = None) -> Found | None:
@@ -102,7 +104,7 @@ async def reattach(key: str, workspace: Workspace, *, attempt: int | None = None
     if ending is not None:
         why = "it was waited for." if waited else "it had ended, and how was written down."
         result = run_command.shape.encode_result(_said(ending, workspace, changed=True))
-        return Found(AttemptOutcome.ACKNOWLEDGED, why, result)
+        return Found(AttemptOutcome.ACKNOWLEDGED, why, result, reference=_sentence(ending))
     if fate is Fate.NEVER and attempt is not None:
         return Found(AttemptOutcome.ABSENT, "it never began.")
     return None
@@ -139,6 +141,7 @@ def _run(trail: Trail, call: Call, argv: list[str], command: str, timeout: int, 
         bounds=Bounds(seconds=max(1, min(timeout, LONGEST))),
         beat=call.heartbeat,
     )
+    call.reference(_sentence(ending))
     return _said(ending, workspace, changed=not read_only)
 
 

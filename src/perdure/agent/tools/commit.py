@@ -42,7 +42,7 @@ def git_commit(call: Call, message: str, branch: str, before: str | None, paths:
     """Commit the files in `paths`, or everything that changed, to the current branch. Shows what was committed."""
     with acting("index.lock", "HEAD.lock", f"refs/heads/{branch}.lock") as lock:
         if (found := _find(call.key, before)) is not None:
-            return _committed(found)
+            return _referred(call, found)
         if (current := current_branch()) != branch:
             raise NotDone(f"Another branch was checked out meanwhile: {short(current or 'none')}.")
         specs = _specs(paths)  # once: what is staged changes what they are
@@ -55,7 +55,10 @@ def git_commit(call: Call, message: str, branch: str, before: str | None, paths:
         text = _marked(message, call.key).encode()
         done = act(lock, "commit", "--cleanup=whitespace", "--file=-", *only, given=text, settings=_identity())
         found = _find(call.key, before)  # git may fail after the commit is made, and has ended by now
-    return _refused(done) if found is None else _committed(found)
+    if found is not None:
+        return _referred(call, found)
+    call.reference(f"exit {done.code}")
+    return _refused(done)
 
 
 @git_commit.probe
@@ -161,6 +164,11 @@ def _identity() -> list[str]:
     """The user's own name and address, as far as they are set."""
     wanted = {"user.name": "Perdure agent", "user.email": "agent@perdure.invalid"}
     return [f"{name}={value}" for name, value in wanted.items() if not look("config", name, check=False).line]
+
+
+def _referred(call: Call, commit: str) -> Said:
+    call.reference(commit)
+    return _committed(commit)
 
 
 def _committed(commit: str) -> Said:

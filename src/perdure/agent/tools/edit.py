@@ -16,7 +16,7 @@ from perdure.agent.tools.beneath import content_of, digest_of, label, replace, s
 from perdure.agent.tools.prepare import HIDDEN, PREPARE, Known, prepares
 from perdure.errors import NotDone
 from perdure.ids import digest
-from perdure.runtime.tool import Outcome, tool
+from perdure.runtime.tool import Call, Outcome, tool
 
 __all__ = ["HIDDEN", "PREPARE", "edit_file", "write_file"]
 
@@ -25,14 +25,15 @@ DIFF = 120  # lines of a diff
 
 
 @tool(replay="probe", inflight="1s", targets=("file:{path}",))
-def write_file(path: str, content: str, before: str | None) -> Said:
+def write_file(call: Call, path: str, content: str, before: str | None) -> Said:
     """Write a whole file, new or read before, and make the folders it needs. Says how much was written."""
+    call.reference(path)
     replace(writable(path), _bytes(content), before)
     return _written(path, content)
 
 
 @write_file.probe
-def _(path: str, content: str, before: str | None) -> Outcome:
+def _(call: Call, path: str, content: str, before: str | None) -> Outcome:  # noqa: ARG001
     said = _look(path, before, digest(_bytes(content)))
     return Outcome.happened(_written(path, content), reference=path) if said is None else said
 
@@ -50,19 +51,20 @@ def prepare_write(known: Known, *, path: str, content: str) -> dict[str, Any]:
 
 
 @tool(replay="probe", inflight="1s", targets=("file:{path}",))
-def edit_file(path: str, old: str, new: str, before: str, after: str, all: bool = False) -> Said:
+def edit_file(call: Call, path: str, old: str, new: str, before: str, after: str, all: bool = False) -> Said:
     """Replace `old`, which must stand in the file exactly once, by `new`; or every `old`, with `all`. Shows a diff."""
     real = writable(path)
     content = content_of(real)
     if content is None or digest(content) not in (before, after):
         raise NotDone(f"{short(path)} was changed meanwhile; read it again.")
+    call.reference(path)
     made = content if digest(content) == after else _edited(content, path, old, new, all)
     replace(real, made, before)
     return _shown(path, old, new, after)
 
 
 @edit_file.probe
-def _(path: str, old: str, new: str, before: str, after: str, all: bool = False) -> Outcome:  # noqa: ARG001
+def _(call: Call, path: str, old: str, new: str, before: str, after: str, all: bool = False) -> Outcome:  # noqa: ARG001
     said = _look(path, before, after)
     return Outcome.happened(_shown(path, old, new, after), reference=path) if said is None else said
 

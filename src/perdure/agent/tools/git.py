@@ -16,7 +16,7 @@ from perdure.agent.tools.prepare import HIDDEN, PREPARE, Known, prepares
 from perdure.agent.tools.push import git_push
 from perdure.agent.tools.repository import acting, commit_of, current_branch, look, look_at_files, quiet, require
 from perdure.errors import NotDone
-from perdure.runtime.tool import Outcome, tool
+from perdure.runtime.tool import Call, Outcome, tool
 
 __all__ = ["HIDDEN", "PREPARE", "git_branch", "git_commit", "git_diff", "git_log", "git_push", "git_status"]
 
@@ -51,8 +51,9 @@ def git_log(limit: int = 20) -> Said:
 
 
 @tool(replay="probe", inflight="1s", retry=5, targets=("branch:{name}",))
-def git_branch(name: str, leaving: str, before: str | None) -> Said:
+def git_branch(call: Call, name: str, leaving: str, before: str | None) -> Said:
     """Make a new branch where the current one stands, and check it out. Says which branch is current."""
+    call.reference(f"refs/heads/{name}")
     with acting("index.lock", "HEAD.lock", f"refs/heads/{name}.lock") as lock:
         if (current := current_branch()) == name:
             return _on(name)
@@ -70,14 +71,14 @@ def git_branch(name: str, leaving: str, before: str | None) -> Said:
 
 
 @git_branch.probe
-def _(name: str, leaving: str, before: str | None) -> Outcome:
+def _(call: Call, name: str, leaving: str, before: str | None) -> Outcome:  # noqa: ARG001
     try:
         with quiet():
             current, there = current_branch(), commit_of(f"refs/heads/{name}")
     except NotDone as error:
         return Outcome.unknown(error.message)
     if current == name:
-        return Outcome.happened(_on(name), reference=there)
+        return Outcome.happened(_on(name), reference=f"refs/heads/{name}")
     if there is None or (there == before and current == leaving):
         return Outcome.absent()
     return Outcome.unknown(f"There is a branch {name}, and {current or 'no branch'} is checked out.")

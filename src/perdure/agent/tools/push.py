@@ -23,7 +23,7 @@ from perdure.agent.tools.repository import Done, acting, commit_of, current_bran
 from perdure.agent.workspace import here
 from perdure.errors import NotDone
 from perdure.ids import digest
-from perdure.runtime.tool import Outcome, tool
+from perdure.runtime.tool import Call, Outcome, tool
 
 _REJECTED = re.compile(rb"^!\t[^\t]*\t\[(?:remote )?rejected\]", re.MULTILINE)
 PUSH = ("push", "--porcelain", "--no-follow-tags", "--recurse-submodules=no")
@@ -31,13 +31,14 @@ PUSH = ("push", "--porcelain", "--no-follow-tags", "--recurse-submodules=no")
 
 @tool(replay="probe", inflight="30s", targets=("branch:{branch}",), leases=("push:{shared}",))
 def git_push(
-    commit: str, remote_before: str | None, shared: str, remote: str = "origin", branch: str | None = None
+    call: Call, commit: str, remote_before: str | None, shared: str, remote: str = "origin", branch: str | None = None
 ) -> Said:
     """Push a branch, by default the current one, to a remote; never by force. Says where the remote stands now."""
     assert branch is not None
     if _shared(remote, branch) != shared:
         raise NotDone(f"{short(remote)} has another address by now.")
     what = f"{commit}:refs/heads/{branch}"
+    call.reference(_reference(remote, branch, commit))
     with acting() as lock:
         there = _tip(remote, branch)
         if there == commit:
@@ -57,7 +58,12 @@ def git_push(
 
 @git_push.probe
 def _(
-    commit: str, remote_before: str | None, shared: str, remote: str = "origin", branch: str | None = None
+    call: Call,  # noqa: ARG001
+    commit: str,
+    remote_before: str | None,
+    shared: str,
+    remote: str = "origin",
+    branch: str | None = None,
 ) -> Outcome:
     assert branch is not None
     try:
@@ -69,7 +75,7 @@ def _(
     except NotDone as error:
         return Outcome.unknown(error.message)
     if held:
-        return Outcome.happened(_pushed(remote, branch, commit), reference=commit)
+        return Outcome.happened(_pushed(remote, branch, commit), reference=_reference(remote, branch, commit))
     if there == remote_before:
         return Outcome.absent()
     return Outcome.unknown(
@@ -137,6 +143,11 @@ def _contains(remote: str, branch: str, commit: str, there: str | None) -> bool:
         where = (_url(remote), f"refs/heads/{branch}")
         look("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--", *where)
     return look("merge-base", "--is-ancestor", commit, there, check=False).code == 0
+
+
+def _reference(remote: str, branch: str, commit: str) -> str:
+    """The ref at the remote and where it stands, as `git ls-remote` would say it."""
+    return f"{remote} refs/heads/{branch} {commit}"
 
 
 def _pushed(remote: str, branch: str, commit: str) -> Said:
