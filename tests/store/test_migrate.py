@@ -3,23 +3,28 @@
 import multiprocessing
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from perdure.domain.lease import Holder
 from perdure.domain.worker import Worker
 from perdure.errors import ConfigError, SchemaMismatch
-from perdure.store import event, lease, meta, migrate, session, worker
+from perdure.store import event, inbox, lease, meta, migrate, session, worker
 from perdure.store.databases import postgres_migrator
 from perdure.store.databases.place import companion
 from perdure.store.gate import Presence
+from perdure.store.move import Move
 from perdure.store.store import open_store
 from perdure.testing.postgres import PostgresServer
+from perdure.testing.proxy import wait_until
 from tests.store import evolve
 from tests.store.crew import Crew
 from tests.store.evolve import SESSIONS, ask, dialect_of, migrate_to, sessions_in_flight
-from tests.store.scene import TTL, a_session
+from tests.store.scene import TTL, a_holder, a_session
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 
@@ -44,6 +49,12 @@ def steps(folder: Path) -> Path:
 
 def version_of(target: str) -> int:
     return int(ask(target, "select value from meta where key = 'schema_version'")[0][0])
+
+
+def outgrow(target: str) -> None:
+    """What a migration of newer code leaves that older code must not use."""
+    with evolve.a_migrator(target) as database:
+        database.apply((), {"schema_version": str(KNOWN + 2), "compatible_from": str(KNOWN + 1)})
 
 
 def moods(target: str) -> list[str | None]:
@@ -125,8 +136,7 @@ def test_a_migration_that_fails_changes_nothing(blank: str, steps: Path) -> None
 def test_a_newer_store_is_refused_unless_it_says_that_it_is_compatible(target: str) -> None:
     with open_store(target) as store:
         made = a_session(store)
-        store.write_now(meta.put("schema_version", str(KNOWN + 2)))
-        store.write_now(meta.put("compatible_from", str(KNOWN + 1)))
+    outgrow(target)
     with pytest.raises(SchemaMismatch, match=f"schema {KNOWN + 2}, which needs code that knows {KNOWN + 1}"):
         open_store(target)
     with evolve.a_migrator(target) as database:
@@ -134,6 +144,46 @@ def test_a_newer_store_is_refused_unless_it_says_that_it_is_compatible(target: s
     with open_store(target) as store:
         assert store.read_now(session.get, made.uid) == made
         assert store.database.schema_version == KNOWN + 2
+
+
+WRITES: dict[str, Callable[[Holder], Move[Any]]] = {
+    "hot": lambda holder: event.append(holder, "note"),
+    "long": lambda holder: inbox.receive(holder.uid, "ada", "m-1", "hello"),
+    "plain": lambda _: meta.put("a", "b"),
+}
+
+
+@pytest.mark.parametrize("kind", WRITES)
+def test_a_process_notices_before_its_next_write_that_the_schema_outgrew_it(target: str, kind: str) -> None:
+    with open_store(target) as store:
+        holder = a_holder(store)
+        outgrow(target)
+        for _ in range(2):
+            with pytest.raises(SchemaMismatch, match=f"needs code that knows {KNOWN + 1}") as refused:
+                store.write_now(WRITES[kind](holder))
+            assert "Upgrade" in refused.value.hint
+    assert ask(target, "select cursor from session") == [(2,)]
+    assert ask(target, "select key from meta where key = 'a'") == []
+
+
+@pytest.mark.databases("postgres")
+@pytest.mark.parametrize("kind", ["hot", "long"])
+def test_a_move_that_waited_for_a_migration_sees_what_it_changed(blank: str, kind: str) -> None:
+    import psycopg
+
+    with open_store(blank) as store, psycopg.connect(blank) as migration:
+        holder = a_holder(store)
+        migration.execute("alter table event add column mood text")
+        with ThreadPoolExecutor(1) as pool:
+            written = pool.submit(store.write_now, WRITES[kind](holder))
+            waiting = "select 1 from pg_locks where not granted"
+            wait_until(lambda: bool(ask(blank, waiting)), "the move waits for the migration's lock")
+            migration.execute("update meta set value = %s where key = 'schema_version'", (str(KNOWN + 1),))
+            migration.execute("update meta set value = %s where key = 'compatible_from'", (str(KNOWN + 1),))
+            migration.commit()
+            with pytest.raises(SchemaMismatch):
+                written.result(30)
+    assert ask(blank, "select cursor from session") == [(2,)]
 
 
 @pytest.mark.databases("sqlite")

@@ -1,5 +1,6 @@
 """The store itself: reads see one moment and are in nobody's way, and it is where it was asked to be."""
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -143,3 +144,20 @@ def test_a_library_that_corrupts_its_log_is_refused() -> None:
     check_library(3_051_003)
     with pytest.raises(ConfigError, match=r"3\.51\.2"):
         check_library(3_051_002)
+
+
+@pytest.mark.databases("sqlite")
+@pytest.mark.parametrize("how", ["replaced", "removed"])
+def test_a_file_that_was_replaced_under_a_living_process_is_not_written(target: str, how: str) -> None:
+    path = Path(target)
+    with open_store(target) as store:
+        a_session(store)
+        path.rename(kept := path.with_suffix(".kept"))
+        if how == "replaced":
+            shutil.copy(kept, path)
+        with pytest.raises(StoreUnavailable, match="replaced, moved or removed"):
+            a_session(store)
+        with pytest.raises(StoreUnavailable, match="replaced, moved or removed"):
+            store.read_now(meta.everything)
+        kept.replace(path)
+        a_session(store)

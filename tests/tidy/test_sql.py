@@ -26,6 +26,7 @@ OVERRIDES = (
     "effect.dispatch_held@postgres",
     "effect.settle_held@postgres",
     "event.append_held@postgres",
+    "meta.check_schema@postgres",
     "meta.exists@postgres",
     "meta.lock_migrations@postgres",
     "meta.notify@postgres",

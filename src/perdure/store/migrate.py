@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
@@ -94,6 +95,12 @@ def load(dialect: str, folder: Traversable | None = None) -> list[Migration]:
             raise ConfigError(f"Migration {number:04}_{name} is a backfill; other statements need an earlier number.")
         migrations.append(Migration(number, name, phase[1], int(compatible[1]), scripts, backfill))
     return migrations
+
+
+@cache
+def known() -> int:
+    """The newest schema that this code knows."""
+    return len(load("sqlite"))
 
 
 def _has_statement(script: str) -> bool:

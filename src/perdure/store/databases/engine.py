@@ -91,6 +91,7 @@ class SQLiteEngine:
     def __init__(self, db: apsw.Connection, clock: Clock, gate: Gate | None = None) -> None:
         self.db = db
         self.restore_epoch = 0
+        self.check: Callable[[], None] | None = None  # raises if the store is no longer the one that was opened
         self._clock = clock
         self._gate = gate
         self._inside = False
@@ -105,6 +106,8 @@ class SQLiteEngine:
             self._inside = True
         self._deadline = time.monotonic() + MOVE_LIMIT
         self.db.execute("BEGIN IMMEDIATE")
+        if self.check is not None:
+            self.check()
 
     def script(self, text: str) -> int:
         """Run statements that change the schema or backfill it; return how many rows the last one changed."""

@@ -161,3 +161,12 @@ def with_reserve(folder: Path, act: Callable[[], T]) -> T:
         if isinstance(error, StoreFull):
             raise
         raise StoreFull("The disk is full; nothing was written.") from error
+
+
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Which file a path leads to; None if to none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino)

@@ -15,9 +15,9 @@ A connection is given up when it is silent for too long while somebody waits: a 
 noticed by the kernel (keepalives, `tcp_user_timeout`), and one that still acknowledges and says nothing, as a stopped
 proxy does, by the `Listener` of `silence.py`.
 
-Every transaction is read committed, whatever server, role or address say: a move locks its session's row and
-then looks, and must see what was committed while it waited for the lock. A transaction that the server rolled back to
-resolve a conflict (a deadlock, a serialization failure) is known not to have happened, and is tried again.
+Every transaction is read committed, whatever server, role or address say. What the server rolled back (a deadlock, a
+serialization failure) is known not to have happened, and is tried again. Hot statements guard against a schema that has
+outgrown this code; other moves check right before COMMIT: after any wait for a migration's locks, at no round trip.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from psycopg import conninfo, errors
 
 from perdure import faults
 from perdure.errors import CommitUnknown, ConfigError, Conflict, IllegalMove, PerdureError, StoreFull, StoreUnavailable
-from perdure.store.databases.postgres_migrator import PostgresTransaction
+from perdure.store import migrate
+from perdure.store.databases.postgres_migrator import PostgresMigrator, PostgresTransaction
 from perdure.store.databases.wire import HotTransaction, PipelinedTransaction, Wire
 from perdure.store.move import Move, Row
 from perdure.store.statements import load
@@ -151,6 +152,9 @@ class Connection:
                     raise
                 self.close()
                 self._give_up_after(until, unsure, error)
+            except psycopg.DatabaseError:
+                migrate.check(*PostgresMigrator(self.db()).version(), migrate.known())  # the likely cause, if it fails
+                raise
             else:
                 for callback in tx.after_commit:
                     callback()

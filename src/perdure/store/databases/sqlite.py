@@ -21,7 +21,7 @@ import apsw
 from perdure import faults
 from perdure.clock import Clock
 from perdure.domain.worker import Life, Worker
-from perdure.errors import SchemaMismatch
+from perdure.errors import SchemaMismatch, StoreUnavailable
 from perdure.ids import new_uid
 from perdure.store import meta, migrate
 from perdure.store.commit import GroupCommit
@@ -32,6 +32,7 @@ from perdure.store.databases.place import (
     check_file_system,
     check_library,
     companion,
+    identity_of,
     make_file,
     make_folder,
     sync_folder,
@@ -67,6 +68,7 @@ class SQLite:
         self.restore_epoch = 0
         self._presence: Presence | None = None
         self._witness: Witness | None = None
+        self._file: tuple[int, int] | None = None  # which file was opened
         if path is not None:
             self._presence = with_reserve(companion(path), lambda: self._prepare(path))
         self.wakeups = Wakeups(None if self._exclusive else watch_file(self._reader), patience=5.0)
@@ -117,7 +119,10 @@ class SQLite:
             if self.path is not None and self._vfs is None:
                 with suppress(PermissionError, FileNotFoundError, NotADirectoryError):  # SQLite says what is wrong
                     make_file(self.path)
-            return connect(str(self.path or ":memory:"), vfs=self._vfs, exclusive=self._exclusive)
+            db = connect(str(self.path or ":memory:"), vfs=self._vfs, exclusive=self._exclusive)
+            if self.path is not None and self._vfs is None:
+                self._file = identity_of(self.path)
+            return db
         finally:
             if gate is not None:
                 gate.leave()
@@ -136,6 +141,24 @@ class SQLite:
         tx = engine.transaction("open")
         self.schema_version = int(meta.get(tx, "schema_version") or 0)
         self.restore_epoch = engine.restore_epoch = int(meta.get(tx, "restore_epoch") or 0)
+        if self.folder is not None:
+            engine.check = lambda: self._check_unchanged(tx)
+
+    def _check_unchanged(self, tx: SQLiteTransaction) -> None:
+        """Another process may have replaced the file, or migrated it beyond what this code knows."""
+        self._check_file()
+        compatible_from = int(meta.get(tx, "compatible_from") or 0)
+        if compatible_from > migrate.known():
+            migrate.check(int(meta.get(tx, "schema_version") or 0), compatible_from, migrate.known())
+
+    def _check_file(self) -> None:
+        if self._file is None or self.path is None:
+            return
+        if identity_of(self.path) != self._file:
+            raise StoreUnavailable(
+                f"The file {self.path} was replaced, moved or removed while it was open; nothing was written.",
+                hint="Put it back, or end this process and start it again.",
+            )
 
     def _migrate(self, engine: SQLiteEngine) -> list[int]:
         """Migrate, unless that would take the store from under a living worker of an older version."""
@@ -163,6 +186,7 @@ class SQLite:
 
     def _serve_read(self, db: apsw.Connection, ticket: Ticket[Any]) -> None:
         try:
+            self._check_file()
             db.execute("BEGIN")
             try:
                 ticket.result = ticket.move.run(SQLiteTransaction(db, self.clock.now(), "read", 0))

@@ -27,6 +27,7 @@ from psycopg.pq import ConnStatus, ExecStatus
 from psycopg.pq.abc import PGresult
 
 from perdure.ids import digest
+from perdure.store import migrate
 from perdure.store.databases.postgres_migrator import PostgresTransaction
 from perdure.store.guard import Guarded
 from perdure.store.move import Row
@@ -56,6 +57,8 @@ class Wire:
         self._control(b"BEGIN ISOLATION LEVEL READ COMMITTED")
 
     def commit(self) -> None:
+        """Commit, unless the schema has outgrown this code."""
+        self.send("meta.check_schema", {"known": migrate.known()})
         self._control(b"COMMIT")
         answer = self.settle()
         if answer is None or answer.command_status != b"COMMIT":  # it failed before, and somebody took no notice
@@ -166,7 +169,7 @@ class HotTransaction(PostgresTransaction):
     def guarded(self, hot: Guarded[Any]) -> bool:
         self.wrote = True
         self.waits()
-        return self._wire.alone(hot.statement, hot.values) > 0
+        return self._wire.alone(hot.statement, hot.values | {"known": migrate.known()}) > 0
 
 
 class PipelinedTransaction(PostgresTransaction):

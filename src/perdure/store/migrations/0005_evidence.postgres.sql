@@ -11,3 +11,11 @@ end $$;
 
 create trigger wait_has_a_known_kind before insert on wait
 for each row execute function perdure_known_wait();
+
+-- Refuses to commit what older code wrote after the schema has outgrown it; `known` is the newest schema it knows.
+create function perdure_check_schema(known bigint) returns void language plpgsql as $$
+begin
+    if (select cast(value as bigint) from meta where key = 'compatible_from') > known then
+        raise exception 'perdure: the schema is newer than this code' using errcode = 'PD002';
+    end if;
+end $$;

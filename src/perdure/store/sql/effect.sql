@@ -27,6 +27,7 @@ with held as (
         updated_at = case when updated_at <= :stale then :at else updated_at end
     where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
         and session.chain = :was_chain
+        and (select cast(value as bigint) from meta where key = 'compatible_from') <= :known
     returning uid
 ), logged as (
     insert into event (session_uid, number, kind, actor, at, effect_id, move_id, body, salt, digest, chain)
@@ -55,7 +56,8 @@ with held as (
     update session set cursor = :number, chain = :chain,
         updated_at = case when updated_at <= :stale then :at else updated_at end
     where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
-        and session.chain = :was_chain and exists (
+        and session.chain = :was_chain
+        and (select cast(value as bigint) from meta where key = 'compatible_from') <= :known and exists (
             select 1 from attempt
             where attempt.session_uid = :session_uid and effect_id = :effect_id and number = 1 and outcome is null
         )

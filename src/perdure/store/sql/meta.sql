@@ -10,6 +10,10 @@ insert into meta (key, value) values (:key, :value) on conflict (key) do update 
 -- Every property of the store.
 select key, value from meta order by key limit :limit;
 
+-- name: meta.check_schema@postgres
+-- Fail, and with it the whole transaction, if the schema has outgrown the code that knows `known`.
+select perdure_check_schema(:known);
+
 -- name: meta.server_time@postgres
 -- The server's clock, in microseconds.
 select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint);

@@ -17,6 +17,7 @@ with held as (
         updated_at = case when updated_at <= :stale then :at else updated_at end
     where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
         and session.chain = :was_chain
+        and (select cast(value as bigint) from meta where key = 'compatible_from') <= :known
         and restart_number = :restart_number
     returning uid
 ), logged as (
