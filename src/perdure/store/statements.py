@@ -1,8 +1,10 @@
 """The SQL, by name. One text serves both databases; the few differences are tokens.
 
-A file under `sql/` holds the statements of one noun. Each begins with `-- name: noun.verb` and one line of purpose.
-Parameters are `:named`. Tokens: `{lock}` locks the selected row, `{skip_locked}` passes over rows that others hold,
-`{columns:table}` lists the columns of that table's record. `-- name: noun.verb@postgres` overrides for one database.
+A file under `sql/` holds the statements of one noun. Each begins with `-- name: noun.verb` and one line of purpose;
+`-- name: noun.verb@postgres` overrides for one database. Parameters are `:named`. Tokens: `{lock}` locks the selected
+row, `{skip_locked}` passes over rows that others hold, `{columns:table}` lists the columns of that table's record. Only
+PostgreSQL has `{same_server}`, whether it is the server that was asked before, and `{durability}`, which standbys a
+commit waits for.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ TOKENS: dict[str, dict[str, str]] = {
     "sqlite": {"lock": "", "skip_locked": "", "int": "integer", "strict": "strict",
                "references_kind": "references event_kind (kind)"},
     "postgres": {"lock": "for update", "skip_locked": "for update skip locked", "int": "bigint", "strict": "",
-                 "references_kind": ""},
+                 "references_kind": "", "same_server":
+                 "cast(extract(epoch from pg_postmaster_start_time()) * 1000000 as bigint) = :server", "durability":
+                 "current_setting('synchronous_commit') || ' ' || current_setting('synchronous_standby_names')"},
 }  # fmt: skip
 
 _NAME = re.compile(r"^-- name: ([a-z_]+\.[a-z_]+)(?:@(sqlite|postgres))?\n", re.MULTILINE)

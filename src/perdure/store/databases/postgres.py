@@ -15,7 +15,9 @@ import psycopg
 from perdure.clock import Clock, ServerClock
 from perdure.errors import SchemaMismatch, StoreUnavailable
 from perdure.store import meta, migrate, restore
-from perdure.store.databases.postgres_connection import Connection, connect, translate
+from perdure.store.databases.postgres_connect import connect
+from perdure.store.databases.postgres_connection import Connection
+from perdure.store.databases.postgres_errors import translate
 from perdure.store.databases.postgres_migrator import PostgresMigrator, PostgresTransaction
 from perdure.store.databases.silence import SILENCE, Listener
 from perdure.store.move import Row

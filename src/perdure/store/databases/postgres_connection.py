@@ -29,11 +29,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
-from psycopg import conninfo, errors
+from psycopg import errors
 
 from perdure import faults
-from perdure.errors import CommitUnknown, ConfigError, Conflict, IllegalMove, PerdureError, StoreFull, StoreUnavailable
+from perdure.errors import CommitUnknown, StoreUnavailable
 from perdure.store import migrate
+from perdure.store.databases.postgres_connect import connect
 from perdure.store.databases.postgres_migrator import PostgresMigrator, PostgresTransaction
 from perdure.store.databases.wire import HotTransaction, PipelinedTransaction, Wire
 from perdure.store.move import Move, Row
@@ -42,12 +43,9 @@ from perdure.store.statements import load
 if TYPE_CHECKING:
     from perdure.store.databases.postgres import PostgreSQL
 
-SETTINGS = (
-    "-c synchronous_commit=on -c statement_timeout=30s -c lock_timeout=20s -c idle_in_transaction_session_timeout=60s"
-)
-ISOLATION = "-c default_transaction_isolation=read\\ committed"
 ROLLED_BACK = (errors.SerializationFailure, errors.DeadlockDetected)  # the server says so: nothing of it happened
 REFRESH_CLOCK = 60_000_000
+ANOTHER_SERVER = "PD001"  # ours, raised by `meta.same_server`
 On = TypeVar("On")
 Tx = TypeVar("Tx", bound=PostgresTransaction)
 
@@ -69,6 +67,7 @@ class Connection:
         self._line: socket.socket | None = None
         self._was_connected = False
         self._history = ""  # of the server that it is connected to
+        self._warned = ""
 
     def close(self) -> None:
         self._server.listener.forget(self)
@@ -93,13 +92,19 @@ class Connection:
         self._db = connect(self._server.url)
         try:
             self._line = socket.socket(fileno=os.dup(self._db.fileno()))
-            self._wire = Wire(self._db)
+            self._db.add_notice_handler(self._heard)
+            (started,) = PostgresTransaction(self._db, 0, "open", 0).one("meta.started") or (0,)
+            self._wire = Wire(self._db, started)  # before the look: whoever comes later is another server to the wire
             self._history = self._server.look_back(self._db)
             self._was_connected = True
             self._measure_clock()
         except BaseException:
             self.close()
             raise
+
+    def _heard(self, notice: errors.Diagnostic) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            self._warned = notice.message_primary or "a warning"
 
     def _waits(self) -> None:
         """A statement is about to wait for its answer."""
@@ -143,6 +148,7 @@ class Connection:
             try:
                 self._connect_within(until)
                 tx = self._try(move, unsure)
+                self._check_acknowledged(tx)
             except ROLLED_BACK as error:
                 self._give_up_after(until, unsure, error)
             except (Lost, psycopg.OperationalError, StoreUnavailable) as error:
@@ -163,6 +169,14 @@ class Connection:
                 return tx.result
             finally:
                 self._server.listener.forget(self)
+
+    def _check_acknowledged(self, tx: PostgresTransaction) -> None:
+        """Take a commit for unknown if the server warned that it did not wait for its standby, or has been replaced.
+
+        It is searched for then, where it counts: on the server that this process knows to be the primary.
+        """
+        if tx.wrote and (self._warned or self._history != self._server.history):
+            raise Lost(tx, psycopg.OperationalError(self._warned or "another server has taken over"))
 
     def _give_up_after(self, until: float, unsure: list[PostgresTransaction], error: BaseException) -> None:
         if time.monotonic() > until:
@@ -190,6 +204,7 @@ class Connection:
 
     def _try(self, move: Move[Any], unsure: list[PostgresTransaction]) -> PostgresTransaction:
         """Write the move and return the try that holds: this one, or an earlier one that was thought lost."""
+        self._warned = ""
         if move.hot is not None and not unsure:
             tx = self._transaction(HotTransaction, self._wire, move)
             if self._hot(move, tx):
@@ -219,25 +234,27 @@ class Connection:
         try:
             tx.wire.begin()
             faults.point("move.before")
-            if (held := self._which_holds(tx, unsure)) is not None:
-                tx.wire.roll_back()
-                return held
-            tx.result = move.run(tx)
-            faults.point("move.after")
-            if not tx.wrote:
-                tx.wire.roll_back()
-                return tx
+            if (held := self._which_holds(tx, unsure)) is None:
+                tx.result = move.run(tx)
+                faults.point("move.after")
+                if not tx.wrote:
+                    tx.wire.roll_back()
+                    return tx
             faults.point("commit.before")
             self._waits()
-            sent = tx
-            tx.wire.commit()
+            sent = tx if held is None else None
+            tx.synchronous = tx.wire.commit()
             faults.point("commit.after")
         except BaseException as error:
             if isinstance(error, psycopg.OperationalError) and self._gone():
                 raise Lost(sent, error) from error
             self._roll_back(tx.wire)
+            if getattr(error, "sqlstate", None) == ANOTHER_SERVER:
+                raise Lost(None, error) from error
             raise
-        return tx
+        if held is not None:
+            held.synchronous = tx.synchronous
+        return held or tx
 
     def _roll_back(self, wire: Wire) -> None:
         try:
@@ -249,52 +266,15 @@ class Connection:
         return self._db is None or self._db.closed or self._db.broken
 
     def _which_holds(self, tx: PostgresTransaction, unsure: list[PostgresTransaction]) -> PostgresTransaction | None:
-        """The earlier try that is committed, if one is. Locking the row waits for one that is still under way."""
+        """The earlier try that is committed, if one is. Locking the row waits for one that is still under way.
+
+        That it is found does not mean that a standby has it. So something is written after it: what waits for that
+        commit has waited for everything before it.
+        """
         for earlier in unsure:
             for uid, number in earlier.appended:
                 tx.one("session.lock_head", uid=uid)
                 if tx.one("event.of_move", uid=uid, number=number, move_id=tx.move_id):
+                    tx.send("session.touch", session_uid=uid, at=tx.now)
                     return earlier
         return None
-
-
-def connect(url: str) -> psycopg.Connection[Row]:
-    """Open a connection to the primary that gives up on a partitioned network by itself."""
-    try:
-        given = conninfo.conninfo_to_dict(url)
-        defaults: dict[str, Any] = {
-            "connect_timeout": 10,
-            "tcp_user_timeout": 10_000,
-            "keepalives_idle": 10,  # two hours by default: a server that vanished after our request would hold us
-            "keepalives_interval": 3,
-            "keepalives_count": 3,
-            "target_session_attrs": "read-write",
-            "application_name": "perdure",
-        }
-        given["options"] = f"{SETTINGS} {given.get('options') or ''} {ISOLATION}"  # the last word wins
-        db = psycopg.connect(**(defaults | given), autocommit=True)
-        db.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # of every `db.transaction()`
-        return db
-    except psycopg.ProgrammingError as error:
-        raise ConfigError(f"This is not a PostgreSQL address: {error}".strip() + ".") from error
-    except psycopg.OperationalError as error:
-        reason = str(error).strip().splitlines()[0].removeprefix("connection failed: ").rstrip(".")
-        raise StoreUnavailable(f"PostgreSQL cannot be reached: {reason}.") from error
-
-
-def translate(error: BaseException) -> BaseException:
-    """Our error for the driver's. The one place where PostgreSQL's errors are read."""
-    if isinstance(error, PerdureError) or not isinstance(error, psycopg.Error):
-        return error
-    text = (error.diag.message_primary or str(error)).strip()
-    if isinstance(error, psycopg.IntegrityError):
-        if text.startswith("perdure: "):
-            return IllegalMove(f"The database refused this: {text.removeprefix('perdure: ')}.")
-        return Conflict(f"The database refused this: {text}.")
-    if isinstance(error, (errors.DiskFull, errors.OutOfMemory)):
-        return StoreFull("The database server has no room; nothing of this move was written.")
-    if isinstance(error, (errors.QueryCanceled, errors.LockNotAvailable)):
-        return StoreUnavailable(f"The database took too long: {text}.")
-    if isinstance(error, (errors.DataError, psycopg.DataError)):
-        return ConfigError(f"The database cannot hold this: {text}.")
-    return StoreUnavailable(f"PostgreSQL failed: {text}.")

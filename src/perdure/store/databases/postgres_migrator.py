@@ -40,6 +40,7 @@ class PostgresTransaction(Transaction):
         self._db = db
         self._sql = load("postgres")
         self.result: Any = None
+        self.synchronous = False  # whether a standby has it too, known when it is committed
         self.waits: Callable[[], None] = lambda: None  # told before every statement that waits for its answer
 
     def run(self, name: str, /, **values: Any) -> int:

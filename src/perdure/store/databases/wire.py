@@ -44,8 +44,10 @@ _pack = struct.Struct(">q").pack
 class Wire:
     """The statements of one connection."""
 
-    def __init__(self, db: psycopg.Connection[Row]) -> None:
+    def __init__(self, db: psycopg.Connection[Row], server: int) -> None:
+        """`server` is when the server at the other end was started: a pooler may put another one in its place."""
         self.db = db
+        self.server = server
         self._libpq = db.pgconn
         self._in_pipeline = False
         self._prepared: set[Key] = set()
@@ -54,15 +56,19 @@ class Wire:
         self._socket.register(self._libpq.socket, select.POLLIN)
 
     def begin(self) -> None:
+        """Begin a transaction. On another server than before, everything that follows in it is refused."""
         self._control(b"BEGIN ISOLATION LEVEL READ COMMITTED")
+        self.send("meta.same_server", {"server": self.server})
 
-    def commit(self) -> None:
-        """Commit, unless the schema has outgrown this code."""
+    def commit(self) -> bool:
+        """Commit, unless the schema has outgrown this code, and say whether a standby has it too."""
         self.send("meta.check_schema", {"known": migrate.known()})
+        self.send("meta.durability", {})
         self._control(b"COMMIT")
-        answer = self.settle()
-        if answer is None or answer.command_status != b"COMMIT":  # it failed before, and somebody took no notice
+        answers = self._settle()
+        if not answers or answers[-1].command_status != b"COMMIT":  # it failed before, and somebody took no notice
             raise errors.InFailedSqlTransaction("the transaction had failed and was rolled back")
+        return is_synchronous(answers[-2])
 
     def roll_back(self) -> None:
         with suppress(psycopg.DatabaseError):
@@ -70,15 +76,15 @@ class Wire:
         self._control(b"ROLLBACK")
         self.settle()
 
-    def alone(self, name: str, values: Mapping[str, Any]) -> int:
-        """Run a statement as a transaction of its own; return how many rows it changed."""
+    def alone(self, name: str, values: Mapping[str, Any]) -> PGresult:
+        """Run a statement as a transaction of its own."""
         key, bound = bind(name, values)
         if key not in self._prepared:
             self._check(self._libpq.prepare(_called(key), numbered(name)[0], key[1]))
             self._prepared.add(key)
         answer = self._libpq.exec_prepared(_called(key), bound, [BINARY] * len(bound))  # type: ignore[arg-type]
         self._check(answer)
-        return answer.command_tuples or 0
+        return answer
 
     def send(self, name: str, values: Mapping[str, Any]) -> None:
         """Put a statement into the pipeline."""
@@ -99,8 +105,12 @@ class Wire:
 
     def settle(self) -> PGresult | None:
         """Wait until everything that was sent is answered; return the last answer, or raise the first refusal."""
+        answers = self._settle()
+        return answers[-1] if answers else None
+
+    def _settle(self) -> list[PGresult]:
         if not self._in_pipeline:
-            return None
+            return []
         self._libpq.pipeline_sync()
         self._flush()
         answers = self._answers()
@@ -112,7 +122,7 @@ class Wire:
         self._in_pipeline = False
         for answer in answers:
             self._check(answer)
-        return answers[-1] if answers else None
+        return answers
 
     def _check(self, answer: PGresult | None) -> None:
         """Say no to what the server refused; a connection that is lost is another matter."""
@@ -164,12 +174,15 @@ class HotTransaction(PostgresTransaction):
     def run(self, name: str, /, **values: Any) -> int:
         self.wrote = True
         self.waits()
-        return self._wire.alone(name, values)
+        return self._wire.alone(name, values).command_tuples or 0
 
     def guarded(self, hot: Guarded[Any]) -> bool:
         self.wrote = True
         self.waits()
-        return self._wire.alone(hot.statement, hot.values | {"known": migrate.known()}) > 0
+        values = hot.values | {"known": migrate.known(), "server": self._wire.server}
+        answer = self._wire.alone(hot.statement, values)
+        self.synchronous = is_synchronous(answer)
+        return bool(answer.command_tuples)
 
 
 class PipelinedTransaction(PostgresTransaction):
@@ -246,6 +259,12 @@ def rows_of(answer: PGresult) -> list[Row]:
         tuple([_read(answer.get_value(row, column), number) for column, number in enumerate(numbers)])
         for row in range(answer.ntuples)
     ]
+
+
+def is_synchronous(answer: PGresult) -> bool:
+    """Whether a commit waits until a standby has it on disk, as the statement that returned `{durability}` saw it."""
+    level, _, standbys = (answer.get_value(0, 0) or b"").partition(b" ") if answer.ntuples else (b"", b"", b"")
+    return level in (b"on", b"remote_apply") and bool(standbys.strip())
 
 
 def _read(value: bytes | None, number: bool) -> Any:

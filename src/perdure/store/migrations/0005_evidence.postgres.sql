@@ -19,3 +19,12 @@ begin
         raise exception 'perdure: the schema is newer than this code' using errcode = 'PD002';
     end if;
 end $$;
+
+-- A write that reaches another server than the one whose timeline was compared goes no further.
+create function perdure_same_server(same boolean) returns boolean language plpgsql as $$
+begin
+    if not same then
+        raise exception 'perdure: another server has taken over' using errcode = 'PD001';
+    end if;
+    return same;
+end $$;

@@ -28,6 +28,7 @@ with held as (
     where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
         and session.chain = :was_chain
         and (select cast(value as bigint) from meta where key = 'compatible_from') <= :known
+        and {same_server}
     returning uid
 ), logged as (
     insert into event (session_uid, number, kind, actor, at, effect_id, move_id, body, salt, digest, chain)
@@ -42,7 +43,8 @@ with held as (
     from held
 )
 insert into attempt (session_uid, effect_id, number, worker, epoch, process, sandbox, dispatched_at, deadline_at)
-select uid, :effect_id, 1, :worker, :epoch, :process, :sandbox, :at, :deadline_at from held;
+select uid, :effect_id, 1, :worker, :epoch, :process, :sandbox, :at, :deadline_at from held
+returning {durability};
 
 -- name: effect.acknowledge
 -- Its first attempt was acknowledged by the one who dispatched it.
@@ -61,6 +63,7 @@ with held as (
             select 1 from attempt
             where attempt.session_uid = :session_uid and effect_id = :effect_id and number = 1 and outcome is null
         )
+        and {same_server}
     returning uid
 ), logged as (
     insert into event (session_uid, number, kind, actor, at, effect_id, move_id, body, salt, digest, chain)
@@ -73,7 +76,8 @@ with held as (
 update effect set state = 'acknowledged', result = :result, artifact = :artifact, reference = :reference,
     settled_at = :at, settled_number = :number
 from held
-where session_uid = held.uid and id = :effect_id;
+where session_uid = held.uid and id = :effect_id
+returning {durability};
 
 -- name: effect.dispatch
 -- The action may be under way; an earlier doubt or verdict is spent.

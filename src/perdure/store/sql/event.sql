@@ -12,10 +12,12 @@ with held as (
     where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
         and session.chain = :was_chain
         and (select cast(value as bigint) from meta where key = 'compatible_from') <= :known
+        and {same_server}
     returning uid
 )
 insert into event (session_uid, number, kind, actor, at, effect_id, move_id, body, salt, digest, chain)
-select uid, :number, :kind, :actor, :at, :effect_id, :move_id, :body, :salt, :digest, :chain from held;
+select uid, :number, :kind, :actor, :at, :effect_id, :move_id, :body, :salt, :digest, :chain from held
+returning {durability};
 
 -- name: event.of_move
 -- The event a move would have left, if it was committed.

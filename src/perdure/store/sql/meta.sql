@@ -37,3 +37,15 @@ select pg_advisory_lock(7010073657);
 -- name: meta.unlock_migrations@postgres
 -- Let other migrators in.
 select pg_advisory_unlock(7010073657);
+
+-- name: meta.started@postgres
+-- When this server was started: with a pooler in between, the only sign that it is another one.
+select cast(extract(epoch from pg_postmaster_start_time()) * 1000000 as bigint);
+
+-- name: meta.same_server@postgres
+-- Refuse the rest of a transaction if another server has taken the place of the one that was asked before.
+select perdure_same_server({same_server});
+
+-- name: meta.durability@postgres
+-- Whether the commit that follows waits for standbys, and for which.
+select {durability};

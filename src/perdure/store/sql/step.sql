@@ -19,6 +19,7 @@ with held as (
         and session.chain = :was_chain
         and (select cast(value as bigint) from meta where key = 'compatible_from') <= :known
         and restart_number = :restart_number
+        and {same_server}
     returning uid
 ), logged as (
     insert into event (session_uid, number, kind, actor, at, effect_id, move_id, body, salt, digest, chain)
@@ -26,7 +27,8 @@ with held as (
 )
 insert into step (session_uid, restart_number, scope, name, argument_digest, occurrence, result, artifact, error, number, at)
 select uid, :restart_number, :scope, :name, :argument_digest, :occurrence, :result, :artifact, :error, :number, :at
-from held;
+from held
+returning {durability};
 
 -- name: step.of_session
 -- Everything recorded since a restart, in one read.

@@ -1,0 +1,40 @@
+"""How a connection to PostgreSQL is opened: to the primary, with time limits, at one isolation level."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from psycopg import conninfo
+
+from perdure.errors import ConfigError, StoreUnavailable
+from perdure.store.move import Row
+
+SETTINGS = (
+    "-c synchronous_commit=on -c statement_timeout=30s -c lock_timeout=20s -c idle_in_transaction_session_timeout=60s"
+)
+ISOLATION = "-c default_transaction_isolation=read\\ committed"
+
+
+def connect(url: str) -> psycopg.Connection[Row]:
+    """Open a connection to the primary that gives up on a partitioned network by itself."""
+    try:
+        given = conninfo.conninfo_to_dict(url)
+        defaults: dict[str, Any] = {
+            "connect_timeout": 10,
+            "tcp_user_timeout": 10_000,
+            "keepalives_idle": 10,  # two hours by default: a server that vanished after our request would hold us
+            "keepalives_interval": 3,
+            "keepalives_count": 3,
+            "target_session_attrs": "read-write",
+            "application_name": "perdure",
+        }
+        given["options"] = f"{SETTINGS} {given.get('options') or ''} {ISOLATION}"  # the last word wins
+        db = psycopg.connect(**(defaults | given), autocommit=True)
+        db.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # of every `db.transaction()`
+        return db
+    except psycopg.ProgrammingError as error:
+        raise ConfigError(f"This is not a PostgreSQL address: {error}".strip() + ".") from error
+    except psycopg.OperationalError as error:
+        reason = str(error).strip().splitlines()[0].removeprefix("connection failed: ").rstrip(".")
+        raise StoreUnavailable(f"PostgreSQL cannot be reached: {reason}.") from error

@@ -1,0 +1,26 @@
+"""Our errors for PostgreSQL's. The one place where they are read."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import errors
+
+from perdure.errors import ConfigError, Conflict, IllegalMove, PerdureError, StoreFull, StoreUnavailable
+
+
+def translate(error: BaseException) -> BaseException:
+    """Our error for the driver's."""
+    if isinstance(error, PerdureError) or not isinstance(error, psycopg.Error):
+        return error
+    text = (error.diag.message_primary or str(error)).strip()
+    if isinstance(error, psycopg.IntegrityError):
+        if text.startswith("perdure: "):
+            return IllegalMove(f"The database refused this: {text.removeprefix('perdure: ')}.")
+        return Conflict(f"The database refused this: {text}.")
+    if isinstance(error, (errors.DiskFull, errors.OutOfMemory)):
+        return StoreFull("The database server has no room; nothing of this move was written.")
+    if isinstance(error, (errors.QueryCanceled, errors.LockNotAvailable)):
+        return StoreUnavailable(f"The database took too long: {text}.")
+    if isinstance(error, (errors.DataError, psycopg.DataError)):
+        return ConfigError(f"The database cannot hold this: {text}.")
+    return StoreUnavailable(f"PostgreSQL failed: {text}.")
