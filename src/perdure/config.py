@@ -37,6 +37,13 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("model", "PERDURE_MODEL", "The model of an agent that is given none, such as anthropic:NAME.", "none"),
     Setting("base_url", "PERDURE_BASE_URL", "Where a model's server is, if not at its provider.", "the provider's"),
+    Setting(
+        "environment",
+        "PERDURE_ENVIRONMENT",
+        "More environment variables that commands of an agent may see.",
+        "none",
+        "list",
+    ),
     Setting("connections", "PERDURE_CONNECTIONS", "How many PostgreSQL connections write at once.", "8", "number"),
 )
 HARMLESS = frozenset({"connections"})  # what a folder may set without being trusted

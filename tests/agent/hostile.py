@@ -48,7 +48,7 @@ class Den:
         temporary = trail.prepare(1, command)
         argv = ["/bin/sh", "-c", command]
         line = command_line(workspace, argv, level=self.level, temporary=temporary, read_only=read_only)
-        told = environment(self.level, temporary) | {"DEN": self.mark}
+        told = environment(workspace, self.level, temporary) | {"DEN": self.mark}
         ending = trail.run(1, line, workspace=workspace, environment=told, bounds=bounds, beat=lambda: None)
         return ending, (ending.folder / "output").read_text(errors="replace")
 

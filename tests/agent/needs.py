@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent import sandbox
+from perdure.agent import executables, sandbox
 from perdure.agent.sandboxes import bubblewrap
 from tests.no_skips import REQUIRED
 
@@ -22,8 +22,7 @@ def need_bubblewrap() -> None:
     """Install bubblewrap where that is asked for; skip the test, with the line to type, where it is not."""
     if not shutil.which("bwrap"):
         _install()
-        bubblewrap.found.cache_clear()
-        sandbox.available.cache_clear()
+        executables._find.cache_clear()
     if bubblewrap.found() is None:
         pytest.skip("bubblewrap is installed and does not work here: this machine forbids user namespaces")
 

@@ -176,8 +176,9 @@ def test_a_command_has_no_privileges(den: Den) -> None:
 def test_a_command_is_given_no_descriptors_and_no_secrets(any_den: Den, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "hush")
     monkeypatch.setenv("PERDURE_STORE", "hush")
-    monkeypatch.setenv("GREETING", "hello")
-    _, said = any_den.run("echo /proc/self/fd/*; echo $ANTHROPIC_API_KEY $PERDURE_STORE $GREETING")
+    monkeypatch.setenv("UNKNOWN_NAME", "hush")
+    monkeypatch.setenv("LC_NAME", "hello")
+    _, said = any_den.run("echo /proc/self/fd/*; echo $ANTHROPIC_API_KEY $PERDURE_STORE $UNKNOWN_NAME $LC_NAME")
     descriptors, told = said.splitlines()
     assert {int(Path(one).name) for one in descriptors.split()} <= {0, 1, 2, 3}  # 3 is the listing itself
     assert told == "hello"

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from perdure.agent import sandbox, shepherd
+from perdure.agent import executables, sandbox, shepherd
 from perdure.agent.fate import MIB, Bounds
 from perdure.agent.sandbox import Level
 from perdure.agent.sandboxes import bubblewrap, landlock
@@ -57,7 +57,7 @@ def _become_nobody(folder: Path) -> None:
     os.environ["HOME"] = str(folder)
     usable = (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3")
     sys.executable = next(one for one in usable if _runs(one))
-    for kept in (bubblewrap.found, sandbox.available, sandbox.landlock_works):
+    for kept in (executables._find, bubblewrap.tried, sandbox.landlock_works):
         kept.cache_clear()
 
 
@@ -163,7 +163,7 @@ def test_bubblewrap_is_taken_where_a_user_may_make_namespaces_and_landlock_where
     def act(_: Den) -> Any:
         before = sandbox.available()
         _forbid_namespaces()
-        for kept in (bubblewrap.found, sandbox.available):
+        for kept in (executables._find, bubblewrap.tried):
             kept.cache_clear()
         return before, sandbox.available()
 

@@ -67,6 +67,7 @@ class Agent(Program[[str, bool], str]):
         base_url: str | None = None,
         network: bool = False,
         unsandboxed: bool = False,
+        environment: Iterable[str] = (),
     ) -> None:
         super().__init__(_drive, name)
         self.model = model
@@ -80,6 +81,7 @@ class Agent(Program[[str, bool], str]):
         self.base_url = base_url
         self.network = network
         self.unsandboxed = unsandboxed
+        self.environment = tuple(environment)
         self.source = sys._getframe(1).f_code.co_filename
         self._toolbox: Toolbox | None = None
         _register(self)
@@ -143,6 +145,7 @@ class Agent(Program[[str, bool], str]):
             protected=(*_own_files(run.runtime, root), *_protected(beside, root)),
             network=network,
             unsandboxed=unsandboxed,
+            environment=self.environment,
         )
 
 

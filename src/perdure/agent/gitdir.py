@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from perdure.agent.executables import executable, search_path
 from perdure.errors import ConfigError, Damaged, StoreError, StoreFull, StoreUnavailable
 
 LIMIT = 600.0  # seconds that one git command may take
@@ -90,11 +91,13 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start git in a session of its own: what a person types at a terminal does not reach it."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    clean |= CLEAN if personal else CLEAN | IMPERSONAL
+    clean |= (CLEAN if personal else CLEAN | IMPERSONAL) | {"PATH": search_path(cwd)}
     options = [word for setting in (*SETTINGS, *settings) for word in ("-c", setting)]
+    if (program := executable("git", cwd)) is None:
+        raise ConfigError("git is not installed.", hint="Install git 2.38 or later.")
     try:
         return subprocess.Popen(
-            ["git", *options, *arguments],
+            [program, *options, *arguments],
             cwd=cwd,
             env=clean | dict(env or {}),
             stdin=stdin,
@@ -103,9 +106,7 @@ def start(
             pass_fds=() if keep is None else (keep,),
             start_new_session=True,
         )
-    except FileNotFoundError as error:
-        if error.filename == "git":
-            raise ConfigError("git is not installed.", hint="Install git 2.38 or later.") from None
+    except FileNotFoundError:
         raise StoreUnavailable(f"{cwd} is not there.") from None
 
 

@@ -10,6 +10,7 @@ shepherd in time, processes, room on the disk and output.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,13 +18,92 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
+from perdure.agent.executables import own_code
 from perdure.agent.sandboxes import bubblewrap, landlock
 from perdure.agent.sandboxes.bubblewrap import Folders
 from perdure.agent.workspace import Workspace
 from perdure.config import FILE
 from perdure.errors import NotDone
 
-_SECRET = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY", "_KEY_ID", "_CREDENTIALS", "DATABASE_URL")
+ADDED = "PERDURE_ENVIRONMENT"  # more names that commands may see, separated by commas
+_ALLOWED = frozenset(
+    [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "CI",
+        "SOURCE_DATE_EPOCH",
+        "MANPATH",
+        "XDG_CACHE_HOME",
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "XDG_STATE_HOME",
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+        "CONDA_DEFAULT_ENV",
+        "PYENV_ROOT",
+        "PYENV_VERSION",
+        "PYTHONPATH",
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONUNBUFFERED",
+        "PYTHONHASHSEED",
+        "PYTHONUTF8",
+        "PYTHONIOENCODING",
+        "PYTHONWARNINGS",
+        "NVM_DIR",
+        "NODE_ENV",
+        "NODE_PATH",
+        "NODE_OPTIONS",
+        "GOPATH",
+        "GOROOT",
+        "GOCACHE",
+        "GOMODCACHE",
+        "GOFLAGS",
+        "CARGO_HOME",
+        "RUSTUP_HOME",
+        "RUSTFLAGS",
+        "JAVA_HOME",
+        "M2_HOME",
+        "MAVEN_HOME",
+        "GRADLE_USER_HOME",
+        "DOTNET_ROOT",
+        "GEM_HOME",
+        "CC",
+        "CXX",
+        "CPP",
+        "CFLAGS",
+        "CXXFLAGS",
+        "CPPFLAGS",
+        "LDFLAGS",
+        "MAKEFLAGS",
+        "PKG_CONFIG_PATH",
+        "LD_LIBRARY_PATH",
+        "LIBRARY_PATH",
+        "CPATH",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS",
+        "PIP_INDEX_URL",
+        "PIP_EXTRA_INDEX_URL",
+        "PIP_TRUSTED_HOST",
+        "UV_INDEX_URL",
+        "NPM_CONFIG_REGISTRY",
+    ]
+)
+_PASSWORD = re.compile(r"://[^/@\s]*@")
 _QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "TERM": "dumb"}
 
 
@@ -33,10 +113,9 @@ class Level(StrEnum):
     NONE = "none"
 
 
-@cache
-def available() -> Level:
-    """The strongest level that works here, tried once in the life of this process."""
-    if bubblewrap.found() is not None:
+def available(*folders: Path) -> Level:
+    """The strongest level that works here, without help from these folders."""
+    if bubblewrap.found(*folders) is not None:
         return Level.BUBBLEWRAP
     return Level.LANDLOCK if landlock_works() else Level.NONE
 
@@ -55,7 +134,7 @@ def landlock_works() -> bool:
 
 def level_for(workspace: Workspace) -> Level:
     """The level that a command in this workspace runs at; `NotDone` where there is none and none is not allowed."""
-    level = available()
+    level = available(workspace.root)
     if level is Level.NONE and not workspace.unsandboxed:
         raise NotDone(
             "No sandbox can be had here, so the command was not run.",
@@ -85,30 +164,28 @@ def command_line(
         return argv
     protected = _protected(workspace, hidden, read_only=read_only)
     if level is Level.BUBBLEWRAP:
-        found = bubblewrap.found()
+        found = bubblewrap.found(workspace.root)
         assert found is not None
         folders = Folders(hidden=protected, shown=shown, granted=granted, read_only=read_only)
         return found.command_line(workspace, argv, folders)
-    kept = (*protected, workspace.root / ".git", workspace.root / FILE)
+    kept = (*protected, workspace.root / ".git", workspace.root / FILE, *own_code(workspace.root))
     may = [temporary, *granted, *(() if read_only else _grants(workspace.root, kept))]
     return [*_fence(network=workspace.network, granted=may), "--", *argv]
 
 
-def environment(level: Level, temporary: Path, *, without: str = "") -> dict[str, str]:
-    """What a command is told by its environment: ours without secrets, and nothing that asks or pages.
+def environment(workspace: Workspace, level: Level, temporary: Path) -> dict[str, str]:
+    """What a command is told by its environment: names that are known to be harmless, and those that a person adds.
 
-    What begins with `without` is left out too.
+    An address with a password in it is left out whatever its name, and nothing asks or pages.
     """
-    left_out = ("PERDURE_", without) if without else ("PERDURE_",)
-    kept = {name: value for name, value in os.environ.items() if not _is_secret(name, left_out)}
+    added = {name.strip() for name in os.environ.get(ADDED, "").split(",")} | set(workspace.environment)
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in added or ((name in _ALLOWED or name.startswith("LC_")) and not _PASSWORD.search(value))
+    }
     own = {} if level is Level.BUBBLEWRAP else {"TMPDIR": str(temporary)}
-    if level is Level.BUBBLEWRAP:
-        kept.pop("TMPDIR", None)
     return kept | _QUIET | own
-
-
-def _is_secret(name: str, left_out: tuple[str, ...]) -> bool:
-    return name.startswith(left_out) or name.upper().endswith(_SECRET)
 
 
 def _protected(workspace: Workspace, hidden: tuple[Path, ...], *, read_only: bool) -> tuple[Path, ...]:

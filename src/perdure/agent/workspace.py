@@ -32,11 +32,13 @@ class Workspace:
         network: bool = False,
         private_network: bool = False,
         unsandboxed: bool = False,
+        environment: tuple[str, ...] = (),
     ) -> None:
         """`scratch` is where commands leave their output until it is kept; `protected` is what no tool may write.
 
         `network` lets commands and fetches reach the network, `private_network` lets fetches reach addresses that are
-        not public; `unsandboxed` lets commands run where no sandbox can be had.
+        not public; `unsandboxed` lets commands run where no sandbox can be had. `environment` names variables that
+        commands may see besides those that are known to be harmless.
         """
         self.root = root.resolve()
         self.session_uid = session_uid
@@ -46,6 +48,7 @@ class Workspace:
         self.network = network
         self.private_network = private_network
         self.unsandboxed = unsandboxed
+        self.environment = environment
 
     def inside(self, path: str) -> Path:
         """A path that a tool was given, as a real path inside the folder; nothing outside is reachable."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent import sandbox
+from perdure.agent import executables, sandbox
 from perdure.agent.sandbox import Level
 from perdure.agent.sandboxes import bubblewrap
 from perdure.agent.tools.fenced import level_of
@@ -43,11 +43,11 @@ def level(request: pytest.FixtureRequest, without_bubblewrap: Path, monkeypatch:
     if request.param is Level.LANDLOCK:
         need_landlock()
         monkeypatch.setenv("PATH", str(without_bubblewrap))
-    for one in (bubblewrap.found, sandbox.available):
+    for one in (executables._find, bubblewrap.tried):
         one.cache_clear()
     assert sandbox.available() is request.param
     yield request.param
-    for one in (bubblewrap.found, sandbox.available):
+    for one in (executables._find, bubblewrap.tried):
         one.cache_clear()
 
 

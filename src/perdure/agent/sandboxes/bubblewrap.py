@@ -12,14 +12,13 @@ the sandbox, or that whoever comes next would. `git status` and `git log` read i
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
 
 import msgspec
 
+from perdure.agent.executables import executable, own_code
 from perdure.agent.workspace import Workspace
 from perdure.config import FILE
 from perdure.errors import NotDone
@@ -30,20 +29,23 @@ _ALONE = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "
 _BOUND = ("--new-session", "--die-with-parent", "--cap-drop", "ALL")
 
 
+def found(*folders: Path) -> Found | None:
+    """Bubblewrap as it works here, and not one that lies in these folders."""
+    program = executable("bwrap", *folders)
+    return None if program is None else tried(program)
+
+
 @cache
-def found() -> Found | None:
-    """Bubblewrap as it works here, really tried; older versions know fewer of its options."""
-    program = shutil.which("bwrap")
-    if program is None or not os.path.isabs(program):
-        return None
+def tried(program: str) -> Found | None:
+    """Really tried, once; older versions know fewer of its options."""
     for newer in (True, False):
         one = Found(program, newer)
         trial = [*one.ground(network=False), "--", "/bin/sh", "-c", "exit 42"]
         try:
-            tried = subprocess.run(trial, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
+            ended = subprocess.run(trial, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
         except (OSError, subprocess.SubprocessError):
             continue
-        if tried.returncode == 42:
+        if ended.returncode == 42:
             return one
     return None
 
@@ -81,7 +83,7 @@ class Found:
         line += [word for path in outside for word in _hide(path)]
         line += ["--ro-bind" if folders.read_only else "--bind", str(root), str(root)]
         line += [word for path in inside for word in _hide(path)]
-        for kept in (root / ".git", root / FILE):
+        for kept in (root / ".git", root / FILE, *own_code(root)):
             line += ["--ro-bind", str(kept), str(kept)] if kept.exists() and not kept.is_symlink() else []
         for path in folders.shown:
             if _is_empty(path) and not any(path == one or one in path.parents for one in (root, *folders.hidden)):

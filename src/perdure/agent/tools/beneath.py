@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from perdure import faults
+from perdure.agent.executables import own_code
 from perdure.agent.told import short
 from perdure.agent.workspace import here
 from perdure.config import FILE as FILE_OF_SETTINGS
@@ -57,6 +58,8 @@ def writable(path: str) -> Path:
         raise NotDone(f"{short(path)} is protected: Perdure reads its settings from it, so only a person changes it.")
     if found == here().root:
         raise NotDone(f"{short(path)} is a folder.")
+    if any(found == own or own in found.parents for own in own_code(here().root)):
+        raise NotDone(f"{short(path)} is protected: Perdure itself runs from there.")
     return found
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from perdure.agent.executables import executable
 from perdure.agent.fate import Bounds, Ending, Fate, Trail
 from perdure.agent.sandbox import command_line, environment, level_for
 from perdure.agent.told import Said, plain, short
@@ -60,7 +60,7 @@ def look(call: Call, command: str, timeout: int = 120) -> Said:
     """Run a command that only looks."""
     if not is_read_only(command) or (argv := words(command)) is None:
         raise NotDone(f"{short(command)} may change something.")
-    if (program := _program(argv[0], here().root)) is None:
+    if (program := executable(argv[0], here().root)) is None:
         call.reference("exit 127")
         return Said(f"exit 127\n{argv[0]}: not found", origin=_origin(command), failed=True)
     trail = Trail(here(), new_uid())
@@ -137,19 +137,12 @@ def _run(trail: Trail, call: Call, argv: list[str], command: str, timeout: int, 
         call.attempt,
         line,
         workspace=workspace,
-        environment=environment(level, temporary),
+        environment=environment(workspace, level, temporary),
         bounds=Bounds(seconds=max(1, min(timeout, LONGEST))),
         beat=call.heartbeat,
     )
     call.reference(_sentence(ending))
     return _said(ending, workspace, changed=not read_only)
-
-
-def _program(name: str, root: Path) -> str | None:
-    """Where a program is, on the path, but never in the folder: what lies there may be anything."""
-    places = [Path(place) for place in os.get_exec_path() if os.path.isabs(place)]
-    outside = [str(place) for place in places if root not in (place.resolve(), *place.resolve().parents)]
-    return shutil.which(name, path=os.pathsep.join(outside))
 
 
 def _said(ending: Ending, workspace: Workspace, *, changed: bool) -> Said:

@@ -174,7 +174,7 @@ def _keepers(level: Level, scratch: Path, folder: Path, configured: list[Configu
     )  # fmt: skip
     told = {
         "line": line[:-1], "place": str(place), "refs": _own_refs(level, place, common), "common": str(common),
-        "environment": environment(level, place, without="GIT_"), "limits": limits_of(Bounds(seconds=ACT)),
+        "environment": environment(here(), level, place), "limits": limits_of(Bounds(seconds=ACT)),
         "pen": fence, "hooks": hooks, "filters": filters, "git": git_program(), "index": str(git_dir / "index"),
         "objects": str(objects),
     }  # fmt: skip

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import signal
 import subprocess
 import threading
@@ -31,6 +30,7 @@ from typing import IO
 
 import msgspec
 
+from perdure.agent.executables import executable, search_path
 from perdure.agent.sandbox import command_line, environment, level_for
 from perdure.agent.told import short
 from perdure.agent.workspace import here
@@ -130,20 +130,14 @@ class Fence:
         )  # fmt: skip
 
     def environment(self) -> dict[str, str]:
-        return environment(self._level, self._temporary, without="GIT_") | {"LC_ALL": "C.UTF-8", "LANGUAGE": ""}
+        return environment(here(), self._level, self._temporary) | {"LC_ALL": "C.UTF-8", "LANGUAGE": ""}
 
 
 def git_program() -> str:
     """Where git is, but never in the folder: what lies there may be anything."""
-    if (found := shutil.which("git", path=_path())) is None:
+    if (found := executable("git", here().root)) is None:
         raise NotDone("git is not installed.")
     return found
-
-
-def _path() -> str:
-    places = [Path(place) for place in os.get_exec_path() if os.path.isabs(place)]
-    root = here().root
-    return os.pathsep.join(str(place) for place in places if root not in (place.resolve(), *place.resolve().parents))
 
 
 def git_folders(*names: str) -> tuple[Path, ...]:
@@ -157,7 +151,7 @@ def _environment(looking: bool) -> dict[str, str]:
     """Ours without what would send git elsewhere, ask a person, or change what it says."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") and name != "SSH_ASKPASS"}
     return kept | {
-        "PATH": _path(),
+        "PATH": search_path(here().root),
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_CEILING_DIRECTORIES": str(here().root.parent),
         "GIT_OPTIONAL_LOCKS": "0" if looking else "1",
