@@ -18,21 +18,18 @@ from tests.agent.tools.folder import do
 IN_THE_VENV = """
 import sys
 from pathlib import Path
-from perdure.errors import NotDone
-from perdure.agent.tools import edit
-from perdure.agent.tools.command import run_command
 from perdure.agent.workspace import Workspace
 from perdure.errors import NotDone
 from perdure.ids import new_uid
-from perdure.runtime.tool import Call
+from tests.agent.tools.folder import do
 
 root = Path(sys.argv[1])
-with Workspace(root, session_uid=new_uid(), unsandboxed=False).entered():
+with Workspace(root, session_uid=new_uid()).entered():
     try:
-        edit.write_file.function(path=".venv/evil.pth", content="import evil", before=None)
+        do("write_file", {"path": ".venv/evil.pth", "content": "import evil", "before": None})
     except NotDone as refused:
         print(refused.message)
-    print(run_command.function(Call(new_uid(), 1, "s", "e"), "touch .venv/evil.pth; echo done").text)
+    print(do("run_command", {"command": "touch .venv/evil.pth; echo done", "timeout": 60}, key=new_uid()).text)
 print((root / ".venv" / "evil.pth").exists())
 """
 
