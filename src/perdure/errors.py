@@ -2,6 +2,7 @@
 
     PerdureError
     ├── ConfigError            wrong use: a setting, an argument, a declaration
+    ├── ForkedProcess          wrong use: a store that was opened before fork() has no use in the child
     ├── StoreError
     │   ├── StoreUnavailable   the database cannot be reached, or is busy for too long
     │   │   └── CommitUnknown  a commit was sent and nobody can say yet whether it holds
@@ -67,6 +68,13 @@ class ConfigError(PerdureError):
 
     code = "config"
     hint = "Correct the named value and run again."
+
+
+class ForkedProcess(PerdureError):
+    """A store, runtime or session was used in a child made by `fork()`; nothing was done."""
+
+    code = "forked-process"
+    hint = "Open the store in the child itself, or start the child with `spawn` (multiprocessing) or `subprocess`."
 
 
 class StoreError(PerdureError):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import perdure
 from perdure import (
     ConfigError,
     Conflict,
+    ForkedProcess,
     LeaseHeld,
     NotFound,
     Session,
@@ -302,3 +305,30 @@ async def test_the_recovery_plan_says_what_the_run_then_does(world: World, repla
         view = await world.again()
     decided = {"idempotent": "effect.dispatched", "escalate": "effect.doubted"}.get(replay, "effect.recovered")
     assert decided in (await world.kinds())[len(before) :], "the log tells what was decided"
+
+
+@pytest.mark.databases("sqlite", "postgres")
+async def test_a_runtime_in_a_forked_child_says_so_and_can_be_left(target: str) -> None:
+    @program
+    async def forks(s: Session) -> int:
+        read, write = os.pipe()
+        if (child := os.fork()) == 0:
+            signal.alarm(60)
+            said = []
+            for use in (lambda: s.ask("go on?"), lambda: rt.get("s"), lambda: rt.run("s")):
+                try:
+                    await use()
+                except ForkedProcess as error:
+                    said.append(error.code)
+            await rt.__aexit__(None, None, None)
+            os.write(write, " ".join(said).encode())
+            os._exit(0)
+        os.close(write)
+        with open(read) as told:
+            assert told.read() == " ".join(["forked-process"] * 3)
+        os.waitpid(child, 0)
+        return 7
+
+    async with perdure.open(target) as rt:
+        await rt.start(forks.bind(), id="s")
+        assert (await rt.run("s")).result == 7

@@ -35,6 +35,7 @@ from perdure.agent.sandboxes import pen
 from perdure.agent.workspace import Workspace
 from perdure.errors import EffectInDoubt, LeaseLost, NotDone
 from perdure.ids import digest
+from perdure.process import open_for_parent
 from perdure.runtime.liveness import began, runtime_folder
 from perdure.store.databases.place import make_folder
 
@@ -133,7 +134,7 @@ class Trail:
 
     def take(self) -> int | None:
         """The lock, as a descriptor to close; None while somebody has it."""
-        lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = open_for_parent(self.folder / "lock", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -32,6 +32,7 @@ import msgspec
 from perdure.agent.gitdir import Repository, run, start
 from perdure.errors import ConfigError, NotFound, StoreUnavailable
 from perdure.ids import boot_id, new_uid
+from perdure.process import open_for_parent
 from perdure.store.databases.place import make_folder, sync_folder
 from perdure.store.gate import Waiting, holder_of
 
@@ -217,7 +218,7 @@ class Held:
 def locked(home: Path, name: str = "lock") -> Iterator[int]:
     """Hold a lock of this home; its descriptor may be handed to processes that must be over before the next holder."""
     make_folder(home)
-    lock = os.open(home / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = open_for_parent(home / name, os.O_RDWR | os.O_CREAT)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

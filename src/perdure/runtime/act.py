@@ -18,6 +18,7 @@ import msgspec
 from perdure.clock import SECOND
 from perdure.domain.effect import AttemptOutcome, Replay
 from perdure.errors import ConfigError
+from perdure.process import forget_in_child
 from perdure.runtime.description import describe
 from perdure.runtime.hands import HANDS
 from perdure.runtime.tool import Call, Tool
@@ -27,6 +28,8 @@ from perdure.store.intent import Outcome
 # not take when they came, with the tool's `retry`. They outlive a runtime that is closed and opened again.
 ACTING: set[tuple[str, str, int]] = set()
 OWED: dict[tuple[str, str, int], tuple[Outcome, int]] = {}
+forget_in_child(ACTING.clear)
+forget_in_child(OWED.clear)
 
 
 def is_acting(uid: str) -> bool:

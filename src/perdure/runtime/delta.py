@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from perdure.ids import new_uid
+from perdure.process import open_for_parent
 from perdure.runtime.liveness import runtime_folder
 from perdure.store import meta
 from perdure.store.gate import living
@@ -91,7 +92,7 @@ class Writing:
         path.unlink(missing_ok=True)
         self._path = path
         self._room = MOST
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._file = open_for_parent(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.write(self._file, msgspec.json.encode(head) + b"\n")

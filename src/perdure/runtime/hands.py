@@ -6,10 +6,11 @@ from others. Threads are kept for the next call, because starting one takes long
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+
+from perdure import process
 
 Tell = Callable[[], None]
 Work = Callable[[], Tell]
@@ -20,6 +21,9 @@ class Hands:
     """Threads that wait for work. `work` must not raise; what it returns is called when its thread is free again."""
 
     def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[SimpleQueue[Work]] = []
 
@@ -49,9 +53,4 @@ class Hands:
 HANDS = Hands()
 
 
-def _begin_anew() -> None:
-    """A forked process has this memory and none of these threads."""
-    HANDS.__init__()  # type: ignore[misc]
-
-
-os.register_at_fork(after_in_child=_begin_anew)
+process.forget_in_child(HANDS.begin_anew)  # a forked process has this memory and none of these threads

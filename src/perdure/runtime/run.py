@@ -129,7 +129,8 @@ class Run:
             self._loop.call_soon_threadsafe(self.give_up, error)
 
     def check(self) -> None:
-        """Nothing new begins in a run that is being unwound or is over."""
+        """Nothing new begins in a run that is being unwound or is over, or in a forked child, which has none of it."""
+        self.store.check_process()
         if self.unwinding or self.over:
             raise Suspended
 

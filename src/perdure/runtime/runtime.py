@@ -68,9 +68,12 @@ class Runtime(Outsider):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self.close)
+        if not self.store.is_forked:  # otherwise the threads of this loop are the parent's too
+            await asyncio.to_thread(self.close)
 
     def close(self) -> None:
+        if self.store.is_forked:
+            return
         self.heart.close()
         if self._me is not None:
             self._me.close(acting=bool(ACTING or OWED))

@@ -7,10 +7,12 @@ from typing import Any
 
 from perdure.domain.worker import Life, Worker
 from perdure.ids import encode, host, new_name
+from perdure.process import forget_in_child
 from perdure.runtime.liveness import Alive, Presences, presences
 from perdure.store.store import Store
 
 MINE: set[str] = set()  # the workers that this process is or was; no name or number tells that as surely
+forget_in_child(MINE.clear)
 
 
 def is_here(process: Any) -> bool:

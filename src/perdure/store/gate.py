@@ -6,7 +6,8 @@ process that just wrote cannot push in front of the one that waits. The turn is 
 gate by the one who has the turn, both with a time limit: nobody sleeps behind a stopped process for ever.
 
 `Presence` is a lock held for life. The kernel drops it at the moment of death, however the process dies, so it tells
-the living from the dead; a descriptor handed to a child keeps it, so it also tells of surviving children.
+the living from the dead; a descriptor handed to a child keeps it, so it also tells of surviving children. A child made
+by `fork()` keeps none of these locks (`perdure.process`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import threading
 import time
 from pathlib import Path
 
+from perdure import process
 from perdure.domain.worker import Life
 from perdure.errors import StoreUnavailable
 
@@ -26,8 +28,8 @@ class Gate:
 
     def __init__(self, folder: Path, limit: float = 20.0) -> None:
         self._limit = limit
-        self._gate = os.open(folder / "gate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._turn = os.open(folder / "turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._gate = process.open_for_parent(folder / "gate", os.O_RDWR | os.O_CREAT)
+        self._turn = process.open_for_parent(folder / "turn", os.O_RDWR | os.O_CREAT)
 
     def enter(self) -> None:
         """Wait in line, and give up when it does not move for too long: a stopped process must not stop everybody."""
@@ -69,7 +71,8 @@ class Waiting:
     """A lock that is waited for in the kernel's own order, in a thread that can be left behind when time is up."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = os.dup(descriptor)  # the same lock, though its owner may close his meanwhile
+        with process.no_fork():  # the same lock, though its owner may close his meanwhile
+            self._descriptor = process.leave_to_parent(os.dup(descriptor))
         self._lock = threading.Lock()
         self._given = threading.Event()
         self._left = False
@@ -99,7 +102,7 @@ class Presence:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / name
         unseen = folder / f".{name}"  # a file that is seen is locked, or nobody could tell it from a dead one's
-        self.descriptor = os.open(unseen, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.descriptor = process.open_for_parent(unseen, os.O_RDWR | os.O_CREAT)
         fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if life_of(folder, name) is Life.DEAD:
             self.path.unlink(missing_ok=True)

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
+from perdure import process
 from perdure.clock import Clock, SystemClock
 from perdure.config import default_store
 from perdure.domain.event import Event
@@ -60,31 +61,46 @@ class Store:
         self.wakeups = database.wakeups
         self.folder = database.folder
         self._closed = False
+        self._born = process.generation
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a child made by `fork()`, and the store its parent's."""
+        return self._born != process.generation
+
+    def check_process(self) -> None:
+        """Refuse to be used in a child made by `fork()`."""
+        process.check(self._born)
 
     async def write(self, move: Move[T]) -> T:
         """Commit a move. Cancelling the caller does not take the move back."""
+        self.check_process()
         ticket = Ticket(move, asyncio.get_running_loop())
         self.database.submit_write(ticket)
         return await ticket.outcome()
 
     def write_for(self, move: Move[T], told: asyncio.Future[T]) -> None:
         """Commit a move, from any thread, for a coroutine that awaits `told` in a loop that has used the store."""
+        self.check_process()
         self.database.submit_write(Ticket(move, told.get_loop(), told))
 
     def write_now(self, move: Move[T]) -> T:
         """Commit a move and block until it is durable."""
+        self.check_process()
         ticket = Ticket(move, None)
         self.database.submit_write(ticket)
         return ticket.wait()
 
     async def read(self, query: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a query that sees one moment of the store."""
+        self.check_process()
         ticket = Ticket(reading(lambda tx: query(tx, *args, **kwargs)), asyncio.get_running_loop())
         self.database.submit_read(ticket)
         return await ticket.outcome()
 
     def read_now(self, query: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a query and block until it has its answer."""
+        self.check_process()
         ticket = Ticket(reading(lambda tx: query(tx, *args, **kwargs)), None)
         self.database.submit_read(ticket)
         return ticket.wait()
@@ -101,8 +117,11 @@ class Store:
                 await self.wakeups.wait(seen, uid, poll)
 
     def close(self) -> None:
-        """Finish what was submitted and let go of the database. Closing twice is closing once."""
-        if not self._closed:
+        """Finish what was submitted and let go of the database. Closing twice is closing once.
+
+        In a forked child there is nothing to close: it is the parent's.
+        """
+        if not self._closed and not self.is_forked:
             self._closed = True
             self.database.close()
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
+from perdure import process
 from perdure.errors import StoreUnavailable
 from perdure.store.ticket import Ticket, answer
 
@@ -56,6 +57,7 @@ class Threads(Generic[C]):
 
     def _work(self) -> None:
         connection: C | None = None
+        born = process.generation
         while (ticket := self._queue.get()) is not None:
             try:
                 connection = connection or self._connect()
@@ -66,6 +68,7 @@ class Threads(Generic[C]):
             with self._door:
                 self._unserved -= 1
             answer([ticket])
+            process.check(born)  # a move that forked ends here in the child, and everything goes on in the parent
         self._queue.put(None)  # the end stays the end, for the other threads
         if connection is not None:
             connection.close()

@@ -35,6 +35,7 @@ from perdure.agent.sandbox import command_line, environment, level_for
 from perdure.agent.told import short
 from perdure.agent.workspace import here
 from perdure.errors import NotDone
+from perdure.process import open_for_parent
 from perdure.store.gate import Waiting
 
 LOOK = 60.0  # seconds
@@ -205,7 +206,7 @@ def quiet() -> Iterator[int]:
     require()
     folder = Path(look("rev-parse", "--absolute-git-dir").line)
     try:
-        lock = os.open(folder / "perdure.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        lock = open_for_parent(folder / "perdure.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     except OSError as error:
         raise NotDone(f"git's folder cannot be locked: {error.strerror}.") from None
     try:

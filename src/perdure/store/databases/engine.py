@@ -14,6 +14,7 @@ from typing import Any
 
 import apsw
 
+from perdure import process
 from perdure.clock import Clock
 from perdure.errors import ConfigError, Conflict, Damaged, IllegalMove, PerdureError, StoreFull, StoreUnavailable
 from perdure.ids import new_uid
@@ -34,6 +35,7 @@ class SQLiteTransaction(Transaction):
     def __init__(self, db: apsw.Connection, now: int, move_id: str, restore_epoch: int) -> None:
         super().__init__(now, move_id, restore_epoch)
         self._db = db
+        self._born = process.generation
         self._sql = load("sqlite")
 
     def run(self, name: str, /, **values: Any) -> int:
@@ -60,6 +62,7 @@ class SQLiteTransaction(Transaction):
 
         Then nothing more may run: each statement would be a transaction by itself, and commit.
         """
+        process.check(self._born)
         self.wrote = True
         if self.rolled_back is not None:
             raise self.rolled_back
@@ -89,7 +92,8 @@ class SQLiteEngine:
     """The writer's connection. `gate` is None where no other process can come near."""
 
     def __init__(self, db: apsw.Connection, clock: Clock, gate: Gate | None = None) -> None:
-        self.db = db
+        self._db = db
+        self._born = process.generation
         self.restore_epoch = 0
         self.check: Callable[[], None] | None = None  # raises if the store is no longer the one that was opened
         self._clock = clock
@@ -99,6 +103,12 @@ class SQLiteEngine:
         self._wal_pages = 0
         db.set_progress_handler(self._too_long, 100_000)
         db.set_wal_hook(self._grown)  # in place of SQLite's own checkpoints, which run inside COMMIT
+
+    @property
+    def db(self) -> apsw.Connection:
+        """The connection. A child that was forked in the middle of a move shares its file, and must not touch it."""
+        process.check(self._born)
+        return self._db
 
     def begin(self) -> None:
         if self._gate is not None:

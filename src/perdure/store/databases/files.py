@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 import apsw
 
-from perdure import faults
+from perdure import faults, process
 from perdure.clock import Clock
 from perdure.errors import CommitUnknown, Damaged, StoreFull, StoreUnavailable
 from perdure.ids import encode
@@ -54,7 +54,7 @@ class Files:
         self.restore_epoch = 0
         make_folder(folder, 0o700)
         make_folder(folder / "sessions")
-        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = process.open_for_parent(folder / "lock", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -141,6 +141,7 @@ class FilesEngine(SQLiteEngine):
             self._tables.clear()
 
     def commit(self) -> None:
+        process.check(self._born)
         if self._changes:
             self._write(self._file_of(self._changes))
         super().commit()

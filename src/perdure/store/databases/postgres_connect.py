@@ -8,6 +8,7 @@ import psycopg
 from psycopg import conninfo
 
 from perdure.errors import ConfigError, StoreUnavailable
+from perdure.process import leave_to_parent
 from perdure.store.move import Row
 
 SETTINGS = (
@@ -31,6 +32,7 @@ def connect(url: str) -> psycopg.Connection[Row]:
         }
         given["options"] = f"{SETTINGS} {given.get('options') or ''} {ISOLATION}"  # the last word wins
         db = psycopg.connect(**(defaults | given), autocommit=True)
+        leave_to_parent(db.fileno())  # a forked child that closed it would end the session for its parent
         db.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # of every `db.transaction()`
         return db
     except psycopg.ProgrammingError as error:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 from psycopg import errors
 
-from perdure import faults
+from perdure import faults, process
 from perdure.errors import CommitUnknown, StoreUnavailable
 from perdure.store import migrate
 from perdure.store.databases.postgres_connect import connect
@@ -65,6 +65,7 @@ class Connection:
         self._server = server
         self._db: psycopg.Connection[Row] | None = None
         self._line: socket.socket | None = None
+        self._born = process.generation
         self._was_connected = False
         self._history = ""  # of the server that it is connected to
         self._warned = ""
@@ -89,9 +90,10 @@ class Connection:
     def _open(self) -> None:
         """Connect, and look at which server this is before anything is read from it or written to it."""
         self.close()
+        process.check(self._born)
         self._db = connect(self._server.url)
         try:
-            self._line = socket.socket(fileno=os.dup(self._db.fileno()))
+            self._line = socket.socket(fileno=process.leave_to_parent(os.dup(self._db.fileno())))
             self._db.add_notice_handler(self._heard)
             (started,) = PostgresTransaction(self._db, 0, "open", 0).one("meta.started") or (0,)
             self._wire = Wire(self._db, started)  # before the look: whoever comes later is another server to the wire

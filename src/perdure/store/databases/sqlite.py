@@ -18,7 +18,7 @@ from typing import Any
 
 import apsw
 
-from perdure import faults
+from perdure import faults, process
 from perdure.clock import Clock
 from perdure.domain.worker import Life, Worker
 from perdure.errors import SchemaMismatch, StoreUnavailable
@@ -232,7 +232,7 @@ class SQLiteMigrator(migrate.Migrator):
 
     def lock(self) -> None:
         if self._folder is not None:
-            self._lock = os.open(self._folder / "migrate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = process.open_for_parent(self._folder / "migrate", os.O_RDWR | os.O_CREAT)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def unlock(self) -> None:

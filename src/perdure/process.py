@@ -1,0 +1,82 @@
+"""This process, told from a child that `fork()` made of it, and what such a child must not keep.
+
+A forked child has a copy of this memory, none of its threads, and the same open files. It cannot use a store: the
+threads that serve it are gone, its locks may be held by one of them for ever, and its connections are the parent's. A
+file lock belongs to the open file and not to the process, so a child would keep the parent's locks beyond its death.
+
+    before the fork    no descriptor is between being opened and being noted here
+    in the child       what is noted now refers to /dev/null: the child's share in the open file is gone, and nothing is
+                       unlocked or said to a server on behalf of the parent, as LOCK_UN or closing a connection would
+    afterwards         whoever keeps `generation` sees that it is not the process it was; `check` says so in a sentence
+
+A descriptor's number may belong to another file by then, so each is known by its inode as well. A program that is
+started (`subprocess`) is no such child: it inherits only the descriptors that it is given.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from perdure.errors import ForkedProcess
+
+generation = 0  # how many forks lie between the process that began this one and itself
+_noted: dict[int, tuple[int, int]] = {}
+_forgotten: list[Callable[[], object]] = []
+_no_fork = threading.RLock()
+
+
+@contextmanager
+def no_fork() -> Iterator[None]:
+    """Hold back a fork of another thread while a descriptor is opened and noted."""
+    with _no_fork:
+        yield
+
+
+def leave_to_parent(descriptor: int) -> int:
+    """Note a descriptor that no forked child may keep; returns it. Whoever closes it need not say so."""
+    there = os.fstat(descriptor)
+    _noted[descriptor] = (there.st_dev, there.st_ino)
+    return descriptor
+
+
+def open_for_parent(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int:
+    """Open a file that no forked child may keep."""
+    with no_fork():
+        return leave_to_parent(os.open(path, flags | os.O_CLOEXEC, mode))
+
+
+def forget_in_child(forget: Callable[[], object]) -> None:
+    """Call this in every forked child: what it forgets is known of the parent and not of the child."""
+    _forgotten.append(forget)
+
+
+def check(born: int) -> None:
+    """Refuse to use what was opened in generation `born` in a child of that process."""
+    if born != generation:
+        raise ForkedProcess(
+            f"Process {os.getpid()} is a child made by fork(), and the store was opened by its parent.",
+        )
+
+
+def _in_child() -> None:
+    global generation
+    generation += 1
+    _no_fork.release()
+    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for descriptor, known in _noted.items():
+        try:
+            there = os.fstat(descriptor)
+            if (there.st_dev, there.st_ino) == known:
+                os.dup2(nowhere, descriptor, inheritable=False)
+        except OSError:  # it was closed since
+            continue
+    os.close(nowhere)
+    _noted.clear()
+    for forget in _forgotten:
+        forget()
+
+
+os.register_at_fork(before=_no_fork.acquire, after_in_parent=_no_fork.release, after_in_child=_in_child)

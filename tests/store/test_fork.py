@@ -1,0 +1,204 @@
+"""A child made by `fork()` has no store of its parent's, keeps none of its locks, and does it no harm."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from perdure import process
+from perdure.errors import ForkedProcess, PerdureError
+from perdure.runtime.liveness import presences
+from perdure.store import event, session, worker
+from perdure.store.move import Move, Transaction
+from perdure.store.session import NewSession
+from perdure.store.store import Store, open_store
+from perdure.testing.proxy import wait_until
+from tests.store.scene import a_holder, a_session
+
+LIMIT = 60
+
+
+def new(id: str) -> NewSession:
+    return NewSession(id=id, program="p", arguments={})
+
+
+def in_child(act: Callable[[], object]) -> str:
+    """What an act returned in a forked child, or our error as text. A child that hangs is killed."""
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        signal.alarm(LIMIT)
+        try:
+            said = str(act())
+        except PerdureError as error:
+            said = f"{error.code}: {error.message}"
+        except BaseException as error:
+            said = repr(error)
+        os.write(write, said.encode())
+        os._exit(0)
+    os.close(write)
+    with open(read) as told:
+        said = told.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def test_a_store_says_one_sentence_in_a_forked_child(store: Store) -> None:
+    said = in_child(lambda: store.write_now(session.create(new("child"), by="ada")))
+    assert said.startswith("forked-process: Process ")
+    assert in_child(lambda: store.read_now(session.count)).startswith("forked-process: ")
+    store.write_now(session.create(new("parent"), by="ada"))
+    assert store.read_now(session.count) == {"ready": 1}
+
+
+def test_closing_in_a_forked_child_closes_nothing_of_the_parent(target: str) -> None:
+    with open_store(target) as store:
+        store.write_now(session.create(new("before"), by="ada"))
+        store.read_now(session.count)
+        assert in_child(store.close) == "None"
+        store.write_now(session.create(new("after"), by="ada"))
+        assert store.read_now(session.count) == {"ready": 2}
+
+
+@pytest.mark.databases("sqlite", "postgres")
+def test_a_forked_child_may_open_the_store_itself(store: Store, target: str) -> None:
+    def act() -> object:
+        with open_store(target) as own:
+            own.write_now(session.create(new("child"), by="ada"))
+            return own.read_now(session.count)
+
+    store.write_now(session.create(new("parent"), by="ada"))
+    assert in_child(act) == "{'ready': 2}"
+    assert store.read_now(session.count) == {"ready": 2}
+
+
+def test_many_forks_while_commits_are_under_way_lose_nothing(store: Store) -> None:
+    """Whatever lock a thread of the parent holds just then, the child does not wait for it, and the parent goes on."""
+    uid = a_session(store).uid
+    holder, stop, written = a_holder(store, uid), threading.Event(), []
+
+    def write() -> None:
+        while not stop.is_set():
+            written.append(store.write_now(event.append(holder, "note", {})))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(20):
+            before = len(written)
+            assert in_child(lambda: store.read_now(session.count)).startswith("forked-process: ")
+            assert in_child(store.close) == "None"
+            wait_until(lambda before=before: len(written) > before, "the parent writes")  # type: ignore[misc]
+    finally:
+        stop.set()
+        writer.join()
+    store.read_now(event.verify, uid)
+
+
+def _target(store: Store) -> None:
+    signal.alarm(LIMIT)
+    try:
+        store.read_now(session.count)
+    except ForkedProcess:
+        os._exit(7)
+
+
+def test_a_child_of_multiprocessing_is_told_too(store: Store) -> None:
+    child = multiprocessing.get_context("fork").Process(target=_target, args=(store,))
+    child.start()
+    child.join()
+    assert child.exitcode == 7
+    assert store.read_now(session.count) == {}
+
+
+KEEPER = """
+import os, signal, sys, threading
+from perdure import faults
+from perdure.store import session
+from perdure.store.session import NewSession
+from perdure.runtime.liveness import presences
+from perdure.store.store import open_store
+
+inside, go = threading.Event(), threading.Event()
+
+def stop_inside(point):
+    if point == "commit.before":
+        inside.set()
+        go.wait()
+
+store = open_store(sys.argv[1])
+alive = presences(store).enter(store)
+faults.arm(stop_inside)
+create = session.create(NewSession(id="s", program="p", arguments={}), by="ada")
+threading.Thread(target=store.write_now, args=(create,), daemon=True).start()
+inside.wait()
+if (child := os.fork()) == 0:
+    signal.pause()
+print(child, alive.id, flush=True)
+signal.pause()
+"""
+
+
+@contextmanager
+def keeper(target: str) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
+    """A process that forked in the middle of a commit, its child, and the worker that it is."""
+    with subprocess.Popen([sys.executable, "-c", KEEPER, target], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child, id = parent.stdout.readline().split()
+        try:
+            yield parent, int(child), id
+        finally:
+            parent.kill()
+            os.kill(int(child), signal.SIGKILL)
+
+
+@pytest.mark.databases("sqlite", "files", "postgres")
+def test_a_child_forked_in_the_middle_of_a_commit_keeps_no_lock(target: str) -> None:
+    """The parent is killed while it holds gate, transaction, presence and folder; its child lives on and is idle."""
+    with keeper(target) as (parent, child, id):
+        parent.kill()
+        parent.wait()
+        os.kill(child, 0)
+        with open_store(target) as store:
+            store.write_now(session.create(new("t"), by="bob"))
+            (row,) = store.read_now(worker.workers)
+            assert (row.id, str(presences(store).life(row))) == (id, "dead")
+
+
+@pytest.mark.databases("sqlite", "postgres")
+def test_a_joint_statement_is_not_made_twice_by_a_tool_that_forks(store: Store, tmp_path: Path) -> None:
+    """The fork happens in the thread that writes, inside its transaction; the child gets no further there."""
+
+    def run(tx: Transaction) -> str:
+        tx.execute("create table forked (n integer)", ())
+        tx.execute("insert into forked values (1)", ())
+        if (child := os.fork()) == 0:
+            signal.alarm(LIMIT)
+            try:
+                tx.execute("insert into forked values (2)", ())
+            finally:
+                (tmp_path / "child").write_text("was here")
+        wait_until((tmp_path / "child").exists, "the child has tried")
+        os.waitpid(child, 0)
+        return "done"
+
+    assert store.write_now(Move("test", "plain", run)) == "done"
+    assert store.write_now(Move("test", "plain", lambda tx: tx.execute("select n from forked", ()))) == [(1,)]
+    store.write_now(Move("test", "plain", lambda tx: tx.execute("drop table forked", ())))
+
+
+def test_a_number_that_belongs_to_another_file_by_now_is_left_alone(tmp_path: Path) -> None:
+    noted = process.open_for_parent(tmp_path / "noted", os.O_RDWR | os.O_CREAT)
+    os.close(noted)
+    other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
+    assert other == noted
+    assert in_child(lambda: os.write(other, b"still ours")) == "10"
+    os.close(other)
