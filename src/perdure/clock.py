@@ -11,6 +11,9 @@ import time
 from typing import Protocol
 
 SECOND = 1_000_000
+QUICK = SECOND // 2  # an answer within this says what time the server has
+REFRESH = 60 * SECOND
+SOON = 2 * SECOND
 
 
 def moment(microseconds: int) -> str:
@@ -55,7 +58,7 @@ class ServerClock:
 
     def __init__(self) -> None:
         self._offset = SystemClock().now() - boot_time()
-        self.measured_at = 0
+        self.measure_after = 0
 
     def now(self) -> int:
         return boot_time() + self._offset
@@ -63,10 +66,24 @@ class ServerClock:
     def boot(self) -> int:
         return boot_time()
 
+    def is_due(self) -> bool:
+        """Whether it is time to measure again."""
+        return boot_time() >= self.measure_after
+
     def measured(self, *, asked: int, server: int, answered: int) -> None:
-        """Take a measurement: the server read its clock half-way between our asking and its answer."""
-        self._offset = server - (asked + answered) // 2
-        self.measured_at = answered
+        """Take a measurement: the server read its clock at some moment between our asking and its answer.
+
+        A quick answer gives the offset: the moment was half-way. After a slow one (a stalled network, a machine that
+        slept) it was anywhere, so the offset is corrected only as far as it cannot have been right, and measured again
+        soon.
+        """
+        lowest, highest = server - answered, server - asked
+        if answered - asked <= QUICK:
+            self._offset = (lowest + highest) // 2
+            self.measure_after = answered + REFRESH
+        else:
+            self._offset = min(max(self._offset, lowest), highest)
+            self.measure_after = answered + SOON
 
 
 def boot_time() -> int:

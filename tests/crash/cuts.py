@@ -227,6 +227,6 @@ def idle_connection_was_lost(voice: Voice, *, url: str, plant: str | None = None
     bench = Bench(url, patience=5)
     bench.proxy.arm("refuse")
     bench.proxy.heal()
-    bench.store.database.server_clock.measured_at = -(10**12)  # type: ignore[attr-defined]
+    bench.store.database.server_clock.measure_after = 0  # type: ignore[attr-defined]
     answer = answer_of(lambda: bench.store.write_now(hot_append(bench)))
     return bench.wrong(answer, bench.cursor + 1)

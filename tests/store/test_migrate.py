@@ -14,7 +14,7 @@ from perdure.domain.lease import Holder
 from perdure.domain.worker import Worker
 from perdure.errors import ConfigError, SchemaMismatch
 from perdure.store import event, inbox, lease, meta, migrate, session, worker
-from perdure.store.databases import postgres_migrator
+from perdure.store.databases import engine, postgres_migrator
 from perdure.store.databases.place import companion
 from perdure.store.gate import Presence
 from perdure.store.move import Move
@@ -144,6 +144,40 @@ def test_a_newer_store_is_refused_unless_it_says_that_it_is_compatible(target: s
     with open_store(target) as store:
         assert store.read_now(session.get, made.uid) == made
         assert store.database.schema_version == KNOWN + 2
+
+
+SLOW = {
+    "sqlite": "create table slow as with recursive n (i) as (select 1 union all select i + 1 from n where i < 300000) "
+    "select max(i) as i from n;\n",
+    "postgres": "select pg_sleep(0.2);\n",
+}
+
+
+def test_a_migration_may_take_longer_than_a_move(blank: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    migrate_to(blank, None, 1)
+    steps = evolve.write_folder(folder / "slow")
+    for name in evolve.FILES:
+        (steps / name).unlink()
+    (steps / "0002_slow.sql").write_text("-- phase: expand\n-- compatible_from: 1\n")
+    for dialect, text in SLOW.items():
+        (steps / f"0002_slow.{dialect}.sql").write_text(text)
+    monkeypatch.setattr(engine, "MOVE_LIMIT", 0.0)
+    if dialect_of(blank) == "postgres":
+        blank += "?options=-c%20statement_timeout%3D50"
+    assert migrate_to(blank, steps) == [2]
+
+
+@pytest.mark.databases("postgres")
+def test_a_second_migrator_waits_for_a_long_migration(blank: str) -> None:
+    migrate_to(blank, None, 1)
+    with evolve.a_migrator(blank) as first, ThreadPoolExecutor(1) as pool:
+        first.lock()
+        second = pool.submit(migrate_to, f"{blank}?options=-c%20lock_timeout%3D20", None)
+        refused = "select 1 from pg_stat_database where datname = current_database() and xact_rollback >= 3"
+        wait_until(lambda: bool(ask(blank, refused)), "the second was refused the lock a few times")
+        assert not second.done()
+        first.unlock()
+        assert second.result(60) == list(range(2, KNOWN + 1))
 
 
 WRITES: dict[str, Callable[[Holder], Move[Any]]] = {

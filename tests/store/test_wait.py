@@ -131,8 +131,7 @@ def test_a_timer_fires_when_it_is_due_and_not_before(store: Store, clock: Manual
     assert store.read_now(wait.next_due) == clock.now() + 10 * SECOND
     clock.advance(seconds=9)
     assert store.read_now(wait.due) == []
-    with pytest.raises(IllegalMove):
-        store.write_now(wait.fire(holder.uid, "timer", "w"))
+    assert store.write_now(wait.fire(holder.uid, "timer", "w")).resolved_at is None
     clock.advance(seconds=1)
     assert [one.id for one in store.read_now(wait.due)] == ["w"]
     fired = store.write_now(wait.fire(holder.uid, "timer", "w"))
@@ -145,6 +144,18 @@ def test_a_timer_that_was_resolved_meanwhile_stays_as_it_is(store: Store, clock:
     holder = asking(store, kind=WaitKind.TIMER, due_at=clock.now())
     answered = store.write_now(wait.resolve(holder.uid, "ada", "w", "enough"))
     assert store.write_now(wait.fire(holder.uid, "timer", "w")) == answered
+
+
+def test_a_timer_stays_open_when_time_was_set_back_since_it_was_due(store: Store, clock: ManualClock) -> None:
+    holder = asking(store, kind=WaitKind.TIMER, due_at=clock.now())
+    store.write_now(wait.park(holder, ["w"]))
+    (due,) = store.read_now(wait.due)
+    clock.advance(seconds=-5)
+    cursor = session_of(store, holder.uid).cursor
+    assert store.write_now(wait.fire(holder.uid, "timer", due.id)).resolved_at is None
+    assert (session_of(store, holder.uid).status, session_of(store, holder.uid).cursor) == ("waiting", cursor)
+    clock.advance(seconds=5)
+    assert store.write_now(wait.fire(holder.uid, "timer", due.id)).resolved_at == clock.now()
 
 
 def test_a_wait_without_a_time_never_fires(store: Store, clock: ManualClock) -> None:

@@ -86,12 +86,12 @@ def _check_may_vote(log: Log, approval: Approval) -> None:
 
 @outsider_move
 def expire(log: Log, id: str) -> Approval:
-    """Nobody decided in time."""
+    """Nobody decided in time. Where there is time left after all (`wait.fire`), nothing changes."""
     approval = get(log.tx, log.uid, id)
-    if approval.decision is not None:
+    if approval.expires_at is None:
+        raise IllegalMove(f"Approval {id} never expires.")
+    if approval.decision is not None or approval.expires_at > log.tx.now:
         return approval
-    if approval.expires_at is None or approval.expires_at > log.tx.now:
-        raise IllegalMove(f"Approval {id} has not expired yet.")
     _decide(log, approval, Decided.EXPIRED, "nobody decided in time")
     return get(log.tx, log.uid, id)
 

@@ -69,12 +69,15 @@ def resolve(log: Log, id: str, answer: Any = None) -> Wait:
 
 @outsider_move
 def fire(log: Log, id: str) -> Wait:
-    """Resolve a wait whose time has come; one that was resolved meanwhile stays as it is."""
+    """Resolve a wait whose time has come; one that was resolved meanwhile stays as it is.
+
+    So does one that is not due after all: the store's time may have been set back since it was found to be due.
+    """
     wait = get(log.tx, log.uid, id)
-    if wait.resolved_at is not None:
+    if wait.due_at is None:
+        raise IllegalMove(f"Wait {id} of session {log.head.id} has no time at which it is due.")
+    if wait.resolved_at is not None or wait.due_at > log.tx.now:
         return wait
-    if wait.due_at is None or wait.due_at > log.tx.now:
-        raise IllegalMove(f"Wait {id} of session {log.head.id} is not due yet.")
     return settle(log, wait, None)
 
 

@@ -120,7 +120,11 @@ class SQLiteEngine:
             self.check()
 
     def script(self, text: str) -> int:
-        """Run statements that change the schema or backfill it; return how many rows the last one changed."""
+        """Run statements that change the schema or backfill it; return how many rows the last one changed.
+
+        They take as long as they take: a migration that is interrupted would never be done.
+        """
+        self._deadline = math.inf
         self.db.execute(text)
         return self.db.changes()
 

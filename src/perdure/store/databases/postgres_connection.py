@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from perdure.store.databases.postgres import PostgreSQL
 
 ROLLED_BACK = (errors.SerializationFailure, errors.DeadlockDetected)  # the server says so: nothing of it happened
-REFRESH_CLOCK = 60_000_000
 ANOTHER_SERVER = "PD001"  # ours, raised by `meta.same_server`
 On = TypeVar("On")
 Tx = TypeVar("Tx", bound=PostgresTransaction)
@@ -82,7 +81,7 @@ class Connection:
     def db(self) -> psycopg.Connection[Row]:
         if self._db is None or self._db.closed or self._history != self._server.history:
             self._open()
-        elif self._server.server_clock.boot() - self._server.server_clock.measured_at > REFRESH_CLOCK:
+        elif self._server.server_clock.is_due():
             self._measure_clock()
         assert self._db is not None
         return self._db

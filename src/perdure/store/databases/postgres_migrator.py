@@ -22,6 +22,7 @@ from perdure.store.statements import load
 
 LOCK_TIMEOUT = "500ms"
 ATTEMPTS = 40
+NO_LIMIT = "SET LOCAL statement_timeout = 0"
 
 
 _PARAMETER = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|\?""", re.DOTALL)
@@ -92,7 +93,13 @@ class PostgresMigrator(migrate.Migrator):
         return (int(meta.get(tx, "schema_version") or 0), int(meta.get(tx, "compatible_from") or 0))
 
     def lock(self) -> None:
-        self._tx().one("meta.lock_migrations")
+        """Wait for other migrators, longer than a statement may take: a migration takes as long as it takes."""
+        while True:
+            try:
+                self._tx().one("meta.lock_migrations")
+            except (errors.LockNotAvailable, errors.QueryCanceled):
+                continue
+            return
 
     def unlock(self) -> None:
         self._tx().one("meta.unlock_migrations")
@@ -106,6 +113,7 @@ class PostgresMigrator(migrate.Migrator):
             try:
                 with self._db.transaction():
                     self._db.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+                    self._db.execute(NO_LIMIT)
                     for text in texts:
                         self._db.execute(text)
                     for key, value in properties.items():
@@ -119,4 +127,5 @@ class PostgresMigrator(migrate.Migrator):
 
     def batch(self, statement: str) -> int:
         with self._db.transaction():
+            self._db.execute(NO_LIMIT)
             return self._db.execute(statement).rowcount
