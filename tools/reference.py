@@ -98,7 +98,17 @@ error. Without it, an error is one sentence, its [code](errors.md) and what to d
 """
     codes = table(
         ["exit code", "meaning"],
-        [["0", "done"], ["1", "failed"], ["2", "wrong use"], ["3", "waiting for a person"], ["4", "held elsewhere"]],
+        [
+            ["0", "done"],
+            ["1", "failed"],
+            ["2", "wrong use"],
+            ["3", "waiting for a person"],
+            ["4", "held elsewhere"],
+            [
+                "141",
+                "the reader of the output closed its end of the pipe, as `head` does; what the command did is done",
+            ],
+        ],
     )
     top = click.Context(cli.perdure, info_name="perdure", terminal_width=WIDTH, help_option_names=["-h", "--help"])
     parts = [usage(top)]

@@ -15,6 +15,7 @@ import pytest
 from perdure import __version__
 from perdure.cli import COMMANDS, complain, main, perdure
 from perdure.errors import ConfigError, LeaseHeld, NotFound, PerdureError, SessionWaiting
+from perdure.store import session
 from perdure.store.store import open_store
 from tests.cli.terminal import write_settings
 
@@ -192,3 +193,17 @@ def test_colour_is_for_terminals_that_want_it() -> None:
     piped = subprocess.run([*PERDURE, "doctor", "--store", "none.db"], capture_output=True, text=True)
     assert (piped.returncode, "\x1b" in piped.stdout, piped.stderr) == (1, False, "")
     assert [line for line in piped.stdout.splitlines() if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize("words", [("ls",), ("show", "s-1"), ("doctor",), ("ls", "--json"), ("--help",)])
+def test_a_closed_pipe_ends_a_command_quietly_with_141(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("PERDURE_STORE", str(tmp_path / "perdure.db"))
+    with open_store(tmp_path / "perdure.db") as store:
+        store.write_now(session.create(session.NewSession(id="s-1", program="p", arguments={}), by="ada"))
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run([*PERDURE, *words], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (141, b"")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.terminal import Terminal
 from tests.cli.worktrees import call, events, make_repository, work, write
 
@@ -36,3 +38,18 @@ def test_outside_git_what_is_missing_is_said(terminal: Terminal) -> None:
 def test_a_program_has_no_files(terminal: Terminal) -> None:
     terminal("run", "desk_talk", "--id", "t", "--repo", str(Path.cwd()))
     assert "folder" not in terminal("fork", "t").out
+
+
+@pytest.mark.databases("postgres")
+def test_a_fork_that_cannot_have_a_folder_says_what_to_set_first(
+    terminal: Terminal, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_repository(terminal.folder / "work")
+    monkeypatch.setenv("PERDURE_STORE", target)
+    work(terminal, SCRIPT)
+    said = terminal("fork", "s", "--id", "b").out.splitlines()
+    needed = "The branch needs a folder of its own: set `artifacts` to a folder outside the repository"
+    assert said[-1] == f"{needed}, then `perdure resume b` runs it."
+    assert not any("cannot run" in line for line in said)
+    monkeypatch.setenv("PERDURE_ARTIFACTS", str(terminal.folder / "artifacts"))
+    assert terminal("resume", "b").code == 0

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
+import pytest
+
+from perdure.cli import prompt
+from perdure.cli.command import Shell
+from perdure.errors import ConfigError
+from tests.agent.models.raw_server import RawServer
 from tests.cli.agents import Work, calls
 from tests.cli.terminal import PERDURE
 
@@ -61,3 +68,73 @@ def test_sessions_are_listed_with_title_and_cost_and_found_by_their_words(work: 
         assert [one["id"] for one in work("ls", "--search", text, "--json").lines] == ids
     assert work("ls", "--search", "nothing").out == "No session matches.\n"
     assert "There are more" in work("ls", "--search", "change", "--limit", "1").out
+
+
+FAILURES = {
+    401: "does not know this key. Set OPENAI_API_KEY to a valid key.",
+    402: "has no credit left. Add credit, or choose another model.",
+    404: "was not found there. Check the model's name, and the address if you gave one.",
+}
+
+
+@pytest.mark.parametrize("status", FAILURES)
+def test_a_model_failure_is_told_wherever_the_session_is_shown(
+    work: Work, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "wrong")
+    with RawServer() as server:
+        server.says = f"HTTP/1.1 {status} No\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}".encode()
+        monkeypatch.setenv("PERDURE_BASE_URL", server.url)
+        said = work("run", "do it", "--model", "openai:x", "--id", "one", "--repo", str(work.folder))
+    assert said.code == 3
+    assert FAILURES[status] in said.out
+    for look in (("show", "one"), ("brief", "one")):
+        assert FAILURES[status] in work(*look).out
+    assert FAILURES[status].partition(".")[0] in work("ls").out
+
+
+def test_ls_tells_why_a_session_failed(work: Work) -> None:
+    said = work("run", "desk_fails", "--id", "broken")
+    assert said.code == 1
+    assert "error: ValueError: no \\x1b[31msuch" in work("ls").out
+
+
+def test_piped_text_is_attached_to_the_prompt_and_recorded(work: Work) -> None:
+    begin = [PERDURE, *work.script("Done."), "--once"]
+    said = subprocess.run(begin, input=b"7 apples\n\xff pears\n", capture_output=True, timeout=60)
+    assert (said.returncode, said.stdout) == (0, b"Done.\n")
+    found = work.session()
+    prompt, _, attached = found["arguments"]["prompt"].partition("\n\n")
+    assert (prompt, found["title"]) == ("change x", "change x")
+    assert "7 apples\n\N{REPLACEMENT CHARACTER} pears\n--- end attachment" in attached
+
+
+def test_nothing_is_attached_from_an_empty_pipe(work: Work) -> None:
+    said = subprocess.run([PERDURE, *work.script("Done."), "--once"], input=b"", capture_output=True, timeout=60)
+    assert (said.returncode, work.session()["arguments"]["prompt"]) == (0, "change x")
+
+
+def test_too_much_piped_text_is_refused(work: Work) -> None:
+    much = b"x" * (300 << 10)
+    said = subprocess.run([PERDURE, *work.script("Done."), "--once"], input=much, capture_output=True, timeout=60)
+    assert (said.returncode, b"More than 256 KiB were piped in." in said.stderr) == (2, True)
+
+
+def test_an_open_pipe_that_sends_nothing_does_not_hold_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader, writer = os.pipe()
+    monkeypatch.setattr(prompt, "FIRST", 0.01)
+    monkeypatch.setattr(prompt, "SILENCE", 0.01)
+    with os.fdopen(reader) as stdin, os.fdopen(writer, "wb", buffering=0) as source:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert prompt.read_pipe(Shell(None, json=False)) is None
+        assert "Nothing came from standard input" in capsys.readouterr().err
+        source.write(b"half")
+        with pytest.raises(ConfigError, match="was not closed"):
+            prompt.read_pipe(Shell(None, json=False))
+
+
+def test_allowing_an_unknown_tool_is_wrong_use(work: Work) -> None:
+    said = work(*work.script("Done."), "--allow", "run_comand")
+    assert (said.code, "no tool of that name" in said.err, "Did you mean run_command?" in said.err) == (2, True, True)

@@ -171,7 +171,8 @@ class Loop:
         except ModelError as error:
             if error.details.get("too_long") and await self._compact(refused=True):
                 return
-            why = f"The model could not answer: {error.message}"
+            hint = "" if error.hint == ModelError.hint else error.hint
+            why = f"The model could not answer: {error.message} {hint}".rstrip()
             body = {"role": "note", "about": "model", "content": why}
             with self.run.active():
                 self._add(await thinking.record_failure(self.ledger, model, error, question, body))

@@ -2,7 +2,7 @@
 
 `main` is the one place where an error becomes a sentence and an exit code:
 
-    0 done    1 failed    2 wrong use    3 waiting for a person    4 held elsewhere
+    0 done    1 failed    2 wrong use    3 waiting for a person    4 held elsewhere    141 nobody reads the output
 
 To add a command, write `cli/NAME.py` with a function `NAME` under `@command` and give it a line in `COMMANDS`.
 """
@@ -58,6 +58,7 @@ COMMANDS = {
 }
 
 EXIT_CODES: dict[type[PerdureError], int] = {ConfigError: 2, ProgramUnknown: 2, SessionWaiting: 3, LeaseHeld: 4}
+PIPE_CLOSED = 141  # the exit code when a reader closed its end of the pipe: 128 + SIGPIPE, as shells have it
 LONG, SHOWN = 160, 80  # letters of an argument: from where it is shortened in an error, and to what
 
 
@@ -88,6 +89,7 @@ def perdure() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and end the process."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    output = sys.stdout
     try:
         code = perdure.main(given, prog_name="perdure", standalone_mode=False)
     except PerdureError as error:
@@ -101,6 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = complain(ConfigError(error.format_message(), hint=hint), given)
     except click.Abort:
         code = 130
+    except SystemExit as ended:  # by click, which replaces the output and ends with 1 where nobody reads its help
+        code = ended.code if sys.stdout is output else PIPE_CLOSED
     except Exception as error:
         code = complain(unexpected(error), given)
     sys.exit(code or 0)

@@ -16,6 +16,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from perdure.cli import PIPE_CLOSED
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
     from rich.console import RenderableType
@@ -110,7 +112,8 @@ class Shell:
     def note(self, line: str) -> None:
         """Say something beside the result, on the standard error."""
         if not self.json:
-            click.echo(line, err=True)
+            with _output(sys.stderr):
+                click.echo(line, err=True)
 
     def emit(self, value: Any) -> None:
         """Print one JSON object on one line."""
@@ -156,17 +159,20 @@ def _print(line: str, *, color: bool | None = None) -> None:
 
 
 @contextmanager
-def _output() -> Iterator[None]:
-    """That the standard output cannot be written to is not the store's trouble, so it is said here."""
+def _output(stream: IO[Any] | None = None) -> Iterator[None]:
+    """That the standard output cannot be written to is not the store's trouble, so it is said here.
+
+    A reader that has closed its end of the pipe, such as `head`, ends the command without a word.
+    """
     try:
         yield
-    except BrokenPipeError:  # whoever read it has seen enough
-        raise
     except OSError as error:
+        with open(os.devnull, "wb") as nowhere:  # what is left in the buffer would fail once more at the end
+            os.dup2(nowhere.fileno(), (stream or sys.stdout).fileno())
+        if isinstance(error, BrokenPipeError):
+            raise click.exceptions.Exit(PIPE_CLOSED) from None
         from perdure.errors import PerdureError
 
-        with open(os.devnull, "wb") as nowhere:  # what is left in the buffer would fail once more at the end
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise PerdureError(
             f"The standard output cannot be written to: {error.strerror}.",
             hint="Send it to where there is room. What the command did is done.",

@@ -52,7 +52,8 @@ def fork(shell: Shell, id: str, at: int | None, new: str | None) -> None:
         shell.say(f"Session {made.id} is a branch of {parent.id} at event {number}.")
         shell.say(*inheritance(parent, planned, number))
         shell.say(*beginning(files, number))
-        shell.say(f"`{shell.again('resume', made.id, app=True)}` runs it.")
+        run = f"`{shell.again('resume', made.id, app=True)}` runs it."
+        shell.say(run if files.has_place else f"{needed(shell)}, then {run}")
 
 
 def inheritance(parent: SessionRecord, planned: list[Effect], number: int) -> Iterator[str]:
@@ -81,8 +82,7 @@ def beginning(files: Files, number: int) -> Iterator[str]:
     if files.folder is None:
         yield "The session works in no folder: only what was said is branched."
     elif not files.has_place:
-        yield "There is no place here for a folder of its own, and it cannot run without one:"
-        yield "on PostgreSQL the setting `artifacts` names one, and a store in a file must be outside the repository."
+        return
     elif files.snapshot is None:
         yield f"No files were kept at event {number}: its folder begins with the last commit of {safe(files.folder)}."
     else:
@@ -91,6 +91,13 @@ def beginning(files: Files, number: int) -> Iterator[str]:
         yield f"Event {number} is between a call and its answer: what that call changed is not among these files."
     if files.missing:
         yield safe(files.missing)
+
+
+def needed(shell: Shell) -> str:
+    """What to do so that the branch can have a folder of its own; without one it does not run."""
+    if shell.store is not None and shell.store.startswith(("postgres://", "postgresql://")):
+        return "The branch needs a folder of its own: set `artifacts` to a folder outside the repository"
+    return "The branch needs a folder of its own: move the store out of the repository"
 
 
 def _some(effects: list[Effect]) -> Iterator[str]:

@@ -110,12 +110,14 @@ def _words(one: SessionRecord) -> list[str]:
 
 def row(tx: Transaction, one: SessionRecord) -> tuple[list[str], bool]:
     """A session's cells, and whether it needs a person."""
-    from perdure.cli.plain import safe, short, span
+    from perdure.cli.plain import error, safe, short, span
     from perdure.cli.waiting import briefly
 
     waits, since, needs = ("", None, False)
     if one.status in ("ready", "running", "waiting"):
         waits, since, needs = briefly(tx, one) if one.sealed_at is None else (SEALED, one.sealed_at, False)
+    elif one.status == "failed":
+        waits = f"nothing; error: {short(error(one.error), 80)}"
     if one.status == "running" and one.lease_until is not None and one.lease_until < tx.now:
         waits, since = SILENT, one.lease_until
     cells = [

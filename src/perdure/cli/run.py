@@ -70,9 +70,9 @@ def run(
 ) -> int:
     """Run a program or an agent as a session, to its end or to where only a person can go on.
 
-    A prompt is for an agent: perdure run "fix the failing test" --model NAME. It works in --repo, by default in the
-    current folder; without a prompt it is read from a pipe. A VALUE that is JSON is taken as JSON, anything else as
-    text. Run it again under the same --id after a crash: it goes on from where it was.
+    A prompt is for an agent: perdure run "fix the failing test" --model NAME. It works in --repo, by default here. A
+    piped text is the prompt, or is attached to the one that is given (up to 256 KiB; ignored if nothing comes in 10 s).
+    A VALUE that is JSON is taken as JSON. Run it again under the same --id after a crash: it goes on from there.
 
     At a terminal everything is shown as it happens, and what is asked is asked there. Ctrl-C stops between two acts;
     Ctrl-C again leaves at once, and a worker goes on in the background. A SIGINT that was ignored at the start stays

@@ -102,7 +102,8 @@ def _input(found: SessionRecord, one: Wait) -> Asked:
     detail = _detail(one)
     question, choices = detail.get("question"), detail.get("choices")
     if question is None:
-        return Asked(one, "a message", (Way(("send", found.id, TEXT)),))
+        why = detail.get("why")
+        return Asked(one, f"a message. {short(str(why))}" if why else "a message", (Way(("send", found.id, TEXT)),))
     what = short(str(question))
     if not isinstance(choices, list):
         return Asked(one, what, (Way(("answer", one.id, TEXT)),))
@@ -180,7 +181,7 @@ def briefly(tx: Transaction, found: SessionRecord) -> tuple[str, int | None, boo
         return "", None, False
     first = open_[0]
     detail = _detail(first)
-    about = detail.get("question") or detail.get("tool") or first.ref or ""
+    about = detail.get("question") or detail.get("tool") or first.ref or detail.get("why") or ""
     if first.kind == WaitKind.TIMER and first.due_at is not None:
         about = f"{span(first.due_at - tx.now)} more"
     elif first.kind == WaitKind.CHILD:
