@@ -42,7 +42,11 @@ def test_what_to_type_names_the_store_and_the_app_that_were_given(terminal: Term
 def test_a_session_that_failed_exits_with_1_and_its_error(terminal: Terminal) -> None:
     said = terminal("run", "desk_fails", "--id", "f")
     assert (said.code, said.out) == (1, "")
-    assert "error: Session f failed: ValueError: no \\x1b[31msuch\\x1b[0m thing [session-failed]\n" in said.err
+    assert "error: Session f failed: ValueError: no \\x1b[31msuch\\x1b[0m thing (desk.py:" in said.err
+    assert " in desk_fails) [session-failed]\n" in said.err
+    shown = terminal("show", "f").out
+    assert "Traceback (most recent call last):" in shown
+    assert "in desk_fails" in shown
     assert "`perdure show f --last 20`" in said.err
     as_json = terminal("run", "desk_fails", "--id", "f", "--json")
     assert (as_json.code, as_json.json["status"]) == (1, "failed")

@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
-from perdure import Call, LeaseHeld, LeaseLost, NotDone, Session, faults, program, tool
+from perdure import Call, LeaseHeld, LeaseLost, NotDone, Outcome, Session, StoreFull, ToolError, faults, program, tool
+from perdure.cli.effects import is_overdue
+from perdure.cli.sentence import sentence
+from perdure.clock import SECOND
 from perdure.errors import IllegalMove, StoreUnavailable
+from perdure.runtime.act import BROKEN_OFF
 from perdure.runtime.runtime import Runtime
 from perdure.store import lease
 from perdure.store.store import open_store
-from tests.runtime.world import Outside, World
+from tests.runtime.world import Outside, World, die
 
 MEMORY = pytest.mark.databases("memory")
 BOTH = pytest.mark.databases("sqlite", "postgres")
@@ -39,7 +43,7 @@ async def test_an_async_tool_that_overruns_is_cancelled_and_its_outcome_unknown(
     effect = await world.effect()
     assert ([one.kind for one in view.waits], ended) == (["doubt"], ["cancelled"])
     (attempt,) = await world.attempts(effect)
-    assert (attempt.outcome, attempt.error["type"], attempt.ended_at is not None) == ("unknown", "TimeoutError", True)
+    assert (attempt.outcome, attempt.error["type"], attempt.ended_at) == ("unknown", "TimeoutError", None)
 
 
 @MEMORY
@@ -81,6 +85,9 @@ async def test_nothing_moves_while_an_overrun_thread_runs_and_its_late_result_co
         effect = await world.effect()
         (attempt,) = await world.attempts(effect)
         assert (attempt.outcome, attempt.ended_at, effect.state) == ("unknown", None, "dispatched")
+        assert is_overdue(effect, [attempt], world.clock.now() + SECOND)
+        noted = [line async for line in world.rt.events("s") if line.kind == "effect.unknown"]
+        assert "attempt 1 is overdue and still under way" in sentence(noted[0], {})
         other = world.open()
         with pytest.raises(LeaseHeld):
             await other.run("s")
@@ -313,3 +320,220 @@ async def test_a_heartbeat_renews_the_lease_and_says_when_it_is_lost(world: Worl
     with pytest.raises(LeaseLost):
         await world.again()
     assert (await world.effect()).result == '"told"'
+
+
+@MEMORY
+@pytest.mark.parametrize("safe", [OSError, TimeoutError, Exception, BaseException])
+async def test_our_own_timeout_is_never_proof(world: World, safe: type[BaseException]) -> None:
+    began: list[int] = []
+
+    @tool(timeout="10ms", safe_errors=(safe,), retry=3)
+    async def hangs() -> None:
+        began.append(1)
+        await asyncio.Event().wait()
+
+    @program
+    async def waits(s: Session) -> None:
+        await s.do(hangs)
+
+    view = await world.run(waits.bind())
+    assert ([one.kind for one in view.waits], began) == (["doubt"], [1])
+
+
+@MEMORY
+async def test_what_a_tool_raises_because_it_was_stopped_is_no_proof(world: World) -> None:
+    @tool(timeout="10ms", safe_errors=(ConnectionError,), retry=3)
+    async def reports() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ConnectionError("closed in the middle") from None
+
+    @program
+    async def waits(s: Session) -> None:
+        await s.do(reports)
+
+    assert [one.kind for one in (await world.run(waits.bind())).waits] == ["doubt"]
+
+
+@MEMORY
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_timeout_that_the_tool_itself_raised_is_proof_where_declared(world: World, is_async: bool) -> None:
+    def plain() -> None:
+        raise TimeoutError("the service was never reached")
+
+    async def asynchronous() -> None:
+        plain()
+
+    act = tool(name="act", timeout="60s", safe_errors=(OSError,), retry=2)(asynchronous if is_async else plain)
+
+    @program
+    async def acts(s: Session) -> str:
+        try:
+            await s.do(act)
+        except NotDone:
+            return "told"
+        return "done"
+
+    assert (await world.run(acts.bind())).result == "told"
+    assert await world.outcomes(await world.effect()) == ["failed", "failed"]
+
+
+@MEMORY
+@pytest.mark.parametrize("safe", [Exception, RuntimeError])
+async def test_errors_of_ours_are_no_proof_unless_declared_by_name(world: World, safe: type[Exception]) -> None:
+    """A lease that is lost in the middle, and a cancellation from within."""
+
+    @tool(safe_errors=(safe,))
+    def loses(n: int) -> None:
+        raise LeaseLost("another worker holds it")
+
+    @tool(safe_errors=(safe,))
+    async def cancels(n: int) -> None:
+        raise asyncio.CancelledError
+
+    @program
+    async def acts(s: Session, which: int) -> None:
+        await s.do([loses, cancels][which], n=1)
+
+    for which in (0, 1):
+        view = await world.run(acts.bind(which=which), f"s{which}")
+        assert [one.kind for one in view.waits] == ["doubt"]
+
+
+@BOTH
+async def test_a_thread_that_a_stopped_coroutine_began_is_not_taken_for_ended(world: World) -> None:
+    """`absent` would count from the end of the coroutine, and the thread's request would land beside the second one."""
+    go = threading.Event()
+    landed: list[str] = []
+
+    def request(key: str) -> None:
+        assert go.wait(60)
+        landed.append(key)
+
+    @tool(replay="probe", timeout="10ms", inflight="30s")
+    async def posts(call: Call) -> int:
+        await asyncio.to_thread(request, call.key)
+        return 1
+
+    @posts.probe
+    def _(call: Call) -> Outcome:
+        return Outcome.happened(1) if call.key in landed else Outcome.absent()
+
+    @program
+    async def works(s: Session) -> int:
+        return await s.do(posts)
+
+    try:
+        view = await world.run(works.bind())
+        world.clock.advance(seconds=60)
+        view = await world.again()
+        effect = await world.effect()
+        (attempt,) = await world.attempts(effect)
+        assert ([one.kind for one in view.waits], attempt.outcome, attempt.ended_at) == (["doubt"], "unknown", None)
+        (plan,) = await world.rt.recovery_plan("s")
+        assert plan.action == "ask"
+    finally:
+        go.set()
+    await world.rt.settle(effect.id, "happened", by="ada", because="it is there", result=1)
+    assert (await world.again()).result == 1
+
+
+@pytest.mark.databases("sqlite", "postgres")
+async def test_a_stopped_coroutine_has_ended_once_its_process_is_dead(world: World) -> None:
+    acts: list[int] = []
+
+    @tool(replay="probe", timeout="10ms", inflight="30s")
+    async def posts(call: Call) -> int:
+        acts.append(call.attempt)
+        if len(acts) == 1:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                die()
+        return 1
+
+    @posts.probe
+    def _(call: Call) -> Outcome:
+        return Outcome.absent()
+
+    @program
+    async def works(s: Session) -> int:
+        return await s.do(posts)
+
+    await world.dies(works.bind())
+    BROKEN_OFF.clear()  # another process knows nothing of it
+    await world.again()
+    world.clock.advance(seconds=31)
+    view = await world.again()
+    assert (view.status, view.result, acts) == ("done", 1, [1, 2])
+
+
+@MEMORY
+async def test_what_a_plain_tool_returns_is_awaited(world: World) -> None:
+    async def later() -> int:
+        return 7
+
+    @tool
+    def act() -> int:
+        return later()  # type: ignore[return-value]
+
+    @program
+    async def acts(s: Session) -> int:
+        return await s.do(act)
+
+    assert (await world.run(acts.bind())).result == 7
+
+
+@pytest.mark.parametrize("replay", ["escalate", "pure", "idempotent"])
+async def test_a_result_of_the_wrong_type_is_acknowledged_and_raised_in_every_run(world: World, replay: str) -> None:
+    ran: list[int] = []
+
+    @tool(replay=replay, retry=3)
+    def act(call: Call) -> int:
+        ran.append(1)
+        call.reference("order-7")
+        return "seven" * 1000  # type: ignore[return-value]
+
+    @program
+    async def acts(s: Session) -> str:
+        try:
+            await s.do(act)
+        except ToolError as error:
+            return f"{await s.ask('go on?')} {error.details['error']['code']}"
+        return "no error"
+
+    await world.run(acts.bind())
+    (asked,) = (await world.rt.get("s")).waits
+    await world.rt.answer(asked.id, "yes", by="ada")
+    assert ((await world.again()).result, ran) == ("yes result-unstorable", [1])
+    effect = await world.effect()
+    assert (effect.state, effect.result, effect.reference) == ("acknowledged", "null", "order-7")
+    assert "'sevenseven" in effect.error["message"]
+    assert len(effect.error["message"]) < 3000
+    assert await world.outcomes(effect) == ["acknowledged"]
+    world.verify()
+
+
+@pytest.mark.databases("sqlite", "postgres")
+@pytest.mark.parametrize("error", [StoreFull("no room"), OSError(28, "no room"), StoreUnavailable("not mounted")])
+async def test_a_full_artifact_volume_loses_no_known_outcome(
+    world: World, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put(*_: object) -> None:
+        raise error
+
+    act = Outside().tool()
+
+    @tool
+    def large(text: str) -> str:
+        return text * 2
+
+    @program
+    async def works(s: Session) -> int:
+        assert await s.do(act, n=1) == 7
+        return len(await s.do(large, text="x" * 100_000)) + len(await s.step("big", lambda: "y" * 100_000))
+
+    monkeypatch.setattr("perdure.artifacts.directory.Directory.put", put)
+    assert (await world.run(works.bind())).result == 300_000
+    assert [one.state for one in await world.effects()] == ["acknowledged", "acknowledged"]

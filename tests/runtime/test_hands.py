@@ -12,7 +12,7 @@ import weakref
 import pytest
 
 from perdure import Session, program
-from perdure.runtime.act import in_thread
+from perdure.runtime.act import Ended, in_thread
 from tests.runtime.world import World
 
 pytestmark = pytest.mark.databases("memory")
@@ -34,10 +34,10 @@ async def test_a_call_that_never_ends_takes_no_place_from_others() -> None:
     go = threading.Event()
     stuck = [in_thread(go.wait, (), {}) for _ in range(100)]
     try:
-        assert await asyncio.wait_for(in_thread(lambda: "done", (), {}), 20) == "done"
+        assert await asyncio.wait_for(in_thread(lambda: "done", (), {}), 20) == Ended("done")
     finally:
         go.set()
-    assert await asyncio.gather(*stuck) == [True] * 100
+    assert await asyncio.gather(*stuck) == [Ended(True)] * 100
 
 
 async def test_a_thread_keeps_nothing_of_the_call_before() -> None:
@@ -54,12 +54,12 @@ async def test_a_thread_keeps_nothing_of_the_call_before() -> None:
         said.set("something")
         return said.get()
 
-    assert await in_thread(first, (heavy,), {}) == "something"
+    assert await in_thread(first, (heavy,), {}) == Ended("something")
     del heavy
     while seen() is not None:
         gc.collect()
         await asyncio.sleep(0)
-    assert await in_thread(said.get, (), {}) == "nothing"
+    assert await in_thread(said.get, (), {}) == Ended("nothing")
 
 
 async def test_a_forked_process_has_threads_of_its_own() -> None:
@@ -73,6 +73,6 @@ async def test_a_forked_process_has_threads_of_its_own() -> None:
 
 async def _said() -> int:
     try:
-        return int(await asyncio.wait_for(in_thread(lambda: 7, (), {}), 20))
+        return int((await asyncio.wait_for(in_thread(lambda: 7, (), {}), 20)).value)
     except TimeoutError:
         return 1

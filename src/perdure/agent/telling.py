@@ -87,6 +87,8 @@ def _said(effect: Effect, result: str) -> Said:
     value = msgspec.json.decode(result)
     if value is None:
         because = f" ({effect.verdict_by} says so: {effect.verdict_because})" if effect.verdict else ""
+        if effect.error is not None:
+            because = f". {effect.error.get('message')}"
         return Said(f"it happened{because}.")
     return Said(value if isinstance(value, str) else result)
 

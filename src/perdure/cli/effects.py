@@ -9,7 +9,7 @@ import click
 from perdure.cli.command import Shell, command
 
 if TYPE_CHECKING:
-    from perdure.domain.effect import Effect
+    from perdure.domain.effect import Attempt, Effect
     from perdure.store.move import Transaction
 
 STATES = ("planned", "dispatched", "acknowledged", "failed", "refused", "compensated", "superseded")
@@ -99,19 +99,27 @@ def cells(tx: Transaction, one: Effect) -> list[str]:
     from perdure.cli.plain import arguments, safe, short, span
     from perdure.store.effect import of_effect
 
-    attempts = len(of_effect(tx, one.session_uid, one.id))
-    state = "in doubt" if is_in_doubt(one) else one.state
+    attempts = of_effect(tx, one.session_uid, one.id)
+    state = "in doubt" if is_in_doubt(one) else "overdue" if is_overdue(one, attempts, tx.now) else one.state
     planned = f"{span(tx.now - one.planned_at)} ago"
     return [
         safe(one.id),
         safe(one.tool),
         state,
         reach.of(tx, one),
-        str(attempts),
+        str(len(attempts)),
         planned,
         arguments(one.intent),
         short(one.reference or ""),
     ]
+
+
+def is_overdue(one: Effect, attempts: list[Attempt], now: int) -> bool:
+    """Whether its last attempt should have ended by now, and is not known to have ended."""
+    if one.state != "dispatched" or not attempts:
+        return False
+    last = attempts[-1]
+    return last.ended_at is None and last.deadline_at is not None and last.deadline_at < now
 
 
 def is_in_doubt(one: Effect) -> bool:

@@ -61,7 +61,8 @@ def error(given: Any) -> str:
         return "no error is recorded" if given is None else value(given)
     kind, message = given.get("type"), given.get("message")
     said = f"{kind}: {message}" if kind and message else str(message or kind or given.get("code") or "no message")
-    return short(said)
+    where = given.get("where")
+    return short(said) if not where else f"{short(said)} ({short(str(where).rpartition('/')[2])})"
 
 
 def span(microseconds: int) -> str:

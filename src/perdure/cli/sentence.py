@@ -60,7 +60,7 @@ def _effect(event: Event, body: Body, tools: Mapping[str, str], by: str) -> str:
         "effect.dispatched": f"{name} is dispatched, {attempt}",
         "effect.acknowledged": f"{name} happened: {value(row.get('result'))}",
         "effect.failed": f"{name} did not happen: {error(row.get('error'))}",
-        "effect.unknown": f"{name}: {attempt} ended, nobody can say how: {error(body.get('error'))}",
+        "effect.unknown": f"{name}: {attempt} {_unknown(body)}: {error(body.get('error'))}",
         "effect.absent": f"{name} was not found outside; it is planned again",
         "effect.refused": f"{name} was refused: {error(row.get('error'))}",
         "effect.compensated": f"{name} was undone",
@@ -77,6 +77,14 @@ def _effect(event: Event, body: Body, tools: Mapping[str, str], by: str) -> str:
     if said is None:
         return f"{event.kind} {name}: {value(body)}"
     return f"{said}. {short(str(because))}" if because else said
+
+
+def _unknown(body: Body) -> str:
+    if body.get("under_way"):
+        return "is overdue and still under way"
+    return (
+        "ended, and its outcome is unknown" if body.get("over", True) else "was stopped, and may still have an effect"
+    )
 
 
 def _created(body: Body, by: str) -> str:

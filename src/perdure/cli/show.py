@@ -139,6 +139,9 @@ def header(tx: Transaction, row: dict[str, Any]) -> Iterator[str]:
     lines += _end(row)
     for name, said in lines:
         yield f"{click.style(name.ljust(10), dim=True)}  {said}"
+    raised = row["error"].get("traceback") if isinstance(row.get("error"), dict) else None
+    if raised:
+        yield from ("", *(safe(line) for line in str(raised).splitlines()))
 
 
 def _status(tx: Transaction, row: dict[str, Any]) -> str:

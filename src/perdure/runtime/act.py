@@ -2,7 +2,8 @@
 
 Only proof makes `failed`. An exception or a timeout is not proof: the request may have landed. A function in a thread
 cannot be stopped; when it overruns, its run waits until it has ended, and what it then returns still counts. It does so
-too when the loop of that run has ended first.
+too when the loop of that run has ended first. A coroutine can be broken off, but what it began (a thread, a request)
+may go on: it is not known to have ended while this process lives.
 """
 
 from __future__ import annotations
@@ -16,20 +17,30 @@ from typing import Any
 import msgspec
 
 from perdure.clock import SECOND
-from perdure.domain.effect import AttemptOutcome, Replay
-from perdure.errors import ConfigError
+from perdure.domain.effect import Attempt, AttemptOutcome, Replay
+from perdure.domain.worker import Life
+from perdure.errors import ConfigError, NotDone, PerdureError, Suspended
+from perdure.ids import encode
 from perdure.process import forget_in_child
-from perdure.runtime.description import describe
+from perdure.runtime.description import describe, short_repr, summary, type_name
 from perdure.runtime.hands import HANDS
 from perdure.runtime.tool import Call, Tool
 from perdure.store.intent import Outcome
 
-# What only this process knows, by (session, effect, attempt): acts under way in it, and outcomes that the store could
-# not take when they came, with the tool's `retry`. They outlive a runtime that is closed and opened again.
+# What only this process knows, by (session, effect, attempt): acts under way in it, coroutines that were broken off in
+# it, and outcomes that the store could not take when they came, with the tool's `retry`. They outlive a runtime that is
+# closed and opened again.
 ACTING: set[tuple[str, str, int]] = set()
+BROKEN_OFF: set[tuple[str, str, int]] = set()
 OWED: dict[tuple[str, str, int], tuple[Outcome, int]] = {}
 forget_in_child(ACTING.clear)
+forget_in_child(BROKEN_OFF.clear)
 forget_in_child(OWED.clear)
+
+# What ends a step or a program without being its outcome: somebody stops this process, or the run.
+INTERRUPTIONS = (KeyboardInterrupt, asyncio.CancelledError, Suspended)
+UNSTORABLE = "result-unstorable"
+REPR_LIMIT = 2000
 
 
 def is_acting(uid: str) -> bool:
@@ -37,11 +48,23 @@ def is_acting(uid: str) -> bool:
     return any(attempt[0] == uid for attempt in list(ACTING))
 
 
+def life_here(attempt: Attempt) -> Life:
+    """Whether an attempt of this process may still be under way."""
+    known_as = (attempt.session_uid, attempt.effect_id, attempt.number)
+    if known_as in ACTING:
+        return Life.ALIVE
+    return Life.CANNOT_TELL if known_as in BROKEN_OFF else Life.DEAD
+
+
 class Ended(msgspec.Struct, frozen=True):
-    """How a call ended: with a value, or with what it raised."""
+    """How a call ended: with a value, or with what it raised.
+
+    `broken_off`: we stopped it, or it was cancelled. Its error proves nothing then, and what it began may go on.
+    """
 
     value: Any = None
     error: BaseException | None = None
+    broken_off: bool = False
 
 
 Late = Callable[[TimeoutError], Awaitable[None]]
@@ -51,25 +74,61 @@ async def call(
     function: Callable[..., Any], is_async: bool, timeout: int | None, late: Late | None, /, *args: Any, **kwargs: Any
 ) -> Ended:
     """Call a function to its end, wherever that is. `late` hears of one that overruns and cannot be stopped."""
-    under_way: asyncio.Future[Any]
-    under_way = asyncio.ensure_future(function(*args, **kwargs)) if is_async else in_thread(function, args, kwargs)
-    cancelled: Exception = RuntimeError("it was cancelled from within")
+    under_way: asyncio.Future[Ended] = (
+        asyncio.ensure_future(_await_to_end(function, args, kwargs)) if is_async else in_thread(function, args, kwargs)
+    )
+    stopped: TimeoutError | None = None
     if timeout is not None:
         await asyncio.wait({under_way}, timeout=timeout / SECOND)
-        cancelled = TimeoutError(f"no answer within {timeout / SECOND:g} s")
-        if is_async:
-            under_way.cancel()
-        elif late is not None and not under_way.done():
-            await late(cancelled)
+        if not under_way.done():
+            overrun = TimeoutError(f"no answer within {timeout / SECOND:g} s")
+            if is_async:
+                stopped = overrun
+                under_way.cancel()
+            elif late is not None:
+                await late(overrun)
     try:
-        return Ended(value=await under_way)
+        ended = await under_way
     except asyncio.CancelledError:
         this = asyncio.current_task()
         if this is not None and this.cancelling():  # not the function but everything here is being stopped
             raise
-        return Ended(error=cancelled)
+        return Ended(error=stopped or RuntimeError("it was cancelled from within"), broken_off=True)
+    if not is_async and ended.error is None and is_awaitable(ended.value):
+        return await call(awaited, True, timeout, late, ended.value)  # a plain function around an asynchronous one
+    if stopped is not None and ended.error is not None:
+        return Ended(error=ended.error, broken_off=True)
+    return ended
+
+
+async def _await_to_end(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ended:
+    """Await a function. What it raises is a value here: a task that raised `SystemExit` would end its event loop."""
+    try:
+        return Ended(value=await function(*args, **kwargs))
+    except asyncio.CancelledError:
+        raise
     except BaseException as error:
         return Ended(error=error)
+
+
+def _call_to_end(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ended:
+    try:
+        return Ended(value=function(*args, **kwargs))
+    except BaseException as error:
+        return Ended(error=error)
+
+
+async def awaited(value: Awaitable[Any]) -> Any:
+    """What a plain function returned, when it is to be awaited."""
+    return await value
+
+
+def is_awaitable(value: Any) -> bool:
+    """Whether a plain function returned something that must be awaited."""
+    try:
+        return hasattr(type(value), "__await__")
+    except Exception:  # the type of somebody's value may answer with code of its own
+        return False
 
 
 def in_thread(
@@ -77,35 +136,30 @@ def in_thread(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     keep: Callable[[Any, asyncio.Future[Any]], bool] | None = None,
-) -> asyncio.Future[Any]:
+) -> asyncio.Future[Ended]:
     """Call a function in a thread that has nothing else to do.
 
     `keep` is given what it returned, in that thread, and may say that it tells the caller itself.
     """
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
+    future: asyncio.Future[Ended] = loop.create_future()
     context = contextvars.copy_context()
 
-    def deliver(value: Any, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(value)
-        else:
-            future.set_exception(error)
+    def deliver(ended: Ended) -> None:
+        if not future.done():
+            future.set_result(ended)
 
     def work() -> Callable[[], None]:
-        value, error = None, None
+        ended = context.run(_call_to_end, function, args, kwargs)
         try:
-            value = context.run(function, *args, **kwargs)
-            if keep is not None and keep(value, future):
+            if keep is not None and ended.error is None and keep(ended.value, future):
                 return lambda: None
-        except BaseException as raised:
-            error = RuntimeError("StopIteration") if isinstance(raised, StopIteration) else raised
+        except BaseException as error:
+            ended = Ended(error=error)
 
         def tell() -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
-                loop.call_soon_threadsafe(deliver, value, error)
+                loop.call_soon_threadsafe(deliver, ended)
 
         return tell
 
@@ -126,17 +180,16 @@ class InThread:
         self._left = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            value = self._tool.function(*args, **kwargs)
-            self._ended = Ended(value=value)
-            return value
-        except BaseException as error:
-            self._ended = Ended(error=error)
-            raise
-        finally:
-            if self._left:
-                self._owe()
-            ACTING.discard(self._attempt)
+        ended = _call_to_end(self._tool.function, args, kwargs)
+        if is_awaitable(ended.value):
+            return ended.value  # it has only begun
+        self._ended = ended
+        if self._left:
+            self._owe()
+        ACTING.discard(self._attempt)
+        if ended.error is not None:
+            raise ended.error
+        return ended.value
 
     def leave(self) -> None:
         """Nobody waits for it any more: what comes of it is owed."""
@@ -153,11 +206,34 @@ class InThread:
 def outcome(tool: Tool[..., Any], ended: Ended, reference: str | None = None) -> Outcome:
     """What is known about an act that ended so, with the reference that it gave."""
     if ended.error is None:
-        try:
-            result = tool.shape.encode_result(ended.value)
-        except ConfigError as error:
-            return Outcome(outcome=AttemptOutcome.UNKNOWN, error=describe(error), reference=reference)
-        return Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=result, reference=reference)
-    proven = isinstance(ended.error, tool.safe_errors)
-    known = AttemptOutcome.FAILED if proven else AttemptOutcome.UNKNOWN
-    return Outcome(outcome=known, error=describe(ended.error), reference=reference)
+        return acknowledged(tool, ended.value, reference)
+    known = AttemptOutcome.FAILED if _is_proof(tool, ended) else AttemptOutcome.UNKNOWN
+    over = known is AttemptOutcome.FAILED or not ended.broken_off
+    return Outcome(outcome=known, error=describe(ended.error), reference=reference, over=over)
+
+
+def acknowledged(tool: Tool[..., Any], value: Any, reference: str | None = None) -> Outcome:
+    """It happened. A result that cannot be stored is described: what was done is known all the same."""
+    try:
+        result, error = tool.shape.encode_result(value), None
+    except BaseException as raised:
+        why = raised.message if type(raised) is ConfigError else summary(raised)
+        message = f"It was done, but its result cannot be stored. {why} It returned {short_repr(value, REPR_LIMIT)}"
+        result, error = "null", encode({"type": type_name(value), "code": UNSTORABLE, "message": message})
+    return Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=result, error=error, reference=reference)
+
+
+def _is_proof(tool: Tool[..., Any], ended: Ended) -> bool:
+    """Whether it says that nothing happened: only an error that the tool declared, and that is its own.
+
+    What a coroutine raises because we stopped it is ours, and so are our errors, unless the tool declares them by name.
+    """
+    kind = type(ended.error)
+    if ended.broken_off:
+        return issubclass(kind, NotDone)
+    ours = issubclass(kind, PerdureError)
+    declared = [safe for safe in tool.safe_errors if not ours or issubclass(safe, PerdureError)]
+    try:
+        return issubclass(kind, tuple(declared))
+    except Exception:  # a class may answer that question with code of its own
+        return False

@@ -23,7 +23,7 @@ from perdure import faults
 from perdure.domain.effect import AttemptOutcome, Effect, Replay, idempotency_key, intent_digest
 from perdure.errors import ConfigError, LeaseHeld, PerdureError, StoreError
 from perdure.ids import encode
-from perdure.runtime.act import ACTING, OWED, InThread, call, outcome
+from perdure.runtime.act import ACTING, BROKEN_OFF, OWED, InThread, call, outcome
 from perdure.runtime.description import describe
 from perdure.runtime.place import Place
 from perdure.runtime.policy import Policy
@@ -99,6 +99,7 @@ class Dispatcher:
 
     async def _plan_and_act(self, tool: Tool[..., Any], intent: Intent) -> Effect:
         """Plan, dispatch and act at once; only plan what may have happened before a restore, or needs what is held."""
+        opened = tool.shape.unbind(intent.arguments)  # before it is dispatched: afterwards nothing of ours may fail
         async with self._in_order():
             await self._refresh_lease()
             if self.run.restore is not None and tool.undoes is None:
@@ -108,26 +109,29 @@ class Dispatcher:
                 self._fresh[intent.id] = await self.run.write(move)
             except LeaseHeld:
                 return await self.run.write(effects.plan(self.run.holder, intent))
-        return await self._act(tool, intent.id, intent.idempotency_key, intent.arguments, 1)
+        return await self._act(tool, intent.id, intent.idempotency_key, opened, 1)
 
     async def _dispatch_and_act(self, tool: Tool[..., Any], effect: Effect, why: str) -> Effect:
+        opened = tool.shape.unbind(effect.intent)
         await self._refresh_lease()
         move = effects.dispatch(self.run.holder, effect.id, self._dispatch(tool), because=why)
         number = await self.run.write(move)
-        return await self._act(tool, effect.id, effect.idempotency_key, effect.intent, number)
+        return await self._act(tool, effect.id, effect.idempotency_key, opened, number)
 
-    async def _act(self, tool: Tool[..., Any], id: str, key: str, arguments: dict[str, Any], number: int) -> Effect:
+    async def _act(self, tool: Tool[..., Any], id: str, key: str, opened: dict[str, Any], number: int) -> Effect:
         """Act and settle. A lease that has run out meanwhile is proof that the act did not begin."""
         faults.point("act.before")
         if self.run.clock.boot() >= self.run.holder.boot_deadline or self.run.unwinding:
             known = intents.Outcome(outcome=AttemptOutcome.ABSENT)
         else:
-            known = await self._call(tool, id, key, arguments, number)
+            known = await self._call(tool, id, key, opened, number)
         return await self._settle(tool, id, number, known)
 
     async def _settle(self, tool: Tool[..., Any], id: str, number: int, known: intents.Outcome) -> Effect:
         """Write down what came of an attempt; if the store is away, owe it."""
         values, holder, fresh = self.run.runtime.values, self.run.holder, self._fresh.pop(id, None)
+        if known.outcome is not AttemptOutcome.UNKNOWN and BROKEN_OFF:
+            BROKEN_OFF.difference_update([one for one in list(BROKEN_OFF) if one[:2] == (self._uid, id)])
         try:
             kept = await values.keep(self._uid, holder.name, known)
             move = effects.settle(
@@ -139,13 +143,12 @@ class Dispatcher:
             raise self.run.give_up(error) from error
 
     async def _call(
-        self, tool: Tool[..., Any], id: str, key: str, arguments: dict[str, Any], number: int
+        self, tool: Tool[..., Any], id: str, key: str, opened: dict[str, Any], number: int
     ) -> intents.Outcome:
         attempt = (self._uid, id, number)
         given = self._given(id, key, number)
         if tool.wants_call and tool.undoes is not None:
             given.undoes = await self._undone(id)
-        opened = tool.shape.unbind(arguments)
 
         async def late(overrun: TimeoutError) -> None:
             try:
@@ -161,16 +164,19 @@ class Dispatcher:
         try:
             first = (given,) if tool.wants_call else ()
             ended = await call(function, tool.shape.is_async, tool.timeout, noted, *first, **opened)
-        except BaseException as error:
-            if isinstance(function, InThread) and not isinstance(error, Exception):
+        except BaseException:
+            if isinstance(function, InThread):
                 function.leave()  # the loop ends, and the thread goes on
             else:
+                BROKEN_OFF.add(attempt)
                 ACTING.discard(attempt)
             raise
-        if tool.shape.is_async:
-            ACTING.discard(attempt)
+        known = outcome(tool, ended, given.given_reference)
+        if not known.over and tool.replay is not Replay.PURE:
+            BROKEN_OFF.add(attempt)
+        ACTING.discard(attempt)
         faults.point("act.after")
-        return outcome(tool, ended, given.given_reference)
+        return known
 
     def _given(self, id: str, key: str, number: int) -> Call:
         heart, holder = self.run.runtime.heart, self.run.holder
@@ -185,11 +191,11 @@ class Dispatcher:
 
     async def _pure(self, tool: Tool[..., Any], intent: Intent) -> Effect:
         """Run, and record what came of it; what raises is run again, up to `retry` times."""
-        known, attempt = intents.Outcome(outcome=AttemptOutcome.UNKNOWN), 0
+        known, attempt, opened = intents.Outcome(outcome=AttemptOutcome.UNKNOWN), 0, tool.shape.unbind(intent.arguments)
         while known.outcome is not AttemptOutcome.ACKNOWLEDGED and attempt < tool.retry:
             self.run.check()
             attempt += 1
-            known = await self._call(tool, intent.id, intent.idempotency_key, intent.arguments, attempt)
+            known = await self._call(tool, intent.id, intent.idempotency_key, opened, attempt)
         if known.outcome is AttemptOutcome.UNKNOWN:
             known = msgspec.structs.replace(known, outcome=AttemptOutcome.FAILED)
         known = await self._keep(known)

@@ -33,9 +33,10 @@ from perdure.domain.restore import may_have_happened
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Life
 from perdure.errors import ConfigError, IllegalMove, LeaseHeld
-from perdure.ids import encode, storable
+from perdure.ids import encode
 from perdure.runtime import leases
 from perdure.runtime.act import call
+from perdure.runtime.description import summary, type_name
 from perdure.runtime.dispatch import Dispatcher, Intent
 from perdure.runtime.fork import expects_successor
 from perdure.runtime.place import Lane, Place
@@ -206,10 +207,10 @@ class Ledger(Dispatcher):
         asked = call(tool.probing, is_async, tool.timeout, None, *given, **tool.shape.unbind(effect.intent))
         ended = await self.run.see_through(asked)
         faults.point("probe.after")
-        if ended.error is not None or not isinstance(ended.value, Outcome):
-            raised = f"{type(ended.error).__name__}: {ended.error}"
-            why = raised if ended.error else f"it returned {type(ended.value).__name__} and no Outcome"
-            return Outcome.unknown(storable(f"The probe failed: {why}.")), None
+        if ended.error is not None or not issubclass(type(ended.value), Outcome):
+            returned = f"it returned {type_name(ended.value)} and no Outcome"
+            why = returned if ended.error is None else summary(ended.error)
+            return Outcome.unknown(f"The probe failed: {why}."), None
         answer = ended.value.storable()
         if answer.said != "happened":
             return answer, None

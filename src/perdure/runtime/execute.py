@@ -21,10 +21,10 @@ from perdure.domain.session import SessionRecord, Status
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Life
 from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, Suspended
-from perdure.ids import decode, new_uid
+from perdure.ids import new_uid
 from perdure.runtime import leases
-from perdure.runtime.act import OWED, is_acting
-from perdure.runtime.description import describe
+from perdure.runtime.act import OWED, Ended, is_acting
+from perdure.runtime.description import program_error
 from perdure.runtime.effect import Ledger, tool_of
 from perdure.runtime.fork import tell_branches
 from perdure.runtime.program import PROGRAMS, Program, get_program
@@ -114,7 +114,7 @@ async def _once(
         if only_settle:
             await run.write(sessions.release(holder))
             return False
-        return await _leave(run, *await _program(run, program, ledger))
+        return await _leave(run, await _program(run, program, ledger))
     except Suspended:
         assert run.stopped is not None
         raise run.stopped from None
@@ -197,25 +197,35 @@ async def pay(runtime: Runtime, uid: str, by: str) -> bool:
     return bool(due)
 
 
-async def _program(run: Run, program: Program[..., Any], ledger: Ledger) -> tuple[BaseException | None, Any]:
+async def _program(run: Run, program: Program[..., Any], ledger: Ledger) -> Ended:
     """Run the program from the top to its end, however it ends: what it raised, or what it returned."""
-    ended: BaseException | None = None
-    result: Any = None
+    ended = Ended()
+    interrupted: BaseException | None = None
     try:
-        result = await asyncio.ensure_future(program.main(run, ledger))
+        ended = await asyncio.ensure_future(_to_end(program, run, ledger))
     except BaseException as error:
-        ended = error
+        interrupted = error
     this = asyncio.current_task()
-    cancelled = isinstance(ended, asyncio.CancelledError) and this is not None and this.cancelling() > 0
+    cancelled = isinstance(interrupted, asyncio.CancelledError) and this is not None and this.cancelling() > 0
     if cancelled:
         run.unwind()
     await run.see_through(run.settle_down())
-    if cancelled and ended is not None:
-        raise ended
-    return ended, result
+    if interrupted is not None and (cancelled or isinstance(interrupted, KeyboardInterrupt)):
+        raise interrupted
+    return ended if interrupted is None else Ended(error=interrupted)
 
 
-async def _leave(run: Run, ended: BaseException | None, result: Any) -> bool:
+async def _to_end(program: Program[..., Any], run: Run, ledger: Ledger) -> Ended:
+    """Whatever the program raises is its end, `SystemExit` too; a task that raised that would end its event loop."""
+    try:
+        return Ended(value=await program.main(run, ledger))
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        return Ended(error=error)
+
+
+async def _leave(run: Run, ended: Ended) -> bool:
     """Leave the session in a named state. True: it could not be left, run it again."""
     if run.stopped is not None:
         raise run.stopped
@@ -225,15 +235,18 @@ async def _leave(run: Run, ended: BaseException | None, result: Any) -> bool:
         return True
     if run.unwinding:
         return await _suspend(run)
-    if ended is None:
+    error = ended.error
+    program = get_program(run.session.program)
+    if error is None:
         try:
-            text = get_program(run.session.program).shape.encode_result(result)
+            text = program.shape.encode_result(ended.value)
             done = await run.runtime.values.put_result(run.session.uid, run.holder.name, text)
-        except ConfigError as error:
-            ended = error
+        except ConfigError as unstorable:
+            error = unstorable
         else:
             return not await _finish(run, Status.DONE, result=done)
-    return not await _finish(run, Status.FAILED, error=decode(describe(ended)))
+    run.runtime.causes.note(run.session.uid, error)
+    return not await _finish(run, Status.FAILED, error=program_error(error, program.function))
 
 
 async def _suspend(run: Run) -> bool:

@@ -16,7 +16,7 @@ from perdure.domain.artifact import Retention
 from perdure.domain.fact import private_scope
 from perdure.errors import ConfigError, PerdureError, StoreError
 from perdure.ids import decode, digest, encode
-from perdure.runtime.act import call
+from perdure.runtime.act import INTERRUPTIONS, call
 from perdure.runtime.description import describe
 from perdure.runtime.durations import microseconds
 from perdure.runtime.place import Lane, Place
@@ -106,11 +106,11 @@ class Keeping:
                 raise self._run.give_up(error) from error
             await self._run.write(step.record(self._run.holder, self._recorded(place, result=result, artifact=kept)))
             return shape.decode_result(text)
-        if not isinstance(ended.error, Exception):
+        if issubclass(type(ended.error), INTERRUPTIONS):
             raise ended.error
         return await self._failed(place, ended.error)
 
-    async def _failed(self, place: Place, error: Exception) -> Any:
+    async def _failed(self, place: Place, error: BaseException) -> Any:
         text = describe(error)
         await self._run.write(step.record(self._run.holder, self._recorded(place, error=text)))
         raise step_failed(place.name, decode(text)) from error

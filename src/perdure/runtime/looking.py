@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 from perdure.domain.approval import Approval
 from perdure.domain.decision import Decision
@@ -16,7 +15,7 @@ from perdure.domain.task import Task
 from perdure.domain.wait import FOR_A_PERSON, Wait
 from perdure.domain.worker import Life
 from perdure.runtime import recovery
-from perdure.runtime.act import ACTING
+from perdure.runtime.act import life_here
 from perdure.runtime.policy import Policy
 from perdure.runtime.program import PROGRAMS
 from perdure.runtime.values import Values
@@ -67,7 +66,7 @@ class Looking:
     def life_of(self, attempt: Attempt) -> Life:
         """Whether an attempt may still be under way."""
         if is_here(attempt.process):
-            return Life.ALIVE if (attempt.session_uid, attempt.effect_id, attempt.number) in ACTING else Life.DEAD
+            return life_here(attempt)
         return self.worker.life_of(attempt.process)
 
     async def get(self, name: str) -> SessionView:
@@ -80,10 +79,8 @@ class Looking:
         session = await self.store.read(sessions.find, name)
         locks = locks_of(self.store)  # a look is no reason to become a worker
 
-        def life_of(process: dict[str, Any]) -> Life:
-            if is_here(process):
-                return Life.ALIVE if any(uid == session.uid for uid, _, _ in ACTING) else Life.DEAD
-            return life_seen(locks, process)
+        def life_of(attempt: Attempt) -> Life:
+            return life_here(attempt) if is_here(attempt.process) else life_seen(locks, attempt.process)
 
         return await self.store.read(recovery.plan, session.uid, life_of, self.policy, self.values.shown)
 

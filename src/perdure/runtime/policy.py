@@ -10,11 +10,13 @@ import msgspec
 from perdure.clock import Clock
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError
+from perdure.runtime.description import short_repr, summary
 from perdure.runtime.durations import microseconds
 from perdure.runtime.tool import Gate, Tool
 from perdure.store.approval import Question
 
 GATE = Gate("policy")
+SAYS = 'It says "allow", "ask" or "deny".'
 
 
 class Intent(msgspec.Struct, frozen=True):
@@ -57,9 +59,7 @@ class Policy:
                 tool.name, tool.replay, arguments, tool.targets_of(arguments), session.id, session.owner,
                 session.repository, origins,
             )  # fmt: skip
-            answer = self._rule(shown)
-            if answer not in ("allow", "ask", "deny"):
-                raise ConfigError(f"The policy said {answer!r}.", hint='It says "allow", "ask" or "deny".')
+            answer = self._answer(self._rule, shown)
         if answer == "deny":
             return Ruling("deny", f"The policy {self.name} forbids {tool.name}.")
         gate = tool.gate or (self._gate if answer == "ask" else None)
@@ -74,3 +74,15 @@ class Policy:
             expires_at=expires,
         )
         return Ruling("ask", f"The gate {gate.name} asks.", question)
+
+    def _answer(self, rule: Callable[[Intent], str], shown: Intent) -> str:
+        """What the policy says. One that raises has not allowed anything."""
+        try:
+            answer = rule(shown)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise ConfigError(f"The policy {self.name} raised {summary(error)}", hint=SAYS) from error
+        if type(answer) is not str or answer not in ("allow", "ask", "deny"):
+            raise ConfigError(f"The policy {self.name} said {short_repr(answer, 200)}.", hint=SAYS)
+        return answer

@@ -23,7 +23,7 @@ from perdure.store import effect as effects
 from perdure.store import session as sessions
 from perdure.store.move import Transaction
 
-LifeOf = Callable[[dict[str, Any]], Life]
+LifeOf = Callable[[Attempt], Life]
 Whole = Callable[[Effect], Effect]
 
 
@@ -42,7 +42,7 @@ class Recovery(msgspec.Struct, frozen=True):
 def plan(
     tx: Transaction, uid: str, life_of: LifeOf, policy: Policy | None = None, whole: Whole = lambda effect: effect
 ) -> list[Recovery]:
-    """The recovery plan of a session; reads only. `life_of` tells whether the process of an attempt still lives, and
+    """The recovery plan of a session; reads only. `life_of` tells whether an attempt may still be under way, and
     `whole` opens arguments that are not in their row."""
     session = sessions.get(tx, uid)
     own = [_for(tx, whole(effect), session, policy, life_of) for effect in doubt.left(tx, uid)]
@@ -61,7 +61,7 @@ def _for(tx: Transaction, effect: Effect, session: SessionRecord, policy: Policy
         return _say(effect, attempts, *gated)
     life = Life.DEAD
     if attempts and attempts[-1].ended_at is None:
-        life = life_of(attempts[-1].process)
+        life = life_of(attempts[-1])
         if life is Life.DEAD:
             attempts = [*attempts[:-1], msgspec.structs.replace(attempts[-1], ended_at=tx.now)]
     before = restore.over(tx, session)

@@ -19,6 +19,7 @@ from perdure.ids import digest, encode, new_name
 from perdure.runtime import leases
 from perdure.runtime.act import ACTING, OWED
 from perdure.runtime.delta import Delta, Deltas
+from perdure.runtime.description import Causes, recorded_summary
 from perdure.runtime.durations import microseconds
 from perdure.runtime.execute import execute, pay
 from perdure.runtime.fork import newest
@@ -61,6 +62,7 @@ class Runtime(Outsider):
         self.values = Values(store, artifacts)
         self.hear: Callable[[Delta], None] | None = None  # is given each piece of what a model says here
         self.deltas = Deltas(store)
+        self.causes = Causes()
 
     async def __aenter__(self) -> Self:
         return self
@@ -172,8 +174,8 @@ class Runtime(Outsider):
     def result_of(self, view: SessionView) -> Any:
         if view.status != Status.DONE:
             error = view.error or {}
-            said = error.get("message") or error.get("type") or ""
-            raise SessionFailed(f"Session {view.id} is {view.status}: {said}", session=view.id, error=error)
+            said = f"Session {view.id} is {view.status}: {recorded_summary(error)}"
+            raise SessionFailed(said, session=view.id, error=error) from self.causes.get(view.uid)
         if view.program in PROGRAMS:
             return get_program(view.program).shape.decode_result(encode(view.result))
         return view.result

@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import timedelta
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, overload
 
-from perdure.domain.effect import SETTLED, Effect, EffectState
+from perdure.domain.effect import SETTLED, Effect
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, ProgramChanged, SessionFailed, Suspended
 from perdure.ids import encode
+from perdure.runtime.description import recorded_summary
 from perdure.runtime.durations import microseconds
 from perdure.runtime.effect import Ledger
 from perdure.runtime.fork import expects_successor, newest, was_cancelled
@@ -22,7 +23,7 @@ from perdure.runtime.place import Lane, Place
 from perdure.runtime.program import Bound, check_bound, get_program
 from perdure.runtime.run import Run
 from perdure.runtime.shape import Shape, argument_digest
-from perdure.runtime.told import failure
+from perdure.runtime.told import failure, has_result
 from perdure.runtime.tool import Call, Tool, Transaction
 from perdure.store import wait
 
@@ -119,7 +120,7 @@ class Session(Keeping):
                 effect = await self._ledger.drive(tool, recorded, lane)
             if effect is None:
                 effect = await self._ledger.begin(tool, arguments, place, lane)
-            if effect.state != EffectState.ACKNOWLEDGED:
+            if not has_result(effect):
                 raise failure(effect)
             return tool.shape.decode_result(self._run.runtime.values.get(effect.result, effect.artifact))
 
@@ -185,10 +186,9 @@ class Session(Keeping):
                 recorded = await self._run.runtime.run_child(self._run, bound, name, wait_id, lane, inherited)
             answer = recorded.answer
             if answer["status"] != "done":
-                said = (answer["error"] or {}).get("message", "")
-                raise SessionFailed(
-                    f"Child {answer['id']} is {answer['status']}: {said}", session=answer["id"], error=answer["error"]
-                )
+                said = f"Child {answer['id']} is {answer['status']}: {recorded_summary(answer['error'] or {})}"
+                cause = self._run.runtime.causes.get(recorded.ref)
+                raise SessionFailed(said, session=answer["id"], error=answer["error"]) from cause
             result: T = bound.program.shape.decode_result(encode(self._run.runtime.values.get_whole(answer["result"])))
             return result
 

@@ -10,12 +10,11 @@ What cannot be recorded as it is, an error or a large result, comes back to the 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from perdure.errors import LeaseLost, PerdureError, StoreError
-from perdure.runtime.act import Ended, call, in_thread
+from perdure.runtime.act import Ended, awaited, call, in_thread, is_awaitable
 from perdure.runtime.run import Run
 from perdure.runtime.shape import Shape
 from perdure.runtime.values import LIMIT
@@ -29,7 +28,7 @@ async def compute(
     recorded: list[str] = []
 
     def keep(value: Any, told: asyncio.Future[Any]) -> bool:
-        if inspect.isawaitable(value):
+        if is_awaitable(value):
             return False
         try:
             text = shape.encode_result(value)
@@ -38,23 +37,19 @@ async def compute(
         if len(text) * 4 > LIMIT:
             return False
         recorded.append(text)
-        run.store.write_for(record(text), told)
+        try:
+            run.store.write_for(record(text), told)
+        except StoreError:  # the loop meets the same error, and knows what to do with it
+            recorded.clear()
+            return False
         return True
 
     try:
-        value = await in_thread(function, (), shape.unbind(arguments), keep)
+        ended = await in_thread(function, (), shape.unbind(arguments), keep)
     except (LeaseLost, StoreError) as error:
-        if recorded:
-            raise run.give_up(error) from error
-        return Ended(error=error)
-    except BaseException as error:
-        if recorded or isinstance(error, asyncio.CancelledError):
-            raise
-        return Ended(error=error)
-    if inspect.isawaitable(value):  # a lambda around something asynchronous
-        return await call(_awaited, True, None, None, value)
-    return recorded[0] if recorded else Ended(value=value)
-
-
-async def _awaited(value: Awaitable[Any]) -> Any:
-    return await value
+        raise run.give_up(error) from error
+    if recorded:
+        return recorded[0]
+    if ended.error is None and is_awaitable(ended.value):  # a lambda around something asynchronous
+        return await call(awaited, True, None, None, ended.value)
+    return ended

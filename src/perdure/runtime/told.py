@@ -24,8 +24,13 @@ _REFUSED: dict[str, type[PerdureError]] = {
 }
 
 
+def has_result(effect: Effect) -> bool:
+    """Whether a settled effect was acknowledged with a result; one whose result could not be stored has an error."""
+    return effect.state == EffectState.ACKNOWLEDGED and effect.error is None
+
+
 def failure(effect: Effect) -> PerdureError:
-    """The error for an effect that is settled and was not acknowledged."""
+    """The error for an effect that is settled and has no result."""
     if effect.state == EffectState.COMPENSATED:
         return EffectCompensated(f"{effect.tool} ({effect.id}) was undone.", effect=effect.id)
     error: dict[str, Any] = effect.error if isinstance(effect.error, dict) else {}
@@ -38,7 +43,7 @@ def _kind(effect: Effect, error: dict[str, Any]) -> type[PerdureError]:
         return _REFUSED.get(str(error.get("code")), ApprovalDenied)
     if effect.verdict == Verdict.ABANDON:
         return EffectInDoubt
-    return ToolError if effect.replay == Replay.PURE else NotDone
+    return ToolError if effect.replay == Replay.PURE or effect.state == EffectState.ACKNOWLEDGED else NotDone
 
 
 def step_failed(name: str, error: Any) -> StepFailed:

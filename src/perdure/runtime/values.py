@@ -21,7 +21,7 @@ from perdure.domain.artifact import Retention
 from perdure.domain.effect import Effect
 from perdure.domain.record import sorted_json
 from perdure.domain.session import SessionRecord
-from perdure.errors import ConfigError, Damaged, PerdureError
+from perdure.errors import ConfigError, Damaged, PerdureError, StoreError
 from perdure.ids import decode
 from perdure.store import artifact
 from perdure.store.intent import Outcome
@@ -46,7 +46,7 @@ class Values:
             return text, None
         try:
             digest, size = self.directory.put(content)
-        except OSError:  # what is known must not be lost for want of a file
+        except (OSError, StoreError):  # what is known must not be lost for want of a file
             return text, None
         await self.claim(uid, by, Claim(digest, size))
         return None, digest
@@ -79,7 +79,7 @@ class Values:
             return arguments, ()
         try:
             digest, size = self.directory.put(content)
-        except OSError:
+        except (OSError, StoreError):
             return arguments, ()
         return {KEPT: digest}, (Claim(digest, size),)
 

@@ -143,6 +143,7 @@ def settle(
     log.tx.send(
         "attempt.settle",
         uid=log.uid, effect_id=id, number=number, outcome=outcome.outcome, error=outcome.error, now=log.tx.now,
+        ended_at=log.tx.now if outcome.over else None,
     )  # fmt: skip
     came: dict[str, Any] = {"attempt": number, "waited_for": not _is_fresh(log, effect, attempts[-1])}
     match outcome.outcome:
@@ -164,7 +165,7 @@ def _unknown(log: Log, effect: Effect, number: int, outcome: Outcome) -> None:
     if outcome.reference is not None:
         log.tx.send("effect.refer", uid=log.uid, id=effect.id, reference=outcome.reference)
         rows = {"effect": [{"id": effect.id, "reference": outcome.reference}]}
-    body = {"attempt": number, "error": opened(outcome.error)}
+    body = {"attempt": number, "error": opened(outcome.error)} | ({} if outcome.over else {"over": False})
     log.append("effect.unknown", body, rows=rows, effect_id=effect.id)
 
 

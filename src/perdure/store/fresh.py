@@ -58,6 +58,8 @@ def settle(
         return None
     if outcome.outcome is not AttemptOutcome.ACKNOWLEDGED or (outcome.result is None and outcome.artifact is None):
         return None
+    if outcome.error is not None:
+        return None
     came = {"result": outcome.result, "artifact": outcome.artifact, "reference": outcome.reference}
     head = holder.head
     settled = {"settled_at": tx.now, "settled_number": head[0] + 1}

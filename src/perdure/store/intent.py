@@ -36,10 +36,14 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an attempt: a result as JSON text or artifact, or an error as JSON text."""
+    """What came of an attempt: a result as JSON text or artifact, or an error as JSON text.
+
+    `over` says whether its act is known to have ended. `acknowledged` with an error: its result could not be stored.
+    """
 
     outcome: AttemptOutcome
     result: str | None = None
     artifact: str | None = None
     error: str | None = None
     reference: str | None = None
+    over: bool = True

@@ -17,7 +17,7 @@ where session_uid = :session_uid and effect_id = :effect_id and number = 1;
 
 -- name: attempt.settle
 -- What came of a dispatch.
-update attempt set outcome = :outcome, error = :error, ended_at = coalesce(ended_at, :now), settled_at = :now
+update attempt set outcome = :outcome, error = :error, ended_at = coalesce(ended_at, :ended_at), settled_at = :now
 where session_uid = :uid and effect_id = :effect_id and number = :number;
 
 -- name: attempt.rule_absent
