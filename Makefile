@@ -46,8 +46,8 @@ bench: $(READY) ## measure against the raw drivers and the budgets
 	@$(BIN)/python -m compileall -q src
 	$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(READY) ## the long kill, power-loss and fault runs, with their figures
-	PERDURE_SOAK=1 $(BIN)/pytest -m soak --timeout=0 --capture=no $(ARGS)
+soak: $(READY) ## every moment of every sweep, and the long runs, with their figures: hours
+	PERDURE_SOAK=1 $(BIN)/pytest -m "soak or slow" --timeout=0 --capture=no $(ARGS)
 
 coverage: $(READY) ## which lines the SQLite tests never reach
 	$(BIN)/coverage run -m pytest -q -m "not postgres and not soak" $(ARGS)

@@ -6,10 +6,11 @@ import os
 import signal
 import stat
 import subprocess
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tests.forked import fork
 
 CALLS = ("fsync", "mkdir", "open", "rename", "replace", "rmdir", "symlink", "unlink")
 PERSON = {
@@ -116,20 +117,14 @@ class Moments:
 def live_and_die(act: Callable[[], object], fatal: int, *, alone: bool = False, later: int = 0) -> tuple[bool, int]:
     """Do something in a process that dies at the moment `fatal`, 0 for never; whether it died, and the moments seen."""
     reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if not child:
-        code = 1
-        try:
-            os.close(reading)
-            moments = Moments(fatal, alone=alone, later=later)
-            act()
-            seen = moments.count
-            os.write(writing, str(seen).encode())
-            code = 0
-        finally:
-            os._exit(code)
+
+    def live() -> None:
+        os.close(reading)
+        moments = Moments(fatal, alone=alone, later=later)
+        act()
+        os.write(writing, str(moments.count).encode())
+
+    child = fork(live)
     os.close(writing)
     with open(reading, "rb") as pipe:
         said = pipe.read()

@@ -71,6 +71,7 @@ def make_template(folder: Path) -> None:
     (work / "add.py").write_text(BROKEN)
     (work / "check.py").write_text("import add\nprint(add.add(2, 2))\n")
     (work / ".gitignore").write_text("checks.log\n__pycache__/\n")
+    (work / "checks.log").touch()  # where Landlock is the sandbox, a command beside .git may not add files
     for where, *words in (
         (work, "init", "-q", "-b", "main"), (work, "config", "user.name", "Ada"),
         (work, "config", "user.email", "ada@example.org"), (work, "add", "-A"), (work, "commit", "-q", "-m", "Begin"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -263,10 +262,11 @@ async def test_a_session_whose_undo_is_in_doubt_waits_for_it_by_name(talk: Talk)
     async with opened(talk.target) as runtime:
         await talk.start(runtime)
         (effect,) = [one async for one in runtime.effects(session="talk", tool="book")]
-        with suppress(Exception):
-            await runtime.undo(effect.id, by="ada", because="wrong night")
+        kept = await runtime.undo(effect.id, by="ada", because="wrong night")
+        assert (kept.state, kept.undo_by) == ("acknowledged", "ada")
         await runtime.send("talk", "go on")
-        with suppress(Exception):
-            await runtime.run("talk")
-        view = await runtime.get("talk")
-        assert view.status == "waiting", view.status
+        view = await runtime.run("talk")
+        (undo,) = [one async for one in runtime.effects(session="talk", tool="book.undo")]
+        assert undo.doubted_at is not None
+        assert view.status == "waiting"
+        assert sorted((one.kind, one.ref) for one in view.waits) == [("doubt", undo.id), ("input", None)]

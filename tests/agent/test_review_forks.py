@@ -26,9 +26,13 @@ async def test_a_question_that_two_branches_ask_can_be_answered_in_each(talk: Ta
         await talk.start(runtime)
         branch = await runtime.fork("talk")
         branch = await runtime.run(branch.id)
-        for view in (await runtime.get("talk"), branch):
+        for number, view in enumerate((await runtime.get("talk"), branch)):
             (asked,) = view.waits
-            await runtime.answer(asked.id, "b", by="ada")
+            await runtime.answer(asked.id, f"answer {number}", by="ada")
+            view = await runtime.run(view.id)
+            assert [one.kind for one in view.waits] == ["input"]
+            told = [event.body async for event in runtime.events(view.id) if event.kind == "message"]
+            assert f"answer {number}" in str([one["content"] for one in told if one["role"] == "tool"])
 
 
 async def test_an_answer_that_was_given_before_the_fork_is_inherited(talk: Talk) -> None:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import traceback
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from perdure.agent.sandbox import Level
 from perdure.agent.sandboxes import bubblewrap, landlock
 from tests.agent.hostile import Den
 from tests.agent.needs import need_bubblewrap, need_landlock
+from tests.forked import fork
 
 Act = Callable[[Den], Any]
 
@@ -75,18 +75,16 @@ def without_privilege(level: Level, folder: Path, act: Act) -> Any:
     if level is Level.LANDLOCK:
         need_landlock()
     reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if not child:
+
+    def live() -> None:
         try:
             _become_nobody(folder)
             said = {"uid": os.geteuid(), "act": act(Den(folder / "den", level))}
-            os.write(writing, json.dumps(said).encode())
         except BaseException:
-            os.write(writing, json.dumps({"error": traceback.format_exc()}).encode())
-        finally:
-            os._exit(0)
+            said = {"error": traceback.format_exc()}
+        os.write(writing, json.dumps(said).encode())
+
+    child = fork(live)
     os.close(writing)
     with open(reading, "rb") as pipe:
         told = json.loads(pipe.read())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.sweep import Report, Sweep
 from tests.agent import swept
+from tests.seed import sample
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +41,14 @@ def durable(moments: list[str]) -> list[int]:
     return [at for at, label in enumerate(moments, 1) if not label.startswith(("move.", "answer.", "commit.before"))]
 
 
+def some(most: int) -> Callable[[list[str]], Iterable[int]]:
+    return lambda moments: sample(durable(moments), most)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_an_agent_killed_anywhere_does_everything_once_on_sqlite(lanes: Lanes, sink: Sink, place: Path) -> None:
-    report = show(sweep(lanes, sink, place / "stores", place).run(choose=durable), "SQLite")
+    report = show(sweep(lanes, sink, place / "stores", place).run(choose=some(24)), "SQLite")
     assert not report.failures, "\n".join(report.failures)
     assert report.kills > 3 * report.unreached
 
@@ -55,7 +60,7 @@ def test_an_agent_killed_anywhere_does_everything_once_on_postgres(
     lanes: Lanes, sink: Sink, place: Path, postgres_server: PostgresServer
 ) -> None:
     url = postgres_server.create_database("agent")
-    report = show(sweep(lanes, sink, url, place).run(choose=lambda moments: durable(moments)[::4]), "PostgreSQL")
+    report = show(sweep(lanes, sink, url, place).run(choose=some(8)), "PostgreSQL")
     assert not report.failures, "\n".join(report.failures)
     assert report.kills > 3 * report.unreached
 

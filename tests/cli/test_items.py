@@ -119,7 +119,7 @@ def test_a_reply_that_began_anew_says_that_the_first_broke_off(noticed: bool) ->
     "body", [None, [], {}, {"rows": None}, {"role": "assistant", "calls": [None]}, {"role": "tool"}]
 )
 def test_a_body_that_nobody_can_read_is_passed_over(kind: str, body: Any) -> None:
-    Items().event(event(1, kind, body, effect_id="e-1"))
+    assert Items().event(event(1, kind, body, effect_id="e-1")) == []
 
 
 def test_a_script_reads_a_run_from_its_start_to_where_a_person_must_decide(work: Work) -> None:

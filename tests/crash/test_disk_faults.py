@@ -53,12 +53,10 @@ def test_text_files_keep_their_promises_on_a_failing_disk(
 def test_a_real_disk_that_is_full_refuses_clearly_and_works_again_when_there_is_room(
     lanes: Lanes, tmp_path: Path, files: bool
 ) -> None:
-    """Where no file system can be mounted the figures say why: the failing disks above cover the same ground."""
     result = lanes.call(fulldisk.fill, folder=str(tmp_path), files=files)
     name = f"{'files' if files else 'SQLite'}, a full tmpfs"
     if result["why"]:
-        record("disk faults", ("wrong",), (f"{name}: not mounted, {result['why']}", "-"))
-        return
+        pytest.skip(f"no file system can be mounted here: {result['why']}")
     record("disk faults", ("wrong",), (f"{name}, {result['told']} moves", len(result["found"])))
     assert result["found"] == []
 

@@ -57,8 +57,16 @@ def database(postgres_server: PostgresServer) -> str:
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("set scram_iterations = 1")
         db.execute("create role sweeper superuser login password 'sweeper'")
-        db.execute("create table debit (account text, cents bigint)")  # whoever creates it beside another fails
-    return url.replace(f"postgres:{postgres_server.password}@", "sweeper:sweeper@")
+    return with_debits(url).replace(f"postgres:{postgres_server.password}@", "sweeper:sweeper@")
+
+
+def with_debits(url: str) -> str:
+    """The same database with the table of the joint tool: two processes that create it at once would fail."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("create table debit (account text, cents bigint)")
+    return url
 
 
 @pytest.fixture(scope="session")

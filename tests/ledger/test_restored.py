@@ -11,17 +11,13 @@ from perdure.testing.sweep import Sweep
 from tests.ledger import programs, restored, scenes
 from tests.ledger.tables import show
 from tests.ledger.test_kills import mostly_reached
+from tests.seed import sample
 
 pytestmark = pytest.mark.slow
 
 
 def some(moments: list[str]) -> Iterable[int]:
-    """About thirty moments, from one end to the other; an undo of every generation makes many."""
-    return range(3, len(moments) + 1, max(3, len(moments) // 30))
-
-
-def few(moments: list[str]) -> Iterable[int]:
-    return range(3, len(moments) + 1, max(3, len(moments) // 12))
+    return sample(range(3, len(moments) + 1), 8)
 
 
 @pytest.mark.parametrize("name", ["idempotent", "probe", "compensate"])
@@ -41,7 +37,7 @@ def family(lanes: Lanes, sink: Sink, folder: Path) -> Sweep:
 
 
 def test_children_begun_again_after_a_restore_repeat_nothing(lanes: Lanes, sink: Sink, folder: Path) -> None:
-    report = show("children, killed around a restore", family(lanes, sink, folder).run(choose=few))
+    report = show("children, killed around a restore", family(lanes, sink, folder).run(choose=some))
     assert report.failures == []
     assert mostly_reached(report)
 

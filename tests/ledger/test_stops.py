@@ -11,7 +11,8 @@ from perdure.testing.lanes import Lanes
 from perdure.testing.sweep import LIVE, Place
 from tests.ledger.matrix import ROWS
 from tests.ledger.stops import TAKEN, Pairs, Trial, sweep_stops
-from tests.ledger.test_kills import disturbed, spread
+from tests.ledger.test_kills import disturbed
+from tests.seed import sample
 
 RULES = ("idempotent", "probe", "compensate", "escalate")
 SHORT = "300ms"
@@ -21,7 +22,7 @@ def around_commits(moments: list[str], most: int) -> list[int]:
     """Some moments after a commit or its answer, and some around acts; the first ones have no lease to lose."""
     after = [at for at, label in enumerate(moments, 1) if label in ("commit.after", "answer.after")]
     acts = [at for at, label in enumerate(moments, 1) if label.startswith("act")]
-    return sorted({*spread(after[2:], most // 2), *spread(acts, most // 2)})
+    return sorted({*sample(after[2:], most // 2), *sample(acts, most // 2)})
 
 
 def no_complaints(trials: list[Trial]) -> bool:
@@ -34,8 +35,7 @@ def no_complaints(trials: list[Trial]) -> bool:
 def test_a_stopped_worker_neither_acts_nor_moves_when_its_lease_has_ended(
     name: str, lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path
 ) -> None:
-    """A hundred stops at random moments: twenty-five of each rule."""
-    chosen = random.Random(name).choices(range(6, 44), k=25)
+    chosen = sample(range(6, 44), 10)
     sweep = disturbed(name, lanes, sink, folder)
     trials = sweep_stops(sweep, pairs, chosen, what="stopped", lease=SHORT)
     assert sweep.report.failures == []
@@ -49,7 +49,7 @@ def test_the_same_where_effects_are_put_together(
     name: str, lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path
 ) -> None:
     sweep = disturbed(name, lanes, sink, folder)
-    chosen = around_commits(sweep.measure(), 6)
+    chosen = around_commits(sweep.measure(), 4)
     trials = sweep_stops(sweep, pairs, chosen, what="stopped", lease=SHORT)
     assert sweep.report.failures == []
     assert no_complaints(trials)
@@ -63,7 +63,7 @@ def test_a_worker_whose_lease_was_taken_by_force_does_nothing_twice(
 ) -> None:
     """Stopped at each position in turn; its own clock still says that the lease is its own."""
     sweep = disturbed(name, lanes, sink, folder)
-    chosen = around_commits(sweep.measure(), 8)
+    chosen = around_commits(sweep.measure(), 4)
     trials = sweep_stops(sweep, pairs, chosen, what="lease lost", forced=True)
     assert sweep.report.failures == []
     assert no_complaints(trials)

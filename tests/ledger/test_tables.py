@@ -4,10 +4,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.figures import missing
+from tests.figures import KILLS, POSTGRES, SERVER, missing
 from tests.ledger.matrix import COLUMNS, DATABASES, ROWS, applies, gaps, label, matrix
 
-ENOUGH = {"kills on SQLite": 1_680, "kills on PostgreSQL": 300, "kills of the server on PostgreSQL": 20}
+ENOUGH = {
+    "kills on SQLite": KILLS - POSTGRES - SERVER,
+    "kills on PostgreSQL": POSTGRES,
+    "kills of the server on PostgreSQL": SERVER,
+}
+FEW = ENOUGH["kills on SQLite"] - 1
 HEADS: list[int | str] = ["the ledger", "moments", "kills"]
 
 
@@ -15,16 +20,19 @@ HEADS: list[int | str] = ["the ledger", "moments", "kills"]
     ("counts", "owed"),
     [
         (ENOUGH, []),
-        (ENOUGH | {"kills on SQLite": 1_679}, ["1,999 kills, and at least 2,000 are owed"]),
+        (ENOUGH | {"kills on SQLite": FEW}, [f"{KILLS - 1:,} kills, and at least {KILLS:,} are owed"]),
         (
-            ENOUGH | {"kills on SQLite": 5_000, "kills on PostgreSQL": 299},
-            ["299 kills on PostgreSQL, and at least 300 are owed"],
+            ENOUGH | {"kills on SQLite": 5_000, "kills on PostgreSQL": POSTGRES - 1},
+            [f"{POSTGRES - 1} kills on PostgreSQL, and at least {POSTGRES} are owed"],
         ),
         (
-            ENOUGH | {"kills on SQLite": 5_000, "kills of the server on PostgreSQL": 19},
-            ["19 kills of the server, and at least 20 are owed"],
+            ENOUGH | {"kills on SQLite": 5_000, "kills of the server on PostgreSQL": SERVER - 1},
+            [f"{SERVER - 1} kills of the server, and at least {SERVER} are owed"],
         ),
-        (ENOUGH | {"kills on SQLite": 0, "stops on SQLite": 9_000}, ["320 kills, and at least 2,000 are owed"]),
+        (
+            ENOUGH | {"kills on SQLite": 0, "stops on SQLite": 9_000},
+            [f"{POSTGRES + SERVER} kills, and at least {KILLS} are owed"],
+        ),
     ],
 )
 def test_a_run_that_killed_too_little_is_found_out(counts: Mapping[str, int], owed: list[str]) -> None:

@@ -10,13 +10,14 @@ from perdure.testing.sweep import Report, Sweep
 from tests.ledger import undone
 from tests.ledger.tables import show
 from tests.ledger.test_kills import mostly_reached
+from tests.seed import sample
 
 pytestmark = pytest.mark.slow
 
 
 def sweep(lanes: Lanes, sink: Sink, store: Path | str) -> Report:
     made = Sweep(lanes, undone.regret.bind(n=1), sink, store, person=undone.think_again)
-    return made.run(choose=lambda moments: range(1, len(moments) + 1, 2))
+    return made.run(choose=lambda moments: sample(range(1, len(moments) + 1), 12))
 
 
 def test_what_is_taken_back_is_taken_back_wherever_the_process_dies(lanes: Lanes, sink: Sink, folder: Path) -> None:

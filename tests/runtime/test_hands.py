@@ -13,6 +13,7 @@ import pytest
 
 from perdure import Session, program
 from perdure.runtime.act import Ended, in_thread
+from tests.forked import fork
 from tests.runtime.world import World
 
 pytestmark = pytest.mark.databases("memory")
@@ -64,15 +65,10 @@ async def test_a_thread_keeps_nothing_of_the_call_before() -> None:
 
 async def test_a_forked_process_has_threads_of_its_own() -> None:
     await in_thread(lambda: None, (), {})
-    child = os.fork()
-    if child == 0:
-        os._exit(asyncio.run(_said()))
+    child = fork(lambda: os._exit(asyncio.run(_said())))
     _, status = await asyncio.to_thread(os.waitpid, child, 0)
     assert os.waitstatus_to_exitcode(status) == 7
 
 
 async def _said() -> int:
-    try:
-        return int((await asyncio.wait_for(in_thread(lambda: 7, (), {}), 20)).value)
-    except TimeoutError:
-        return 1
+    return int((await asyncio.wait_for(in_thread(lambda: 7, (), {}), 20)).value)

@@ -24,6 +24,7 @@ from perdure.store.move import Move, Transaction, plain_move
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock, Sink, SinkClient
 from perdure.testing.postgres import PostgresServer
+from tests.memory import MEMORY
 from tests.store.scene import TTL, a_session
 
 RULES = ("idempotent", "probe", "compensate", "escalate")
@@ -303,7 +304,7 @@ async def test_a_server_that_was_recovered_to_an_earlier_time_does_nothing_twice
     """A real point-in-time recovery: the data of before, and an archive that has nothing after it."""
     service = sink.run()
     acting(service, replay)
-    with PostgresServer() as server:
+    with PostgresServer(MEMORY) as server:
         url = server.create_database()
         async with open_runtime(url, connections=2) as runtime:
             await begin(runtime)

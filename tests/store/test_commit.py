@@ -187,7 +187,7 @@ def test_a_closed_store_says_so(target: str) -> None:
             attempt()
 
 
-def test_closing_twice_is_closing_once(target: str) -> None:
+def test_closing_twice_does_not_raise(target: str) -> None:
     with open_store(target) as store:
         store.close()
 

@@ -96,6 +96,7 @@ async def test_news_between_looking_and_waiting_is_not_slept_through() -> None:
     seen = wakeups.version
     wakeups.bump(["somebody"])
     await asyncio.wait_for(wakeups.wait(seen, "somebody", FOREVER), SOON)
+    assert wakeups.version > seen
 
 
 async def test_closing_wakes_everybody() -> None:
@@ -103,7 +104,8 @@ async def test_closing_wakes_everybody() -> None:
     waiting = asyncio.create_task(wakeups.wait(wakeups.version, None, FOREVER))
     await until(wakeups.somebody_waits.is_set, "somebody waits")
     wakeups.close()
-    await asyncio.wait_for(waiting, SOON)
+    done, _ = await asyncio.wait([waiting], timeout=SOON)
+    assert done
 
 
 def append_slowly(ready: Ready, target: str, uid: str, count: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 from perdure.errors import ConfigError
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.proxy import Mode, Proxy, wait_until
+from tests.memory import MEMORY
 
 pytestmark = pytest.mark.postgres
 
@@ -19,7 +20,7 @@ Work = Callable[[Connection], None]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    with PostgresServer() as running:
+    with PostgresServer(MEMORY) as running:
         with psycopg.connect(running.create_database("pattern")) as connection:
             connection.execute("create table session (id int primary key, cursor int not null)")
             connection.execute("insert into session values (1, 0)")
@@ -270,7 +271,7 @@ def test_refusal_can_wait_for_a_statement(proxy: Proxy, direct: Connection) -> N
 
 
 def test_client_of_a_proxy_without_server_is_cut(server: PostgresServer) -> None:
-    with PostgresServer() as short_lived, Proxy(short_lived.url) as proxy:
+    with PostgresServer(MEMORY) as short_lived, Proxy(short_lived.url) as proxy:
         short_lived.kill()
         with pytest.raises(psycopg.OperationalError):
             psycopg.connect(proxy.url)

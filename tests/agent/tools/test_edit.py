@@ -14,6 +14,7 @@ from perdure.errors import ConfigError, NotDone
 from perdure.ids import digest
 from perdure.runtime.tool import TOOLS
 from tests.agent.tools.folder import call, do, prepared, probe
+from tests.forked import fork
 
 HOSTILE = [
     "..", ".", "", "../outside/new.txt", "/tmp/perdure-new.txt", "out/new.txt", "out", "escape.txt", ".git/hooks/x",
@@ -176,11 +177,12 @@ def test_done_twice_is_done_once(place: Path) -> None:
 
 def test_an_attempt_takes_away_what_a_dead_one_left(place: Path) -> None:
     arguments = prepared("write_file", {"path": "a.txt", "content": "one"}, {})
-    if (pid := os.fork()) == 0:
+
+    def write_and_die() -> None:
         faults.arm(lambda name: os.kill(os.getpid(), 9) if name == "file.synced" else None)
         do("write_file", arguments)
-        os._exit(0)
-    os.waitpid(pid, 0)
+
+    assert os.WIFSIGNALED(os.waitpid(fork(write_and_die), 0)[1])
     assert len(tree(place)) == 1
     assert probe("write_file", arguments).said == "absent"
     do("write_file", arguments)

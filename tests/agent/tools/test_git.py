@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from perdure import faults
 from perdure.agent.tools import repository as running
 from perdure.agent.tools.git import git_diff, git_log, git_status
 from perdure.agent.workspace import Workspace
 from perdure.errors import NotDone
 from perdure.testing.proxy import wait_until
 from tests.agent.tools.folder import ALONE, call, do, prepared, probe, run_git, write_hook
+from tests.forked import fork
 
 KEY = "k" * 64
 
@@ -151,6 +153,7 @@ def test_a_commit_without_an_identity_has_ours(repository: Path, folder: Path, m
 
 
 def test_hooks_run_and_what_they_refuse_is_an_answer(repository: Path) -> None:
+    (repository / "hook.log").touch()  # where Landlock is the sandbox, a hook may not add files beside .git
     write_hook(repository / ".git/hooks/pre-commit", "echo run >> hook.log; echo style is wrong; exit 1\n")
     (repository / "a.txt").write_text("two\n")
     said = call("git_commit", message="second", paths=["a.txt"])
@@ -198,12 +201,12 @@ def test_a_lock_that_our_own_dead_git_left_is_removed(repository: Path) -> None:
     write_hook(repository / ".git/hooks/pre-commit", "kill -9 $PPID\n")
     (repository / "a.txt").write_text("two\n")
     arguments = prepared("git_commit", {"message": "second", "paths": ["a.txt"]}, {})
-    if (pid := os.fork()) == 0:
-        from perdure import faults
 
+    def commit_and_die() -> None:
         faults.arm(lambda name: died() if name == "git.after" and (repository / ".git/index.lock").exists() else None)
         do("git_commit", arguments)
-        os._exit(0)
+
+    pid = fork(commit_and_die)
     assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
     assert (repository / ".git/index.lock").exists()
     write_hook(repository / ".git/hooks/pre-commit", "exit 0\n")
@@ -240,19 +243,20 @@ def test_a_git_that_outlives_its_worker_is_waited_for(repository: Path) -> None:
     """The worker is killed while git waits in a hook. A probe that did not wait would find nothing yet."""
     (repository / "a.txt").write_text("two\n")
     os.mkfifo(repository / "go")
-    write_hook(repository / ".git/hooks/pre-commit", "echo > inside; read line < go\n")
+    (repository / "src").mkdir()  # where Landlock is the sandbox, a hook may not add files beside .git
+    write_hook(repository / ".git/hooks/pre-commit", "echo > src/inside; read line < go\n")
     arguments = prepared("git_commit", {"message": "second", "paths": ["a.txt"]}, {})
-    if (worker := os.fork()) == 0:
-        do("git_commit", arguments)
-        os._exit(0)
-    wait_until((repository / "inside").exists, "the hook runs")
+    worker = fork(lambda: do("git_commit", arguments))
+    wait_until((repository / "src/inside").exists, "the hook runs")
     os.kill(worker, signal.SIGKILL)
     os.waitpid(worker, 0)
-    if (releaser := os.fork()) == 0:
+
+    def release() -> None:
         lock = os.stat(repository / ".git/perdure.lock").st_ino
         wait_until(lambda: f":{lock} " in _waiting_for_locks(), "the probe waits")
         (repository / "go").write_text("go\n")
-        os._exit(0)
+
+    releaser = fork(release)
     assert probe("git_commit", arguments).said == "happened"
     assert os.waitpid(releaser, 0)[1] == 0
     do("git_commit", arguments)

@@ -23,6 +23,7 @@ from tests.agent.hostile import living, until
 from tests.agent.needs import need_bubblewrap, need_landlock
 from tests.agent.test_sandbox import NO_SANDBOX
 from tests.agent.tools.folder import call, do, prepared, probe, run_git, write_hook
+from tests.forked import fork
 
 
 @pytest.fixture(scope="module")
@@ -310,9 +311,7 @@ def test_a_hook_ends_with_git_and_the_commit_is_made_once(
     write_hook(repository / ".git/hooks/pre-commit", "echo > src/inside; exec sleep 1000\n")
     (repository / "a.txt").write_text("two\n")
     arguments = prepared("git_commit", {"message": "second", "paths": ["a.txt"]}, {})
-    if (worker := os.fork()) == 0:
-        do("git_commit", arguments)
-        os._exit(0)
+    worker = fork(lambda: do("git_commit", arguments))
     until((repository / "src/inside").exists)
     outside = [pid for pid in living(f"KEPT_HOOK={mark}") if runs_outside(pid)]
     assert len(outside) == 2, f"git and the keeper, at {level}"

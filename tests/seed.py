@@ -1,0 +1,39 @@
+"""A pytest plugin: the seed of a run, from which its sweeps choose the moments at which they kill.
+
+Each run has another seed, so that many runs reach what one cannot afford. It is printed at the end; `PERDURE_SEED=...`
+repeats the choice. `make soak` leaves nothing out: there every moment is chosen.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import TypeVar
+
+import pytest
+
+# In the environment, so that the processes that pytest-xdist starts choose from the same seed.
+SEED = os.environ.setdefault("PERDURE_SEED", str(random.SystemRandom().randrange(1_000_000)))
+ALL = "PERDURE_SOAK" in os.environ
+T = TypeVar("T")
+
+
+def chance() -> random.Random:
+    """The randomness of the current test: it depends on the seed and on the test's name, and on nothing else."""
+    return random.Random(f"{SEED} {os.environ.get('PYTEST_CURRENT_TEST', '').rpartition(' ')[0]}")
+
+
+def sample(found: Iterable[T], most: int) -> list[T]:
+    """One from each of `most` equal stretches, or all where all are wanted or there are no more."""
+    moments = list(found)
+    if ALL or len(moments) <= most:
+        return moments
+    cuts = [len(moments) * number // most for number in range(most + 1)]
+    by_chance = chance()
+    return [moments[by_chance.randrange(start, end)] for start, end in pairwise(cuts)]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.write_line(f"The seed of this run is {SEED}; PERDURE_SEED={SEED} chooses the same moments.")
