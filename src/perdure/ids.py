@@ -115,3 +115,13 @@ def boot_id() -> str:
             return file.read().strip()
     except OSError:
         return "unknown"
+
+
+@cache
+def boot_clock() -> str:
+    """Names the boot clock that this process reads; "" where that cannot be known. A container may have its own."""
+    try:
+        namespace = os.readlink("/proc/self/ns/time")
+    except OSError:
+        namespace = "time"  # a kernel without such namespaces
+    return "" if boot_id() == "unknown" else f"{boot_id()} {namespace}"

@@ -168,6 +168,27 @@ async def test_absent_counts_only_inflight_after_the_act_is_known_to_have_ended(
     assert (view.result, len(outside.calls), len(set(outside.keys)), len(outside.probed)) == (7, 2, 1, 2)
 
 
+@pytest.mark.parametrize("word", ["raise", "died early"])
+async def test_a_clock_that_is_set_forward_does_not_shorten_inflight(world: World, word: str) -> None:
+    outside = Outside(word)
+    bound = once(outside.tool("probe", inflight="30s")).bind()
+    if word == "raise":
+        await world.run(bound)
+    else:
+        await world.dies(bound)
+        await world.again()  # finds it dead
+    assert len(outside.calls) == 1
+    world.clock.set(hours=1)
+    world.clock.advance(seconds=10)
+    world.rt.close()
+    world.rt = world.open()
+    await world.again()
+    assert len(outside.calls) == 1, "it may still be in flight"
+    world.clock.advance(seconds=20)
+    view = await world.again()
+    assert (view.status, len(outside.calls)) == ("done", 2)
+
+
 async def test_what_lands_in_the_meantime_is_found_and_not_done_again(world: World) -> None:
     outside = Outside("raise")
     await world.run(once(outside.tool("probe")).bind())

@@ -122,7 +122,10 @@ class Effect(Record, frozen=True):
 
 
 class Attempt(Record, frozen=True):
-    """A row of `attempt`: one dispatch. `ended_at` is when its act is known to have ended, however it ended."""
+    """A row of `attempt`: one dispatch. `ended_at` is when its act is known to have ended, however it ended.
+
+    `ended_boot` is the same by the boot clock of the machine that found out: the clock's name and its microseconds.
+    """
 
     json_columns: ClassVar[frozenset[str]] = frozenset({"process", "error", "usage"})
 
@@ -140,6 +143,7 @@ class Attempt(Record, frozen=True):
     usage: Any
     ended_at: int | None
     settled_at: int | None
+    ended_boot: str | None = None
 
 
 class Rule(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, IllegalMove
 from perdure.ids import check_name, check_text, encode
 from perdure.store import session, wait
+from perdure.store.attempt import boot_mark
 from perdure.store.effect import MANY, get, move, of_effect, opened
 from perdure.store.intent import Outcome
 from perdure.store.move import Log, Transaction, holder_move, outsider_move
@@ -22,7 +23,8 @@ from perdure.store.move import Log, Transaction, holder_move, outsider_move
 @outsider_move
 def ended(log: Log, id: str, number: int, *, because: str) -> None:
     """The act of an attempt is known to have ended: its process was found dead. From now on `inflight` runs."""
-    if log.tx.run("attempt.end", uid=log.uid, effect_id=id, number=number, now=log.tx.now):
+    mark = boot_mark(log.tx)
+    if log.tx.run("attempt.end", uid=log.uid, effect_id=id, number=number, now=log.tx.now, ended_boot=mark):
         log.append("effect.ended", {"attempt": number, "because": because}, effect_id=id)
 
 

@@ -17,7 +17,7 @@ from perdure.domain.record import check_move
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import decode, encode
-from perdure.store import fresh, lease, wait
+from perdure.store import attempt, fresh, lease, wait
 from perdure.store.guard import hot_holder_move, hot_outsider_move
 from perdure.store.intent import Dispatch, Intent, Outcome
 from perdure.store.move import Log, Transaction, holder_move, see_requests
@@ -102,6 +102,7 @@ def _attempt(log: Log, effect_id: str, number: int, dispatch: Dispatch, outcome:
         process=dispatch.process, sandbox=dispatch.sandbox, deadline_at=dispatch.deadline_at, now=log.tx.now,
         outcome=outcome.outcome if outcome else None, error=outcome.error if outcome else None,
         ended_at=log.tx.now if outcome else None, settled_at=log.tx.now if outcome else None,
+        ended_boot=None,
     )  # fmt: skip
 
 
@@ -140,10 +141,11 @@ def settle(
     if not _counts(effect, attempts, number, outcome):
         _keep_late(log, effect, attempts, number, outcome)
         return effect
+    mark = attempt.boot_mark(log.tx) if outcome.over and outcome.outcome is not AttemptOutcome.ACKNOWLEDGED else None
     log.tx.send(
         "attempt.settle",
         uid=log.uid, effect_id=id, number=number, outcome=outcome.outcome, error=outcome.error, now=log.tx.now,
-        ended_at=log.tx.now if outcome.over else None,
+        ended_at=log.tx.now if outcome.over else None, ended_boot=mark,
     )  # fmt: skip
     came: dict[str, Any] = {"attempt": number, "waited_for": not _is_fresh(log, effect, attempts[-1])}
     match outcome.outcome:
@@ -270,7 +272,8 @@ def find(tx: Transaction, name: str) -> Effect:
 
 def of_effect(tx: Transaction, uid: str, id: str) -> list[Attempt]:
     """Every attempt of an effect, in order."""
-    return [Attempt.from_row(row) for row in tx.all("attempt.of_effect", uid=uid, effect_id=id, limit=MANY)]
+    rows = tx.all("attempt.of_effect", uid=uid, effect_id=id, limit=MANY)
+    return [attempt.redated(tx, Attempt.from_row(row)) for row in rows]
 
 
 def of_session(tx: Transaction, uid: str, *, after: int = 0, through: int = 2**62) -> list[Effect]:

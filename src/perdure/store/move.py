@@ -39,6 +39,7 @@ class Transaction(ABC):
     """What a move writes through: named statements on one open transaction, and the time."""
 
     now: int
+    boot: int = 0  # the same moment on this machine's boot clock; 0 where nobody looked
     move_id: str
     restore_epoch: int
 

@@ -85,7 +85,7 @@ def presume(log: Log, id: str, restore: Restore, retry: int) -> Effect:
         "attempt.insert",
         uid=log.uid, effect_id=id, number=made.number, worker=made.worker, epoch=log.holder.epoch,
         process=encode(made.process), sandbox=None, deadline_at=None, outcome=made.outcome, error=None,
-        ended_at=made.ended_at, settled_at=made.settled_at, now=made.dispatched_at,
+        ended_at=made.ended_at, settled_at=made.settled_at, now=made.dispatched_at, ended_boot=made.ended_boot,
     )  # fmt: skip
     spent = {"doubted_at": None, "doubt": None, "verdict": None, "verdict_by": None, "verdict_because": None}
     row = {"id": id, "state": "dispatched", "restore_epoch": restore.epoch} | spent

@@ -10,9 +10,10 @@ class ManualClock:
 
     def __init__(self, now: int = 1_700_000_000 * SECOND) -> None:
         self._now = now
+        self._set = 0
 
     def now(self) -> int:
-        return self._now
+        return self._now + self._set
 
     def boot(self) -> int:
         return self._now
@@ -20,3 +21,7 @@ class ManualClock:
     def advance(self, *, seconds: float = 0, hours: float = 0, days: float = 0) -> None:
         """Let time pass."""
         self._now += int((seconds + hours * 3600 + days * 86400) * SECOND)
+
+    def set(self, *, seconds: float = 0, hours: float = 0) -> None:
+        """Set the store's time forward or back, as an administrator or NTP does; no time passes."""
+        self._set += int((seconds + hours * 3600) * SECOND)

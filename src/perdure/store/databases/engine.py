@@ -164,7 +164,9 @@ class SQLiteEngine:
         return self.db.in_transaction
 
     def transaction(self, move_id: str) -> SQLiteTransaction:
-        return SQLiteTransaction(self.db, self._clock.now(), move_id, self.restore_epoch)
+        tx = SQLiteTransaction(self.db, self._clock.now(), move_id, self.restore_epoch)
+        tx.boot = self._clock.boot()
+        return tx
 
     def translate(self, error: BaseException) -> BaseException:
         return translate(error, self.db.system_errno)

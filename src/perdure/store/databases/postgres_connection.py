@@ -200,6 +200,7 @@ class Connection:
 
     def _transaction(self, kind: Callable[[On, int, str, int], Tx], on: On, move: Move[Any]) -> Tx:
         tx = kind(on, self._server.clock.now(), move.id, self._server.restore_epoch)
+        tx.boot = self._server.clock.boot()
         tx.waits = self._waits
         return tx
 

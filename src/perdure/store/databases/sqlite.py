@@ -189,7 +189,9 @@ class SQLite:
             self._check_file()
             db.execute("BEGIN")
             try:
-                ticket.result = ticket.move.run(SQLiteTransaction(db, self.clock.now(), "read", 0))
+                tx = SQLiteTransaction(db, self.clock.now(), "read", 0)
+                tx.boot = self.clock.boot()
+                ticket.result = ticket.move.run(tx)
             finally:
                 db.execute("ROLLBACK")
         except BaseException as error:

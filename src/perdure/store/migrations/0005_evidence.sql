@@ -20,3 +20,7 @@ insert into wait_kind (kind, meaning) values
     ('program', 'a worker that knows its program'),
     ('policy', 'a process that was started with a policy'),
     ('quarantine', 'a person must look at a session whose workers crashed');
+
+-- When an act ended by the boot clock of the machine that saw it, so that a step of the wall clock cannot shorten
+-- `inflight`: which clock, and its microseconds.
+alter table attempt add column ended_boot text;

@@ -159,10 +159,11 @@ where session_uid = :session_uid and id = :id;
 insert into attempt ({columns:attempt})
 values (
     :session_uid, :effect_id, :number, :worker, :epoch, :process, :sandbox, :dispatched_at, :deadline_at, :outcome,
-    :error, :usage, :ended_at, :settled_at
+    :error, :usage, :ended_at, :settled_at, :ended_boot
 )
 on conflict (session_uid, effect_id, number) do update set outcome = excluded.outcome, error = excluded.error,
-    usage = excluded.usage, ended_at = excluded.ended_at, settled_at = excluded.settled_at;
+    usage = excluded.usage, ended_at = excluded.ended_at, settled_at = excluded.settled_at,
+    ended_boot = excluded.ended_boot;
 
 -- name: transfer.write_approval
 -- An approval, or what was decided since.

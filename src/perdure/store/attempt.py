@@ -1,0 +1,31 @@
+"""When the act of an attempt ended, told by the boot clock.
+
+The store's time may be a wall clock, and a step forward would make an end look older than it is: an absence would count
+before `inflight` is over. So the end is also recorded on the boot clock, and where the same boot clock is read again it
+tells how long ago the act ended.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.clock import SECOND
+from perdure.domain.effect import Attempt
+from perdure.ids import boot_clock
+from perdure.store.move import Transaction
+
+
+def boot_mark(tx: Transaction) -> str | None:
+    """This moment on the boot clock, with the name of that clock; None where it cannot be named."""
+    return f"{boot_clock()} {tx.boot}" if tx.boot and boot_clock() else None
+
+
+def redated(tx: Transaction, attempt: Attempt) -> Attempt:
+    """The attempt, with its end in the store's time as it is now, if that was set since."""
+    if attempt.ended_at is None or attempt.ended_boot is None or not tx.boot:
+        return attempt
+    clock, _, then = attempt.ended_boot.rpartition(" ")
+    ended_at = tx.now - (tx.boot - int(then))
+    if clock != boot_clock() or ended_at > tx.now or abs(ended_at - attempt.ended_at) <= SECOND:
+        return attempt
+    return msgspec.structs.replace(attempt, ended_at=ended_at)
