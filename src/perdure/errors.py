@@ -118,7 +118,7 @@ class Damaged(StoreError):
     """Stored bytes no longer match their digest or their chain."""
 
     code = "damaged"
-    hint = "Run `perdure doctor`; restore the named item from a backup."
+    hint = "`perdure doctor --deep` names every damaged row. Restore a backup; other sessions can be exported."
 
 
 class NotFound(PerdureError):

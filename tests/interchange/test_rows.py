@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perdure.interchange.rows import KEYS
+from perdure.store.damage import KEYS
 from perdure.store.statements import RECORDS, load
 from perdure.store.transfer import TABLES
 

@@ -128,7 +128,9 @@ def conclusion(report: Report) -> Iterator[str]:
         yield f"\ndepth none: {depth.next} is not held until what is wrong above is put right"
     counts = [f"{sum(one.level == level for one in report.findings)} {level}" for level in ("wrong", "stuck")]
     bad = ", ".join(count for count in counts if not count.startswith("0 "))
-    yield f"[bold red]{bad}[/]" if bad else "[green]nothing wrong[/]"
+    unread = report.sessions is not None and not report.read_everything
+    good = "[green]nothing wrong[/]" + (" in what was read; --deep reads everything" if unread else "")
+    yield f"[bold red]{bad}[/]" if bad else good
 
 
 def amount(size: int) -> str:

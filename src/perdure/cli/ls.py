@@ -11,6 +11,8 @@ from perdure.cli.command import Shell, command
 
 if TYPE_CHECKING:
     from perdure.domain.session import SessionRecord
+    from perdure.domain.wait import Wait
+    from perdure.store.damage import DamagedRow
     from perdure.store.move import Transaction
 
 STATUSES = ("ready", "running", "waiting", "done", "failed", "cancelled")
@@ -37,30 +39,45 @@ def ls(
 
     Within each group the most recently moved comes first.
     """
-    from perdure.cli.grid import grid
     from perdure.cli.opening import reading
-    from perdure.store import wait
+    from perdure.cli.plain import count
+    from perdure.errors import Damaged
+    from perdure.store.damage import records
 
     where = None if repository is None else os.path.abspath(repository)
+    damaged: list[DamagedRow] = []
     with reading(shell) as tx:
+        asked = {"status": status, "waiting_for": waiting_for, "owner": owner, "repository": where}
         if search:
-            found = searched(
-                tx, search, limit + 1, status=status, waiting_for=waiting_for, owner=owner, repository=where
-            )
+            found = searched(tx, search, limit + 1, damaged=damaged, **asked)
         else:
-            found = listed(tx, status, waiting_for, owner, where, limit + 1)
+            found = listed(tx, limit=limit + 1, damaged=damaged, **asked)
+        waits = {
+            one.uid: records(tx, "wait", damaged, "wait.open_of_session", uid=one.uid, limit=PAGE)
+            for one in found[:limit]
+        }
         if shell.json:
             for one in found[:limit]:
-                shell.emit(one.to_dict() | {"waits": wait.open_of_session(tx, one.uid)})
-            return
-        rows = [row(tx, one) for one in found[:limit]]
+                shell.emit(one.to_dict() | {"waits": waits[one.uid]})
+        else:
+            rows = [row(tx, one, waits[one.uid]) for one in found[:limit]]
+            _tell(shell, rows, more=len(found) > limit, limit=limit, narrowed=bool(search or any(asked.values())))
+    if damaged:
+        raise Damaged(
+            f"{count(len(damaged), 'row')} cannot be read. {damaged[0]}",
+            hint=f"`{shell.again('doctor', '--deep')}` names every damaged row. The other sessions are listed above.",
+        )
+
+
+def _tell(shell: Shell, rows: list[tuple[list[str], bool]], *, more: bool, limit: int, narrowed: bool) -> None:
+    from perdure.cli.grid import grid
+
     if not rows:
-        asked = status or waiting_for or owner or where or search
-        shell.say("No session matches." if asked else "There is no session yet.")
+        shell.say("No session matches." if narrowed else "There is no session yet.")
         return
     shell.say(*grid(HEADINGS, [cells for cells, _ in rows], width=shell.width))
     silent = sum(cells[WAITS] == SILENT for cells, _ in rows)
-    if len(found) > limit:
+    if more:
         shell.say("", f"There are more; these are the first {limit}. --limit shows more.")
     if needing := sum(needs for _, needs in rows):
         said = "1 of these needs a person." if needing == 1 else f"{needing} of these need a person."
@@ -71,22 +88,26 @@ def ls(
 
 
 def listed(
-    tx: Transaction, status: str | None, waiting_for: str | None, owner: str | None, repository: str | None, limit: int
-) -> list[SessionRecord]:
+    tx: Transaction, *, status: str | None, waiting_for: str | None, owner: str | None, repository: str | None,
+    limit: int, damaged: list[DamagedRow],
+) -> list[SessionRecord]:  # fmt: skip
     """The sessions in the order in which somebody should look at them."""
     from perdure.store import session
 
+    narrowed: dict[str, Any] = {"owner": owner, "repository": repository, "damaged": damaged}
     if waiting_for is not None:
-        return session.page(tx, status=status, waiting_for=waiting_for, owner=owner, repository=repository, limit=limit)
-    found = session.for_a_person(tx, status=status, owner=owner, repository=repository, limit=limit)
+        return session.page(tx, status=status, waiting_for=waiting_for, limit=limit, **narrowed)
+    found = session.for_a_person(tx, status=status, limit=limit, **narrowed)
     for wanted in ("running", None) if status is None else (status,):
         seen = {one.uid for one in found}
-        page = session.page(tx, status=wanted, owner=owner, repository=repository, limit=limit + len(seen))
+        page = session.page(tx, status=wanted, limit=limit + len(seen), **narrowed)
         found += [one for one in page if one.uid not in seen]
     return found[:limit]
 
 
-def searched(tx: Transaction, text: str, limit: int, **narrowed: Any) -> list[SessionRecord]:
+def searched(
+    tx: Transaction, text: str, limit: int, *, damaged: list[DamagedRow], **narrowed: Any
+) -> list[SessionRecord]:
     """Sessions with a text in their id, title or prompt, in any case; those that need a person first."""
     from perdure.store import session
 
@@ -94,12 +115,12 @@ def searched(tx: Transaction, text: str, limit: int, **narrowed: Any) -> list[Se
     found: list[SessionRecord] = []
     before: SessionRecord | None = None
     while len(found) < limit:
-        page = session.page(tx, limit=PAGE, before=before, **narrowed)
+        page = session.page(tx, limit=PAGE, before=before, damaged=damaged, **narrowed)
         found += [one for one in page if any(wanted in word.casefold() for word in _words(one))]
         if len(page) < PAGE:
             break
         before = page[-1]
-    needing = {one.uid for one in session.for_a_person(tx, limit=PAGE)}
+    needing = {one.uid for one in session.for_a_person(tx, limit=PAGE, damaged=[])}
     return sorted(found[:limit], key=lambda one: one.uid not in needing)
 
 
@@ -108,14 +129,14 @@ def _words(one: SessionRecord) -> list[str]:
     return [one.id, one.title or "", prompt if isinstance(prompt, str) else ""]
 
 
-def row(tx: Transaction, one: SessionRecord) -> tuple[list[str], bool]:
+def row(tx: Transaction, one: SessionRecord, asked: list[Wait]) -> tuple[list[str], bool]:
     """A session's cells, and whether it needs a person."""
     from perdure.cli.plain import error, safe, short, span
     from perdure.cli.waiting import briefly
 
     waits, since, needs = ("", None, False)
     if one.status in ("ready", "running", "waiting"):
-        waits, since, needs = briefly(tx, one) if one.sealed_at is None else (SEALED, one.sealed_at, False)
+        waits, since, needs = briefly(tx, asked) if one.sealed_at is None else (SEALED, one.sealed_at, False)
     elif one.status == "failed":
         waits = f"nothing; error: {short(error(one.error), 80)}"
     if one.status == "running" and one.lease_until is not None and one.lease_until < tx.now:

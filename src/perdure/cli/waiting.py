@@ -173,10 +173,9 @@ def lines(shell: Shell, asked: list[Asked], now: int) -> Iterator[str]:
         yield f"  and {len(asked) - MOST} more; --json shows all"
 
 
-def briefly(tx: Transaction, found: SessionRecord) -> tuple[str, int | None, bool]:
+def briefly(tx: Transaction, waits: list[Wait]) -> tuple[str, int | None, bool]:
     """For a list: what a session waits for in a few words, since when, and whether it needs a person."""
-    open_ = wait.open_of_session(tx, found.uid)
-    open_.sort(key=lambda one: one.kind not in FOR_A_PERSON)
+    open_ = sorted(waits, key=lambda one: one.kind not in FOR_A_PERSON)
     if not open_:
         return "", None, False
     first = open_[0]

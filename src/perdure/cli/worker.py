@@ -174,7 +174,7 @@ def ready(
     """Sessions that somebody may take: ready, left by a worker, or parked for want of code that is here."""
     from perdure.store import session
 
-    found = [one for one in session.expired(tx, limit=PAGE) if _fits(tx, one, only)]
+    found = [one for one in session.expired(tx, limit=PAGE, damaged=[]) if _fits(tx, one, only)]
     if only is not None:
         mine = session.get(tx, only)
         found += [mine] if mine.status in ("ready", "running") else []
@@ -203,7 +203,7 @@ def _page(
     found: list[SessionRecord] = []
     before: SessionRecord | None = None
     while len(found) < limit:
-        page = session.page(tx, status=status, waiting_for=waiting_for, before=before, limit=PAGE)
+        page = session.page(tx, status=status, waiting_for=waiting_for, before=before, limit=PAGE, damaged=[])
         found += [one for one in page if one.program in known and _fits(tx, one, only)]
         if len(page) < PAGE:
             break

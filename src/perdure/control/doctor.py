@@ -16,16 +16,19 @@ from perdure.clock import boot_time
 from perdure.control import depth, findings
 from perdure.control.report import Disk, Latency, Report, Schema, Stale, WorkerLife
 from perdure.domain.worker import Life, Worker
-from perdure.errors import ConfigError, NotFound, PerdureError, StoreFull
+from perdure.errors import ConfigError, Damaged, NotFound, PerdureError, StoreFull
 from perdure.ids import new_uid
 from perdure.runtime.liveness import presences_at
 from perdure.store import damage, doctor, migrate, restore
+from perdure.store.damage import DamagedRow
 from perdure.store.databases.engine import FULL
 from perdure.store.databases.place import Reserve, check_file_system, check_library
 from perdure.store.doctor import Look, Place
 from perdure.store.gate import life_of
+from perdure.store.move import Transaction
 
 SAMPLES = 20
+SHOWN = 20  # damaged rows that are told one by one; --json lists all
 BLOCK = bytes(4096)
 
 
@@ -77,10 +80,27 @@ def _see_store(report: Report, place: Place, found: Look, *, deep: bool) -> None
     migrate.check(version, compatible_from, known)
     if version < known:  # its rows may lack what this code would read
         return
-    _see_rows(report, place, found)
+    try:
+        _see_rows(report, place, found)
+    except Damaged as error:
+        report.findings.append(findings.wrong(error.message, error.hint))
     if deep:
-        report.findings += [findings.damaged(what) for what in damage.damage(found.tx)]
-        report.read_everything = True
+        _read_everything(report, found.tx)
+
+
+def _read_everything(report: Report, tx: Transaction) -> None:
+    """Every page of the file, and every session; what is damaged is named, and the others are still read."""
+    report.findings += [findings.damaged(what) for what in damage.file_damage(tx)]
+    sessions, damaged = 0, 0
+    for uid in damage.session_uids(tx):
+        found = [uid] if isinstance(uid, DamagedRow) else damage.of_session(tx, uid)
+        sessions, damaged = sessions + 1, damaged + bool(found)
+        report.damaged += found
+    report.damaged += damage.shared_facts(tx)
+    report.findings += [findings.damaged(str(one)) for one in report.damaged[:SHOWN]]
+    if damaged:
+        report.findings.append(findings.intact(sessions - damaged, len(report.damaged) - SHOWN))
+    report.read_everything = True
 
 
 def _see_rows(report: Report, place: Place, found: Look) -> None:

@@ -54,6 +54,13 @@ def damaged(what: str) -> Finding:
     return wrong(what, "Stop the workers, keep a copy of the files as they are, and restore a backup.")
 
 
+def intact(sessions: int, more: int) -> Finding:
+    """What can still be done with the sessions that are not damaged."""
+    also = f"Damaged rows that are not shown here: {more}; --json lists all. " if more > 0 else ""
+    do = "`perdure export ID` writes a session that is intact as a bundle." if sessions else "Restore a backup."
+    return note(f"{also}Sessions that are intact: {sessions}.", do)
+
+
 def judge(report: Report) -> list[Finding]:
     """Every rule, applied."""
     rules = (_schema, _durability, _disk, _server, _standbys, _restores, _sessions, _workers)

@@ -8,6 +8,7 @@ import msgspec
 
 from perdure.domain.restore import Restore
 from perdure.domain.worker import Life
+from perdure.store.damage import DamagedRow
 from perdure.store.doctor import Durability, Server
 
 
@@ -102,6 +103,7 @@ class Report(msgspec.Struct, kw_only=True):
     restores: list[Restore] = msgspec.field(default_factory=list)
     unrecorded_restore: Restore | None = None  # found now; the next process that writes records it
     read_everything: bool = False
+    damaged: list[DamagedRow] = msgspec.field(default_factory=list)
     findings: list[Finding] = msgspec.field(default_factory=list)
     depth: Depth | None = None
     healthy: bool = True

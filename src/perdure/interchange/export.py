@@ -27,7 +27,7 @@ from perdure.domain.effect import Attempt
 from perdure.domain.session import Status
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Life
-from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
+from perdure.errors import ConfigError, Conflict, Damaged, IllegalMove, NotFound
 from perdure.ids import digest, new_uid
 from perdure.interchange import rows
 from perdure.interchange.bundle import (
@@ -48,7 +48,7 @@ from perdure.interchange.bundle import (
 )
 from perdure.interchange.pack import Content, write
 from perdure.interchange.summary import summary
-from perdure.store import doubt, meta, restore, session, transfer
+from perdure.store import damage, doubt, meta, restore, session, transfer
 from perdure.store.move import Transaction
 from perdure.store.store import Store
 from perdure.store.transfer import TABLES, Columns, Kept
@@ -111,17 +111,29 @@ def export(
 
 def _look(tx: Transaction, uid: str) -> tuple[list[Kept], Told | None]:
     """The line in one moment, and what the move of a session that was sealed here for one says."""
+    _refuse_damaged(tx, uid)
     line = transfer.line(tx, uid)
     _refuse_children(line)
     if restore.over(tx, session.get(tx, uid)) is not None:
         raise IllegalMove(
             "This store was put back to an earlier time, and what this session did since is not known.",
-            hint="Look at what was lost, then `perdure restore --release --because TEXT`.",
+            hint="Look at what was lost, then `perdure restores --release --because TEXT`.",
         )
     sealed, source = transfer.sealed_by(tx, uid), meta.get(tx, "store_id") or ""
     if sealed is not None and (sealed.body or {}).get("store") == source:
         return line, Told(mode=MOVE, copy=None, store=source, by=sealed.actor, at=sealed.at)
     return line, None
+
+
+def _refuse_damaged(tx: Transaction, uid: str | None) -> None:
+    """A bundle without a damaged row would be a session that did something else, so there is none."""
+    while uid is not None:
+        if found := damage.of_session(tx, uid):
+            raise Damaged(
+                f"This session cannot be exported: {found[0]}",
+                hint="Other sessions can be. `perdure doctor --deep` names every damaged row.",
+            )
+        uid = session.get(tx, uid).forked_from
 
 
 def _refuse_children(line: list[Kept]) -> None:

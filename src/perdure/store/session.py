@@ -14,6 +14,7 @@ from perdure.domain.state import NOT_STATE
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name, check_text, encode, new_uid
 from perdure.store import artifact
+from perdure.store.damage import DamagedRow, records
 from perdure.store.move import Head, Log, Move, Transaction, expect_one, holder_move, outsider_move
 
 FOREVER = 2**62
@@ -252,19 +253,17 @@ def page(
     repository: str | None = None,
     before: SessionRecord | None = None,
     limit: int = 100,
+    damaged: list[DamagedRow] | None = None,
 ) -> list[SessionRecord]:
-    """One page of sessions, the most recently moved first, after `before`."""
-    rows = tx.all(
-        "session.list",
-        status=status,
-        waiting_for=waiting_for,
-        owner=owner,
-        repository=repository,
-        before=before.updated_at if before else FOREVER,
-        before_uid=before.uid if before else "",
-        limit=limit,
-    )
-    return [SessionRecord.from_row(row) for row in rows]
+    """One page of sessions, the most recently moved first, after `before`.
+
+    With `damaged`, a row that cannot be read is named there, and the others are returned.
+    """
+    return _records(
+        tx, damaged, "session.list",
+        status=status, waiting_for=waiting_for, owner=owner, repository=repository, limit=limit,
+        before=before.updated_at if before else FOREVER, before_uid=before.uid if before else "",
+    )  # fmt: skip
 
 
 def for_a_person(
@@ -274,15 +273,22 @@ def for_a_person(
     owner: str | None = None,
     repository: str | None = None,
     limit: int = 100,
+    damaged: list[DamagedRow] | None = None,
 ) -> list[SessionRecord]:
     """Sessions that wait for something only a person can give, the most recently moved first."""
-    rows = tx.all("session.for_a_person", status=status, owner=owner, repository=repository, limit=limit)
-    return [SessionRecord.from_row(row) for row in rows]
+    asked = {"status": status, "owner": owner, "repository": repository, "limit": limit}
+    return _records(tx, damaged, "session.for_a_person", **asked)
 
 
-def expired(tx: Transaction, *, limit: int = 100) -> list[SessionRecord]:
+def expired(tx: Transaction, *, limit: int = 100, damaged: list[DamagedRow] | None = None) -> list[SessionRecord]:
     """Sessions that run without a live lease: their holder has fallen silent."""
-    return [SessionRecord.from_row(row) for row in tx.all("session.expired", now=tx.now, limit=limit)]
+    return _records(tx, damaged, "session.expired", now=tx.now, limit=limit)
+
+
+def _records(tx: Transaction, damaged: list[DamagedRow] | None, name: str, **values: Any) -> list[SessionRecord]:
+    if damaged is not None:
+        return records(tx, "session", damaged, name, **values)
+    return [SessionRecord.from_row(row) for row in tx.all(name, **values)]
 
 
 def count(tx: Transaction) -> dict[str, int]:

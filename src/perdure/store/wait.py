@@ -18,6 +18,7 @@ from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name, check_text, encode
 from perdure.store import session
+from perdure.store.damage import records
 from perdure.store.move import Log, Transaction, holder_move, outsider_move
 
 MANY = 1_000_000
@@ -157,13 +158,13 @@ def open_of_kind(tx: Transaction, uid: str, kind: WaitKind) -> list[Wait]:
 
 
 def open_waits(tx: Transaction, *, kind: str | None = None, limit: int = 100) -> list[Wait]:
-    """What sessions wait for, the longest wait first."""
-    return [Wait.from_row(row) for row in tx.all("wait.open", kind=kind, limit=limit)]
+    """What sessions wait for, the longest wait first. A row that cannot be read does not hide the others."""
+    return records(tx, "wait", [], "wait.open", kind=kind, limit=limit)
 
 
 def due(tx: Transaction, *, limit: int = 100) -> list[Wait]:
-    """Waits whose time has come."""
-    return [Wait.from_row(row) for row in tx.all("wait.due", now=tx.now, limit=limit)]
+    """Waits whose time has come. A row that cannot be read does not hold up the others."""
+    return records(tx, "wait", [], "wait.due", now=tx.now, limit=limit)
 
 
 def next_due(tx: Transaction) -> int | None:

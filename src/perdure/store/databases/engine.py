@@ -18,6 +18,7 @@ from perdure import process
 from perdure.clock import Clock
 from perdure.errors import ConfigError, Conflict, Damaged, IllegalMove, PerdureError, StoreFull, StoreUnavailable
 from perdure.ids import new_uid
+from perdure.store.databases import raw
 from perdure.store.gate import Gate
 from perdure.store.guard import Guarded
 from perdure.store.move import Row, Transaction
@@ -82,10 +83,20 @@ class SQLiteTransaction(Transaction):
             raise ConfigError(f"The statement cannot be run: {error}.") from error
 
     def one(self, name: str, /, **values: Any) -> Row | None:
-        return self._db.execute(self._sql[name], values).fetchone()
+        try:
+            return self._db.execute(self._sql[name], values).fetchone()
+        except UnicodeDecodeError as error:
+            raise raw.not_text(name) from error
 
     def all(self, name: str, /, **values: Any) -> list[Row]:
-        return self._db.execute(self._sql[name], values).fetchall()
+        try:
+            return self._db.execute(self._sql[name], values).fetchall()
+        except UnicodeDecodeError as error:
+            raise raw.not_text(name) from error
+
+    def raw(self, name: str, /, **values: Any) -> list[Row]:
+        """All rows of a named query; a text that is not UTF-8 comes as bytes."""
+        return raw.rows(self._db, self._sql[name], values)
 
 
 class SQLiteEngine:
