@@ -1,5 +1,6 @@
 """Leaving a session: nothing that was asked meanwhile is missed, and no question is left that nobody asks."""
 
+import msgspec
 import pytest
 
 from perdure.domain.lease import Holder
@@ -67,6 +68,18 @@ def test_no_session_ends_while_an_effect_may_be_under_way(store: Store) -> None:
     with pytest.raises(IllegalMove, match="under way"):
         store.write_now(session.finish(holder, Status.DONE))
     assert session_of(store, holder.uid).status == "running"
+
+
+def test_a_session_that_is_to_stop_dispatches_nothing_but_undos(store: Store) -> None:
+    holder, by = a_holder(store), Dispatch(worker="w", process="{}")
+    store.write_now(effect.plan(holder, intent("e-1")))
+    store.write_now(session.request_cancel(holder.uid, by="ada"))
+    assert store.write_now(effect.dispatch(holder, "e-1", by)) is None
+    assert store.write_now(effect.plan_and_dispatch(holder, intent("e-2"), by)).state == "planned"
+    undo = msgspec.structs.replace(intent("e-3"), position='["undo", "e-1"]')
+    assert store.write_now(effect.plan_and_dispatch(holder, undo, by)).state == "dispatched"
+    assert [len(store.read_now(effect.of_effect, holder.uid, id)) for id in ("e-1", "e-2", "e-3")] == [0, 0, 1]
+    store.read_now(event.verify, holder.uid)
 
 
 def test_stopping_refuses_what_was_only_planned_and_ends_the_session(store: Store) -> None:

@@ -2,7 +2,7 @@
 
 What a session had begun after that time is no longer in its ledger, but it may have happened. So until a person
 releases the restore, nothing is dispatched as if for the first time: the first dispatch of every effect of a session
-that was alive then is taken as one whose outcome is unknown, and its replay rule decides (`domain.effect.recover`).
+that was alive then is taken as one whose outcome is unknown, and its replay rule decides (`domain.recovery`).
 
 The sign of it in the ledger is an attempt of nobody: `presumed` when the store was put back, over since the restore
 began, outcome unknown. The effect's own late outcome, should it still come, settles it like any other attempt.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from perdure.domain.effect import PRESUMED, SETTLED, Attempt, AttemptOutcome, Effect, EffectState, Replay
+from perdure.domain.effect import PRESUMED, SETTLED, Attempt, AttemptOutcome, Effect, EffectState, Replay, Rule
 from perdure.domain.lease import RESTORE_SHIFT
 from perdure.domain.record import Record
 
@@ -38,13 +38,14 @@ class Restore(Record, frozen=True):
     released_because: str | None
 
 
-def may_have_happened(effect: Effect, attempts: list[Attempt], restore: Restore, retry: int) -> bool:
+def may_have_happened(effect: Effect, attempts: list[Attempt], restore: Restore, rule: Rule) -> bool:
     """Whether an effect that the ledger takes for not dispatched may have been, in the time that was lost.
 
     An undo may always be done again. A `compensate` effect may have had `retry` generations, and as many again in every
     earlier restore epoch: each is taken back, and the first that cannot have been there acts.
     """
-    if effect.state in SETTLED or effect.replay in (Replay.PURE, Replay.JOINT) or effect.position[0] == "undo":
+    retry = effect.retry or rule.retry
+    if effect.state in SETTLED or rule.replay in (Replay.PURE, Replay.JOINT) or effect.position[0] == "undo":
         return False
     if effect.state == EffectState.DISPATCHED and effect.doubted_at is not None:
         return False

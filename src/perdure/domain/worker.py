@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -14,6 +15,11 @@ class Life(StrEnum):
     ALIVE = "alive"
     DEAD = "dead"
     CANNOT_TELL = "cannot tell"
+
+
+def worst(lives: Sequence[Life]) -> Life:
+    """What is known of several processes together: dead only if all of them are."""
+    return next((life for life in (Life.ALIVE, Life.CANNOT_TELL) if life in lives), Life.DEAD)
 
 
 class Worker(Record, frozen=True):

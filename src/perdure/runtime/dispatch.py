@@ -13,27 +13,35 @@ recorded. A `joint` one runs inside the transaction that records it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 import msgspec
 
 from perdure import faults
-from perdure.domain.effect import AttemptOutcome, Effect, Replay, idempotency_key, intent_digest
+from perdure.domain.effect import (
+    NOT_BEGUN,
+    AttemptOutcome,
+    Effect,
+    EffectState,
+    Replay,
+    idempotency_key,
+    intent_digest,
+)
 from perdure.errors import ConfigError, LeaseHeld, PerdureError, StoreError
-from perdure.ids import encode
+from perdure.ids import decode, encode
 from perdure.runtime.act import ACTING, BROKEN_OFF, OWED, InThread, call, outcome
 from perdure.runtime.description import describe
+from perdure.runtime.joint import RolledBack, act_inside
 from perdure.runtime.place import Place
 from perdure.runtime.policy import Policy
 from perdure.runtime.run import Run
-from perdure.runtime.tool import Call, Tool, Transaction
+from perdure.runtime.tool import Call, Tool
 from perdure.runtime.values import LIMIT
 from perdure.store import doubt, lease
 from perdure.store import effect as effects
 from perdure.store import intent as intents
-from perdure.store.move import Log, Move, hold
+from perdure.store.move import Move, hold
 from perdure.store.move import Transaction as StoreTransaction
 
 
@@ -60,13 +68,16 @@ class Dispatcher:
     ) -> Intent:  # fmt: skip
         targets, leases = tool.targets_of(arguments), tool.leases_of(arguments)
         self.run.needs_leases |= bool(leases)
-        key = idempotency_key(self._uid, position, tool.name, arguments, generation)
+        key, rule = idempotency_key(self._uid, position, tool.name, arguments, generation), tool.rule
         return Intent(
             id="e-" + key[:16],
             position=encode(position),
             generation=generation,
             tool=tool.name,
-            replay=tool.rule.replay,
+            replay=rule.replay,
+            inflight=rule.inflight,
+            key_ttl=rule.key_ttl,
+            retry=rule.retry,
             targets=encode(targets),
             intent=encode(arguments),
             intent_digest=intent_digest(tool.name, arguments, targets),
@@ -98,7 +109,8 @@ class Dispatcher:
         return nullcontext() if self._one_writer else self._order
 
     async def _plan_and_act(self, tool: Tool[..., Any], intent: Intent) -> Effect:
-        """Plan, dispatch and act at once; only plan what may have happened before a restore, or needs what is held."""
+        """Plan, dispatch and act at once; only plan what may have happened before a restore, needs what is held, or
+        belongs to a session that was asked to stop."""
         opened = tool.shape.unbind(intent.arguments)  # before it is dispatched: afterwards nothing of ours may fail
         async with self._in_order():
             await self._refresh_lease()
@@ -106,23 +118,28 @@ class Dispatcher:
                 return await self.run.write(effects.plan(self.run.holder, intent))
             move = effects.plan_and_dispatch(self.run.holder, intent, self._dispatch(tool))
             try:
-                self._fresh[intent.id] = await self.run.write(move)
+                planned = await self.run.write(move)
             except LeaseHeld:
                 return await self.run.write(effects.plan(self.run.holder, intent))
+        if planned.state != EffectState.DISPATCHED:
+            return planned
+        self._fresh[intent.id] = planned
         return await self._act(tool, intent.id, intent.idempotency_key, opened, 1)
 
     async def _dispatch_and_act(self, tool: Tool[..., Any], effect: Effect, why: str) -> Effect:
         opened = tool.shape.unbind(effect.intent)
         await self._refresh_lease()
         move = effects.dispatch(self.run.holder, effect.id, self._dispatch(tool), because=why)
-        number = await self.run.write(move)
+        if (number := await self.run.write(move)) is None:
+            return await self._get(effect.id)
         return await self._act(tool, effect.id, effect.idempotency_key, opened, number)
 
     async def _act(self, tool: Tool[..., Any], id: str, key: str, opened: dict[str, Any], number: int) -> Effect:
         """Act and settle. A lease that has run out meanwhile is proof that the act did not begin."""
         faults.point("act.before")
         if self.run.clock.boot() >= self.run.holder.boot_deadline or self.run.unwinding:
-            known = intents.Outcome(outcome=AttemptOutcome.ABSENT)
+            error = encode({"code": NOT_BEGUN, "message": "The lease had ended, or the run was being left."})
+            known = intents.Outcome(outcome=AttemptOutcome.ABSENT, error=error)
         else:
             known = await self._call(tool, id, key, opened, number)
         return await self._settle(tool, id, number, known)
@@ -208,11 +225,12 @@ class Dispatcher:
 
         def run(tx: StoreTransaction) -> Effect:
             log = hold(tx, self.run.holder)
-            known = _inside(tool, log, arguments)
-            if planned is None:
-                done = effects.record.on(log, intent, dispatch, known)
+            if effects.is_held_back(log, decode(intent.position)):
+                done = planned or effects.plan.on(log, intent)
+            elif planned is None:
+                done = effects.record.on(log, intent, dispatch, act_inside(tool, log, arguments))
             else:
-                done = effects.attempted.on(log, intent.id, dispatch, known)
+                done = effects.attempted.on(log, intent.id, dispatch, act_inside(tool, log, arguments))
             log.close()
             return done
 
@@ -250,42 +268,3 @@ class Dispatcher:
         except StoreError as error:
             raise self.run.give_up(error) from error
         return msgspec.structs.replace(intent, intent=encode(placed))
-
-
-class RolledBack(Exception):
-    """A joint tool raised; its transaction is rolled back, and nothing of it happened."""
-
-
-def _inside(tool: Tool[..., Any], log: Log, arguments: dict[str, Any]) -> intents.Outcome:
-    """Act inside a transaction. What the database itself could not do is its own error, and not the tool's.
-
-    A tool may catch the error of a statement and return, but not if that statement undid what came before it.
-    """
-    broken: list[Exception] = []
-    returned = False
-
-    def execute(sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-        if returned:
-            raise ConfigError("A joint tool's transaction ends when the tool returns.")
-        try:
-            return log.tx.execute(sql, parameters)
-        except PerdureError:
-            raise
-        except Exception as error:
-            broken.append(error)
-            raise
-
-    try:
-        value = tool.function(log if tool.wants_log else Transaction(execute), **arguments)
-        known = intents.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=tool.shape.encode_result(value))
-    except Exception as error:
-        if broken:
-            raise broken[0] from None
-        raise RolledBack from error
-    finally:
-        returned = True
-    if broken:
-        raise broken[0]
-    if log.tx.rolled_back is not None:
-        raise RolledBack from log.tx.rolled_back
-    return known

@@ -7,8 +7,10 @@
     5 settle    one transaction, fenced by the attempt: what came of it
 
 When nothing asks, 1 and 3 are one transaction (`dispatch` has the details). After a crash `drive` takes up an effect
-wherever it was left and follows the replay table (`domain.effect.recover`) until it is settled or somebody must be
+wherever it was left and follows the replay table (`domain.recovery`) until it is settled or somebody must be
 waited for. Nothing here guesses: every action is one that the table allows, and the log says why it was taken.
+
+A request to stop the session is honoured between acts: what it has begun is probed or undone, and nothing else begins.
 """
 
 from __future__ import annotations
@@ -17,21 +19,10 @@ import asyncio
 from typing import Any
 
 from perdure import faults
-from perdure.domain.effect import (
-    SETTLED,
-    Action,
-    Attempt,
-    AttemptOutcome,
-    Course,
-    Effect,
-    EffectState,
-    Replay,
-    after_absent,
-    recover,
-)
-from perdure.domain.restore import may_have_happened
+from perdure.domain.effect import SETTLED, AttemptOutcome, Effect, EffectState, Replay, Rule
+from perdure.domain.recovery import Action, Course, Evidence, after_absent, binding_rule, recover, unended
 from perdure.domain.wait import WaitKind
-from perdure.domain.worker import Life
+from perdure.domain.worker import Life, worst
 from perdure.errors import ConfigError, IllegalMove, LeaseHeld
 from perdure.ids import encode
 from perdure.runtime import leases
@@ -62,7 +53,9 @@ class Ledger(Dispatcher):
         elif tool.replay is Replay.PURE:
             return await self.run.see_through(self._pure(tool, intent))
         elif tool.replay is Replay.JOINT:
-            return await self.run.see_through(self._joint(tool, intent, None))
+            effect = await self.run.see_through(self._joint(tool, intent, None))
+            if effect.state in SETTLED:
+                return effect
         else:
             effect = await self.run.see_through(self._plan_and_act(tool, intent))
         return await self.drive(tool, effect, lane, fresh=True)
@@ -93,27 +86,28 @@ class Ledger(Dispatcher):
         while effect.state not in SETTLED:
             self.run.check()
             effect = self.run.runtime.values.whole(effect)
-            if await self._await_approval(effect, lane):
+            if not self.run.holder.cancel_requested and await self._await_approval(effect, lane):
                 effect = await self._get(effect.id)
                 continue
-            attempts, life = await self._evidence(effect)
-            if self.run.restore is not None and may_have_happened(effect, attempts, self.run.restore, tool.retry):
-                course = Course(Action.PRESUME, "The store was put back; it may have been done before.")
-            else:
-                course = recover(effect, attempts, tool.rule, self.run.clock.now(), life)
+            rule, evidence = binding_rule(effect, tool.rule), await self._evidence(effect)
+            course = recover(effect, evidence, rule)
             if course.action is Action.PROBE:
-                effect, course = await self._probe(tool, effect, attempts, course, life)
-            effect = await self._follow_or_look(tool, effect, course, lane)
+                course = await self._probe(tool, effect, evidence, rule, course.why)
+            self.run.check()
+            effect = await self._follow_or_look(tool, effect, course, rule, lane)
         if expects_successor(effect, tool.retry):
+            self.run.honour_requests()
             return await self._succeed(tool, effect, lane)
         if not at_its_end:
             self.run.tell(effect, at_once=not fresh)
         return effect
 
-    async def _follow_or_look(self, tool: Tool[..., Any], effect: Effect, course: Course, lane: Lane | None) -> Effect:
+    async def _follow_or_look(
+        self, tool: Tool[..., Any], effect: Effect, course: Course, rule: Rule, lane: Lane | None
+    ) -> Effect:
         """Follow a course, unless an outcome came in between and made it illegal, or somebody holds what it needs."""
         try:
-            return await self._follow(tool, effect, course, lane)
+            return await self._follow(tool, effect, course, rule, lane)
         except LeaseHeld as held:
             await leases.wait_until_free(self.run, effect, held, lane)
             return await self._get(effect.id)
@@ -123,7 +117,9 @@ class Ledger(Dispatcher):
                 raise
             return now
 
-    async def _follow(self, tool: Tool[..., Any], effect: Effect, course: Course, lane: Lane | None) -> Effect:
+    async def _follow(
+        self, tool: Tool[..., Any], effect: Effect, course: Course, rule: Rule, lane: Lane | None
+    ) -> Effect:
         """Do what was decided, unless it is too early for it."""
         effect = self.run.runtime.values.whole(effect)
         if course.not_before is not None and course.not_before > self.run.clock.now():
@@ -134,13 +130,13 @@ class Ledger(Dispatcher):
                 return await self._again(tool, effect, course.why)
             case Action.PRESUME:
                 assert self.run.restore is not None
-                return await self.run.write(
-                    restore.presume(self.run.holder, effect.id, self.run.restore, tool.retry)
-                )  # fmt: skip
+                return await self.run.write(restore.presume(self.run.holder, effect.id, self.run.restore, rule))
+            case Action.REFUSE:
+                self.run.honour_requests()
             case Action.UNDO:
                 return await self._undo(tool, effect, course, lane)
             case Action.FAIL:
-                absent = tool.replay is not Replay.PURE
+                absent = rule.replay is not Replay.PURE
                 return await self.run.write(doubt.give_up(self.run.holder, effect.id, course.why, absent=absent))
             case Action.ASK if await self._is_original_in_doubt(effect):  # that is what a person is asked about
                 return await self.run.write(doubt.give_up(self.run.holder, effect.id, course.why))
@@ -180,24 +176,26 @@ class Ledger(Dispatcher):
         await self.run.wait_for(asked.id, lane)
         return True
 
-    async def _probe(
-        self, tool: Tool[..., Any], effect: Effect, attempts: list[Attempt], course: Course, life: Life
-    ) -> tuple[Effect, Course]:
-        """Ask the outside system; only a positive answer, or an absence that counts, settles anything."""
-        number = attempts[-1].number
+    async def _probe(self, tool: Tool[..., Any], effect: Effect, evidence: Evidence, rule: Rule, why: str) -> Course:
+        """Ask the outside system; only a positive answer, or an absence that counts, settles anything.
+
+        The evidence was taken before the question, and an absence counts as of then, however late the answer comes.
+        """
+        number = evidence.attempts[-1].number
         answer, result = await self._ask_probe(tool, effect, number)
         said = answer.said if answer.why is None else f"{answer.said}: {answer.why}"
-        await self.run.write(doubt.noted(self.run.holder, effect.id, f"{course.why} It answers: {said}"))
-        if answer.said == "happened":
-            known = intents.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=result, reference=answer.reference)
-            return await self._settle(tool, effect.id, number, known), course
+        asked = {"attempt": number, "asked_at": evidence.at, "replay": rule.replay}
+        await self.run.write(doubt.noted(self.run.holder, effect.id, f"{why} It answers: {said}", evidence=asked))
         if answer.said == "unknown":
-            return effect, Course(Action.ASK, answer.why or "The probe cannot tell.")
-        course = after_absent(attempts, tool.rule, self.run.clock.now(), life)
-        if course.action is Action.DISPATCH:
-            absent = intents.Outcome(outcome=AttemptOutcome.ABSENT)
-            effect = await self._settle(tool, effect.id, number, absent)
-        return effect, course
+            return Course(Action.ASK, answer.why or "The probe cannot tell.")
+        known = intents.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=result, reference=answer.reference)
+        if answer.said != "happened":
+            course = after_absent(evidence, rule)
+            if course.action is not Action.DISPATCH:
+                return course
+            known = intents.Outcome(outcome=AttemptOutcome.ABSENT)
+        await self._settle(tool, effect.id, number, known)
+        return Course(Action.NOTHING, "The probe settled it.")
 
     async def _ask_probe(self, tool: Tool[..., Any], effect: Effect, number: int) -> tuple[Outcome, str | None]:
         """The probe's answer, with its result as JSON text. A probe that fails cannot tell."""
@@ -220,8 +218,12 @@ class Ledger(Dispatcher):
             return Outcome.unknown(f"The probe says that it happened, but {error.message}"), None
 
     async def _undo(self, tool: Tool[..., Any], effect: Effect, course: Course, lane: Lane | None) -> Effect:
-        """Take it back: an effect of its own. An undo that fails puts the original in doubt."""
-        undoing = await self.undo(tool, effect, None, lane, because=course.why)
+        """Take it back: an effect of its own. An undo that fails puts the original in doubt.
+
+        One that began before anything in flight had landed is no evidence: it is done again, with a key of its own.
+        """
+        early = await self.run.read(doubt.early_undos, effect, course.not_before or 0)
+        undoing = await self.undo(tool, effect, None, lane, generation=early, because=course.why)
         if undoing.state == EffectState.ACKNOWLEDGED:
             return await self.run.write(doubt.compensated(self.run.holder, effect.id, by_effect=undoing.id))
         error = (undoing.error or {}).get("message") or undoing.state
@@ -249,18 +251,22 @@ class Ledger(Dispatcher):
         intent = self.intent(tool, effect.intent, effect.position, generation=generation, supersedes=effect.id)
         return await self._begin(tool, intent, lane)
 
-    async def _evidence(self, effect: Effect) -> tuple[list[Attempt], Life]:
-        """The attempts, after noting that a process was found dead, and whether the last one may be under way."""
+    async def _evidence(self, effect: Effect) -> Evidence:
+        """What is known now, after noting each process that was found dead."""
         attempts = await self.run.read(effects.of_effect, self._uid, effect.id)
-        if not attempts or attempts[-1].ended_at is not None:
-            return attempts, Life.DEAD
-        last, by = attempts[-1], self.run.holder.name
-        life = self.run.runtime.life_of(last)
-        if life is Life.DEAD:
-            because = f"worker {last.worker} was found dead"
-            await self.run.write(doubt.ended(self._uid, by, effect.id, last.number, because=because))
+        lives = [(one, self.run.runtime.life_of(one)) for one in unended(attempts)]
+        for one, life in lives:
+            if life is Life.DEAD:
+                because = f"worker {one.worker} was found dead"
+                await self.run.write(
+                    doubt.ended(self._uid, self.run.holder.name, effect.id, one.number, because=because)
+                )
+        if any(life is Life.DEAD for _, life in lives):
             attempts = await self.run.read(effects.of_effect, self._uid, effect.id)
-        return attempts, life
+        return Evidence(
+            attempts, self.run.clock.now(), worst([life for _, life in lives]), self.run.restore,
+            self.run.holder.cancel_requested,
+        )  # fmt: skip
 
     async def _until(self, effect: Effect, course: Course, lane: Lane | None) -> None:
         """Wait, durably, until a request can no longer be in flight."""
@@ -275,19 +281,14 @@ class Ledger(Dispatcher):
 
 def intent_of(effect: Effect) -> Intent:
     """The intent of an effect as it was recorded."""
-    return Intent(
-        id=effect.id,
-        position=encode(effect.position),
-        generation=effect.generation,
-        tool=effect.tool,
-        replay=effect.replay,
-        targets=encode(effect.targets),
-        intent=encode(effect.intent),
-        intent_digest=effect.intent_digest,
-        idempotency_key=effect.idempotency_key,
-        rule=effect.rule,
-        arguments=effect.intent,
-    )
+    kept = {name: getattr(effect, name) for name in _KEPT}
+    position, targets, intent = (encode(one) for one in (effect.position, effect.targets, effect.intent))
+    return Intent(**kept, position=position, targets=targets, intent=intent, arguments=effect.intent)
+
+
+_KEPT = (
+    "id", "generation", "tool", "replay", "intent_digest", "idempotency_key", "rule", "inflight", "key_ttl", "retry",
+)  # fmt: skip
 
 
 def tool_of(effect: Effect) -> Tool[..., Any]:

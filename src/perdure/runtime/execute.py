@@ -160,7 +160,7 @@ async def _recover(run: Run, program: Program[..., Any], ledger: Ledger) -> bool
                 else:
                     await ledger.recover(tool_of(effect), effect)
 
-        ends = await run.see_through(_all([drive(effect) for effect in left]))
+        ends = await run.see_through(_all([drive(effect) for effect in left]), unwinds=True)
         for error in ends:
             if isinstance(error, BaseException) and not isinstance(error, Suspended):
                 raise error

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from perdure.domain.effect import SETTLED, Effect, EffectState
+from perdure.domain.effect import SETTLED, Effect, EffectState, attempts_allowed
 from perdure.domain.session import TERMINAL
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import PerdureError
@@ -30,7 +30,7 @@ def expects_successor(effect: Effect, retry: int) -> bool:
     the last of those begins at a multiple of `retry`, and has as many generations as any other.
     """
     unwanted = effect.result is None and effect.artifact is None
-    more = effect.restore_epoch is not None or (effect.generation + 1) % retry != 0
+    more = effect.restore_epoch is not None or (effect.generation + 1) % attempts_allowed(effect, retry) != 0
     return effect.state == EffectState.COMPENSATED and unwanted and more
 
 
@@ -39,7 +39,7 @@ def is_open(tx: Transaction, effect: Effect) -> bool:
     if effect.state not in SETTLED:
         return True
     tool = TOOLS.get(effect.tool)
-    if not expects_successor(effect, tool.retry if tool else 1):
+    if not expects_successor(effect, tool.retry if tool else effect.retry or 1):
         return False
     return sessions.get(tx, effect.session_uid).status not in TERMINAL
 

@@ -1,6 +1,6 @@
 """Recovery, shown before it runs: what would be done with each unsettled effect, and why.
 
-It follows the same table as a run does (`domain.effect.recover`), on the same evidence, and does nothing.
+It follows the same table as a run does (`domain.recovery`), on the same evidence, and does nothing.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
-from perdure.domain.effect import PRESUMED, Action, Attempt, Effect, EffectState, recover
-from perdure.domain.restore import may_have_happened, presumed
+from perdure.domain.effect import PRESUMED, Attempt, Effect, EffectState
+from perdure.domain.recovery import Action, Evidence, binding_rule, recover, unended
+from perdure.domain.restore import Restore, presumed
 from perdure.domain.session import SessionRecord
-from perdure.domain.worker import Life
+from perdure.domain.worker import Life, worst
 from perdure.runtime.fork import newest, was_cancelled
 from perdure.runtime.policy import Policy
 from perdure.runtime.records import line_of
@@ -57,24 +58,32 @@ def _for(tx: Transaction, effect: Effect, session: SessionRecord, policy: Policy
     if effect.undo_requested_at is not None:
         why = f"{effect.undo_by} asks to take it back: {effect.undo_because}"
         return _say(effect, attempts, Action.UNDO, why)
-    if effect.state == EffectState.PLANNED and (gated := _gated(tx, effect, tool, session, policy)) is not None:
+    stopping, rule = session.cancel_requested_at is not None, binding_rule(effect, tool.rule)
+    gated = None if stopping or effect.state != EffectState.PLANNED else _gated(tx, effect, tool, session, policy)
+    if gated is not None:
         return _say(effect, attempts, *gated)
-    life = Life.DEAD
-    if attempts and attempts[-1].ended_at is None:
-        life = life_of(attempts[-1])
-        if life is Life.DEAD:
-            attempts = [*attempts[:-1], msgspec.structs.replace(attempts[-1], ended_at=tx.now)]
-    before = restore.over(tx, session)
-    if before is not None and may_have_happened(effect, attempts, before, tool.retry):
-        attempts = [*attempts, presumed(effect, attempts, before, tx.now)]
+    evidence = _evidence(attempts, life_of, tx.now, restore.over(tx, session), stopping)
+    course = recover(effect, evidence, rule)
+    if course.action is Action.PRESUME and evidence.restore is not None:  # what follows from it is what matters
+        attempts = [*evidence.attempts, presumed(effect, attempts, evidence.restore, tx.now)]
+        evidence = msgspec.structs.replace(evidence, attempts=attempts)
         effect = msgspec.structs.replace(effect, state=EffectState.DISPATCHED, doubted_at=None, verdict=None)
-    course = recover(effect, attempts, tool.rule, tx.now, life)
+        course = recover(effect, evidence, rule)
+    attempts = evidence.attempts
     if course.action is Action.ASK and tool.outlives_worker and effect.doubted_at is None:
         why = "It may have outlived its worker: it is looked for, and a person is asked only if nobody can say."
         return _say(effect, attempts, "look for it", why)
     if course.action in (Action.DISPATCH, Action.RUN_AGAIN) and (held := lease.in_the_way(tx, effect)) is not None:
         return _say(effect, attempts, "wait for lease", held.message)
-    return _say(effect, attempts, course.action, course.why + _evidence(attempts, course.action), course.not_before)
+    return _say(effect, attempts, course.action, course.why + _last_word(attempts, course.action), course.not_before)
+
+
+def _evidence(attempts: list[Attempt], life_of: LifeOf, now: int, over: Restore | None, stopping: bool) -> Evidence:
+    """The evidence as a run would take it: it would note now that a process is dead."""
+    lives = {one.number: life_of(one) for one in unended(attempts)}
+    dead = {number for number, life in lives.items() if life is Life.DEAD}
+    found = [msgspec.structs.replace(one, ended_at=now) if one.number in dead else one for one in attempts]
+    return Evidence(found, now, worst(list(lives.values())), over, stopping)
 
 
 def _gated(
@@ -124,8 +133,8 @@ def _say(effect: Effect, attempts: list[Attempt], action: str, why: str, not_bef
     return Recovery(effect.id, effect.tool, effect.state, len(attempts), action, why, not_before)
 
 
-def _evidence(attempts: list[Attempt], action: Action) -> str:
-    if not attempts or action is Action.DISPATCH:
+def _last_word(attempts: list[Attempt], action: Action) -> str:
+    if not attempts or action in (Action.DISPATCH, Action.REFUSE):
         return ""
     last = attempts[-1]
     if last.worker == PRESUMED:

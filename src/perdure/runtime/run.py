@@ -83,13 +83,18 @@ class Run:
         except StoreError as error:
             raise self.give_up(error) from error
 
-    async def see_through(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something to its end, even if the caller is cancelled meanwhile; it then hears of it afterwards."""
+    async def see_through(self, work: Coroutine[Any, Any, T], *, unwinds: bool = False) -> T:
+        """Do something to its end, even if the caller is cancelled meanwhile; it then hears of it afterwards.
+
+        Of work that `unwinds`, what has begun is seen to its end, and no further act begins.
+        """
         ended: asyncio.Future[T] = self._loop.create_future()
         task = self._loop.create_task(_carry(work, ended))
         try:
             return await ended
         except asyncio.CancelledError as error:
+            if unwinds:
+                self.unwind()
             while not task.done():
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait({task})

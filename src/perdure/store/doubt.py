@@ -89,9 +89,9 @@ def pronounce(
 
 
 @holder_move
-def noted(log: Log, id: str, why: str) -> None:
-    """What recovery found out and decided, for whoever reads the log."""
-    log.append("effect.recovered", {"why": why}, effect_id=id)
+def noted(log: Log, id: str, why: str, *, evidence: dict[str, Any] | None = None) -> None:
+    """What recovery found out and decided, for whoever reads the log; of evidence, when it was asked for and how."""
+    log.append("effect.recovered", {"why": why} | ({"evidence": evidence} if evidence else {}), effect_id=id)
 
 
 @holder_move
@@ -160,3 +160,9 @@ def undos(tx: Transaction, effect: Effect) -> list[Effect]:
     position = encode(["undo", effect.id])
     rows = tx.all("effect.undos", uid=effect.session_uid, position=position, limit=MANY)
     return [Effect.from_row(row) for row in rows]
+
+
+def early_undos(tx: Transaction, effect: Effect, before: int) -> int:
+    """How many undos of an effect were acknowledged though they had begun before a time, and so prove nothing."""
+    done = [one for one in undos(tx, effect) if one.state == EffectState.ACKNOWLEDGED]
+    return sum(of_effect(tx, one.session_uid, one.id)[-1].dispatched_at < before for one in done)

@@ -11,7 +11,18 @@ from typing import Any
 
 import msgspec
 
-from perdure.domain.effect import MOVES, SETTLED, Attempt, AttemptOutcome, Effect, EffectState, Replay, Verdict, tried
+from perdure.domain.effect import (
+    MOVES,
+    SETTLED,
+    Attempt,
+    AttemptOutcome,
+    Effect,
+    EffectState,
+    Replay,
+    Verdict,
+    attempts_allowed,
+    tried,
+)
 from perdure.domain.lease import Holder
 from perdure.domain.record import check_move
 from perdure.domain.wait import WaitKind
@@ -37,7 +48,9 @@ def plan(log: Log, intent: Intent, *, approval_id: str | None = None) -> Effect:
 
 @hot_holder_move(fresh.dispatch)
 def plan_and_dispatch(log: Log, intent: Intent, dispatch: Dispatch) -> Effect:
-    """Plan and dispatch at once, when nothing asks: its first attempt."""
+    """Plan and dispatch at once, when nothing asks: its first attempt. Only plan it in a session that is to stop."""
+    if is_held_back(log, decode(intent.position)):
+        return plan.on(log, intent)
     if intent.supersedes is not None:
         move(log, get(log.tx, log.uid, intent.supersedes), EffectState.SUPERSEDED, "effect.superseded")
     taken = lease.claim(log, intent.id, decode(intent.position), decode(intent.leases)) if intent.leases else {}
@@ -47,14 +60,23 @@ def plan_and_dispatch(log: Log, intent: Intent, dispatch: Dispatch) -> Effect:
 
 
 @holder_move
-def dispatch(log: Log, id: str, dispatch: Dispatch, *, because: str | None = None) -> int:
-    """Put an attempt into the ledger before it begins. Returns its number."""
-    effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
+def dispatch(log: Log, id: str, dispatch: Dispatch, *, because: str | None = None) -> int | None:
+    """Put an attempt into the ledger before it begins. Returns its number, or None in a session that is to stop."""
+    effect = get(log.tx, log.uid, id)
+    return None if is_held_back(log, effect.position) else _begin(log, effect, dispatch, because)
+
+
+def is_held_back(log: Log, position: Any) -> bool:
+    """A session that was asked to stop begins no act, but still undoes."""
+    return log.head.cancel_requested_at is not None and position[:1] != ["undo"]
+
+
+def _begin(log: Log, effect: Effect, dispatch: Dispatch, because: str | None = None) -> int:
+    id, number = effect.id, len(of_effect(log.tx, log.uid, effect.id)) + 1
     if effect.state != EffectState.DISPATCHED:
         check_move("effect", MOVES, EffectState(effect.state), EffectState.DISPATCHED)
     used = _consume(log, effect) if effect.approval_id is not None else {}
     taken = lease.claim(log, id, effect.position, effect.leases) if effect.leases else {}
-    number = len(attempts) + 1
     log.tx.send("effect.dispatch", uid=log.uid, id=id)
     _attempt(log, id, number, dispatch)
     spent = {"doubted_at": None, "doubt": None, "verdict": None, "verdict_by": None, "verdict_because": None}
@@ -119,9 +141,9 @@ def record(log: Log, intent: Intent, dispatch: Dispatch, outcome: Outcome) -> Ef
 
 
 @holder_move
-def attempted(log: Log, id: str, dispatch_: Dispatch, outcome: Outcome) -> Effect:
+def attempted(log: Log, id: str, dispatch: Dispatch, outcome: Outcome) -> Effect:
     """Dispatch and settle at once: a planned `joint` effect, whose act is part of this transaction or was undone."""
-    return settle.on(log, id, dispatch.on(log, id, dispatch_), outcome)
+    return settle.on(log, id, _begin(log, get(log.tx, log.uid, id), dispatch), outcome)
 
 
 @hot_outsider_move(fresh.settle)
@@ -152,7 +174,7 @@ def settle(
         case AttemptOutcome.ACKNOWLEDGED:
             move(log, effect, EffectState.ACKNOWLEDGED, "effect.acknowledged", outcome=outcome, **came)
         case AttemptOutcome.FAILED:
-            state = EffectState.PLANNED if tried(attempts) < retry else EffectState.FAILED
+            state = EffectState.PLANNED if tried(attempts) < attempts_allowed(effect, retry) else EffectState.FAILED
             move(log, effect, state, "effect.failed", outcome=outcome, **came)
         case AttemptOutcome.ABSENT:
             move(log, effect, EffectState.PLANNED, "effect.absent", **came)

@@ -20,8 +20,11 @@ from perdure.store.intent import Dispatch, Intent, Outcome
 from perdure.store.move import Transaction
 
 PLAIN = frozenset(
-    {"id", "position", "generation", "tool", "replay", "targets", "intent", "intent_digest", "idempotency_key", "rule"}
-)
+    {
+        "id", "position", "generation", "tool", "replay", "targets", "intent", "intent_digest", "idempotency_key",
+        "rule", "inflight", "key_ttl", "retry",
+    }
+)  # fmt: skip
 NOT_PLAIN = tuple(name for name in Intent.__struct_fields__ if name not in PLAIN)
 UNKNOWN = dict.fromkeys(("reference", "result", "artifact", "error", "settled_at", "settled_number"))
 NOTHING: dict[str, Any] = dict.fromkeys(Effect.__struct_fields__)

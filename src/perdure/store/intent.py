@@ -24,6 +24,9 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     rule: str | None = None
     supersedes: str | None = None
     leases: str | None = None
+    inflight: int | None = None
+    key_ttl: int | None = None
+    retry: int | None = None
 
 
 class Dispatch(msgspec.Struct, frozen=True, kw_only=True):

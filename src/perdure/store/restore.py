@@ -12,7 +12,7 @@ its timeline.
 
 from __future__ import annotations
 
-from perdure.domain.effect import Effect
+from perdure.domain.effect import Effect, Rule
 from perdure.domain.lease import RESTORE_SHIFT
 from perdure.domain.restore import Cause, Restore, may_have_happened, presumed
 from perdure.domain.session import SessionRecord
@@ -71,10 +71,10 @@ def release(tx: Transaction, *, by: str, because: str) -> list[Restore]:
 
 
 @holder_move
-def presume(log: Log, id: str, restore: Restore, retry: int) -> Effect:
+def presume(log: Log, id: str, restore: Restore, rule: Rule) -> Effect:
     """Take an effect as dispatched with an unknown outcome, because it may have been in the time that was lost."""
     effect, attempts = effects.get(log.tx, log.uid, id), effects.of_effect(log.tx, log.uid, id)
-    if not may_have_happened(effect, attempts, restore, retry):
+    if not may_have_happened(effect, attempts, restore, rule):
         return effect
     assert log.holder is not None
     taken = lease.claim(log, id, effect.position, effect.leases) if effect.leases else {}

@@ -28,3 +28,10 @@ begin
     end if;
     return same;
 end $$;
+
+create trigger effect_keeps_its_rule before update of inflight, key_ttl, retry on effect for each row
+when (
+    new.inflight is distinct from old.inflight or new.key_ttl is distinct from old.key_ttl
+    or new.retry is distinct from old.retry
+)
+execute function perdure_refuse('an effect keeps the rule it was planned under');

@@ -24,3 +24,8 @@ insert into wait_kind (kind, meaning) values
 -- When an act ended by the boot clock of the machine that saw it, so that a step of the wall clock cannot shorten
 -- `inflight`: which clock, and its microseconds.
 alter table attempt add column ended_boot text;
+
+-- The rest of the rule that an effect was planned under; null in older rows, where the loaded code decides.
+alter table effect add column inflight {int};
+alter table effect add column key_ttl {int};
+alter table effect add column retry {int};

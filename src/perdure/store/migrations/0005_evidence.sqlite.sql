@@ -41,3 +41,7 @@ begin select raise(abort, 'perdure: a wait is resolved once'); end;
 
 create trigger wait_is_kept before delete on wait
 begin select raise(abort, 'perdure: what is on record is never deleted'); end;
+
+create trigger effect_keeps_its_rule before update of inflight, key_ttl, retry on effect
+when new.inflight is not old.inflight or new.key_ttl is not old.key_ttl or new.retry is not old.retry
+begin select raise(abort, 'perdure: an effect keeps the rule it was planned under'); end;

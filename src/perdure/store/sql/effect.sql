@@ -3,21 +3,21 @@
 insert into effect (
     session_uid, id, task_id, position, generation, tool, replay, targets, intent, intent_digest, idempotency_key,
     state, reference, result, artifact, error, approval_id, policy_version, rule, supersedes, planned_at, settled_at,
-    number, settled_number, leases
+    number, settled_number, leases, inflight, key_ttl, retry
 ) values (
     :session_uid, :id, :task_id, :position, :generation, :tool, :replay, :targets, :intent, :intent_digest,
     :idempotency_key, :state, :reference, :result, :artifact, :error, :approval_id, :policy_version, :rule, :supersedes,
-    :now, :settled_at, :number, :settled_number, :leases
+    :now, :settled_at, :number, :settled_number, :leases, :inflight, :key_ttl, :retry
 );
 
 -- name: effect.begin
 -- Write down an intent that is dispatched at once, and of which there is nothing else to say.
 insert into effect (
     session_uid, id, position, generation, tool, replay, targets, intent, intent_digest, idempotency_key, state, rule,
-    planned_at, number
+    planned_at, number, inflight, key_ttl, retry
 ) values (
     :session_uid, :id, :position, :generation, :tool, :replay, :targets, :intent, :intent_digest, :idempotency_key,
-    'dispatched', :rule, :at, :number
+    'dispatched', :rule, :at, :number, :inflight, :key_ttl, :retry
 );
 
 -- name: effect.dispatch_held@postgres
@@ -36,10 +36,10 @@ with held as (
 ), planned as (
     insert into effect (
         session_uid, id, position, generation, tool, replay, targets, intent, intent_digest, idempotency_key, state,
-        rule, planned_at, number
+        rule, planned_at, number, inflight, key_ttl, retry
     )
     select uid, :id, :position, :generation, :tool, :replay, :targets, :intent, :intent_digest, :idempotency_key,
-        'dispatched', :rule, :at, :number
+        'dispatched', :rule, :at, :number, :inflight, :key_ttl, :retry
     from held
 )
 insert into attempt (session_uid, effect_id, number, worker, epoch, process, sandbox, dispatched_at, deadline_at)

@@ -134,10 +134,10 @@ on conflict (scope, key) do update set value = excluded.value, version = exclude
 -- An effect as it was planned; what came of it is told after.
 insert into effect (
     session_uid, id, task_id, position, generation, tool, replay, targets, intent, intent_digest, idempotency_key,
-    state, supersedes, planned_at, number, leases
+    state, supersedes, planned_at, number, leases, inflight, key_ttl, retry
 ) values (
     :session_uid, :id, :task_id, :position, :generation, :tool, :replay, :targets, :intent, :intent_digest,
-    :idempotency_key, 'planned', :supersedes, :planned_at, :number, :leases
+    :idempotency_key, 'planned', :supersedes, :planned_at, :number, :leases, :inflight, :key_ttl, :retry
 ) on conflict (session_uid, id) do nothing;
 
 -- name: transfer.step_effect

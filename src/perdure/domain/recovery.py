@@ -1,0 +1,235 @@
+"""Recovery: what may be done with an effect, given what is known of it. This is the replay table of the design.
+
+`recover` decides, and nothing else does. It is a pure function of the effect, the evidence and the rule, so a run and
+the recovery plan that is shown before it reach the same decision.
+
+Three things are easy to get wrong, and each has its place here:
+
+    when     evidence counts from the moment it was asked for. A probe that looked early and answered late, because it
+             was slow or the machine was suspended, is an early look: `Evidence.at` is taken before the question.
+    whose    the rule that was recorded with the plan and the rule of the loaded code may differ; the stricter of the
+             two decides (`binding_rule`).
+    ended    an absence and an undo count only `inflight` after every act that may have been made is known to have
+             ended. Nothing acts beside an attempt that is known to be under way.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from perdure.clock import SECOND
+from perdure.domain.effect import (
+    PRESUMED,
+    SETTLED,
+    Attempt,
+    AttemptOutcome,
+    Effect,
+    EffectState,
+    Replay,
+    Rule,
+    Verdict,
+    attempts_allowed,
+    tried,
+)
+from perdure.domain.restore import Restore, may_have_happened
+from perdure.domain.worker import Life
+
+
+class Action(StrEnum):
+    """What recovery does with an effect."""
+
+    NOTHING = "nothing"
+    DISPATCH = "dispatch"
+    RUN_AGAIN = "run again"
+    PROBE = "probe"
+    UNDO = "undo"
+    PRESUME = "presume"
+    FAIL = "fail"
+    ASK = "ask"
+    REFUSE = "refuse"
+
+
+class Course(msgspec.Struct, frozen=True):
+    """An action, not before a time, and the reason in one sentence."""
+
+    action: Action
+    why: str
+    not_before: int | None = None
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What is known of an effect, as of `at`: for a probe's answer, the moment the probe was asked.
+
+    `life` is that of the processes of attempts that are not known to have ended (`unended`): alive if one of them is
+    alive, dead if all are. `stopping`: somebody asked the session to stop.
+    """
+
+    attempts: list[Attempt]
+    at: int
+    life: Life = Life.CANNOT_TELL
+    restore: Restore | None = None
+    stopping: bool = False
+
+
+STRICTNESS = {Replay.PURE: 0, Replay.IDEMPOTENT: 1, Replay.PROBE: 2, Replay.COMPENSATE: 2, Replay.ESCALATE: 3}
+
+
+def binding_rule(effect: Effect, loaded: Rule) -> Rule:
+    """The stricter of the rule recorded with the plan and the rule of the loaded code."""
+    ttls = [ttl for ttl in (effect.key_ttl, loaded.key_ttl) if ttl is not None]
+    rule = Rule(
+        _stricter(Replay(effect.replay), loaded),
+        max(effect.inflight or 0, loaded.inflight),
+        attempts_allowed(effect, loaded.retry),
+        min(ttls, default=None),
+        loaded.can_probe,
+        loaded.can_undo,
+    )
+    return msgspec.structs.replace(rule, note=_difference(effect, loaded, rule))
+
+
+def _stricter(recorded: Replay, loaded: Rule) -> Replay:
+    said = {recorded, loaded.replay}
+    if len(said) > 1 and (Replay.JOINT in said or said == {Replay.PROBE, Replay.COMPENSATE}):
+        return Replay.ESCALATE
+    strict = max(said, key=lambda one: STRICTNESS.get(one, 0))
+    lacks_probe = strict is Replay.PROBE and not loaded.can_probe
+    lacks_undo = strict is Replay.COMPENSATE and not loaded.can_undo
+    return Replay.ESCALATE if lacks_probe or lacks_undo else strict
+
+
+def _difference(effect: Effect, loaded: Rule, rule: Rule) -> str:
+    """Where the record and the code differ and what follows, for whoever reads the plan or the log."""
+    if effect.replay != loaded.replay:
+        both = f"It was planned as {effect.replay}, and the loaded code says {loaded.replay}"
+        return f" {both}: {rule.replay} counts."
+    changed = [name for name in ("inflight", "key_ttl", "retry") if getattr(rule, name) != getattr(loaded, name)]
+    return f" Its {' and '.join(changed)} as recorded with the plan counts: it is stricter." if changed else ""
+
+
+def unended(attempts: list[Attempt]) -> list[Attempt]:
+    """The attempts that may be under way for all the ledger knows; of the older ones, a verdict closes each."""
+    return [
+        one
+        for one in attempts
+        if one.ended_at is None and (one is attempts[-1] or one.outcome in (None, AttemptOutcome.UNKNOWN))
+    ]
+
+
+def recover(effect: Effect, evidence: Evidence, rule: Rule) -> Course:
+    """The replay table: what the last durable state of an effect allows.
+
+    While the session is being stopped nothing is dispatched, run again or planned anew; probes and undos are not
+    affected.
+    """
+    if effect.state in SETTLED:
+        return Course(Action.NOTHING, f"It is {effect.state}; its outcome is returned as recorded.")
+    stopping = evidence.stopping and effect.position[0] != "undo"
+    if effect.state == EffectState.PLANNED and stopping:
+        return Course(Action.REFUSE, "The session was asked to stop, and it has not begun.")
+    if evidence.restore is not None and may_have_happened(effect, evidence.attempts, evidence.restore, rule):
+        return Course(Action.PRESUME, "The store was put back; it may have been done before.")
+    if effect.state == EffectState.PLANNED:
+        return _planned(effect, evidence, rule)
+    if effect.verdict is None and effect.doubted_at is not None:
+        return Course(Action.ASK, effect.doubt or "Nobody can say what came of it.")
+    course = _unknown(evidence, rule, stopping)
+    return msgspec.structs.replace(course, why=course.why + rule.note)
+
+
+def _planned(effect: Effect, evidence: Evidence, rule: Rule) -> Course:
+    if not evidence.attempts:
+        return Course(Action.DISPATCH, "It was planned and never dispatched.")
+    if effect.verdict != Verdict.ABSENT:
+        return Course(Action.DISPATCH, "It is known not to have happened, and attempts are left.")
+    why, last = f"{effect.verdict_by} says that it did not happen.", evidence.attempts[-1]
+    if unended(evidence.attempts) and evidence.life is Life.CANNOT_TELL:
+        return Course(Action.DISPATCH, why, (last.settled_at or evidence.at) + rule.inflight)
+    return _counted(Action.DISPATCH, evidence, rule, why)
+
+
+def _unknown(evidence: Evidence, rule: Rule, stopping: bool) -> Course:
+    """It was dispatched, and its outcome is not known."""
+    last = evidence.attempts[-1]
+    match rule.replay:
+        case Replay.PURE:
+            return _unless_under_way(_pure(evidence, rule, stopping), evidence, rule)
+        case Replay.IDEMPOTENT:
+            return _unless_under_way(_idempotent(evidence, rule, stopping), evidence, rule)
+        case Replay.PROBE:
+            return Course(Action.PROBE, "Its outcome is unknown; the probe is asked.")
+        case Replay.COMPENSATE:
+            then = "" if stopping else ", and then planned anew"
+            return _counted(Action.UNDO, evidence, rule, f"Its outcome is unknown; it is undone{then}.")
+    why = "The store was put back; it may have been done before" if last.worker == PRESUMED else _UNKNOWN
+    return Course(Action.ASK, f"{why}, and nothing but a person can tell.")
+
+
+_UNKNOWN = "Its outcome is unknown"
+
+
+def _pure(evidence: Evidence, rule: Rule, stopping: bool) -> Course:
+    if stopping:
+        return Course(Action.FAIL, "The session was asked to stop; it changes nothing outside and is not run again.")
+    made = tried(evidence.attempts)
+    if evidence.attempts[-1].outcome == AttemptOutcome.UNKNOWN and made >= rule.retry:
+        return Course(Action.FAIL, f"It raised in each of {made} attempts.")
+    return Course(Action.RUN_AGAIN, "It changes nothing outside, so it may run again.")
+
+
+def _idempotent(evidence: Evidence, rule: Rule, stopping: bool) -> Course:
+    attempts = evidence.attempts
+    young = rule.key_ttl is None or evidence.at - attempts[0].dispatched_at < rule.key_ttl
+    if young and tried(attempts) < rule.retry and not stopping:
+        return Course(Action.RUN_AGAIN, f"{_UNKNOWN}; the same key makes a second request harmless.")
+    if stopping:
+        spent = "the session was asked to stop"
+    elif young:
+        spent = f"{tried(attempts)} attempts are spent"
+    else:
+        spent = "its key may have been forgotten outside"
+    if rule.can_probe:
+        return Course(Action.PROBE, f"{_UNKNOWN} and {spent}; the probe is asked.")
+    return Course(Action.ASK, f"{_UNKNOWN} and {spent}.")
+
+
+def _unless_under_way(course: Course, evidence: Evidence, rule: Rule) -> Course:
+    """A probe may be asked at any time; everything else waits while an attempt is known to be under way."""
+    if course.action is Action.PROBE or not unended(evidence.attempts) or evidence.life is not Life.ALIVE:
+        return course
+    return _later(course.action, evidence, rule)
+
+
+def _later(action: Action, evidence: Evidence, rule: Rule) -> Course:
+    number = unended(evidence.attempts)[-1].number
+    return Course(action, f"Attempt {number} is still under way.", evidence.at + max(rule.inflight, SECOND))
+
+
+def _counted(action: Action, evidence: Evidence, rule: Rule, why: str) -> Course:
+    """A request in flight may still land: these count only `inflight` after every act is known to have ended.
+
+    An act that is known to be under way is looked at again later; a person is asked only where nobody can know.
+    """
+    if not unended(evidence.attempts):
+        ended_at = max(one.ended_at or 0 for one in evidence.attempts)
+        return Course(action, why, ended_at + rule.inflight)
+    if evidence.life is Life.ALIVE:
+        return _later(action, evidence, rule)
+    if evidence.life is Life.DEAD:
+        return Course(action, why, evidence.at + rule.inflight)
+    return Course(Action.ASK, "Nobody can tell whether an attempt is still under way.")
+
+
+def after_absent(evidence: Evidence, rule: Rule) -> Course:
+    """What a probe's `absent` allows. It is not final: a request in flight may still land.
+
+    The evidence is that of the moment when the probe was asked. DISPATCH: it may be held not to have happened.
+    """
+    course = _counted(Action.PROBE, evidence, rule, "The probe found nothing yet; it may still land.")
+    if course.action is Action.ASK or (course.not_before or 0) > evidence.at:
+        return course
+    if tried(evidence.attempts) >= rule.retry:
+        return Course(Action.FAIL, f"The probe found nothing, and {tried(evidence.attempts)} attempts are spent.")
+    return Course(Action.DISPATCH, "The probe found nothing, and nothing can be in flight any more.")

@@ -1,0 +1,247 @@
+"""A session that was asked to stop begins no act, in recovery either; what it has begun is probed or undone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from perdure import Call, NotDone, Outcome, Session, faults, program, tool
+from perdure.domain.worker import Life
+from perdure.errors import StoreUnavailable
+from perdure.runtime.runtime import Runtime
+from perdure.store import session as sessions
+from perdure.testing import ManualClock
+from tests.runtime.world import GATE, Outside, World
+
+pytestmark = pytest.mark.databases("sqlite")
+BOTH = pytest.mark.databases("sqlite", "postgres")
+
+
+async def died_and_was_cancelled(world: World, outside: Outside, **options: Any) -> None:
+    """A session whose process died in the act, and that somebody then asked to stop."""
+    act = outside.tool(**options)
+
+    @program
+    async def once(s: Session) -> int:
+        return int(await s.do(act, n=1))
+
+    view = await world.run(once.bind()) if options.get("gate") else None
+    if view is None:
+        await world.dies(once.bind())
+    else:
+        await world.rt.approve(view.waits[0].id, by="ada", because="fine")
+        with pytest.raises(StoreUnavailable):
+            await world.again()
+        world.crash()
+    await world.rt.cancel("s", by="ada")
+
+
+@BOTH
+async def test_idempotent_without_a_probe_becomes_a_doubt(world: World) -> None:
+    outside = Outside("died", "done")
+    await died_and_was_cancelled(world, outside, replay="idempotent")
+    assert [one.action for one in await world.rt.recovery_plan("s")] == ["ask"]
+    view = await world.again()
+    assert ([one.kind for one in view.waits], view.status, len(outside.calls)) == (["doubt"], "waiting", 1)
+    assert "asked to stop" in ((await world.effect()).doubt or "")
+    await world.rt.settle((await world.effect()).id, "happened", by="ada", because="seen", result=7)
+    view = await world.again()
+    assert (view.status, (await world.effect()).state) == ("cancelled", "acknowledged")
+
+
+@pytest.mark.parametrize("replay", ["idempotent", "probe"])
+async def test_a_probe_is_still_asked(world: World, replay: str) -> None:
+    outside = Outside("died")
+    await died_and_was_cancelled(world, outside, replay=replay, probe=True)
+    view = await world.again()
+    assert (view.status, (await world.effect()).state, len(outside.calls)) == ("cancelled", "acknowledged", 1)
+
+
+async def test_what_a_probe_did_not_find_is_refused_and_not_dispatched(world: World, clock: ManualClock) -> None:
+    outside = Outside("died early", "done")
+    await died_and_was_cancelled(world, outside, replay="probe")
+    view = await world.again()
+    assert ([one.kind for one in view.waits], view.status) == (["timer"], "waiting"), "it may still land"
+    clock.advance(seconds=31)
+    view, effect = await world.again(), await world.effect()
+    assert (view.status, effect.state, effect.error["code"]) == ("cancelled", "refused", "cancelled")
+    assert len(outside.calls) == 1
+
+
+async def test_an_undo_is_still_done_and_no_successor_planned(world: World, clock: ManualClock) -> None:
+    outside = Outside("died", "done")
+    await died_and_was_cancelled(world, outside, replay="compensate")
+    assert "planned anew" not in (await world.rt.recovery_plan("s"))[0].why
+    await world.again()
+    clock.advance(seconds=31)
+    view = await world.again()
+    assert (view.status, outside.undone, len(outside.calls)) == ("cancelled", [None], 1)
+    assert [one.state for one in await world.effects()] == ["compensated", "acknowledged"]
+
+
+async def test_an_undo_whose_process_died_is_done_again(world: World, clock: ManualClock) -> None:
+    outside = Outside("died", "done")
+    outside.undo_script = ["died", "done"]
+    await died_and_was_cancelled(world, outside, replay="compensate")
+    await world.again()
+    clock.advance(seconds=31)
+    with pytest.raises(StoreUnavailable):
+        await world.again()
+    world.crash()
+    view = await world.again()
+    assert (view.status, len(outside.undone), len(outside.calls)) == ("cancelled", 2, 1)
+
+
+async def test_a_pure_effect_is_not_run_again(world: World) -> None:
+    outside = Outside("died", "done")
+    await died_and_was_cancelled(world, outside, replay="pure", gate=GATE)
+    view = await world.again()
+    assert (view.status, (await world.effect()).state, len(outside.calls)) == ("cancelled", "failed", 1)
+
+
+async def test_a_verdict_of_absent_does_not_begin_another_attempt(world: World, clock: ManualClock) -> None:
+    outside = Outside("died early", "done")
+    await died_and_was_cancelled(world, outside, replay="escalate")
+    await world.again()
+    await world.rt.settle((await world.effect()).id, "absent", by="ada", because="nothing there")
+    clock.advance(seconds=31)
+    view = await world.again()
+    assert (view.status, (await world.effect()).state, len(outside.calls)) == ("cancelled", "refused", 1)
+
+
+async def test_the_plan_says_that_a_planned_effect_is_refused(world: World) -> None:
+    act = Outside().tool(gate=GATE)
+
+    @program
+    async def gated(s: Session) -> None:
+        await s.do(act, n=1)
+
+    await world.run(gated.bind())
+    await world.rt.store.write(sessions.request_cancel((await world.rt.get("s")).uid, "ada"))
+    plan = await world.rt.recovery_plan("s")
+    assert [one.action for one in plan] in (["refuse"], [])
+
+
+async def test_a_cancel_that_comes_while_a_probe_is_asked_holds_the_dispatch_back(world: World) -> None:
+    outside = Outside("died early", "done")
+    act = outside.tool("probe", inflight="0s")
+
+    @act.probe
+    async def asked(call: Call, n: int) -> Outcome:
+        await world.rt.cancel("s", by="ada")
+        return Outcome.absent()
+
+    @program
+    async def once(s: Session) -> int:
+        return int(await s.do(act, n=1))
+
+    await world.dies(once.bind())
+    view = await world.again()
+    assert (view.status, (await world.effect()).state, len(outside.calls)) == ("cancelled", "refused", 1)
+
+
+@BOTH
+async def test_a_cancel_that_comes_during_an_act_holds_the_next_attempt_back(world: World) -> None:
+    made: list[int] = []
+
+    @tool(retry=3)
+    async def act(n: int) -> int:
+        made.append(n)
+        await world.rt.cancel("s", by="ada")
+        raise NotDone("the service refused it")
+
+    @program
+    async def once(s: Session) -> int:
+        return await s.do(act, n=1)
+
+    view = await world.run(once.bind())
+    assert (view.status, (await world.effect()).state, made) == ("cancelled", "refused", [1])
+
+
+@BOTH
+@pytest.mark.parametrize("replay", ["escalate", "joint"])
+async def test_a_cancel_that_commits_just_before_a_dispatch_is_honoured(world: World, replay: str) -> None:
+    """The holder has not heard of it: the dispatch itself looks, in its transaction."""
+    outside = Outside()
+    if replay == "joint":
+
+        def act(tx: Any, n: int) -> int:
+            outside.happened.append(str(n))
+            return n
+
+        acting = tool(name="act", replay="joint")(act)
+    else:
+        acting = outside.tool(replay)
+
+    @program
+    async def once(s: Session) -> int:
+        uid = (await world.rt.get("s")).uid
+        world.rt.store.write_now(sessions.request_cancel(uid, "ada"))
+        return int(await s.do(acting, n=1))
+
+    view = await world.run(once.bind())
+    assert (view.status, outside.happened, outside.calls) == ("cancelled", [], [])
+    world.verify()
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+async def test_cancelling_the_run_begins_no_further_act_of_the_recovery(world: World, calls: int) -> None:
+    outside = Outside("died early", *["raise"] * 50)
+    act = outside.tool("idempotent", retry=50)
+    task: list[asyncio.Task[Any]] = []
+
+    @program
+    async def once(s: Session) -> int:
+        return int(await s.do(act, n=1))
+
+    await world.dies(once.bind())
+    outside.calls.clear()
+    loop = asyncio.get_running_loop()
+
+    def moment(point: str) -> None:
+        if point == "act.begun" and len(outside.calls) == calls - 1:
+            loop.call_soon(task[0].cancel)
+
+    faults.arm(moment)
+    task.append(asyncio.create_task(world.again()))
+    with pytest.raises(asyncio.CancelledError):
+        await task[0]
+    view = await world.rt.get("s")
+    assert (len(outside.calls), view.status, view.lease_holder) == (calls, "ready", None)
+
+
+async def test_cancelling_the_run_is_heard_while_a_short_inflight_is_waited_for(target: str) -> None:
+    """With the real clock: the recovery asks its probe again and again, and each wait is too short to park."""
+    outside, probed = Outside("died early"), asyncio.Event()
+    act = outside.tool("probe", inflight="200ms")
+    loop = asyncio.get_running_loop()
+
+    @act.probe
+    def asked(call: Call, n: int) -> Outcome:
+        outside.probed.append(call.key)
+        loop.call_soon_threadsafe(probed.set)
+        return Outcome.absent()
+
+    @program
+    async def once(s: Session) -> int:
+        return int(await s.do(act, n=1))
+
+    with World(target, ManualClock()) as world:
+        await world.dies(once.bind())
+    async with _opened(target) as runtime:
+        runtime.life_of = lambda attempt: Life.ALIVE  # type: ignore[method-assign]
+        running = asyncio.create_task(runtime.run("s"))
+        await asyncio.wait_for(probed.wait(), 60)
+        running.cancel()
+        await asyncio.wait({running}, timeout=60)
+        runtime.life_of = lambda attempt: Life.DEAD  # type: ignore[method-assign]
+        assert running.cancelled()
+        assert (len(outside.probed), (await runtime.get("s")).status) == (1, "ready")
+
+
+def _opened(target: str) -> Runtime:
+    from perdure.runtime.runtime import open as open_runtime
+
+    return open_runtime(target)
