@@ -3,9 +3,10 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import apsw
 import pytest
 
 from perdure import faults
@@ -216,8 +217,19 @@ def takes_for_ever(tx: Transaction) -> None:
     connection_of(tx).execute(f"insert into meta (key, value) {endless}")
 
 
+def hides_a_rollback(tx: Transaction) -> None:
+    """Catch the error of a statement that undid the whole transaction, and return as if nothing had happened."""
+    db = connection_of(tx)
+    db.execute("insert into meta (key, value) values ('big', '1')")
+    with suppress(apsw.ConstraintError):
+        db.execute("insert or rollback into meta (key, value) values ('big', '2')")
+
+
 @GROUPS
-@pytest.mark.parametrize(("breaks", "error"), [(fills_the_disk, StoreFull), (takes_for_ever, StoreUnavailable)])
+@pytest.mark.parametrize(
+    ("breaks", "error"),
+    [(fills_the_disk, StoreFull), (takes_for_ever, StoreUnavailable), (hides_a_rollback, StoreUnavailable)],
+)
 async def test_a_move_that_takes_its_group_down_fails_alone(
     store: Store, monkeypatch: pytest.MonkeyPatch, breaks: Callable[[Transaction], None], error: type[Exception]
 ) -> None:
