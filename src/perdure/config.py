@@ -44,6 +44,7 @@ SETTINGS: tuple[Setting, ...] = (
         "none",
         "list",
     ),
+    Setting("readable", "PERDURE_READABLE", "More paths in home folders that commands may read, by colons.", "none"),
     Setting("connections", "PERDURE_CONNECTIONS", "How many PostgreSQL connections write at once.", "8", "number"),
 )
 HARMLESS = frozenset({"connections"})  # what a folder may set without being trusted

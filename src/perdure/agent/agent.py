@@ -6,8 +6,11 @@ for the next message; with `once` it ends with its answer.
 
 from __future__ import annotations
 
+import glob
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +27,11 @@ from perdure.agent.settings import Settings
 from perdure.agent.toolbox import Offered, Toolbox, is_known
 from perdure.agent.tools.shipped import SHIPPED
 from perdure.agent.workspace import Workspace
-from perdure.config import default_store
+from perdure.config import data_folder, default_store, user_file
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError
 from perdure.runtime.effect import Ledger
+from perdure.runtime.liveness import runtime_folder
 from perdure.runtime.policy import Intent
 from perdure.runtime.program import PROGRAMS, Bound, Program
 from perdure.runtime.records import Records
@@ -142,7 +146,7 @@ class Agent(Program[[str, bool], str]):
             session_uid=run.session.uid,
             scratch=_outside(beside, root),
             artifacts=run.runtime.values.directory,
-            protected=(*_own_files(run.runtime, root), *_protected(beside, root)),
+            protected=tuple(_own_files(run.runtime, root)),
             network=network,
             unsandboxed=unsandboxed,
             environment=self.environment,
@@ -158,23 +162,32 @@ def _outside(beside: Path | None, root: Path) -> Path | None:
 
 
 def _own_files(runtime: Runtime, root: Path) -> Iterator[Path]:
-    """The store's own files, where it lies in the folder that is worked in."""
-    path = getattr(runtime.store.database, "path", None)
-    if path is not None and root.resolve() in Path(path).resolve().parents:
-        yield from Path(path).resolve().parent.glob(f"{Path(path).name}*")
+    """What is Perdure's own: its folders of this user, the store's files, and the folder beside the store.
+
+    A rollback journal that a command left beside a store would be played back into it, so its name is taken first.
+    """
+    given = getattr(runtime.store.database, "path", None)
+    if given is not None:
+        path = Path(given).resolve()
+        if root.resolve() in path.parents:
+            with suppress(OSError):
+                os.close(os.open(f"{path}-journal", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        for file in path.parent.glob(f"{glob.escape(path.name)}*"):
+            yield from _without(file, root.resolve())
+    for folder in (beside_of(runtime), data_folder(), user_file().parent, runtime_folder()):
+        if folder is not None and folder.is_dir():
+            yield from _without(folder.resolve(), root.resolve())
 
 
-def _protected(beside: Path | None, root: Path) -> tuple[Path, ...]:
-    """What is Perdure's: the folder beside the store, but not the worktree in there that the work is done in."""
-    if beside is None:
-        return ()
-    found: list[Path] = []
-    around, root = beside.resolve(), root.resolve()
-    while around in root.parents:
-        step = root.parents[len(root.parents) - len(around.parents) - 2] if around != root.parent else root
-        found += [one for one in around.iterdir() if one != step and one.is_dir()]
-        around = step
-    return tuple(found) if found else (beside,)
+def _without(folder: Path, root: Path) -> Iterator[Path]:
+    """A folder without the one in it that is worked in: all of it, or what lies beside the way there."""
+    if root != folder and folder not in root.parents:
+        yield folder
+        return
+    while folder != root:
+        step = folder / root.relative_to(folder).parts[0]
+        yield from (one for one in folder.iterdir() if one != step)
+        folder = step
 
 
 async def _drive(s: Session, prompt: str, once: bool = False) -> str:  # noqa: ARG001 - names are what counts

@@ -89,8 +89,8 @@ class Shell:
         from perdure.cli.app import load, named
 
         load(self.app or named(self.settings.get("app", "")))
-        if "environment" in self.settings:  # where the sandbox looks for it
-            os.environ["PERDURE_ENVIRONMENT"] = self.settings["environment"]
+        for name in {"environment", "readable"} & self.settings.keys():  # where the sandbox looks for them
+            os.environ[f"PERDURE_{name.upper()}"] = self.settings[name]
 
     def show(self, *parts: RenderableType) -> None:
         """Print for people: in colour on a terminal that wants it, plain everywhere else."""

@@ -26,8 +26,10 @@ def doctor(shell: Shell, deep: bool) -> int:
     Looks and changes nothing: it creates no store and migrates none. Exits with 1 when something is wrong.
     """
     from perdure.control.doctor import examine
+    from perdure.control.findings import privileged
 
     report = examine(shell.store, deep=deep)
+    report.findings += privileged()
     if shell.json:
         shell.emit(report)
     else:

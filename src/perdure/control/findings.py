@@ -5,6 +5,7 @@ Whatever is as it should be is no finding.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from perdure.control.report import Finding, Report
@@ -65,6 +66,14 @@ def judge(report: Report) -> list[Finding]:
     """Every rule, applied."""
     rules = (_schema, _durability, _disk, _server, _standbys, _restores, _sessions, _workers)
     return [finding for rule in rules for finding in rule(report)]
+
+
+def privileged() -> list[Finding]:
+    """What the doctor's own process says about how agents run here."""
+    if os.geteuid() != 0:
+        return []
+    said = "Perdure runs as root, so the commands of agents do too, inside their sandbox."
+    return [note(said, "Run it as an ordinary user where you can.")]
 
 
 def _schema(report: Report) -> Iterator[Finding]:

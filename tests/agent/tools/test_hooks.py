@@ -305,26 +305,44 @@ def test_without_a_sandbox_nothing_is_committed_unless_that_is_allowed(
 def test_a_hook_ends_with_git_and_the_commit_is_made_once(
     level: Level, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker, git and the keeper are killed while a hook runs in the sandbox."""
+    """The worker, git and the keeper are killed while a hook runs in the sandbox; the keeper's guard ends the hook."""
     monkeypatch.setenv("KEPT_HOOK", mark := new_uid())
     (repository / "src").mkdir()
-    write_hook(repository / ".git/hooks/pre-commit", "echo > src/inside; exec sleep 1000\n")
+    seconds = f"1000.{int(mark[-8:], 16)}"  # an argument that no other process has
+    write_hook(repository / ".git/hooks/pre-commit", f"echo > src/inside; exec sleep {seconds}\n")
     (repository / "a.txt").write_text("two\n")
     arguments = prepared("git_commit", {"message": "second", "paths": ["a.txt"]}, {})
     worker = fork(lambda: do("git_commit", arguments))
     until((repository / "src/inside").exists)
-    outside = [pid for pid in living(f"KEPT_HOOK={mark}") if runs_outside(pid)]
-    assert len(outside) == 2, f"git and the keeper, at {level}"
-    for pid in (worker, *map(int, outside)):
+    outside = [int(pid) for pid in living(f"KEPT_HOOK={mark}") if runs_outside(pid)]
+    assert len(outside) == 3, f"git, the keeper and its guard, at {level}"
+    (guard,) = [pid for pid in outside if parent_of(pid) in outside and pid in map(parent_of, outside)]
+    for pid in (worker, *(pid for pid in outside if pid != guard)):
         os.kill(pid, signal.SIGKILL)
     os.waitpid(worker, 0)
     until(lambda: living(f"KEPT_HOOK={mark}") == [])
+    assert [pid for pid in processes() if seconds.encode() in command_line_of(pid)] == []
     write_hook(repository / ".git/hooks/pre-commit", "exit 0\n")
     assert probe("git_commit", arguments).said == "absent"
     do("git_commit", arguments)
     assert run_git(repository, "log", "--format=%s").splitlines() == ["second", "first"]
 
 
+def processes() -> list[str]:
+    return [name for name in os.listdir("/proc") if name.isdigit()]
+
+
+def command_line_of(pid: str) -> list[bytes]:
+    try:
+        return Path("/proc", pid, "cmdline").read_bytes().split(b"\0")
+    except OSError:  # it has ended
+        return []
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def runs_outside(pid: str) -> bool:
-    line = Path("/proc", pid, "cmdline").read_bytes().split(b"\0")
+    line = command_line_of(pid)
     return b"commit" in line or b"hook" in line

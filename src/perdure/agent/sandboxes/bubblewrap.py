@@ -2,6 +2,8 @@
 
     /            as it is, read-only
     /tmp /dev/shm /run   empty and the command's own; sockets of services, such as Docker's, are out of reach
+    home folders  empty and the command's own, but for what tools need (`homes.py`), read-only
+    /proc        its own processes; the kernel's settings are read-only, for root too
     processes    a space of its own: nothing outside can be seen or signalled, and all of it ends with the command
     network      none, but its own loopback, unless the workspace allows it
     the folder   writable, but `.git` and `perdure.toml` (read-only) and what is protected (hidden)
@@ -19,12 +21,14 @@ from pathlib import Path
 import msgspec
 
 from perdure.agent.executables import executable, own_code
+from perdure.agent.sandboxes.homes import homes, readable
 from perdure.agent.workspace import Workspace
 from perdure.config import FILE
 from perdure.errors import NotDone
 
 TEMPORARY = 1 << 30
 _EMPTY = (Path("/tmp"), Path("/dev/shm"), Path("/run"))  # where the command finds nothing
+_READ_ONLY = tuple(f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "asound"))
 _ALONE = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 _BOUND = ("--new-session", "--die-with-parent", "--cap-drop", "ALL")
 
@@ -57,14 +61,18 @@ class Found:
         self._program = program
         self._newer = newer  # it can bound a tmpfs, and forbid further user namespaces
 
-    def ground(self, *, network: bool) -> list[str]:
-        """Everything but the folder."""
+    def ground(self, *, network: bool, root: Path | None = None) -> list[str]:
+        """Everything but the folder; with one, the home folders show only what a command needs."""
         line = [self._program, *_ALONE, *_BOUND]
         line += [] if network else ["--unshare-net"]
         line += ["--disable-userns"] if self._newer else []
         line += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-        for empty in _EMPTY:
+        for door in _READ_ONLY:
+            line += ["--ro-bind-try", door, door]
+        for empty in (*_EMPTY, *(homes() if root is not None else ())):
             line += self._empty(empty)
+        for path in readable(root) if root is not None else ():
+            line += ["--ro-bind-try", str(path), str(path)]
         line += ["--remount-ro", "/dev"]
         names = "/run/systemd/resolve"  # where the names of the network are looked up on many machines
         return line + (["--ro-bind-try", names, names] if network else [])
@@ -77,16 +85,16 @@ class Found:
         root = workspace.root
         if root == Path("/"):
             raise NotDone("The whole file system cannot be the folder of a sandbox.")
-        line = self.ground(network=workspace.network)
+        line = self.ground(network=workspace.network, root=root)
         inside = [path for path in folders.hidden if root in path.parents]
-        outside = [path for path in folders.hidden if path not in inside and not _is_empty(path)]
+        outside = [path for path in folders.hidden if path not in inside and not _is_covered(path)]
         line += [word for path in outside for word in _hide(path)]
         line += ["--ro-bind" if folders.read_only else "--bind", str(root), str(root)]
         line += [word for path in inside for word in _hide(path)]
         for kept in (root / ".git", root / FILE, *own_code(root)):
             line += ["--ro-bind", str(kept), str(kept)] if kept.exists() and not kept.is_symlink() else []
         for path in folders.shown:
-            if _is_empty(path) and not any(path == one or one in path.parents for one in (root, *folders.hidden)):
+            if _is_covered(path) and not any(path == one or one in path.parents for one in (root, *folders.hidden)):
                 line += ["--ro-bind-try", str(path), str(path)]
         for path in folders.granted:
             line += ["--bind", str(path), str(path)]
@@ -104,8 +112,9 @@ class Folders(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
 
 
-def _is_empty(path: Path) -> bool:
-    return any(path == empty or empty in path.parents for empty in _EMPTY)
+def _is_covered(path: Path) -> bool:
+    """Whether a path lies where a command finds nothing, unless it is put back."""
+    return any(path == empty or empty in path.parents for empty in (*_EMPTY, *homes()))
 
 
 def _hide(path: Path) -> list[str]:

@@ -1,0 +1,108 @@
+"""Attack: a command in the sandbox reaches for the kernel's settings, the person's keys, or Perdure's own stores."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from perdure.agent.sandbox import Level
+from tests.agent.hostile import Den
+from tests.agent.needs import need_bubblewrap
+from tests.agent.tools.folder import make_repository, run_git
+from tests.cli.agents import Work, calls
+
+SECRETS = (
+    ".ssh/id_ed25519", ".aws/credentials", ".config/gh/hosts.yml", ".netrc", ".docker/config.json", ".npmrc", ".pypirc",
+    ".kube/config", ".gnupg/private-keys-v1.d/x.key", ".mozilla/firefox/x.default/logins.json", ".cargo/credentials.toml",
+    ".config/google-chrome/Default/Login Data", ".local/share/keyrings/login.keyring", ".m2/settings.xml",
+    ".config/git/credentials", ".git-credentials", ".bash_history", "notes.txt",
+)  # fmt: skip
+
+
+@pytest.fixture
+def den(tmp_path: Path) -> Den:
+    need_bubblewrap()
+    return Den(tmp_path, Level.BUBBLEWRAP)
+
+
+def test_no_setting_of_the_kernel_can_be_written(den: Den) -> None:
+    _, said = den.run(
+        "find /proc/sys /proc/sysrq-trigger /proc/irq /proc/bus /proc/fs /sys -writable 2>/dev/null; true"
+    )
+    assert said == ""
+    value = Path("/proc/sys/kernel/printk_ratelimit").read_text()
+    _, said = den.run("echo 7 > /proc/sys/kernel/printk_ratelimit; mount -o remount,rw /proc/sys; umount /proc/sys")
+    assert Path("/proc/sys/kernel/printk_ratelimit").read_text() == value
+    assert "Read-only file system" in said
+
+
+def test_no_credential_of_the_home_folder_can_be_read(den: Den, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = folder / "home"
+    for name in SECRETS:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("hush")
+    (home / ".gitconfig").write_text("[user]\nname = Ada\n")
+    (home / ".cargo" / "registry").mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    _, said = den.run("grep -rl hush $HOME; ls -A $HOME; cat $HOME/.gitconfig; echo x > $HOME/new && echo written")
+    assert said.split() == [".cargo", ".gitconfig", "[user]", "name", "=", "Ada", "written"]
+    assert not (home / "new").exists()
+
+
+def test_a_person_names_more_that_can_be_read(den: Den, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = folder / "home"
+    (home / "data").mkdir(parents=True)
+    (home / "data" / "set").write_text("hello\n")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PERDURE_READABLE", f"{home / 'data'}:{home}")
+    _, said = den.run("cat $HOME/data/set; ls -A $HOME")
+    assert said.split() == ["hello", "data"]
+
+
+def test_git_works_in_a_worktree_of_a_repository_in_the_home_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_bubblewrap()
+    home = folder / "home"
+    make_repository(home / "project")
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "id").write_text("hush")
+    monkeypatch.setenv("HOME", str(home))
+    made = Den(folder / "den", Level.BUBBLEWRAP)
+    run_git(home / "project", "worktree", "add", "--quiet", str(folder / "tree"))
+    made.root = folder / "tree"
+    made.store = folder / "state" / "perdure.db"
+    _, said = made.run("git log --format=%s")
+    assert said == "first\n"
+    (made.root / ".git").write_text(f"gitdir: {home / '.ssh'}\n")  # a link that the other side does not confirm
+    _, said = made.run(f"cat {home}/.ssh/id")
+    assert "hush" not in said
+
+
+@pytest.mark.slow
+def test_no_other_session_can_be_found_in_the_default_store(work: Work) -> None:
+    need_bubblewrap()
+    hidden = Path(os.environ["XDG_DATA_HOME"], "perdure")
+    hidden.mkdir(parents=True)
+    (hidden / "perdure.db").write_text("a prompt of another session")
+    looks = f"grep -r 'of another session' {hidden} {work.terminal.folder}; echo looked"
+    begin = work.script(calls("I look.", ("run_command", {"command": looks})), "Done.")
+    assert work(*begin, "--allow", "run_command", "--once").code == 0
+    said = work("show", "one", "--json").out
+    assert "looked" in said
+    assert "perdure.db: binary file matches" not in said
+    assert "a prompt of another session" not in said
+
+
+@pytest.mark.slow
+def test_a_journal_left_beside_a_store_in_the_folder_changes_nothing(work: Work) -> None:
+    """A hot rollback journal would be played back into the store when it is next opened."""
+    need_bubblewrap()
+    store = work.folder / "perdure.db"
+    forge = f"head -c 4096 /dev/urandom > {store}-journal; ls {store}*; rm -f {store}-journal {store}-wal; echo done"
+    begin = work.script(calls("I forge.", ("run_command", {"command": forge})), "Done.")
+    assert work(*begin, "--allow", "run_command", "--once", "--store", str(store)).code == 0
+    assert Path(f"{store}-journal").stat().st_size == 0
+    assert work("verify", "--store", str(store)).code == 0
