@@ -15,7 +15,8 @@ from tests.cli.agents import Work, calls
 
 SECRETS = (
     ".ssh/id_ed25519", ".aws/credentials", ".config/gh/hosts.yml", ".netrc", ".docker/config.json", ".npmrc", ".pypirc",
-    ".kube/config", ".gnupg/private-keys-v1.d/x.key", ".mozilla/firefox/x.default/logins.json", ".cargo/credentials.toml",
+    ".kube/config", ".gnupg/private-keys-v1.d/x.key", ".mozilla/firefox/x.default/logins.json",
+    ".cargo/credentials.toml",
     ".config/google-chrome/Default/Login Data", ".local/share/keyrings/login.keyring", ".m2/settings.xml",
     ".config/git/credentials", ".git-credentials", ".bash_history", "notes.txt",
 )  # fmt: skip

@@ -115,7 +115,7 @@ def _is_inside(path: Path, tops: tuple[Path, ...]) -> bool:
 
 
 def _repository(root: Path) -> list[Path]:
-    """The repository that a worktree belongs to, if that repository says so too: the file `.git` alone proves nothing."""
+    """The repository that a worktree belongs to, if that repository says so too: a file `.git` alone is no proof."""
     link = root / ".git"
     try:
         if link.is_symlink() or not link.is_file():
