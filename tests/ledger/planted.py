@@ -8,7 +8,8 @@ from typing import Any
 
 from perdure import faults
 from perdure.domain import effect as domain
-from perdure.domain.effect import Action, AttemptOutcome, Course
+from perdure.domain.effect import AttemptOutcome
+from perdure.domain.recovery import Action, Course
 from perdure.ids import new_name
 from perdure.runtime import dispatch, records
 from perdure.runtime import effect as ledger
