@@ -40,8 +40,9 @@ class World:
 
     def crash(self) -> Runtime:
         """The process dies, its lease runs out, and another one begins."""
-        faults.disarm()
+        self.rt.payer.close()
         OWED.clear()
+        faults.disarm()
         self.rt.close()
         self.clock.advance(seconds=LEASE + 1)
         self.rt = self.open()

@@ -11,7 +11,7 @@ import pytest
 
 from perdure import faults
 from perdure.errors import Conflict, StoreFull, StoreUnavailable
-from perdure.store import event, inbox, meta, session
+from perdure.store import commit, event, inbox, meta, session
 from perdure.store.databases import engine
 from perdure.store.move import Move, Transaction
 from perdure.store.store import Store, open_store
@@ -258,3 +258,36 @@ async def test_two_event_loops_and_a_thread_are_answered(store: Store) -> None:
     other = asyncio.to_thread(lambda: asyncio.run(send("other")))
     parts = await asyncio.gather(send("one"), other, asyncio.to_thread(block))
     assert sorted(place for part in parts for place in part) == list(range(1, 31))
+
+
+@pytest.mark.databases("sqlite")
+def test_a_group_that_took_long_takes_in_what_came_while_it_ran(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise another process could write in between, and find that leases of this one ran out."""
+    monkeypatch.setattr(commit, "LONG", 0.0)
+    commits: list[str] = []
+    inside, go = threading.Event(), threading.Event()
+
+    def long(tx: Transaction) -> str:
+        inside.set()
+        go.wait(60)
+        tx.send("meta.put", key="long", value="1")
+        return "long"
+
+    def short(tx: Transaction) -> str:
+        tx.send("meta.put", key="short", value="1")
+        return "short"
+
+    def refused(tx: Transaction) -> str:
+        tx.send("meta.put", key="refused", value="1")
+        raise Conflict("not this one")
+
+    faults.arm(lambda point: commits.append(point) if point == "commit.before" else None)
+    first = store.submit(Move("long", "plain", long))
+    inside.wait(60)
+    others = [store.submit(Move("other", "plain", run)) for run in (refused, short)]
+    go.set()
+    assert (first.wait(), others[1].wait()) == ("long", "short")
+    with pytest.raises(Conflict):
+        others[0].wait()
+    assert commits == ["commit.before"]
+    assert [store.read_now(meta.get, key) for key in ("long", "short", "refused")] == ["1", "1", None]

@@ -33,6 +33,7 @@ MAY_READ_THE_TIME = {
 }
 MAY_MEASURE = {
     "src/perdure/agent/shepherd.py": "a command has a time limit, whether or not its worker still lives",
+    "src/perdure/store/commit.py": "a group that took long takes in the renewals that came meanwhile",
     "src/perdure/store/databases/engine.py": "a move has a time limit, which no test clock should stretch",
     "src/perdure/store/databases/postgres_connection.py": "a lost server is given time to come back",
     "src/perdure/store/databases/silence.py": "a server that says nothing is hung up on",

@@ -13,6 +13,7 @@ import contextvars
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
+from weakref import WeakSet
 
 import msgspec
 
@@ -30,9 +31,12 @@ from perdure.store.intent import Outcome
 # What only this process knows, by (session, effect, attempt): acts under way in it, coroutines that were broken off in
 # it, and outcomes that the store could not take when they came, with the tool's `retry`. They outlive a runtime that is
 # closed and opened again.
-ACTING: set[tuple[str, str, int]] = set()
-BROKEN_OFF: set[tuple[str, str, int]] = set()
-OWED: dict[tuple[str, str, int], tuple[Outcome, int]] = {}
+Attempted = tuple[str, str, int]
+ACTING: set[Attempted] = set()
+BROKEN_OFF: set[Attempted] = set()
+OWED: dict[Attempted, tuple[Outcome, int]] = {}
+REFUSED: set[Attempted] = set()  # of what is owed: what the store will not take, and why is in the log
+PAYERS: WeakSet[Any] = WeakSet()  # who is told of a new debt: the payers of this process's runtimes
 forget_in_child(ACTING.clear)
 forget_in_child(BROKEN_OFF.clear)
 forget_in_child(OWED.clear)
@@ -41,6 +45,18 @@ forget_in_child(OWED.clear)
 INTERRUPTIONS = (KeyboardInterrupt, asyncio.CancelledError, Suspended)
 UNSTORABLE = "result-unstorable"
 REPR_LIMIT = 2000
+
+
+def owe(attempt: Attempted, known: Outcome, retry: int) -> None:
+    """Keep an outcome that the store could not take, and tell those who write it as soon as they can (`payer`)."""
+    OWED[attempt] = (known, retry)
+    for payer in list(PAYERS):
+        payer.wake()
+
+
+def is_owing(uid: str) -> bool:
+    """Whether an outcome of a session is known in this process only."""
+    return any(attempt[0] == uid and attempt not in REFUSED for attempt in list(OWED))
 
 
 def is_acting(uid: str) -> bool:
@@ -200,7 +216,7 @@ class InThread:
     def _owe(self) -> None:
         if self._ended is not None and self._tool.replay is not Replay.PURE:
             known = outcome(self._tool, self._ended, self._given.given_reference)
-            OWED[self._attempt] = (known, self._tool.retry)
+            owe(self._attempt, known, self._tool.retry)
 
 
 def outcome(tool: Tool[..., Any], ended: Ended, reference: str | None = None) -> Outcome:

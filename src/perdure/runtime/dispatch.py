@@ -6,8 +6,8 @@
     settle    what came of it, fenced by the attempt
 
 From dispatch to settle nothing interrupts: a caller that is cancelled meanwhile hears of it afterwards. A known outcome
-that the store could not take is owed, and paid by the next run. A `pure` effect needs no intent: it runs and is
-recorded. A `joint` one runs inside the transaction that records it.
+that the store could not take is owed, and paid as soon as the store is back (`payer`). A `pure` effect needs no intent:
+it runs and is recorded. A `joint` one runs inside the transaction that records it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from perdure.domain.effect import (
 )
 from perdure.errors import ConfigError, LeaseHeld, PerdureError, StoreError
 from perdure.ids import decode, encode
-from perdure.runtime.act import ACTING, BROKEN_OFF, OWED, InThread, call, outcome
+from perdure.runtime.act import ACTING, BROKEN_OFF, InThread, call, outcome, owe
 from perdure.runtime.description import describe
 from perdure.runtime.joint import RolledBack, act_inside
 from perdure.runtime.place import Place
@@ -156,7 +156,7 @@ class Dispatcher:
             )  # fmt: skip
             return await self.run.store.write(move)
         except StoreError as error:
-            OWED[self._uid, id, number] = (known, tool.retry)
+            owe((self._uid, id, number), known, tool.retry)
             raise self.run.give_up(error) from error
 
     async def _call(

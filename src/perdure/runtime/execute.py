@@ -20,20 +20,19 @@ from perdure.domain.lease import Holder
 from perdure.domain.session import SessionRecord, Status
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Life
-from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, Suspended
+from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, StoreError, Suspended
 from perdure.ids import new_uid
 from perdure.runtime import leases
-from perdure.runtime.act import OWED, Ended, is_acting
+from perdure.runtime.act import Ended, is_acting, is_owing
 from perdure.runtime.description import program_error
 from perdure.runtime.effect import Ledger, tool_of
-from perdure.runtime.fork import tell_branches
+from perdure.runtime.payer import pay
 from perdure.runtime.program import PROGRAMS, Program, get_program
 from perdure.runtime.records import load
 from perdure.runtime.run import Run
 from perdure.runtime.tool import TOOLS
 from perdure.runtime.undo import take_back
 from perdure.store import doubt, lease, leave, restore, wait, worker
-from perdure.store import effect as effects
 from perdure.store import session as sessions
 
 if TYPE_CHECKING:
@@ -49,8 +48,9 @@ async def execute(runtime: Runtime, session: SessionRecord, *, only_settle: bool
     except LeaseLost:
         raise
     except (Exception, asyncio.CancelledError):
-        if not is_acting(session.uid):  # otherwise the heart gives it back when that has ended
-            await asyncio.shield(_give_back(runtime, holder))
+        unfinished = is_acting(session.uid) or is_owing(session.uid)
+        if unfinished or not await asyncio.shield(_give_back(runtime, holder)):
+            runtime.heart.leave(holder)  # it gives it back when that has ended, or the store is there again
         raise
     finally:
         runtime.heart.drop(holder)
@@ -88,11 +88,13 @@ async def acquire(runtime: Runtime, session: SessionRecord) -> Holder:
     return holder
 
 
-async def _give_back(runtime: Runtime, holder: Holder) -> None:
+async def _give_back(runtime: Runtime, holder: Holder) -> bool:
+    """Give the lease back; False if the store is away."""
     try:
         await runtime.store.write(sessions.release(holder))
-    except PerdureError:  # the lease is gone already, or the store is: it ends by itself
-        return
+    except PerdureError as error:  # otherwise the lease is gone already
+        return not isinstance(error, StoreError)
+    return True
 
 
 async def _once(
@@ -179,22 +181,6 @@ async def _recover(run: Run, program: Program[..., Any], ledger: Ledger) -> bool
 
 async def _all(work: list[Coroutine[Any, Any, None]]) -> list[BaseException | None]:
     return await asyncio.gather(*work, return_exceptions=True)
-
-
-async def pay(runtime: Runtime, uid: str, by: str) -> bool:
-    """Write down what is known and the store could not take when it came; say whether there was anything.
-
-    It needs no lease: somebody else may hold the session, or it may wait for a person's word on this very effect.
-    """
-    due = [(owed, *came) for owed, came in list(OWED.items()) if owed[0] == uid]
-    for owed, known, retry in due:
-        kept = await runtime.values.keep(uid, by, known)
-        settled = await runtime.store.write(effects.settle(uid, by, owed[1], owed[2], kept, retry=retry))
-        OWED.pop(owed, None)
-        await tell_branches(runtime.store, settled, by)
-        if settled.leases:
-            await leases.tell(runtime.store, by)
-    return bool(due)
 
 
 async def _program(run: Run, program: Program[..., Any], ledger: Ledger) -> Ended:

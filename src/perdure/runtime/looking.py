@@ -63,6 +63,11 @@ class Looking:
             self._me = Me(self.store, sorted(PROGRAMS))
         return self._me
 
+    @property
+    def is_worker(self) -> bool:
+        """Whether this process has run something of this store."""
+        return self._me is not None
+
     def life_of(self, attempt: Attempt) -> Life:
         """Whether an attempt may still be under way."""
         if is_here(attempt.process):

@@ -17,15 +17,16 @@ from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, LeaseError, PerdureError, SessionFailed, SessionWaiting
 from perdure.ids import digest, encode, new_name
 from perdure.runtime import leases
-from perdure.runtime.act import ACTING, OWED
+from perdure.runtime.act import ACTING, BROKEN_OFF, OWED
 from perdure.runtime.delta import Delta, Deltas
 from perdure.runtime.description import Causes, recorded_summary
 from perdure.runtime.durations import microseconds
-from perdure.runtime.execute import execute, pay
+from perdure.runtime.execute import execute
 from perdure.runtime.fork import newest
 from perdure.runtime.heart import Heart
 from perdure.runtime.looking import SessionView, waiting_sentence
 from perdure.runtime.outsider import Outsider
+from perdure.runtime.payer import Payer, pay
 from perdure.runtime.place import Lane
 from perdure.runtime.policy import Intent, Policy
 from perdure.runtime.program import PROGRAMS, Bound, check_bound, get_program
@@ -60,6 +61,7 @@ class Runtime(Outsider):
         super().__init__(store, Policy(policy, store.clock), by)
         self.heart = Heart(store, microseconds(lease))
         self.values = Values(store, artifacts)
+        self.payer = Payer(self)
         self.hear: Callable[[Delta], None] | None = None  # is given each piece of what a model says here
         self.deltas = Deltas(store)
         self.causes = Causes()
@@ -76,9 +78,10 @@ class Runtime(Outsider):
     def close(self) -> None:
         if self.store.is_forked:
             return
+        self.payer.close()
         self.heart.close()
         if self._me is not None:
-            self._me.close(acting=bool(ACTING or OWED))
+            self._me.close(acting=bool(ACTING or OWED or BROKEN_OFF))
         self.store.close()
 
     async def start(

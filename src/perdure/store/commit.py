@@ -6,7 +6,7 @@
       savepoint; move 2; release
       ...
     commit                    the one sync that all of them wait for
-    leave the gate
+    leave the gate            a group that took long (a `joint` tool) first takes in what came meanwhile: renewals
     answer                    only now does anybody hear of success
     rest                      checkpoint, if the log has grown long: nobody waits for it
 
@@ -22,6 +22,7 @@ then search for the moves' ids. A plain read would lie.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
@@ -34,6 +35,8 @@ from perdure.store.move import Transaction
 from perdure.store.ticket import Ticket, answer
 
 Ran = list[tuple[Ticket[Any], Transaction]]
+More = Callable[[float], list[Ticket[Any]]]
+LONG = 1.0  # seconds after which a group takes in what came while it ran
 TRIES = 2  # of a move alone, after its group failed and is known not to be there
 
 
@@ -124,16 +127,22 @@ class GroupCommit:
         return batch
 
     def _write(self, engine: Engine, batch: list[Ticket[Any]]) -> None:
-        if not self._attempt(engine, batch):
+        if not self._attempt(engine, batch, more=self._waiting):
             for ticket in batch:
                 for _ in range(TRIES):
                     if self._attempt(engine, [ticket]):
                         break
 
-    def _attempt(self, engine: Engine, batch: list[Ticket[Any]]) -> bool:
+    def _waiting(self, begun: float) -> list[Ticket[Any]]:
+        """What came while a group ran, if that took long: others must not get in between with leases run out."""
+        if time.monotonic() - begun < LONG or self._largest == 1 or self._queue.empty():
+            return []
+        return self._take()
+
+    def _attempt(self, engine: Engine, batch: list[Ticket[Any]], more: More = lambda _: []) -> bool:
         """Write a group and decide every ticket in it. False: nothing of it is there, and each must be tried alone."""
         try:
-            return self._write_group(engine, batch)
+            return self._write_group(engine, batch, more)
         except BaseException as error:
             failure = engine.translate(error)
             _let_go(engine)  # and the writer lives on, whatever happens: its callers wait
@@ -141,15 +150,21 @@ class GroupCommit:
                 ticket.error = ticket.error or failure
             return True
 
-    def _write_group(self, engine: Engine, batch: list[Ticket[Any]]) -> bool:
+    def _write_group(self, engine: Engine, batch: list[Ticket[Any]], more: More) -> bool:
         for ticket in batch:
             ticket.error = None
         engine.begin()
-        ran: Ran = []
+        begun, ran = time.monotonic(), Ran()
         for ticket in batch:
             if not self._run(engine, ticket, ran, alone=len(batch) == 1):
                 engine.abandon()
                 return len(batch) == 1
+        late = more(begun) if ran else []
+        batch += late
+        for ticket in late:
+            if not self._run(engine, ticket, ran, alone=False):
+                engine.abandon()
+                return False
         return self._commit(engine, ran)
 
     def _run(self, engine: Engine, ticket: Ticket[Any], ran: Ran, *, alone: bool) -> bool:

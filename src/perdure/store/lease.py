@@ -93,16 +93,28 @@ def expire(log: Log) -> bool:
     return True
 
 
-def renew(holder: Holder, ttl: int) -> Move[None]:
-    """Go on holding a session. Leaves no event: it changes who may move, not what is true."""
+def renew(holder: Holder, ttl: int, *, wait: bool = True) -> Move[bool]:
+    """Go on holding a session. Leaves no event: it changes who may move, not what is true.
 
-    def run(tx: Transaction) -> None:
+    Without `wait` it returns False where another move of the session holds its row just now, and the lease is ours.
+    """
+
+    def run(tx: Transaction) -> bool:
+        if not wait and tx.one("session.lock_free", uid=holder.uid) is None:
+            if tx.one("session.held", uid=holder.uid) == (holder.epoch, holder.nonce):
+                return False
+            raise _lost(holder)
         changed = tx.run("session.renew", uid=holder.uid, epoch=holder.epoch, nonce=holder.nonce, until=tx.now + ttl)
         if not changed:
-            raise LeaseLost(f"The lease of session {holder.uid} is no longer {holder.name}'s (epoch {holder.epoch}).")
+            raise _lost(holder)
         see_requests(holder, read_head(tx, holder.uid))
+        return True
 
-    return Move("lease.renew", "holder", run)
+    return Move("lease.renew", "holder", run, urgent=not wait)
+
+
+def _lost(holder: Holder) -> LeaseLost:
+    return LeaseLost(f"The lease of session {holder.uid} is no longer {holder.name}'s (epoch {holder.epoch}).")
 
 
 @plain_move

@@ -82,9 +82,9 @@ class Transaction(ABC):
 
 
 class Move(Generic[T]):
-    """One move, ready to be written. `hot` makes it without a look, if it can be made so (`guard`)."""
+    """One move, ready to be written. `hot` makes it without a look (`guard`); an `urgent` one never waits for a row."""
 
-    __slots__ = ("hot", "id", "kind", "name", "run")
+    __slots__ = ("hot", "id", "kind", "name", "run", "urgent")
 
     def __init__(
         self,
@@ -92,12 +92,12 @@ class Move(Generic[T]):
         kind: str,
         run: Callable[[Transaction], T],
         hot: Callable[[Transaction], Guarded[T] | None] | None = None,
+        *,
+        urgent: bool = False,
     ) -> None:
         self.id = new_uid()
-        self.name = name
-        self.kind = kind
-        self.run = run
-        self.hot = hot
+        self.name, self.kind, self.run = name, kind, run
+        self.hot, self.urgent = hot, urgent
 
 
 class Head(msgspec.Struct, frozen=True):

@@ -86,10 +86,14 @@ class Store:
 
     def write_now(self, move: Move[T]) -> T:
         """Commit a move and block until it is durable."""
+        return self.submit(move).wait()
+
+    def submit(self, move: Move[T]) -> Ticket[T]:
+        """Send a move on its way, for a thread that waits for its answer later."""
         self.check_process()
         ticket = Ticket(move, None)
         self.database.submit_write(ticket)
-        return ticket.wait()
+        return ticket
 
     async def read(self, query: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a query that sees one moment of the store."""

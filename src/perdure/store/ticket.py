@@ -51,6 +51,12 @@ class Ticket(Generic[T]):
             raise self.error
         return self.result  # type: ignore[return-value]
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether `wait` would return at once."""
+        assert self._unanswered is not None
+        return not self._unanswered.locked()
+
     async def outcome(self) -> T:
         """Await the answer. Cancelling the wait does not take the move back."""
         assert self._future is not None

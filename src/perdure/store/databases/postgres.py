@@ -58,6 +58,7 @@ class PostgreSQL:
         self._notifier = Notifier(lambda: connect(url))
         self.wakeups = Wakeups(listen(lambda: connect(url)))
         self._writers = Threads("perdure-writer", connections, self._connection, serve_write)
+        self._urgent = Threads("perdure-urgent", 2, self._connection, serve_write)
         self._readers = Threads("perdure-reader", max(2, connections // 2), self._connection, serve_read)
 
     def look_back(self, db: psycopg.Connection[Row]) -> str:
@@ -81,7 +82,7 @@ class PostgreSQL:
         return Connection(self)
 
     def submit_write(self, ticket: Ticket[Any]) -> None:
-        self._writers.submit(ticket)
+        (self._urgent if ticket.move.urgent else self._writers).submit(ticket)
 
     def submit_read(self, ticket: Ticket[Any]) -> None:
         self._readers.submit(ticket)
@@ -94,6 +95,7 @@ class PostgreSQL:
         self.wakeups.close()
         self._readers.close()
         self._writers.close()
+        self._urgent.close()
         self._notifier.close()
         self.listener.close()
 

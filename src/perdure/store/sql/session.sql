@@ -59,6 +59,14 @@ where uid = :uid;
 -- Prolong the lease of the holder that still has it.
 update session set lease_until = :until where uid = :uid and lease_epoch = :epoch and lease_nonce = :nonce;
 
+-- name: session.lock_free
+-- Lock a session's row, unless another move holds it.
+select uid from session where uid = :uid {skip_locked};
+
+-- name: session.held
+-- Which acquisition holds a session, as of its last commit.
+select lease_epoch, lease_nonce from session where uid = :uid;
+
 -- name: session.unlease
 -- Take the session from its holder, into another state.
 update session set status = :status, waiting_since = :waiting_since, lease_holder = null, lease_nonce = null,

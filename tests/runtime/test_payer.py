@@ -1,0 +1,135 @@
+"""What is known and could not be written has an owner: it is written as soon as the store is back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+import perdure
+from perdure import Session, faults, program, tool
+from perdure.domain.effect import AttemptOutcome, Effect
+from perdure.errors import IllegalMove, StoreUnavailable
+from perdure.runtime.act import OWED, REFUSED, owe
+from perdure.runtime.payer import pay
+from perdure.runtime.runtime import Runtime
+from perdure.store.intent import Outcome
+
+pytestmark = pytest.mark.databases("sqlite", "postgres")
+SHORT = 0.6  # seconds; the heart looks three times in it what it may give back
+ACTS: list[int] = []
+
+
+def away(point: str) -> None:
+    """The store takes nothing."""
+    if point in ("move.before", "commit.before"):
+        raise StoreUnavailable("The store is away.")
+
+
+@tool
+def owed_act(n: int) -> int:
+    ACTS.append(n)
+    faults.arm(away)
+    return n
+
+
+@program
+async def owing(s: Session) -> int:
+    return await s.do(owed_act, n=7)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_owed() -> Iterator[None]:
+    ACTS.clear()
+    yield
+    OWED.clear()
+    REFUSED.clear()
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(60):
+        while not await condition():
+            await asyncio.sleep(0.01)
+
+
+async def effect_of(rt: Runtime) -> Effect:
+    (only,) = [one async for one in rt.effects(session="s")]
+    return only
+
+
+async def is_acknowledged(rt: Runtime) -> bool:
+    return (await effect_of(rt)).state == "acknowledged"
+
+
+async def fails(rt: Runtime) -> None:
+    """Run the session; the store goes away in the middle of its act."""
+    await rt.start(owing.bind(), id="s")
+    with pytest.raises(StoreUnavailable):
+        await rt.run("s")
+    assert [known.outcome for known, _ in OWED.values()] == [AttemptOutcome.ACKNOWLEDGED]
+
+
+async def test_an_owed_outcome_is_written_and_the_session_given_back_without_a_run(target: str) -> None:
+    async with perdure.open("memory:") as other, perdure.open(target, lease=SHORT) as rt:
+        await fails(rt)
+        assert (await effect_of(rt)).state == "dispatched"
+        faults.disarm()
+        await until(lambda: is_acknowledged(rt))
+        await until(lambda: _has_status(rt, "ready"))
+        assert OWED == {}
+        assert ((await rt.run("s")).result, ACTS) == (7, [7])
+        assert [one async for one in other.sessions()] == []
+
+
+async def _has_status(rt: Runtime, status: str) -> bool:
+    return (await rt.get("s")).status == status
+
+
+async def test_an_owed_outcome_outlives_the_runtime_that_it_came_from(target: str) -> None:
+    rt = perdure.open(target, lease=SHORT)
+    await fails(rt)
+    await asyncio.to_thread(rt.close)
+    faults.disarm()
+    async with perdure.open(target, lease=SHORT) as again:
+        await until(lambda: is_acknowledged(again))
+    assert OWED == {}
+
+
+@pytest.mark.databases("memory")
+async def test_an_outcome_is_owed_until_it_is_written(target: str) -> None:
+    async with perdure.open(target) as rt:
+        await fails(rt)
+        (owed,) = OWED
+        with pytest.raises(StoreUnavailable):
+            await pay(rt, owed[0], "ada")
+        assert list(OWED) == [owed]
+        faults.disarm()
+        await pay(rt, owed[0], "ada")
+        assert OWED == {}
+        assert await is_acknowledged(rt)
+
+
+@pytest.mark.databases("memory")
+async def test_an_outcome_that_the_store_refuses_is_logged_and_holds_up_no_other(
+    target: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with perdure.open(target) as rt:
+        await fails(rt)
+        real = rt.values.keep
+
+        async def keep(uid: str, by: str, known: Outcome) -> Outcome:
+            if known.result == '"bad"':
+                raise IllegalMove("This outcome cannot be written.")
+            return await real(uid, by, known)
+
+        monkeypatch.setattr(rt.values, "keep", keep)
+        (owed,) = OWED
+        debt = OWED.pop(owed)
+        owe((owed[0], "e-bad", 1), Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result='"bad"'), 1)
+        owe(owed, *debt)
+        faults.disarm()
+        await until(lambda: is_acknowledged(rt))
+        await asyncio.to_thread(rt.payer.close)
+        assert "e-bad" in caplog.text
+        assert list(OWED) == [(owed[0], "e-bad", 1)]
