@@ -95,3 +95,13 @@ def test_a_merge_says_how_commits_come_home(terminal: Terminal, repository: Path
     (repository / "b.txt").unlink()
     git(repository, "merge", "--quiet", commit)
     assert terminal("merge", "b", "--json").json["commits"] is None
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_merge_names_the_files_that_no_snapshot_of_the_branch_holds(terminal: Terminal) -> None:
+    made = call(("run_command", {"command": f"truncate -s {(100 << 20) + 1} big.bin; echo c > c.txt"}))
+    work(terminal, [READ, "Read.", made, "Done."], "--allow", "run_command", "--unsandboxed")
+    branch(terminal)
+    said = terminal("merge", "b").out.splitlines()
+    assert "  written  c.txt" in said
+    assert "  big.bin (too large) is not in the snapshot of the branch, and is not merged" in said

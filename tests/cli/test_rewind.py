@@ -72,3 +72,21 @@ def test_outside_git_a_rewind_gets_a_plain_folder(terminal: Terminal) -> None:
     at = events(terminal, "tool")[0]
     found = terminal("rewind", "s", "--to", str(at), "--json").json
     assert sorted(one.name for one in Path(found["folder"]).iterdir()) == ["b.txt"]
+
+
+def test_files_that_no_snapshot_holds_are_named_everywhere(terminal: Terminal, repository: Path) -> None:
+    with (repository / "big.bin").open("wb") as big:
+        big.truncate((100 << 20) + 1)
+    work(terminal, [*FIRST, "Done.", call(write("c.txt", "c\n")), "Done on the branch."])
+    told = "big.bin (too large)"
+    at = events(terminal, "tool")[0]
+    body = terminal("show", "s", "--json", "--last", "100").json["events"][at - 1]["body"]
+    assert body["not_kept"] == [told]
+    assert f"not in its snapshots: {told}" in terminal("brief", "s").out
+    assert f"(not in the snapshot: {told})" in terminal("show", "s", "--last", "100").out
+    rewound = terminal("rewind", "s", "--to", str(at)).out
+    assert "except those named below" in rewound
+    assert f"  {told} is not in the snapshot: it may be missing there, or differ" in rewound.splitlines()
+    assert f"not compared: {told}, which is not in the snapshot" in terminal("diff", "s").err
+    forked = terminal("fork", "s", "--id", "b").out
+    assert f"  {told} is not in the snapshot: it may be missing there, or differ" in forked.splitlines()

@@ -182,7 +182,7 @@ class AgentLedger(Ledger):
                 now, is_open = await self.run.read(newest, effect)
         return None if was_cancelled(now) else now
 
-    async def snapshot(self, words: str) -> dict[str, str]:
+    async def snapshot(self, words: str) -> dict[str, Any]:
         """Keep the files as they are now; what a line of the transcript says of that. Losing one loses no session."""
         if self.workspace is None or self.home is None or not self.settings.snapshots:
             return {}
@@ -190,7 +190,7 @@ class AgentLedger(Ledger):
             taken = await asyncio.to_thread(lambda: Snapshots(self.workspace.root, self.home).take(words))  # type: ignore[union-attr,arg-type]
         except PerdureError as error:
             return {"snapshot_failed": error.message}
-        return {"snapshot": taken.commit}
+        return {"snapshot": taken.commit} | ({"not_kept": taken.not_kept} if taken.left_out else {})
 
     async def result_of(self, effect: Effect) -> str:
         """The recorded result as JSON text."""

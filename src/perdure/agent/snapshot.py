@@ -30,6 +30,7 @@ from perdure.agent.gitdir import SAFE, Repository, find, global_excludes, run
 from perdure.agent.gitstore import TOGETHER, Area, GitDir, Held, signature, write_whole
 from perdure.agent.indexing import LARGEST, LeftOut, Refreshed, refresh
 from perdure.agent.lending import differing, make_own
+from perdure.agent.told import short
 from perdure.errors import ConfigError, NotFound, StoreError, StoreFull, StoreUnavailable
 from perdure.ids import check_text, digest
 
@@ -37,6 +38,9 @@ OUTSIDE = (
     "The folder is not in a git repository: a branch gets a plain folder and no commits, "
     "and the first snapshot copies every file."
 )
+
+
+TOLD = 50  # paths that a record of a snapshot names one by one
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -51,6 +55,12 @@ class Snapshot(msgspec.Struct, frozen=True):
     def incomplete(self) -> tuple[str, ...]:
         """The paths that are there and not in the snapshot, though not ignored."""
         return tuple(one.path for one in self.left_out)
+
+    @property
+    def not_kept(self) -> list[str]:
+        """The same in words, with why, and not more than `TOLD` of them."""
+        told = [f"{short(one.path)} ({one.why})" for one in self.left_out[:TOLD]]
+        return told if len(self.left_out) <= TOLD else [*told, f"and {len(self.left_out) - TOLD} more"]
 
 
 class File(msgspec.Struct, frozen=True):

@@ -80,6 +80,7 @@ class State(msgspec.Struct):
     model: str | None = None
     tools: list[str] = []
     snapshot: str | None = None  # of the files after the last line that changed some
+    not_kept: list[str] = []  # files that were there and are not in that snapshot, each with why
     started: str | None = None  # … and when the session, or its branch, began
     stale: dict[str, list[int]] = {}  # facts of which it was told that they are too old, as they then were
     lines: list[Line] = []
@@ -96,7 +97,8 @@ class State(msgspec.Struct):
         self.lines.append(line)
         if self.first is None:
             self.first = (line.uid, line.number)
-        self.snapshot = line.body.get("snapshot") or self.snapshot
+        if line.body.get("snapshot"):
+            self.snapshot, self.not_kept = line.body["snapshot"], list(line.body.get("not_kept") or ())
         self.worked += line.body.get("worked", 0)
         self.started = self.started or self.snapshot
         match line.role:

@@ -107,6 +107,8 @@ def _standing(told: Brief, voice: Voice) -> Iterator[str]:
         yield f"sealed here {voice.when(told.sealed_at)}: it was moved, and goes on elsewhere"
     if told.branch_of is not None:
         yield f"a branch of {voice.quote(told.branch_of)} at event {told.branch_at}"
+    if told.not_kept:
+        yield f"not in its snapshots: {voice.quote(', '.join(told.not_kept))}"
     if told.answer:
         yield f"it last said: {voice.quote(told.answer)}"
     if told.status == "done":

@@ -29,6 +29,7 @@ def diff(shell: Shell, id: str, first: int | None, last: int | None, parent: boo
     is not among them.
     """
     from perdure.cli.opening import acting
+    from perdure.cli.plain import safe
     from perdure.control.branches import diff as differing
     from perdure.errors import ConfigError
 
@@ -44,6 +45,8 @@ def diff(shell: Shell, id: str, first: int | None, last: int | None, parent: boo
         )
     else:
         shell.say(*(counted(found.text) if stat else coloured(found.text)))
+    for one in dict.fromkeys([*found.before.not_kept, *found.after.not_kept]):
+        shell.note(f"not compared: {safe(one)}, which is not in the snapshot")
 
 
 def coloured(text: str) -> Iterator[str]:

@@ -76,6 +76,7 @@ def inheritance(parent: SessionRecord, planned: list[Effect], number: int) -> It
 def beginning(files: Files, number: int) -> Iterator[str]:
     """Which files the branch of an agent begins with, and what is missing."""
     from perdure.cli.plain import safe
+    from perdure.cli.rewind import missing
 
     if not files.is_agent:
         return
@@ -87,6 +88,7 @@ def beginning(files: Files, number: int) -> Iterator[str]:
         yield f"No files were kept at event {number}: its folder begins with the last commit of {safe(files.folder)}."
     else:
         yield f"It will have a folder of its own, with the files of event {number}."
+        yield from missing(files.not_kept, "is not in the snapshot: it may be missing there, or differ")
     if files.between:
         yield f"Event {number} is between a call and its answer: what that call changed is not among these files."
     if files.missing:

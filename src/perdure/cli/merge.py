@@ -41,6 +41,7 @@ def merge(shell: Shell, id: str, mark: bool) -> int:
 def lines(shell: Shell, made: Merging) -> Iterator[str]:
     """What was written, or what is to be decided and how."""
     from perdure.cli.plain import count, safe
+    from perdure.cli.rewind import missing
 
     merged, where = made.merged, f"{safe(made.folder)}, the folder of {safe(made.parent)}"
     changed = [*(f"  written  {safe(path)}" for path in merged.written[:SOME])]
@@ -60,6 +61,7 @@ def lines(shell: Shell, made: Merging) -> Iterator[str]:
             yield f"Files are merged, and not commits: `git merge {made.commits}` brings those of the branch."
         if len(merged.written) > SOME or len(merged.removed) > SOME:
             yield f"  {len(merged.written)} files were written and {len(merged.removed)} removed; --json lists all"
+    yield from missing(made.not_kept, "is not in the snapshot of the branch, and is not merged")
     if merged.conflicts:
         yield "To decide, between <<<<<<< and >>>>>>> in the files:"
         yield from (f"  {safe(one)}" for one in merged.conflicts[:SOME])

@@ -50,7 +50,9 @@ def lines(shell: Shell, made: Rewound) -> Iterator[str]:
     name = safe(made.session.id)
     yield f"Session {name} is a branch of {safe(made.parent)}, rewound to event {made.at}."
     if made.folder is not None and made.snapshot is not None:
-        yield f"Its files are those of event {made.at}, in {safe(made.folder)}; {safe(made.parent)} keeps its own."
+        but = ", except those named below" if made.not_kept else ""
+        yield f"Its files are those of event {made.at}{but}, in {safe(made.folder)}; {safe(made.parent)} keeps its own."
+        yield from missing(made.not_kept, "is not in the snapshot: it may be missing there, or differ")
     elif made.folder is not None:
         yield f"No files were kept at event {made.at}; its folder {safe(made.folder)} has those of the last commit."
     elif made.problem is None:
@@ -63,6 +65,13 @@ def lines(shell: Shell, made: Rewound) -> Iterator[str]:
     else:
         yield f"Nothing was done outside after event {made.at}."
     yield f"`{shell.again('send', made.session.id, TEXT)}` says how to go on."
+
+
+def missing(not_kept: list[str], what: str) -> Iterator[str]:
+    """Files that a snapshot does not hold, and what follows from it."""
+    from perdure.cli.plain import safe
+
+    yield from (f"  {safe(one)} {what}" for one in not_kept)
 
 
 def outside(shell: Shell, done: list[Outside], number: int) -> Iterator[str]:

@@ -117,6 +117,12 @@ def _resolved(body: Body, by: str) -> str:
     return f"{by} gave it what it waited for, {body['kind']} {safe(row['id'])}{answer}"
 
 
+def _message(body: Body, by: str) -> str:
+    said = f"{safe(str(body.get('role') or by))}: {value(body.get('content'))}"
+    not_kept = body.get("not_kept")
+    return f"{said} (not in the snapshot: {short(', '.join(map(str, not_kept)))})" if not_kept else said
+
+
 def _noted(body: Body, by: str) -> str:
     if "approval" in body:
         row = _row(body, "approval")
@@ -152,7 +158,7 @@ SAYINGS: dict[str, Callable[[Body, str], str]] = {
     "lease.expired": lambda body, _: f"its holder {safe(str(body.get('from')))} fell silent",
     "cancel.requested": lambda _body, by: f"{by} asked it to stop",
     "pause.requested": lambda body, by: f"{by} lets it go on" if body.get("over") else f"{by} asked it to pause",
-    "message": lambda body, by: f"{safe(str(body.get('role') or by))}: {value(body.get('content'))}",
+    "message": _message,
     "note": _noted,
     "event.erased": lambda body, by: f"{by} erased events {value(body['numbers'])}: {short(str(body['because']))}",
     "wait.opened": _opened,

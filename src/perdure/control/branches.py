@@ -32,6 +32,7 @@ class Files(msgspec.Struct, frozen=True, omit_defaults=True):
     snapshot: str | None = None
     has_place: bool = True  # there is somewhere to put a folder for the branch
     missing: str | None = None  # what cannot be had outside git
+    not_kept: list[str] = []  # files that were there at that event and that no snapshot holds
     between: int | None = None  # calls that had begun and were not answered: what they changed is not there
 
 
@@ -41,6 +42,7 @@ class Side(msgspec.Struct, frozen=True):
     session: str
     event: int
     snapshot: str
+    not_kept: list[str] = []  # files that were there and are not compared
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -63,7 +65,7 @@ async def files_at(runtime: Runtime, name: str, number: int | None = None) -> Fi
     home = home_of(folder.repository, beside_of(runtime))
     missing = None if home is None else await asyncio.to_thread(lambda: _open(folder, home).missing)
     between = len(await runtime.store.read(begun_calls, session, state, at)) or None
-    return Files(is_agent, folder.repository, state.snapshot, home is not None, missing, between)
+    return Files(is_agent, folder.repository, state.snapshot, home is not None, missing, state.not_kept, between)
 
 
 def begun_calls(tx: Transaction, session: SessionRecord, state: State, number: int) -> dict[int, Effect]:
@@ -129,7 +131,7 @@ def _side(tx: Transaction, session: SessionRecord, number: int) -> Side:
             f"No files are recorded for session {session.id} at event {number}.",
             hint="Files are kept for agents that work in a folder, from their first line on.",
         )
-    return Side(session.id, number, state.snapshot)
+    return Side(session.id, number, state.snapshot, state.not_kept)
 
 
 def _at(tx: Transaction, session: SessionRecord, number: int) -> tuple[State, Folder | None]:

@@ -79,6 +79,7 @@ class Brief(msgspec.Struct, frozen=True):
     facts: list[Fact]
     stale: list[str]
     left_out: dict[str, int]
+    not_kept: list[str] = []  # files in the folder that its last snapshot does not hold, each with why
 
 
 def brief(tx: Transaction, found: SessionRecord, beside: Path | None) -> Brief:
@@ -104,7 +105,7 @@ def brief(tx: Transaction, found: SessionRecord, beside: Path | None) -> Brief:
         error=found.error, tasks_done=sum(one.state == TaskState.DONE for one in planned),
         stale=[f"{one.scope}/{one.key}" for one in (*orders, *facts) if one.is_stale(tx.now)],
         left_out={name: len(kept) - most(name) for name, kept in lists.items() if len(kept) > most(name)},
-        **{name: kept[: most(name)] for name, kept in lists.items()},
+        not_kept=state.not_kept, **{name: kept[: most(name)] for name, kept in lists.items()},
     )  # fmt: skip
 
 

@@ -44,6 +44,7 @@ class Merging(msgspec.Struct, frozen=True):
     folder: str
     effect: str
     merged: Merged
+    not_kept: list[str] = []  # files of the branch that its last snapshot does not hold, and that were not merged
     commits: str | None = None  # where the branch's own commits end, if it made some that the folder does not have
 
 
@@ -65,7 +66,8 @@ async def merge(runtime: Runtime, name: str, *, mark: bool = False) -> Merging:
     is_empty = not (made.merged.written or made.merged.removed or made.merged.conflicts)
     made = left if left is not None and is_empty else made
     commits = None if own is None else await asyncio.to_thread(_commits, own, folder)
-    return msgspec.structs.replace(made, commits=commits)
+    not_kept = (await runtime.store.read(_state, branch)).not_kept
+    return msgspec.structs.replace(made, commits=commits, not_kept=not_kept)
 
 
 def _commits(own: Path, folder: Path) -> str | None:

@@ -62,6 +62,7 @@ class Rewound(msgspec.Struct, frozen=True):
     folder: str | None
     outside: list[Outside]
     problem: str | None = None
+    not_kept: list[str] = []  # files that were there at that event and that no snapshot holds
 
 
 async def rewind(runtime: Runtime, name: str, *, to: int, id: str | None = None) -> Rewound:
@@ -78,7 +79,8 @@ async def rewind(runtime: Runtime, name: str, *, to: int, id: str | None = None)
     place: Path | None = None
     if folder is not None and folder.branch is not None:
         place = place_of(folder, home_of(folder.repository, beside_of(runtime)))
-    return Rewound(branch, session.id, to, state.snapshot, None if place is None else str(place), outside, problem)
+    shown = None if place is None else str(place)
+    return Rewound(branch, session.id, to, state.snapshot, shown, outside, problem, state.not_kept)
 
 
 def _prepared(
@@ -97,7 +99,7 @@ def _prepared(
     outside = outside_since(tx, session, number)
     begun = begun_calls(tx, session, state, number)
     calls = [_closed(session, call, begun.get(call.nth)) for call in state.open_calls()]
-    return state, outside, [*calls, _note(session, number, outside)]
+    return state, outside, [*calls, _note(session, number, outside, state.not_kept)]
 
 
 def outside_since(tx: Transaction, session: SessionRecord, number: int) -> list[Outside]:
@@ -133,8 +135,10 @@ def _closed(session: SessionRecord, call: OpenCall, begun: Effect | None) -> dic
     return Told("unknown", f"{text} The files here are as they were before it. Look before you repeat it.").body(call)
 
 
-def _note(session: SessionRecord, number: int, outside: list[Outside]) -> dict[str, Any]:
+def _note(session: SessionRecord, number: int, outside: list[Outside], not_kept: list[str]) -> dict[str, Any]:
     said = [f"The person rewound the work to event {number} of {session.id}: the files are as they were then."]
+    if not_kept:
+        said.append(f"These files are not in the snapshot, and may be missing or differ: {', '.join(not_kept)}.")
     if outside:
         named = [f"{one.tool}({encode(one.arguments)[:SHORT]})" for one in outside[:TOLD]]
         more = [f"and {len(outside) - TOLD} more"] if len(outside) > TOLD else []
