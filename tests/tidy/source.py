@@ -27,11 +27,16 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(text(path), filename=str(path))
 
 
-def references(tree: ast.AST) -> Iterator[tuple[str, int]]:
+@cache
+def references(tree: ast.AST) -> tuple[tuple[str, int], ...]:
     """Every outside name that the code imports or reaches, in full and with its line.
 
     `import time as t; t.monotonic()` gives `time` and `time.monotonic`; `eval(x)` gives `builtins.eval`.
     """
+    return tuple(_references(tree))
+
+
+def _references(tree: ast.AST) -> Iterator[tuple[str, int]]:
     origin: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -44,12 +49,21 @@ def references(tree: ast.AST) -> Iterator[tuple[str, int]]:
                 origin[alias.asname or alias.name] = f"{node.module}.{alias.name}"
                 yield f"{node.module}.{alias.name}", node.lineno
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute | ast.Name):
-            root, *rest = ast.unparse(node).split(".")
+        if isinstance(node, ast.Attribute | ast.Name) and (parts := _dotted(node)):
+            root, *rest = parts
             if root in origin:
                 yield ".".join([origin[root], *rest]), node.lineno
             elif isinstance(node, ast.Name):
                 yield f"builtins.{root}", node.lineno
+
+
+def _dotted(node: ast.expr) -> list[str]:
+    """The parts of a name such as `os.path.join`; none for anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return [node.id, *reversed(parts)] if isinstance(node, ast.Name) else []
 
 
 def uses(tree: ast.AST, *names: str) -> list[int]:

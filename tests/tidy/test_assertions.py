@@ -14,11 +14,12 @@ def functions(tree: ast.AST) -> list[Function]:
     return [node for node in ast.walk(tree) if isinstance(node, Function)]
 
 
-def called(function: Function) -> set[str]:
+@cache
+def called(function: Function) -> frozenset[str]:
     """The names of the functions that a function calls, and of those methods that are sure to raise."""
     calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
     methods = {one.attr for one in calls if isinstance(one, ast.Attribute)}
-    return {one.id for one in calls if isinstance(one, ast.Name)} | methods & SURE
+    return frozenset({one.id for one in calls if isinstance(one, ast.Name)} | methods & SURE)
 
 
 @cache
