@@ -24,7 +24,7 @@ help: ## list these targets
 demo: $(READY) ## the whole story in half a minute: no key, no server
 	@$(BIN)/perdure demo $(ARGS)
 
-quick: check ## the checks and the SQLite tests, without the slow ones: a few minutes
+quick: check ## the checks and the SQLite tests, without the slow ones: a minute
 	$(BIN)/pytest -q $(SPREAD) --ignore=tests/tidy -m "not postgres and not slow and not soak" $(ARGS)
 
 test: $(READY) ## every test, on both databases; tidiness is a matter of make check

@@ -77,6 +77,7 @@ async def home(runtime: perdure.Runtime, repository: Path) -> Path:
     return found
 
 
+@pytest.mark.slow
 async def test_a_branch_works_in_a_folder_of_its_own_and_begins_where_it_was_forked(
     talk: Talk, repository: Path, tmp_path: Path
 ) -> None:
@@ -99,6 +100,7 @@ async def test_a_branch_works_in_a_folder_of_its_own_and_begins_where_it_was_for
         assert place != repository
 
 
+@pytest.mark.slow
 async def test_a_branch_at_an_earlier_event_has_the_files_of_then(talk: Talk, repository: Path, tmp_path: Path) -> None:
     talk.declare([calls(write("b.txt", "b1\n")), calls(write("c.txt", "c\n")), "End.", "Branch."],
                  ["write_file"])  # fmt: skip
@@ -114,6 +116,7 @@ async def test_a_branch_at_an_earlier_event_has_the_files_of_then(talk: Talk, re
         assert (repository / "c.txt").exists()
 
 
+@pytest.mark.slow
 async def test_a_branch_comes_home_once_and_the_model_hears_of_it(talk: Talk, repository: Path, tmp_path: Path) -> None:
     talk.declare([calls(write("b.txt", "b1\n")), "Wrote b.", calls(write("c.txt", "c\n")), "Wrote c.", "I heard."],
                  ["write_file"])  # fmt: skip
@@ -133,6 +136,7 @@ async def test_a_branch_comes_home_once_and_the_model_hears_of_it(talk: Talk, re
         assert [turn.text for turn in talk.shown() if "ordered merge_branch: done" in turn.text]
 
 
+@pytest.mark.slow
 async def test_a_merge_that_was_carried_out_before_a_fork_is_not_carried_out_again(
     talk: Talk, repository: Path, tmp_path: Path
 ) -> None:
@@ -152,6 +156,7 @@ async def test_a_merge_that_was_carried_out_before_a_fork_is_not_carried_out_aga
         assert (repository / "c.txt").read_text() == "changed since\n"
 
 
+@pytest.mark.slow
 async def test_conflicts_are_handed_to_the_person(talk: Talk, repository: Path, tmp_path: Path) -> None:
     talk.declare([calls(read("a.txt")), "Read.", calls(write("a.txt", "theirs\n")), "Wrote a."],
                  ["read_file", "write_file"])  # fmt: skip
@@ -198,6 +203,7 @@ async def event_of(runtime: perdure.Runtime, role: str, nth: int = 0, name: str 
     return events[nth].number
 
 
+@pytest.mark.slow
 async def test_what_came_home_is_not_brought_again(talk: Talk, repository: Path, tmp_path: Path) -> None:
     talk.declare(["Hello.", calls(write("b.txt", "b1\n")), "One.", calls(write("c.txt", "c\n")), "Two."],
                  ["write_file"])  # fmt: skip
@@ -214,6 +220,7 @@ async def test_what_came_home_is_not_brought_again(talk: Talk, repository: Path,
         assert not (repository / "b.txt").exists()
 
 
+@pytest.mark.slow
 async def test_a_branch_of_a_branch_comes_home_to_the_branch(talk: Talk, repository: Path, tmp_path: Path) -> None:
     talk.declare(["Hello.", calls(write("b.txt", "b1\n")), "One.", calls(write("c.txt", "c\n")), "Two."],
                  ["write_file"])  # fmt: skip
@@ -228,6 +235,7 @@ async def test_a_branch_of_a_branch_comes_home_to_the_branch(talk: Talk, reposit
         assert (await merge(runtime, outer)).merged.written == ["b.txt", "c.txt"]
 
 
+@pytest.mark.slow
 async def test_the_agent_of_the_folder_is_told_what_a_merge_changed(
     talk: Talk, repository: Path, tmp_path: Path
 ) -> None:
@@ -241,6 +249,7 @@ async def test_the_agent_of_the_folder_is_told_what_a_merge_changed(
         assert [one for one in await lines(runtime) if one.get("about") == "away" and "a.txt changed" in one["content"]]
 
 
+@pytest.mark.slow
 async def test_nobody_is_merged_into_while_he_works(talk: Talk, repository: Path, tmp_path: Path) -> None:
     talk.declare(["Hello.", calls(write("b.txt", "b1\n")), "One."], ["write_file"])
     async with opened(talk.target, **own(tmp_path)) as runtime:
@@ -268,6 +277,7 @@ async def test_what_cannot_be_merged_is_said(talk: Talk, repository: Path, tmp_p
         await runtime.run(branch.id)
 
 
+@pytest.mark.slow
 async def test_a_rewind_brings_the_files_of_then_and_waits_for_a_person(
     talk: Talk, repository: Path, tmp_path: Path
 ) -> None:
@@ -290,6 +300,7 @@ async def test_a_rewind_brings_the_files_of_then_and_waits_for_a_person(
         assert [turn.text for turn in talk.shown() if "rewound the work to event" in turn.text]
 
 
+@pytest.mark.slow
 async def test_a_rewind_stands_on_the_commit_of_then(talk: Talk, repository: Path, tmp_path: Path) -> None:
     for name, value in (("user.name", "Ada"), ("user.email", "ada@example.org")):
         subprocess.run(["git", "config", name, value], cwd=repository, check=True)
@@ -307,6 +318,7 @@ async def test_a_rewind_stands_on_the_commit_of_then(talk: Talk, repository: Pat
         assert [one.tool for one in made.outside] == ["git_commit"]
 
 
+@pytest.mark.slow
 async def test_a_call_that_was_open_is_not_made_by_a_rewind(talk: Talk, repository: Path, tmp_path: Path) -> None:
     talk.declare([calls(write("b.txt", "b1\n")), "End.", "Yes."], ["write_file"])
     async with opened(talk.target, **own(tmp_path)) as runtime:
@@ -322,6 +334,7 @@ async def test_a_call_that_was_open_is_not_made_by_a_rewind(talk: Talk, reposito
         assert not [one async for one in runtime.effects(session=made.session.id, tool="write_file")]
 
 
+@pytest.mark.slow
 async def test_a_rewind_lists_what_stays_done_outside_and_what_can_be_undone(
     talk: Talk, repository: Path, tmp_path: Path
 ) -> None:
@@ -373,6 +386,7 @@ async def test_only_an_event_of_an_agent_can_be_rewound_to(talk: Talk, repositor
             await rewind(runtime, session.id, to=1)
 
 
+@pytest.mark.slow
 async def test_the_files_of_any_two_events_can_be_compared(talk: Talk, repository: Path, tmp_path: Path) -> None:
     script = [calls(write("b.txt", "b\n")), calls(write("c.txt", "c\n")), "End.", calls(write("d.txt", "d\n")), "D."]
     talk.declare(script, ["write_file"])
@@ -396,6 +410,7 @@ async def test_the_files_of_any_two_events_can_be_compared(talk: Talk, repositor
             await diff(runtime, "talk", parent=True)
 
 
+@pytest.mark.slow
 async def test_pruning_keeps_the_files_of_every_event_and_drops_the_rest(
     talk: Talk, repository: Path, tmp_path: Path
 ) -> None:

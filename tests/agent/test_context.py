@@ -187,6 +187,7 @@ BODIES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(BODIES, max_size=12))
 def test_whatever_is_on_record_the_turns_are_well_formed(bodies: list[dict[str, Any]]) -> None:
     state = State()

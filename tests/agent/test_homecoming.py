@@ -27,6 +27,7 @@ async def ended(runtime: perdure.Runtime, name: str) -> str:
     return name
 
 
+@pytest.mark.slow
 async def test_a_branch_that_has_ended_is_merged_by_a_session_of_its_own(
     talk: Talk, repository: Path, tmp_path: Path
 ) -> None:
@@ -66,6 +67,7 @@ async def test_an_ended_branch_without_a_folder_is_merged_from_its_last_snapshot
         assert (await merge(runtime, branch)).merged.written == ["b.txt"]
 
 
+@pytest.mark.slow
 async def test_conflicts_of_an_ended_branch_are_a_persons_and_it_is_merged_again(
     talk: Talk, repository: Path, tmp_path: Path
 ) -> None:
@@ -80,6 +82,7 @@ async def test_conflicts_of_an_ended_branch_are_a_persons_and_it_is_merged_again
         assert (await merge(runtime, branch)).merged.written == ["a.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lives", [True, False])
 async def test_a_merge_is_in_the_log_of_the_session_at_home(
     talk: Talk, repository: Path, tmp_path: Path, lives: bool
@@ -117,6 +120,7 @@ async def test_a_merge_order_names_no_folder(talk: Talk, repository: Path, tmp_p
         assert not (repository / "b.txt").exists()
 
 
+@pytest.mark.slow
 async def test_an_ended_branch_whose_snapshots_are_gone_is_refused(
     talk: Talk, repository: Path, tmp_path: Path
 ) -> None:

@@ -108,6 +108,7 @@ async def test_of_two_hundred_parallel_calls_only_as_many_are_made_as_may_be(tal
     assert model.told()[64:] == ["not started: more than 64 calls were made in one message."] * 136
 
 
+@pytest.mark.slow
 async def test_a_loop_without_end_is_ended_by_the_limit(talk: Talk) -> None:
     done: list[str] = []
     model = Saying(*(Reply(calls=(ToolCall("c", "act", {"n": n}),), stop="calls") for n in range(1000)))

@@ -40,6 +40,7 @@ def clones(tmp_path: Path) -> list[Path]:
     return made
 
 
+@pytest.mark.slow
 async def test_the_second_push_waits_for_the_first_and_finds_the_branch_moved(
     talk: Talk, clones: list[Path], tmp_path: Path
 ) -> None:

@@ -290,6 +290,7 @@ ODD = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.databases("memory")
 @pytest.mark.parametrize("call", ODD, ids=lambda one: f"{one[0]}-{str(one[1])[:24]!r}")
 async def test_odd_arguments_of_a_shipped_tool_end_nothing(talk: Talk, call: Any, tmp_path: Path) -> None:

@@ -146,6 +146,7 @@ def test_output_without_end_is_bounded(any_den: Den) -> None:
     assert "bytes left out" in said
 
 
+@pytest.mark.slow
 def test_a_command_that_never_ends_is_ended(any_den: Den) -> None:
     ending, said = any_den.run("trap '' TERM; echo begun; while :; do sleep 1; done", bounds=Bounds(seconds=1))
     assert (ending.how, said) == ("timeout", "begun\n")
@@ -201,6 +202,7 @@ def test_the_network_is_reached_where_that_is_allowed(den: Den, web: str) -> Non
     assert "welcome" in said
 
 
+@pytest.mark.slow
 def test_no_datagram_leaves(den: Den) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ear:
         ear.bind(("127.0.0.1", 0))

@@ -25,6 +25,7 @@ ACTS = [
 FENCED = ["git_branch", "git_commit", "git_push"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trusted", [False, True], ids=["fenced", "trusted"])
 async def test_every_attempt_says_in_which_sandbox_it_was(talk: Talk, tmp_path: Path, trusted: bool) -> None:
     make_repository(tmp_path / "work")

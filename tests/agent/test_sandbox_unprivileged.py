@@ -97,6 +97,7 @@ def without_privilege(level: Level, folder: Path, act: Act) -> Any:
 LEVELS = pytest.mark.parametrize("level", [Level.BUBBLEWRAP, Level.LANDLOCK])
 
 
+@pytest.mark.slow
 @LEVELS
 def test_nothing_outside_is_written_and_no_link_leads_there(level: Level, ground: Path) -> None:
     def act(den: Den) -> Any:

@@ -219,6 +219,7 @@ def test_before_the_first_commit(folder: Path) -> None:
     assert contents(snapshots, snapshots.take("first").tree) == {"a.txt": b"one\n"}
 
 
+@pytest.mark.slow
 def test_a_subfolder_follows_the_rules_above_it(folder: Path) -> None:
     mine = repository(folder / "mine")
     write(mine, {"src/x.log": "ignored above\n", "src/deep/y.py": "y\n"})
@@ -253,6 +254,7 @@ def test_a_linked_worktree_of_a_person(folder: Path) -> None:
     assert photograph(mine) == before
 
 
+@pytest.mark.slow
 def test_a_submodule_is_recorded_and_its_files_are_told_to_be_missing(folder: Path) -> None:
     library = repository(folder / "library", {"lib.py": "1\n"})
     mine = repository(folder / "mine")
@@ -334,6 +336,7 @@ def test_what_cannot_be_is_refused(folder: Path) -> None:
             snapshots.restore(name)
 
 
+@pytest.mark.slow
 def test_prune_drops_what_is_not_kept_and_no_longer_borrows(folder: Path) -> None:
     mine = repository(folder / "mine")
     snapshots = Snapshots(mine, folder / "home")

@@ -45,6 +45,7 @@ def test_a_kill_at_any_moment_of_a_snapshot_loses_nothing(folder: Path, every: i
     assert sweep(act, check, every=every) > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_kill_at_any_moment_of_a_restore_is_made_good_by_the_same_restore(folder: Path, every: int) -> None:
     template = repository(folder / "template")

@@ -38,6 +38,7 @@ def test_a_snapshot_survives_that_its_commit_is_amended_away_and_collected(folde
     assert (mine / "a.txt").read_text() == "one\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [3, 400])
 def test_what_a_command_committed_is_kept_though_it_was_never_ours(folder: Path, many: int) -> None:
     mine = repository(folder / "mine")
@@ -80,6 +81,7 @@ def test_nothing_is_kept_twice_and_what_is_ours_needs_no_second_look(folder: Pat
     assert "prune-packable: 0" in said
 
 
+@pytest.mark.slow
 def test_collected_in_the_middle_of_a_snapshot_it_is_written_from_the_folder(folder: Path) -> None:
     mine = repository(folder / "mine")
     write(mine, {"a.txt": "lent\n"})

@@ -127,6 +127,7 @@ async def test_a_call_that_timed_out_is_told_as_unknown(target: str) -> None:
     assert outside() == ["hang"]
 
 
+@pytest.mark.slow
 async def test_a_call_of_a_paused_worker_is_told_as_unknown_until_its_outcome_comes(target: str) -> None:
     _, model = dangling.agent("paused")
     with dangle(target, "paused") as child:

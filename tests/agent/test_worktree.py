@@ -15,6 +15,7 @@ from perdure.errors import Conflict, NotFound
 from tests.agent.gitworld import git, live_and_die, photograph, repository, sweep, write
 
 
+@pytest.mark.slow
 def test_a_branch_begins_with_exactly_the_files_of_the_snapshot(folder: Path) -> None:
     mine, home = repository(folder / "mine"), folder / "home"
     (mine / "src" / "c.py").unlink()
@@ -34,6 +35,7 @@ def test_a_branch_begins_with_exactly_the_files_of_the_snapshot(folder: Path) ->
     assert git(mine, "branch", "--list").split() == ["*", "main"]
 
 
+@pytest.mark.slow
 def test_adding_again_changes_nothing_and_removing_again_is_fine(folder: Path) -> None:
     mine, home = repository(folder / "mine"), folder / "home"
     taken = Snapshots(mine, home).take("fork")
@@ -110,6 +112,7 @@ def test_without_a_commit_the_place_is_a_plain_folder(folder: Path, unborn: bool
     assert photograph(mine) == before
 
 
+@pytest.mark.slow
 def test_no_hook_runs_and_a_worktree_can_be_branched_itself(folder: Path) -> None:
     mine, home = repository(folder / "mine"), folder / "home"
     hook = mine / ".git" / "hooks" / "post-checkout"
@@ -141,6 +144,7 @@ def test_publishing_names_what_was_committed_and_only_moves_forward(folder: Path
     assert git(mine, "rev-parse", "perdure/s-1").strip() == head
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_kill_at_any_moment_of_adding_is_made_good_by_adding_again(folder: Path, every: int) -> None:
     mine, home = repository(folder / "mine"), folder / "home"

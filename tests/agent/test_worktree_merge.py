@@ -33,6 +33,7 @@ class Scene:
         return photograph(self.mine, without=(".git",))
 
 
+@pytest.mark.slow
 def test_changes_of_both_sides_come_together(folder: Path) -> None:
     scene = Scene(folder)
     write(scene.place, {"a.txt": LINES.replace("line 2\n", "theirs\n"), "new/x.txt": "x\n", "x.log": "ignored\n"})
@@ -57,6 +58,7 @@ def test_changes_of_both_sides_come_together(folder: Path) -> None:
     assert (again.tree, again.written, again.removed) == (merge.tree, merge.written, merge.removed)
 
 
+@pytest.mark.slow
 def test_conflicts_are_handed_over_and_nothing_is_written(folder: Path) -> None:
     scene = Scene(folder)
     write(scene.place, {"a.txt": LINES.replace("line 2\n", "theirs\n"), "b.txt": "theirs\n", "fine.txt": "fine\n"})
@@ -96,6 +98,7 @@ def test_a_folder_that_changed_meanwhile_is_refused(folder: Path) -> None:
     assert scene.files() == before
 
 
+@pytest.mark.slow
 def test_a_submodule_that_moved_at_home_is_no_conflict_with_a_branch_that_has_it_not(folder: Path) -> None:
     library = repository(folder / "library", {"lib.py": "1\n"})
     mine, home = repository(folder / "mine"), folder / "home"
@@ -123,6 +126,7 @@ def test_a_branch_without_changes_brings_none(folder: Path) -> None:
     assert scene.files() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_kill_at_any_moment_of_a_merge_is_made_good_by_the_same_merge(folder: Path, every: int) -> None:
     scene = Scene(folder)

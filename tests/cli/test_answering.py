@@ -80,6 +80,7 @@ def test_a_denied_approval_is_an_error_of_the_program(review: Terminal) -> None:
     assert (said.code, "ApprovalDenied" in said.err, "too early" in said.err) == (1, True, True)
 
 
+@pytest.mark.slow
 def test_a_verdict_is_checked_before_it_is_believed(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     effect = in_doubt(terminal)
     for given, complaint in (
@@ -97,6 +98,7 @@ def test_a_verdict_is_checked_before_it_is_believed(terminal: Terminal, monkeypa
     assert len(terminal("effects", "--in-doubt", "--json").lines) == 1
 
 
+@pytest.mark.slow
 def test_an_abandoned_effect_is_an_error_of_the_program(terminal: Terminal) -> None:
     effect = in_doubt(terminal)
     assert "is failed: ada says abandon." in terminal("settle", effect, "--abandon", "--because", "no idea").out

@@ -30,6 +30,7 @@ def test_an_app_is_a_module_a_file_or_several_of_them(terminal: Terminal, monkey
     assert (one.out, two.out) == ('[1,"x",null]\n', '[2,"x",null]\n')
 
 
+@pytest.mark.slow
 def test_apps_are_named_in_the_settings(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     write("app_three.py", "app_three_program")
     write("app_four.py", "app_four_program")
@@ -64,6 +65,7 @@ def test_an_app_that_cannot_be_imported_is_one_sentence(
     assert (said.code, complaint in said.err, said.err.count("\n")) == (2, True, 2), said.err
 
 
+@pytest.mark.slow
 def test_an_unknown_program_names_those_that_are_loaded(terminal: Terminal) -> None:
     said = terminal.process("run", "desk_reviev")
     assert said.code == 2

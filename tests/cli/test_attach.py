@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 from typing import Any
 
@@ -22,7 +23,7 @@ def worker_of(session: dict[str, Any]) -> int:
 def detached(work: Work, *turns: Any) -> None:
     said = work.terminal.process(*work.script(*turns), "--unsandboxed", "--detach")
     assert (said.code, said.out) == (0, "one\n"), said
-    assert f"`perdure attach one --app {DESK}` shows it, and takes your answers.\n" in said.err
+    assert f"`perdure attach one --app {shlex.quote(DESK)}` shows it, and takes your answers.\n" in said.err
 
 
 @pytest.mark.slow
@@ -89,6 +90,7 @@ def test_a_killed_worker_is_told_and_another_goes_on_when_a_person_says_so(work:
     assert [one["kind"] for one in taken][:2] == ["lease.acquired", "lease.taken_over"]
 
 
+@pytest.mark.slow
 def test_whoever_lives_is_named_and_not_robbed_and_ctrl_c_pauses_from_afar(work: Work) -> None:
     detached(work, work.hold(), "Done.")
     with work.sit("attach", "one", "--take-over") as seat:
@@ -109,6 +111,7 @@ def test_whoever_lives_is_named_and_not_robbed_and_ctrl_c_pauses_from_afar(work:
         assert "> change x" not in seat.text
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_lines_to_where_only_a_person_can_go_on(work: Work) -> None:
     detached(work, calls("May I?", TOUCH), "Done.")
     said = work("attach", "one")
@@ -127,6 +130,7 @@ def test_a_pipe_gets_lines_to_where_only_a_person_can_go_on(work: Work) -> None:
     assert (said.code, "Done.\n  2 model calls\n" in said.out) == (0, True)
 
 
+@pytest.mark.slow
 def test_a_program_is_attached_by_its_sentences(work: Work) -> None:
     assert work.terminal.process("run", "desk_talk", "--id", "t", "--detach").code == 0
     with work.sit("attach", "t") as seat:

@@ -90,6 +90,7 @@ def test_it_reads_like_this(terminal: Terminal, target: str) -> None:
     assert as_json["changed"] == ["a.txt changed since it was read"]
 
 
+@pytest.mark.slow
 def test_a_file_says_its_event_and_is_replaced_by_a_newer_one_only(terminal: Terminal) -> None:
     agent_asks(terminal, "perdure.db")
     page = terminal.folder / "AGENTS.md"

@@ -186,6 +186,7 @@ def said_on_terminal(*arguments: str, **environment: str) -> str:
     return said.decode()
 
 
+@pytest.mark.slow
 def test_colour_is_for_terminals_that_want_it() -> None:
     red = "\x1b[1;31m"
     assert red in said_on_terminal("doctor", "--store", "none.db", TERM="xterm", NO_COLOR="")

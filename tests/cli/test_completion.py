@@ -23,6 +23,7 @@ def completed(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, *words: str) 
         return [line.partition(",")[2] for line in terminal.process().out.split()]
 
 
+@pytest.mark.slow
 def test_ids_and_commands_are_completed(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     assert completed(terminal, monkeypatch, "attach", "t") == []  # there is no store, and none is made
     assert not (terminal.folder / "perdure.db").exists()

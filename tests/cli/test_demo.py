@@ -68,6 +68,7 @@ def test_it_says_what_the_readme_says(kept: tuple[Path, str]) -> None:
     assert without_names(kept[1]).replace(str(kept[0]), "DIR").startswith(without_names(shown))
 
 
+@pytest.mark.slow
 def test_the_commands_it_names_work(kept: tuple[Path, str]) -> None:
     folder, said = kept
     lines = [line.split("   ")[0] for line in re.findall(r"^   (perdure .*)$", said, re.MULTILINE)]
@@ -122,6 +123,7 @@ def test_what_is_there_twice_or_not_at_all_is_counted_and_told(
     assert not teller.right
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", ["1. An agent", "3. It goes on"])
 def test_a_killed_demo_leaves_nothing_running(after: str, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
@@ -134,6 +136,7 @@ def test_a_killed_demo_leaves_nothing_running(after: str, tmp_path: Path) -> Non
     wait_until(lambda: not running(folder), "everything that the demo started to end")
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_killed_demo_is_removed_by_the_next_and_no_other(tmp_path: Path) -> None:
     environment = clean(TMPDIR=str(tmp_path))
     with subprocess.Popen([PERDURE, "demo"], stdout=subprocess.PIPE, text=True, env=environment) as process:

@@ -22,6 +22,7 @@ def ended(pid: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 @pytest.mark.databases("sqlite", "postgres")
 def test_a_detached_program_runs_to_its_end_and_its_worker_leaves(
     terminal: Terminal, target: str, monkeypatch: pytest.MonkeyPatch
@@ -50,6 +51,7 @@ def test_a_worker_that_is_killed_leaves_a_session_that_resume_goes_on_with(termi
     assert not (terminal.folder / "held").exists()
 
 
+@pytest.mark.slow
 def test_a_worker_takes_what_is_ready_and_knows_and_ends_when_idle(terminal: Terminal) -> None:
     for id in ("t-1", "t-2"):
         assert terminal("run", "desk_talk", "--id", id).code == 3
@@ -73,6 +75,7 @@ def test_a_worker_of_one_session_leaves_the_others_alone(terminal: Terminal) -> 
     assert terminal("show", "t", "--json").json["session"]["status"] == "ready"
 
 
+@pytest.mark.slow
 def test_a_worker_without_the_code_does_nothing(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal("run", "desk_talk", "--id", "t")
     terminal("answer", "t", "Ada")
@@ -82,6 +85,7 @@ def test_a_worker_without_the_code_does_nothing(terminal: Terminal, monkeypatch:
     assert terminal.process("worker", "--idle", "0.2", "--app", DESK).out.endswith("session t is done\n")
 
 
+@pytest.mark.slow
 def test_a_session_without_its_tool_is_not_tried_again_and_again(work: Work) -> None:
     begin = work.script(work.hold(), "Done.")
     begun = work.terminal.process(*begin, "--detach", "--json").json
@@ -93,6 +97,7 @@ def test_a_session_without_its_tool_is_not_tried_again_and_again(work: Work) -> 
     assert "program: desk_hold" in work("ls").out
 
 
+@pytest.mark.slow
 def test_why_a_worker_could_not_go_on_is_said_to_whoever_watches(work: Work) -> None:
     begin = work.script(calls("Hm.", ("read_file", {"path": "a.py"})), "Done.")
     assert work.terminal.process(*begin, "--once", "--detach").code == 0
@@ -113,6 +118,7 @@ def test_a_store_for_one_process_has_no_background(terminal: Terminal, store: st
     assert not Path("there").exists()
 
 
+@pytest.mark.slow
 def test_a_worker_stays_for_what_is_due_soon(terminal: Terminal) -> None:
     begun = terminal.process("run", "desk_naps", "seconds=3", "--id", "n", "--detach", "--json").json
     terminal.until_status("n", "waiting")
@@ -121,6 +127,7 @@ def test_a_worker_stays_for_what_is_due_soon(terminal: Terminal) -> None:
     assert (said.code, said.out.splitlines()[1:]) == (0, ["session n is done"])
 
 
+@pytest.mark.slow
 def test_a_worker_that_ends_says_when_the_next_time_is_due(terminal: Terminal) -> None:
     begun = terminal.process("run", "desk_naps", "--id", "n", "--detach", "--json").json
     terminal.until_status("n", "waiting")

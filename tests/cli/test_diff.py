@@ -45,6 +45,7 @@ def test_a_session_is_compared_with_its_start_and_one_event_with_another(worked:
     assert (found["before"]["event"], files(found["text"])) == (int(first), ["c.txt"])
 
 
+@pytest.mark.slow
 def test_a_branch_is_compared_with_its_fork_and_with_its_parent(worked: Terminal) -> None:
     branch(worked)
     assert files(worked("diff", "b").out) == ["d.txt"]

@@ -103,6 +103,7 @@ def test_what_is_no_bundle_makes_no_store(terminal: Terminal) -> None:
     assert [path.name for path in terminal.folder.iterdir()] == ["x.zip"]
 
 
+@pytest.mark.slow
 def test_a_session_that_somebody_runs_is_not_moved(terminal: Terminal) -> None:
     running = terminal.start("run", "desk_held", f"folder={terminal.folder}", "--id", "held")
     try:

@@ -12,6 +12,7 @@ from tests.cli.worktrees import call, events, make_repository, work, write
 SCRIPT = [call(write("b.txt", "b\n")), "Done."]
 
 
+@pytest.mark.slow
 def test_a_branch_is_said_to_have_its_own_folder(terminal: Terminal) -> None:
     make_repository(terminal.folder / "work")
     work(terminal, SCRIPT)

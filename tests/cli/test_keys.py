@@ -87,6 +87,7 @@ def test_a_pasted_text_keeps_its_lines_and_none_of_it_is_a_key(drawn: Board) -> 
     assert drawn.heard == ["a one\n[Atwo\tthree b"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["\x04", "\x03"], ids=["ctrl-d", "ctrl-c"])
 def test_the_terminal_is_told_of_pastes_and_left_as_it_was(key: str, work: Work) -> None:
     with work.sit(*work.script("First.")) as seat:
@@ -98,6 +99,7 @@ def test_the_terminal_is_told_of_pastes_and_left_as_it_was(key: str, work: Work)
     assert seat.raw.count(UNMARK) == 1
 
 
+@pytest.mark.slow
 def test_a_session_that_breaks_leaves_the_terminal_as_it_was(work: Work) -> None:
     with work.sit(*work.script(work.hold(), "Done.")) as seat:
         work.until_held(seat)
@@ -108,6 +110,7 @@ def test_a_session_that_breaks_leaves_the_terminal_as_it_was(work: Work) -> None
     assert (seat.raw.count(MARK), seat.raw.count(UNMARK)) == (1, 1)
 
 
+@pytest.mark.slow
 def test_an_answer_typed_twice_answers_one_question(work: Work) -> None:
     touches = [("run_command", {"command": f"touch {name}"}) for name in "bc"]
     begin = work.script(calls("May I?", touches[0]), calls("And this?", touches[1]), "Done.")

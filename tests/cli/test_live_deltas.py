@@ -64,6 +64,7 @@ def slowly(work: Work, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slowly]:
             os.kill(made.worker, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_every_watcher_sees_each_piece_before_the_message_is_recorded_and_nothing_twice(slowly: Slowly) -> None:
     slowly.begin(["One ", "two ", "three."], ["Four."])
     with slowly.work.sit("attach", "one") as first:
@@ -86,6 +87,7 @@ def test_every_watcher_sees_each_piece_before_the_message_is_recorded_and_nothin
         assert not slowly.live.exists()
 
 
+@pytest.mark.slow
 def test_text_of_a_killed_worker_is_said_to_have_broken_off_and_the_new_answer_is_shown(slowly: Slowly) -> None:
     slowly.begin(["Half an "])
     with slowly.work.sit("attach", "one") as seat:
@@ -109,6 +111,7 @@ def test_text_of_a_killed_worker_is_said_to_have_broken_off_and_the_new_answer_i
     assert not left.exists()
 
 
+@pytest.mark.slow
 def test_a_sub_agent_is_seen_at_its_work_further_to_the_right(slowly: Slowly) -> None:
     task = {"delegate": {"task": str(slowly.folder / "below")}}
     (slowly.folder / "below").mkdir()
@@ -145,6 +148,7 @@ def shape(stream: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [one | ({"waits": None} if "waits" in one else {}) for one in kept]
 
 
+@pytest.mark.slow
 @pytest.mark.databases("sqlite", "postgres")
 def test_a_script_that_watches_reads_what_one_reads_that_runs_it(
     slowly: Slowly, target: str, monkeypatch: pytest.MonkeyPatch
@@ -172,6 +176,7 @@ def test_a_script_that_watches_reads_what_one_reads_that_runs_it(
     assert [one["item"].get("text") for one in streams[0] if one["type"] == "item.completed"][-1] == "One two."
 
 
+@pytest.mark.slow
 def test_the_log_has_what_is_being_said_in_its_last_row_until_it_is_on_record(slowly: Slowly) -> None:
     slowly.begin(["One\x1b[2J\n", "two."])
     with slowly.work.sit("show", "one", "--follow") as seat:
@@ -185,6 +190,7 @@ def test_the_log_has_what_is_being_said_in_its_last_row_until_it_is_on_record(sl
         assert not seat.text.splitlines()[-1].startswith("One")
 
 
+@pytest.mark.slow
 def test_without_a_place_for_live_text_everything_else_goes_on(slowly: Slowly) -> None:
     slowly.work("ls")
     place = slowly.work.terminal.folder / "perdure.db.d"

@@ -180,6 +180,7 @@ def test_a_changed_event_is_found_and_said(some: Terminal) -> None:
     assert (some("verify", "done-1").code, some("verify", "review-7").code) == (1, 0)
 
 
+@pytest.mark.slow
 def test_listing_loads_neither_programs_nor_the_runtime_nor_tables(some: Terminal) -> None:
     code = "import sys; from perdure.cli import main\ntry: main(['ls'])\nfinally: print(*sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -187,6 +188,7 @@ def test_listing_loads_neither_programs_nor_the_runtime_nor_tables(some: Termina
     assert {"rich", "asyncio", "psycopg", "perdure.runtime.runtime", "perdure.store.store", "desk"} & loaded == set()
 
 
+@pytest.mark.slow
 @pytest.mark.databases("files", "postgres")
 def test_the_same_is_said_of_every_store(terminal: Terminal, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_STORE", target)

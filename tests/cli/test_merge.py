@@ -19,6 +19,7 @@ def repository(terminal: Terminal) -> Path:
     return make_repository(terminal.folder / "work")
 
 
+@pytest.mark.slow
 def test_a_branch_comes_home_once(terminal: Terminal, repository: Path) -> None:
     work(terminal, [READ, "Read.", call(write("a.txt", "two\n"), write("b.txt", "b\n")), "Done."])
     branch(terminal)
@@ -33,6 +34,7 @@ def test_a_branch_comes_home_once(terminal: Terminal, repository: Path) -> None:
     assert (found["branch"], found["parent"], found["merged"].get("written")) == ("b", "s", None)
 
 
+@pytest.mark.slow
 def test_conflicts_are_for_a_person(terminal: Terminal, repository: Path) -> None:
     work(terminal, [READ, "Read.", call(write("a.txt", "theirs\n")), "Done."])
     branch(terminal)
@@ -60,6 +62,7 @@ def test_what_cannot_be_merged_is_refused(terminal: Terminal, repository: Path) 
     assert (said.code, "has no folder here yet" in said.err) == (1, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("busy", ["s", "b"])
 def test_nobody_merges_while_another_process_is_at_work(terminal: Terminal, repository: Path, busy: str) -> None:
     hold = call(("desk_hold", {"folder": str(terminal.folder)}))
@@ -82,6 +85,7 @@ def test_nobody_merges_while_another_process_is_at_work(terminal: Terminal, repo
     assert terminal("merge", "b").code == 0
 
 
+@pytest.mark.slow
 def test_a_merge_says_how_commits_come_home(terminal: Terminal, repository: Path) -> None:
     work(terminal, [READ, "Read.", call(write("b.txt", "b\n")), "Done."])
     branch(terminal)

@@ -33,6 +33,7 @@ def age(terminal: Terminal) -> None:
         os.utime(path, (then, then))
 
 
+@pytest.mark.slow
 def test_a_cancelled_branch_takes_its_folder_along(terminal: Terminal, repository: Path) -> None:
     work(terminal, SCRIPT)
     branch(terminal)
@@ -45,6 +46,7 @@ def test_a_cancelled_branch_takes_its_folder_along(terminal: Terminal, repositor
     assert (repository / "b.txt").read_text() == "b\n"
 
 
+@pytest.mark.slow
 def test_a_folder_with_something_that_is_kept_nowhere_else_stays(terminal: Terminal, repository: Path) -> None:
     work(terminal, SCRIPT)
     branch(terminal)
@@ -61,6 +63,7 @@ def test_a_folder_with_something_that_is_kept_nowhere_else_stays(terminal: Termi
     assert "stays" not in terminal("prune").out
 
 
+@pytest.mark.slow
 def test_a_folder_with_commits_of_its_own_stays(terminal: Terminal, repository: Path) -> None:
     work(terminal, SCRIPT)
     branch(terminal)
@@ -73,6 +76,7 @@ def test_a_folder_with_commits_of_its_own_stays(terminal: Terminal, repository: 
     assert not folder.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.databases("sqlite", "postgres")
 def test_what_no_session_needs_is_shown_and_removed(
     terminal: Terminal, repository: Path, target: str, monkeypatch: pytest.MonkeyPatch
@@ -102,6 +106,7 @@ def test_what_no_session_needs_is_shown_and_removed(
     assert terminal("diff", "s").code == 0
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_is_dropped_and_the_drop_is_what_it_said(terminal: Terminal, repository: Path) -> None:
     work(terminal, SCRIPT)
     branch(terminal)
@@ -116,6 +121,7 @@ def test_a_plan_says_what_is_dropped_and_the_drop_is_what_it_said(terminal: Term
     assert (repository / "b.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_removed_half_is_never_taken_for_files(terminal: Terminal, repository: Path) -> None:
     from perdure.agent import worktree
 

@@ -20,6 +20,7 @@ def raw(*arguments: bytes | str, **options: object) -> subprocess.CompletedProce
     return subprocess.run([PERDURE, *arguments], stderr=subprocess.PIPE, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
 
 
+@pytest.mark.slow
 def test_what_was_typed_before_a_question_was_shown_is_no_answer_to_it(work: Work) -> None:
     begin = work.script(work.hold(), calls("May I?", TOUCH), "Done.")
     with work.sit(*begin) as seat:
@@ -34,6 +35,7 @@ def test_what_was_typed_before_a_question_was_shown_is_no_answer_to_it(work: Wor
     assert not (work.folder / "b").exists()
 
 
+@pytest.mark.slow
 def test_a_text_of_several_lines_that_is_pasted_is_one_message(work: Work) -> None:
     with work.sit(*work.script("First.", "Second.", "Third.")) as seat:
         seat.until("First.")
@@ -58,6 +60,7 @@ def test_a_folder_that_is_not_there_is_wrong_use(work: Work) -> None:
     assert (said.code, "shpo" in said.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_worker_that_may_not_idle_ends_what_it_began(terminal: Terminal) -> None:
     terminal.run("desk_review", "r")
     assert terminal("fork", "r", "--at", "1", "--id", "f").code == 0
@@ -66,6 +69,7 @@ def test_a_worker_that_may_not_idle_ends_what_it_began(terminal: Terminal) -> No
     assert terminal("show", "f", "--json").json["session"]["status"] == "waiting"
 
 
+@pytest.mark.slow
 def test_a_worker_speaks_json(terminal: Terminal) -> None:
     terminal("run", "desk_talk", "--id", "t")
     assert all(isinstance(one, dict) for one in terminal.process("worker", "--idle", "0.1", "--json").lines)
@@ -103,6 +107,7 @@ def test_an_error_of_the_system_names_what_it_was_about(terminal: Terminal, fold
     assert b"None" not in said.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["ls", "doctor"])
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 def test_an_output_that_is_full_is_not_the_stores_trouble(command: str, unbuffered: str, terminal: Terminal) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ def repository(terminal: Terminal) -> Path:
     return make_repository(terminal.folder / "work")
 
 
+@pytest.mark.slow
 def test_a_rewind_says_where_the_files_of_then_are(terminal: Terminal, repository: Path) -> None:
     work(terminal, [*FIRST, call(write("c.txt", "c\n")), "Done.", "Again."])
     at = events(terminal, "tool")[0]
@@ -36,6 +38,7 @@ def test_a_rewind_says_where_the_files_of_then_are(terminal: Terminal, repositor
     assert terminal("resume", "r").out.endswith("Done.\n\n")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("repository")
 def test_what_stays_done_outside_is_listed_with_the_command_that_undoes_it(terminal: Terminal) -> None:
     booking = ("branch_book", {"folder": str(terminal.folder), "note": "\x1b[2Jroom 7"})
@@ -46,7 +49,7 @@ def test_what_stays_done_outside_is_listed_with_the_command_that_undoes_it(termi
     listed = lines.index(f"Done outside after event {at}, and not undone:")
     effect, rest = lines[listed + 1].split(maxsplit=1)
     assert rest.startswith(f'branch_book(folder="{terminal.folder}", note="\\u001b[2Jroom 7")')
-    assert lines[listed + 2] == f"    perdure undo {effect} --because TEXT --app {ROOMS}"
+    assert lines[listed + 2] == f"    perdure undo {effect} --because TEXT --app {shlex.quote(ROOMS)}"
     assert said.out.replace("\n", "").isprintable()
     done = terminal("undo", effect, "--because", "wrong night", "--app", ROOMS)
     assert (done.code, (terminal.folder / "booked").exists()) == (0, False)
@@ -66,6 +69,7 @@ def test_a_wrong_event_and_a_program_are_refused(terminal: Terminal) -> None:
     assert terminal("rewind", "s").code == 2
 
 
+@pytest.mark.slow
 def test_outside_git_a_rewind_gets_a_plain_folder(terminal: Terminal) -> None:
     (terminal.folder / "plain").mkdir()
     work(terminal, [*FIRST, call(write("c.txt", "c\n")), "Done."], repo="plain")

@@ -53,6 +53,7 @@ def test_a_session_that_failed_exits_with_1_and_its_error(terminal: Terminal) ->
     assert json.loads(as_json.err)["error"]["code"] == "session-failed"
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_an_act_it_shows_its_plan_and_then_follows_it(terminal: Terminal) -> None:
     terminal.arm()
     killed = terminal.process("run", "desk_review", f"folder={terminal.folder}", "--id", "review-7")
@@ -69,6 +70,7 @@ def test_killed_in_the_middle_of_an_act_it_shows_its_plan_and_then_follows_it(te
     assert len(Path("posted").read_text().splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.databases("sqlite", "postgres")
 def test_an_effect_nobody_knows_of_is_settled_by_a_person_and_not_done_again(
     terminal: Terminal, target: str, monkeypatch: pytest.MonkeyPatch
@@ -87,6 +89,7 @@ def test_an_effect_nobody_knows_of_is_settled_by_a_person_and_not_done_again(
     assert terminal("resume", "r").out.endswith("deployed\n")
 
 
+@pytest.mark.slow
 @pytest.mark.databases("sqlite", "postgres")
 def test_a_second_process_is_refused_and_told_who_has_the_session(
     terminal: Terminal, target: str, monkeypatch: pytest.MonkeyPatch
@@ -112,6 +115,7 @@ def test_a_second_process_is_refused_and_told_who_has_the_session(
     assert (follower.returncode, followed.splitlines()[-1][-18:]) == (0, "it is done: let go")
 
 
+@pytest.mark.slow
 def test_without_its_code_a_session_waits_for_it_visibly(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     assert terminal("run", "desk_talk", "--id", "t").code == 3
     assert terminal("answer", "t", "Ada").code == 0

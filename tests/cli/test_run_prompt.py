@@ -26,6 +26,7 @@ def test_the_answer_is_printed_and_nothing_else(work: Work) -> None:
     assert (again.code, again.out.splitlines()[-3:]) == (0, ["It holds", "x = 1.", ""])
 
 
+@pytest.mark.slow
 def test_once_ends_with_the_answer_and_a_prompt_comes_from_a_pipe(work: Work) -> None:
     begin = work.script("Done.")
     piped = [PERDURE, "run", *begin[2:], "--once"]

@@ -18,6 +18,7 @@ def branches(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return terminal
 
 
+@pytest.mark.slow
 def test_who_holds_a_branch_is_shown_to_who_waits_for_it(branches: Terminal) -> None:
     branches.arm()
     branches.process("run", "branch_pushes", f"folder={branches.folder}", "--id", "first")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 
 import pytest
@@ -19,6 +20,7 @@ def without_times(text: str) -> list[str]:
     return [re.sub(r"  \d+\.\ds$", "  TIME", line) for line in text.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_conversation_reads_as_it_happened(work: Work) -> None:
     ask = calls("Which one?", ("ask_person", {"question": "Which?", "choices": ["left", "right"]}))
     begin = work.script(
@@ -71,12 +73,15 @@ def test_a_conversation_reads_as_it_happened(work: Work) -> None:
         "  ada answered: right",
         "Right it is.",
         "  2 model calls",
-        "Session one waits for your next message. `perdure attach one --app " + DESK + "` comes back to it.",
+        "Session one waits for your next message. `perdure attach one --app "
+        + shlex.quote(DESK)
+        + "` comes back to it.",
     ]
     assert "\x1b[32m    +x = 2\x1b[0m" in seat.raw
     assert "\x1b[31m    -x = 1\x1b[0m" in seat.raw
 
 
+@pytest.mark.slow
 def test_always_is_recorded_with_its_reason_and_asked_no_more(work: Work) -> None:
     begin = work.script(
         calls("Once.", TOUCH),
@@ -98,6 +103,7 @@ def test_always_is_recorded_with_its_reason_and_asked_no_more(work: Work) -> Non
     assert {path.name for path in work.folder.iterdir()} == {"a.py", "b", "c"}
 
 
+@pytest.mark.slow
 def test_a_no_and_its_reason_reach_the_model(work: Work) -> None:
     begin = work.script(calls("May I?", TOUCH), "Then not.")
     with work.sit(*begin) as seat:
@@ -115,6 +121,7 @@ def test_a_no_and_its_reason_reach_the_model(work: Work) -> None:
     assert not (work.folder / "b").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_between_two_acts_and_resume_goes_on(work: Work) -> None:
     begin = work.script(work.hold(), "Let go.")
     with work.sit(*begin) as seat:
@@ -152,6 +159,7 @@ def test_ctrl_c_twice_leaves_at_once_and_nothing_is_done_twice(work: Work) -> No
     assert work("verify").code == 0
 
 
+@pytest.mark.slow
 def test_a_killed_terminal_loses_nothing(work: Work) -> None:
     begin = work.script(calls("I look.", ("read_file", {"path": "a.py"})), work.hold(), "Done.")
     with work.sit(*begin) as seat:
@@ -172,6 +180,7 @@ def test_a_killed_terminal_loses_nothing(work: Work) -> None:
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jred\x1b[31m\u202eback\x9b5m\r over"
 
 
+@pytest.mark.slow
 def test_control_codes_are_shown_and_not_obeyed(work: Work) -> None:
     (work.folder / "a.py").write_bytes(HOSTILE.encode())
     begin = work.script(
@@ -187,6 +196,7 @@ def test_control_codes_are_shown_and_not_obeyed(work: Work) -> None:
     assert [code for code in ("\x1b]", "\x1b[2J", "\x07", "\u202e", "\x9b") if code in seat.raw] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("environment", "drawn"), [({"NO_COLOR": "1"}, True), ({"TERM": "dumb"}, False)])
 def test_colour_and_drawing_are_for_terminals_that_want_them(
     work: Work, environment: dict[str, str], drawn: bool
@@ -204,6 +214,7 @@ def test_colour_and_drawing_are_for_terminals_that_want_them(
     assert "    +x = 2" in seat.text.splitlines()
 
 
+@pytest.mark.slow
 def test_a_narrow_terminal_and_a_very_long_line(work: Work) -> None:
     begin = work.script(calls("long " * 500, ("read_file", {"path": "a.py"}), EDIT), "Done.")
     (work.folder / "a.py").write_text("x = 1" + " # and so on" * 2000 + "\n")
@@ -217,6 +228,7 @@ def test_a_narrow_terminal_and_a_very_long_line(work: Work) -> None:
     assert "long " * 499 + "long" in seat.text.splitlines()
 
 
+@pytest.mark.slow
 def test_a_program_is_asked_about_in_place_too(work: Work) -> None:
     with work.sit("run", "desk_talk", "--id", "t", "--app", DESK) as seat:
         seat.until("answer > ")

@@ -117,6 +117,7 @@ async def test_a_branch_knows_what_was_decided_before_its_fork_and_nothing_after
         assert [one.title for one in after.tasks] == ["edit", "tell"]
 
 
+@pytest.mark.slow
 async def test_what_does_not_fit_is_counted(target: str, clock: ManualClock) -> None:
     @program
     async def brief_busy(s: Session) -> None:

@@ -33,6 +33,7 @@ FILES: list[Callable[..., Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", SQLITE, ids=lambda fault: fault.__name__)
 def test_sqlite_keeps_its_promises_on_a_failing_disk(lanes: Lanes, tmp_path: Path, fault: Callable[..., Any]) -> None:
     found = lanes.call(fault, folder=str(tmp_path))

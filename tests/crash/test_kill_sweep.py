@@ -55,6 +55,7 @@ def every(moments: list[str]) -> Iterable[int]:
     return range(1, len(moments) + 1)
 
 
+@pytest.mark.slow
 def test_a_life_on_sqlite_survives_a_kill_at_some_moments(lanes: Lanes, template: Path, measure: Any) -> None:
     """The few seconds of it that every commit can afford."""
     place, name = on_sqlite(template), "SQLite, some moments"

@@ -86,6 +86,7 @@ def test_full_sync_loses_nothing_at_any_cut(tmp_path: Path) -> None:
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
 
 
+@pytest.mark.slow
 def test_normal_sync_is_caught_losing_but_never_corrupt(tmp_path: Path) -> None:
     report = show(sweep(run_pairs(tmp_path, "normal"), check, states=500))
     assert report.lost > 50
@@ -115,6 +116,7 @@ def test_the_unix_vfs_syncs_the_folder_in_the_first_sync_of_each_wal_handle(tmp_
     assert opened == ["session.db-journal", "session.db-wal", "session.db-wal"]
 
 
+@pytest.mark.slow
 def test_wal_needs_no_exclusive_lock_under_the_recording_vfs(tmp_path: Path) -> None:
     """Two writers and a reader, each on a thread and a connection of its own: the shared-memory calls work."""
     with PowerLoss(tmp_path) as disk:
@@ -179,6 +181,7 @@ def test_a_plain_file_lasts_only_when_file_and_folder_were_synced(tmp_path: Path
     assert (bool(report.lost), report.corrupt) == (left_out != "nothing", 0), report.failures[:5]
 
 
+@pytest.mark.slow
 def test_the_same_seed_builds_the_same_disks_and_a_failure_can_be_rebuilt(tmp_path: Path) -> None:
     log = run_pairs(tmp_path, "normal", 30)
     first, again, other = (sweep(log, check, states=200, seed=seed) for seed in (1, 1, 2))

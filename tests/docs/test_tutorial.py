@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -17,6 +19,7 @@ def block(page: str, language: str) -> str:
     return found[1]
 
 
+@pytest.mark.slow
 def test_the_tutorial_survives_its_own_kill(tmp_path: Path) -> None:
     (tmp_path / "review.py").write_text(block("tutorial.md", "python"))
     command = [sys.executable, "review.py"]
@@ -36,6 +39,7 @@ def test_every_link_between_the_documents_leads_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+@pytest.mark.slow
 def test_the_agent_of_the_page_answers_once_and_acts_once(tmp_path: Path) -> None:
     (tmp_path / "triage.py").write_text(block("how-to/write-an-agent.md", "python"))
     command = [sys.executable, "triage.py"]

@@ -55,6 +55,7 @@ def computed(lives: list[Life], number: int) -> int:
     return sum(life.said.count(f"task {number}: computing") for life in lives)
 
 
+@pytest.mark.slow
 @pytest.mark.databases("files", "sqlite", "postgres")
 def test_killed_at_a_boundary_and_inside_a_task_it_ends_as_if_nobody_had_killed_it(target: str) -> None:
     lives = [live(target, stop="after task 2"), live(target, stop="inside task 4"), live(target)]
@@ -83,6 +84,7 @@ def test_killed_at_every_place_it_computes_again_only_what_was_not_recorded(targ
         assert kept.crash_count == len(PLACES)
 
 
+@pytest.mark.slow
 @pytest.mark.databases("sqlite")
 def test_a_second_process_does_not_take_the_session_from_a_living_one(target: str) -> None:
     line = [sys.executable, SCRIPT, target, "--session", "s-1", "--stop", "after task 1"]

@@ -22,6 +22,7 @@ def live(store: Path, url: str, **more: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(line, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_it_reads_once_and_posts_once_however_often_it_is_run(tmp_path: Path) -> None:
     with Sink() as sink:
         first, second = (live(tmp_path / "review.db", sink.url) for _ in range(2))
@@ -31,6 +32,7 @@ def test_it_reads_once_and_posts_once_however_often_it_is_run(tmp_path: Path) ->
         assert sink.counts() == {"kept": 1, "posted": 1}
 
 
+@pytest.mark.slow
 def test_told_to_stop_it_goes_on_when_whoever_started_it_is_gone(tmp_path: Path) -> None:
     with Sink() as sink:
         ended = live(tmp_path / "review.db", sink.url, COMMENTS_STOP="1")

@@ -137,6 +137,7 @@ async def test_a_copy_inside_one_store_is_only_a_branch(opened: Open, sink: Sink
     assert bodies(sink) == ["book: once", STYLE, f"{STYLE}: yes", f"{STYLE}: yes", "merge: 7"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("move", [False, True])
 async def test_a_branch_brings_the_line_it_was_forked_from(
     target: str, opened: Open, sink: SinkClient, folder: Path, move: bool

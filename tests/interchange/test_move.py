@@ -138,6 +138,7 @@ perdure.run(traveller.bind(), id="t-1", store=sys.argv[1])
 """
 
 
+@pytest.mark.slow
 async def test_an_act_whose_process_died_is_recovered_at_the_target_with_the_same_key(
     target: str, opened: Open, sink: SinkClient, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def _nothing() -> None:
     """There is nothing to rehearse here."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "killed", "hung"), [("return", False, False), ("hang", False, True), ("die", True, False)]
 )
@@ -63,6 +64,7 @@ def test_nothing_is_left_for_the_next_task(servers: dict[str, ForkServer], kind:
     assert (servers[kind].call(speak, words=0, end="return") == first) is (kind == WARM)
 
 
+@pytest.mark.slow
 def test_a_warm_server_that_hung_is_replaced(servers: dict[str, ForkServer]) -> None:
     ended = servers[WARM].run(speak, words=1, end="hang", patience=0.2)
     assert (ended.hung, ended.told("word")) == (True, [0])

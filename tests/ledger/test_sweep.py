@@ -56,11 +56,13 @@ def test_a_sweep_on_postgres_gives_each_trial_a_session(sink: Sink, database: st
     assert report.kills == report.moments - report.unreached
 
 
+@pytest.mark.slow
 def test_an_app_that_cannot_be_imported_is_said_so(sink: Sink, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no_such_module"):
         crash_sweep(programs.pure.bind(n=1), app="no_such_module", sink=sink, store=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_setup_that_another_process_cannot_find_is_refused(sink: Sink, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="must be a function of a module"):
         crash_sweep(programs.pure.bind(n=1), app=programs, sink=sink, store=tmp_path, setup=lambda: None, lanes=1)

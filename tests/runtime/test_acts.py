@@ -130,6 +130,7 @@ async def test_only_proof_makes_failed(world: World) -> None:
     assert [one.kind for one in view.waits] == ["doubt"]
 
 
+@pytest.mark.slow
 @pytest.mark.databases("sqlite")
 async def test_a_tool_that_blocks_the_loop_keeps_its_lease(target: str) -> None:
     """The heart has a thread of its own. The lease is far shorter than the act."""

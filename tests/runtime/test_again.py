@@ -42,6 +42,7 @@ async def replayed(world: World, id: str = "s", times: int = 2) -> Any:
     return view.result
 
 
+@pytest.mark.slow
 async def test_recorded_steps_and_effects_answer_from_one_bulk_read(world: World) -> None:
     ran: list[int] = []
     outside = Outside()
@@ -212,6 +213,7 @@ async def test_a_program_that_returns_no_json_fails(world: World) -> None:
     assert (view.status, view.error["code"]) == ("failed", "config")
 
 
+@pytest.mark.slow
 @pytest.mark.databases("sqlite", "files", "memory")
 async def test_large_results_become_artifacts_where_there_is_a_folder(world: World) -> None:
     size = 70 * 1024
@@ -236,6 +238,7 @@ async def test_large_results_become_artifacts_where_there_is_a_folder(world: Wor
     assert len(claimed) == (2 if has_folder else 0)
 
 
+@pytest.mark.slow
 async def test_what_is_kept_is_kept_once_whatever_runs_again(world: World) -> None:
     @program
     async def keeps(s: Session) -> list[Any]:

@@ -60,6 +60,7 @@ async def test_a_large_intent_is_an_artifact_and_the_tool_gets_it_whole(kept: Wo
     assert (await kept.again()).result == len(LARGE)
 
 
+@pytest.mark.slow
 @pytest.mark.databases("sqlite", "files")
 @pytest.mark.parametrize("replay", ["idempotent", "probe", "compensate"])
 async def test_recovery_reads_it_back(world: World, replay: str) -> None:

@@ -139,6 +139,7 @@ async def test_a_process_that_dies_in_the_act_keeps_it_until_its_session_is_reco
     assert len(outside.happened) == 2
 
 
+@pytest.mark.slow
 async def test_the_word_absent_does_not_give_it_up_while_a_request_may_be_in_flight(world: World) -> None:
     outside = Outside("lost")
     pushing(outside)

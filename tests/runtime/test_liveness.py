@@ -91,6 +91,7 @@ def test_a_stopped_worker_is_alive(store: Store, target: str) -> None:
         assert presences(store).life(row(store, id)) is Life.ALIVE
 
 
+@pytest.mark.slow
 def test_a_surviving_command_keeps_its_worker_alive(store: Store, target: str) -> None:
     with worker_process(target, "heir") as (process, id, child):
         locks = presences(store)
@@ -238,6 +239,7 @@ def test_a_worker_that_leaves_before_its_command_stays_alive(store: Store) -> No
     assert locks.life(row(store, me.id)) is Life.DEAD
 
 
+@pytest.mark.slow
 def test_sweeping_forgets_the_dead_and_nobody_else(store: Store, target: str) -> None:
     locks = presences(store)
     with worker_process(target) as (process, id, _), locks.enter(store) as me:

@@ -110,6 +110,7 @@ def declare(known: int = 0) -> Move[Restore]:
     return restore.declare(by="ada", because="from a backup", known=known)
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize("replay", RULES)
 async def test_a_file_that_is_put_back_does_nothing_twice(replay: str, folder: Path, sink: Sink) -> None:
@@ -133,6 +134,7 @@ async def test_a_file_that_is_put_back_does_nothing_twice(replay: str, folder: P
     assert len(service.kept()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize("replay", RULES)
 async def test_without_the_rule_it_would(
@@ -146,6 +148,7 @@ async def test_without_the_rule_it_would(
     assert len(service.kept()) == (1 if replay == "idempotent" else 2)
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.databases("sqlite", "files", "postgres")
 @pytest.mark.parametrize("replay", RULES)
@@ -166,6 +169,7 @@ async def test_what_had_not_been_done_is_done_once(replay: str, target: str, sin
     assert len(service.kept()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_what_was_planned_and_not_dispatched_is_shown_as_what_may_have_happened(folder: Path, sink: Sink) -> None:
     acting(sink.run(), "probe")
@@ -180,6 +184,7 @@ async def test_what_was_planned_and_not_dispatched_is_shown_as_what_may_have_hap
         assert "put back" in planned.why
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_a_session_begun_after_the_restore_is_not_asked_about(folder: Path, sink: Sink) -> None:
     acting(sink.run(), "escalate")
@@ -202,6 +207,7 @@ async def test_a_process_that_has_the_store_open_obeys_a_declared_restore(target
         assert asked.kind == "doubt"
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_a_released_restore_asks_nobody_any_more(folder: Path, sink: Sink) -> None:
     acting(sink.run(), "escalate")
@@ -251,6 +257,7 @@ def unlawful(tx: Transaction, statement: str) -> None:
     tx.execute(statement, ())
 
 
+@pytest.mark.slow
 def test_a_witness_that_tells_nothing_new_begins_nothing(folder: Path) -> None:
     path = folder / "perdure.db"
     for number, spoil in enumerate((None, b"", b"nonsense", b"0123456789abcdef {}")):
@@ -263,6 +270,7 @@ def test_a_witness_that_tells_nothing_new_begins_nothing(folder: Path) -> None:
         assert store.read_now(restore.everything) == []
 
 
+@pytest.mark.slow
 def test_a_file_put_back_is_noticed_once_each_time_and_its_epoch_never_comes_back(folder: Path) -> None:
     path, backup = folder / "perdure.db", folder / "backup.db"
     open_store(path).close()

@@ -105,6 +105,7 @@ def test_what_a_tool_does_after_its_loop_has_ended_is_known_and_it_is_not_run_be
         go.set()
 
 
+@pytest.mark.slow
 def test_a_lease_is_kept_for_as_long_as_a_thread_acts_for_it_and_no_longer(folder: Path) -> None:
     began, go = threading.Event(), threading.Event()
 

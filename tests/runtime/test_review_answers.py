@@ -35,6 +35,7 @@ async def review_rememberer(s: Session, n: int) -> int:
     return n
 
 
+@pytest.mark.slow
 async def test_all_facts_are_listed() -> None:
     async with perdure.open("memory:") as rt:
         await rt.start(review_rememberer.bind(n=1001), id="s")

@@ -126,6 +126,7 @@ async def review_aside(s: Session, seen: bool) -> str:
     return await asked
 
 
+@pytest.mark.slow
 @pytest.mark.databases("sqlite")
 @pytest.mark.parametrize("seen", [True, False])
 async def test_a_question_asked_aside_holds_up_what_the_program_awaits_on_its_own_and_not_its_steps(

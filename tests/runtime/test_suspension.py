@@ -219,6 +219,7 @@ async def test_an_answer_between_asking_and_parking_is_not_missed(world: World) 
     assert (view.status, view.result) == ("done", "early")
 
 
+@pytest.mark.slow
 async def test_short_timers_are_held_in_place_and_long_ones_park(world: World, clock: ManualClock) -> None:
     runs: list[str] = []
 

@@ -225,6 +225,7 @@ def hides_a_rollback(tx: Transaction) -> None:
         db.execute("insert or rollback into meta (key, value) values ('big', '2')")
 
 
+@pytest.mark.slow
 @GROUPS
 @pytest.mark.parametrize(
     ("breaks", "error"),

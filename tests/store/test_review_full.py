@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = """
 import resource, sys
 import perdure
@@ -28,6 +30,7 @@ except perdure.PerdureError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_file_that_may_not_grow_is_a_full_store_and_not_an_unknown_commit(folder: Path) -> None:
     command = [sys.executable, "-c", SCRIPT, str(folder / "a.db")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

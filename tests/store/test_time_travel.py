@@ -62,6 +62,7 @@ EVERYTHING: Story = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.databases("sqlite", "memory", "files")
 @on_one_store
 @given(stories)

@@ -20,6 +20,7 @@ def silent(piece: str) -> None:
     """Nobody listens."""
 
 
+@pytest.mark.slow
 async def test_text_arrives_in_pieces_and_whole(provider: Provider) -> None:
     provider.says("Four words are here.")
     heard: list[str] = []
@@ -106,6 +107,7 @@ async def test_malformed_arguments_are_passed_on_as_text(provider: Provider) -> 
     assert call.arguments.startswith('{"path"')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["[1]", '"a"', "null", '{"a": NaN}', '{"a": 1e999}', '{"a": ' * 200 + "1" + "}" * 200])
 async def test_arguments_that_are_no_plain_object_stay_text(provider: Provider, raw: RawServer, text: str) -> None:
     raw.says = STREAM + calling(provider.format, text)
@@ -153,6 +155,7 @@ async def test_a_huge_answer_is_cut_and_no_longer_read(provider: Provider, raw: 
     assert raw.hung_up.wait(10)
 
 
+@pytest.mark.slow
 async def test_calls_without_end_are_cut_too(provider: Provider, raw: RawServer) -> None:
     raw.says = STREAM + calling(provider.format, *["{}"] * 20_000)
     reply = await provider.model(base_url=raw.url).reply(ASK, silent)

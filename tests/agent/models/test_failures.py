@@ -30,6 +30,7 @@ async def failure(model: Model) -> ModelError:
     return caught.value
 
 
+@pytest.mark.slow
 async def test_a_rate_limit_says_how_long_to_wait_and_nobody_retries(provider: Provider) -> None:
     provider.mock.fail(429, retry_after=2.5, times=2)
     error = await failure(provider.model())
@@ -127,6 +128,7 @@ def plain(reply: Reply) -> tuple[Any, ...]:
     return reply.text, reply.stop, [(call.name, call.arguments) for call in reply.calls]
 
 
+@pytest.mark.slow
 async def test_a_server_that_stalls_is_given_up(provider: Provider) -> None:
     provider.says("Some words.")
     provider.mock.stall(after_chunks=3, seconds=30)

@@ -62,6 +62,7 @@ def test_an_exit_code_is_a_result(workspace: Workspace) -> None:
     assert (good.text, good.failed) == ("exit 0\na\\x1b[1m", False)
 
 
+@pytest.mark.slow
 def test_a_command_that_takes_too_long_says_so(workspace: Workspace) -> None:
     with workspace.entered():
         said = run_command(call(), "echo begun; sleep 1000", timeout=1)
@@ -96,6 +97,7 @@ def test_a_command_that_cannot_be_started_was_not_done(workspace: Workspace) -> 
         run_command(call(), "true " + "x" * 200_000)  # longer than the kernel takes
 
 
+@pytest.mark.slow
 def test_a_lost_lease_does_not_leave_a_command_alone(workspace: Workspace) -> None:
     def lost() -> None:
         (workspace.root / "go").touch()
@@ -220,6 +222,7 @@ async def test_what_came_of_a_command_is_found_and_it_is_not_run_again(
     assert runs(workspace) == 1
 
 
+@pytest.mark.slow
 async def test_a_command_outlives_its_worker_and_is_waited_for(workspace: Workspace, folder: Path) -> None:
     with hire(folder, UNTIL_GO) as worker:
         until(lambda: runs(workspace))
@@ -236,6 +239,7 @@ async def test_a_command_outlives_its_worker_and_is_waited_for(workspace: Worksp
     assert runs(workspace) == 1
 
 
+@pytest.mark.slow
 def test_two_attempts_are_never_under_way_at_once(workspace: Workspace, folder: Path) -> None:
     with hire(folder, UNTIL_GO) as worker:
         until(lambda: runs(workspace))
@@ -271,6 +275,7 @@ async def test_a_shepherd_that_is_told_to_stop_says_so(workspace: Workspace, fol
         assert worker.communicate()[0].strip() == '["It was ended: its shepherd was told to stop.", true]'
 
 
+@pytest.mark.slow
 async def test_nobody_can_say_what_came_of_a_command_whose_shepherd_was_killed(
     workspace: Workspace, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

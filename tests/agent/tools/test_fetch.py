@@ -182,6 +182,7 @@ def test_without_network_nothing_is_asked(site: Site) -> None:
     assert site.asked == []
 
 
+@pytest.mark.slow
 def test_a_server_that_never_ends_is_left(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "SECONDS", 0.5)
 

@@ -42,6 +42,7 @@ def test_looks_say_so_where_there_is_no_repository(folder: Path) -> None:
                 look()
 
 
+@pytest.mark.slow
 def test_a_repository_without_commits_can_be_looked_at_and_committed_to(place: Path) -> None:
     run_git(place, "init", "--quiet")
     (place / "kept").mkdir()
@@ -71,6 +72,7 @@ def test_the_environment_does_not_lead_git_elsewhere(
     assert subjects(repository) == ["second", "first"]
 
 
+@pytest.mark.slow
 def test_a_commit_carries_its_key_and_is_found_by_it(repository: Path) -> None:
     (repository / "a.txt").write_text("two\n")
     (repository / "b.txt").write_text("new\n")
@@ -95,6 +97,7 @@ def test_a_commit_that_was_taken_back_still_happened(repository: Path) -> None:
     assert probe("git_commit", arguments).said == "happened"
 
 
+@pytest.mark.slow
 def test_only_the_named_paths_are_committed(repository: Path) -> None:
     for name in ("a.txt", "b.txt", "*.txt", "c.txt"):
         (repository / name).write_text("two\n")
@@ -117,6 +120,7 @@ def test_no_path_outside_is_committed(path: str, repository: Path) -> None:
     assert subjects(repository) == ["first"]
 
 
+@pytest.mark.slow
 def test_what_is_protected_is_not_committed(repository: Path) -> None:
     (repository / "kept/store.db").write_text("x")
     with pytest.raises(NotDone, match="nothing to commit"):
@@ -126,6 +130,7 @@ def test_what_is_protected_is_not_committed(repository: Path) -> None:
     assert run_git(repository, "show", "--name-only", "--format=") == "b.txt"
 
 
+@pytest.mark.slow
 def test_nothing_to_commit_is_proof(repository: Path) -> None:
     with pytest.raises(NotDone, match="nothing to commit"):
         call("git_commit", message="nothing")
@@ -139,6 +144,7 @@ def test_nothing_to_commit_is_proof(repository: Path) -> None:
             call("git_commit", message=message)
 
 
+@pytest.mark.slow
 def test_a_commit_without_an_identity_has_ours(repository: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
@@ -163,6 +169,7 @@ def test_hooks_run_and_what_they_refuse_is_an_answer(repository: Path) -> None:
     assert subjects(repository) == ["first"]
 
 
+@pytest.mark.slow
 def test_a_hook_that_takes_the_mark_away_is_noticed(repository: Path) -> None:
     write_hook(repository / ".git/hooks/commit-msg", "sed -i /Perdure-Effect/d $1\n")
     (repository / "a.txt").write_text("two\n")
@@ -195,6 +202,7 @@ def test_a_lock_of_somebody_else_is_respected(repository: Path, monkeypatch: pyt
     assert (repository / ".git/index.lock").exists()
 
 
+@pytest.mark.slow
 def test_a_lock_that_our_own_dead_git_left_is_removed(repository: Path) -> None:
     """The worker and its git are killed inside a hook, while git holds the index."""
     run_git(repository, "config", "perdure.hooks", "trusted")  # in the sandbox it could not kill git
@@ -219,6 +227,7 @@ def died() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_our_mark_does_not_cost_a_living_git_its_lock(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """We died here once; since then a person's git has come, and waits in a hook with the index locked."""
     monkeypatch.setattr(running, "TRIES", 2)
@@ -239,6 +248,7 @@ def test_our_mark_does_not_cost_a_living_git_its_lock(repository: Path, monkeypa
     assert subjects(repository) == ["theirs", "first"]
 
 
+@pytest.mark.slow
 def test_a_git_that_outlives_its_worker_is_waited_for(repository: Path) -> None:
     """The worker is killed while git waits in a hook. A probe that did not wait would find nothing yet."""
     (repository / "a.txt").write_text("two\n")
@@ -267,6 +277,7 @@ def _waiting_for_locks() -> str:
     return "\n".join(line for line in Path("/proc/locks").read_text().splitlines() if "->" in line)
 
 
+@pytest.mark.slow
 def test_a_branch_is_made_and_checked_out(repository: Path) -> None:
     (repository / "a.txt").write_text("not committed\n")
     arguments = prepared("git_branch", {"name": "fix/one"}, {})
@@ -287,6 +298,7 @@ def prepared_fails(name: str) -> str:
     return caught.value.message
 
 
+@pytest.mark.slow
 def test_a_branch_that_is_made_and_not_checked_out_is_finished(repository: Path) -> None:
     arguments = prepared("git_branch", {"name": "half"}, {})
     run_git(repository, "branch", "half")
@@ -295,6 +307,7 @@ def test_a_branch_that_is_made_and_not_checked_out_is_finished(repository: Path)
     assert run_git(repository, "branch", "--show-current") == "half"
 
 
+@pytest.mark.slow
 def test_a_branch_that_somebody_moved_is_a_question(repository: Path) -> None:
     arguments = prepared("git_branch", {"name": "half"}, {})
     run_git(repository, "branch", "half")
@@ -304,6 +317,7 @@ def test_a_branch_that_somebody_moved_is_a_question(repository: Path) -> None:
         do("git_branch", arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["", "-d", "--orphan", "a b", "a..b", "HEAD", "x.lock", "@{-1}", "a\0b", "a/", "main"])
 def test_a_name_that_is_none_makes_no_branch(name: str, repository: Path) -> None:
     assert prepared_fails(name)

@@ -218,6 +218,7 @@ def test_a_hook_is_given_no_lock_no_secret_and_no_life_after_it(
     assert living(f"KEPT_HOOK={mark}") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -292,6 +293,7 @@ with Workspace(Path(sys.argv[1]), session_uid="u", unsandboxed=True).entered():
 """
 
 
+@pytest.mark.slow
 def test_without_a_sandbox_nothing_is_committed_unless_that_is_allowed(
     repository: Path, without_bubblewrap: Path
 ) -> None:

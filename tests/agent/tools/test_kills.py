@@ -83,6 +83,7 @@ INSIDE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("git_dies", [False, True], ids=["git survives", "git dies too"])
 @pytest.mark.parametrize(("name", "where", "hook", "state"), INSIDE)
 def test_a_kill_inside_git_leaves_every_change_once(

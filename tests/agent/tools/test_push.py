@@ -33,6 +33,7 @@ def push_from_elsewhere(remote: Path, folder: Path, subject: str) -> str:
     return run_git(clone, "rev-parse", "HEAD")
 
 
+@pytest.mark.slow
 def test_a_push_is_known_by_where_the_remote_stands(ahead: Path, remote: Path) -> None:
     arguments = prepared("git_push", {}, {})
     assert (arguments["branch"], arguments["remote"]) == ("main", "origin")
@@ -48,6 +49,7 @@ def test_a_push_is_known_by_where_the_remote_stands(ahead: Path, remote: Path) -
     assert "ahead" not in run_git(ahead, "status", "--short", "--branch")
 
 
+@pytest.mark.slow
 def test_a_new_branch_is_pushed(ahead: Path, remote: Path) -> None:
     call("git_branch", name="fix")
     arguments = prepared("git_push", {"branch": "fix"}, {})
@@ -58,6 +60,7 @@ def test_a_new_branch_is_pushed(ahead: Path, remote: Path) -> None:
     assert run_git(remote, "branch", "--format=%(refname:short)").splitlines() == ["fix", "main"]
 
 
+@pytest.mark.slow
 def test_a_remote_that_went_on_from_our_commit_has_it(ahead: Path, remote: Path, folder: Path) -> None:
     arguments = prepared("git_push", {}, {})
     do("git_push", arguments)
@@ -67,6 +70,7 @@ def test_a_remote_that_went_on_from_our_commit_has_it(ahead: Path, remote: Path,
     assert run_git(ahead, "for-each-ref") == refs
 
 
+@pytest.mark.slow
 def test_a_remote_that_went_another_way_is_a_question_and_not_forced(ahead: Path, remote: Path, folder: Path) -> None:
     arguments = prepared("git_push", {}, {})
     theirs = push_from_elsewhere(remote, folder, "theirs")
@@ -85,6 +89,7 @@ def test_what_the_remote_refuses_is_proof(ahead: Path, remote: Path) -> None:
         call("git_push")
 
 
+@pytest.mark.slow
 def test_the_hook_runs_once_and_what_it_refuses_is_proof(ahead: Path, remote: Path) -> None:
     (ahead / "log").touch()  # where Landlock is the sandbox, a hook may change files here but not add any
     write_hook(ahead / ".git/hooks/pre-push", "echo run >> log\n")

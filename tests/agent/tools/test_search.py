@@ -61,6 +61,7 @@ def test_a_bad_pattern_is_a_sentence(pattern: str, place: Path) -> None:
         search_files(pattern)
 
 
+@pytest.mark.slow
 def test_a_pattern_that_takes_for_ever_is_ended(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "SECONDS", 0.5)
     fill(place, {"a.txt": "aaa here\n", "b.txt": "a" * 60 + "!\n"})
