@@ -14,6 +14,7 @@ import msgspec
 
 from perdure.errors import ConfigError
 from perdure.ids import canonical, digest, encode
+from perdure.runtime.storable import why_unstorable
 
 
 class Shape:
@@ -38,11 +39,22 @@ class Shape:
         self._signature = signature.replace(parameters=parameters)
         self._in_order = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
         self._all_in_order = len(self._in_order) == len(parameters)
+        for parameter in parameters:
+            self._check(f"the parameter {parameter.name}", hints.get(parameter.name, Any))
         fields = [_field(parameter, hints.get(parameter.name, Any)) for parameter in parameters]
         self._type = msgspec.defstruct(f"{self.name}_arguments", fields, forbid_unknown_fields=True, kw_only=True)
         returns = hints.get("return", Any)
         self.returns: Any = type(None) if returns is None else returns
-        self._decoder = _decoder(self.name, self.returns)
+        self._check("the result", self.returns)
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self.returns)
+
+    def _check(self, what: str, type_: Any) -> None:
+        if (why := why_unstorable(type_)) is not None:
+            shown = getattr(type_, "__qualname__", None) or str(type_)
+            raise ConfigError(
+                f"{self.name}: {what} is declared as {shown}, which cannot be stored: {why}.",
+                hint="Use JSON types, structs, dataclasses, enums, datetime, Decimal or bytes.",
+            )
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, as JSON, or a sentence about what is wrong with them."""
@@ -144,9 +156,3 @@ def _hints(function: Callable[..., Any], given: Sequence[str]) -> dict[str, Any]
                 ) from None
     return hints
 
-
-def _decoder(name: str, type_: Any) -> msgspec.json.Decoder[Any]:
-    try:
-        return msgspec.json.Decoder(type_)
-    except TypeError as error:
-        raise ConfigError(f"{name} returns something that cannot be recorded: {error}.") from None

@@ -17,8 +17,8 @@ from perdure.clock import SECOND
 from perdure.domain.effect import Replay, Rule
 from perdure.errors import ConfigError, NotDone
 from perdure.ids import check_name
+from perdure.runtime.declaration import Declaration
 from perdure.runtime.description import short_text
-from perdure.runtime.durations import microseconds
 from perdure.runtime.shape import Shape
 
 Q = ParamSpec("Q")
@@ -146,15 +146,16 @@ class Tool(Generic[Q, X]):
         self.function = function
         self.name = check_name("The tool", name)
         self.key: str | None = None
-        self.replay = Replay(declared["replay"])
-        self.inflight = microseconds(declared["inflight"])
-        self.timeout = None if declared["timeout"] is None else microseconds(declared["timeout"])
-        self.retry = int(declared["retry"])
-        self.key_ttl = None if declared["key_ttl"] is None else microseconds(declared["key_ttl"])
-        self.safe_errors: tuple[type[BaseException], ...] = (NotDone, *declared["safe_errors"])
-        self.targets: tuple[str, ...] = tuple(declared["targets"])
-        self.leases: tuple[str, ...] = tuple(declared["leases"])
-        self.gate: Gate | None = declared["gate"]
+        given = Declaration(name, declared)
+        self.replay = given.choice("replay", Replay)
+        self.inflight = given.duration("inflight") or 0
+        self.timeout = given.duration("timeout")
+        self.retry = given.count("retry")
+        self.key_ttl = given.duration("key_ttl")
+        self.safe_errors: tuple[type[BaseException], ...] = (NotDone, *given.errors("safe_errors"))
+        self.targets = given.texts("targets")
+        self.leases = given.texts("leases")
+        self.gate: Gate | None = given.gate("gate", Gate)
         first = next(iter(inspect.signature(function).parameters.values()), None)
         self.wants_call = first is not None and first.name == "call"
         self.wants_transaction = self.replay is Replay.JOINT
@@ -169,8 +170,6 @@ class Tool(Generic[Q, X]):
         self._check(first)
 
     def _check(self, first: inspect.Parameter | None) -> None:
-        if self.retry < 1:
-            raise ConfigError(f"Tool {self.name}: retry counts all attempts, so it is at least 1.")
         if self.wants_transaction and (first is None or self.shape.is_async):
             raise ConfigError(f"Tool {self.name}: a joint tool is a plain function whose first parameter is `tx`.")
 
@@ -275,6 +274,8 @@ def tool(
     """Declare a tool. See `docs/how-to/choose-a-replay-rule.md` for which rule it deserves."""
 
     def declare(function: Callable[Q, X]) -> Tool[Q, X]:
+        if not callable(function):
+            raise ConfigError(f"{function!r} is no function.", hint='Give a name as `@tool(name="...")`.')
         made: Tool[Q, X] = Tool(
             function, name or function.__name__,
             replay=replay, inflight=inflight, timeout=timeout, retry=retry, key_ttl=key_ttl, safe_errors=safe_errors,

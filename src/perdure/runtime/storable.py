@@ -1,0 +1,51 @@
+"""Which declared types have a stored form. Others are refused where a function is declared, before it can act."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import inspect as types
+
+PLAIN = (type(None), bool, int, float, str, list, dict)  # what JSON is read as
+SIMPLE = frozenset({Any, *PLAIN})
+
+
+def why_unstorable(type_: Any) -> str | None:
+    """Why values of a declared type cannot be stored and read back; None if they can."""
+    if isinstance(type_, type) and type_ in SIMPLE:
+        return None
+    try:
+        info = types.type_info(type_)
+        msgspec.json.Decoder(type_)
+    except Exception as error:  # an annotation may be anything
+        return str(error)
+    for part in _parts(info, set()):
+        if isinstance(part, types.CustomType) and not _holds_plain(part.cls):
+            return f"{part.cls.__module__}.{part.cls.__qualname__} has no stored form"
+    return None
+
+
+def _parts(info: types.Type, seen: set[Any]) -> Iterator[types.Type]:
+    """A type and the types that it is made of."""
+    yield info
+    cls = getattr(info, "cls", None)
+    if cls in seen:
+        return
+    if cls is not None:
+        seen.add(cls)
+    for field in getattr(info, "fields", ()):
+        yield from _parts(field.type, seen)
+    inner = [getattr(info, name, None) for name in ("item_type", "key_type", "value_type")]
+    for part in (*inner, *getattr(info, "item_types", ()), *getattr(info, "types", ())):
+        if isinstance(part, types.Type):
+            yield from _parts(part, seen)
+
+
+def _holds_plain(cls: type) -> bool:
+    """Whether something that JSON is read as is an instance of it: so it is with `object` and with `Iterable`."""
+    try:
+        return any(issubclass(plain, cls) for plain in PLAIN)
+    except TypeError:  # a protocol that cannot be asked
+        return False
