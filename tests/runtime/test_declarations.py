@@ -79,7 +79,8 @@ def test_a_name_in_the_place_of_the_function_is_wrong_use() -> None:
 
 
 @pytest.mark.parametrize(
-    "type_", [Client, Path, list[Client], dict[str, Client], Client | None, int | Client, Holds, Callable[[], int], complex]
+    "type_",
+    [Client, Path, list[Client], dict[str, Client], Client | None, int | Client, Holds, Callable[[], int], complex],
 )
 def test_a_type_without_a_stored_form_is_refused_at_the_declaration(type_: Any) -> None:
     def returns() -> None: ...
@@ -88,17 +89,17 @@ def test_a_type_without_a_stored_form_is_refused_at_the_declaration(type_: Any) 
 
     returns.__annotations__["return"] = type_
     takes.__annotations__["given"] = type_
-    with pytest.raises(ConfigError, match="returns: the result is declared as .* which cannot be stored"):
+    with pytest.raises(ConfigError, match=r"returns: the result is declared as .* which cannot be stored"):
         tool(returns)
-    with pytest.raises(ConfigError, match="takes: the parameter given is declared as .* which cannot be stored"):
+    with pytest.raises(ConfigError, match=r"takes: the parameter given is declared as .* which cannot be stored"):
         tool(takes)
 
 
 @pytest.mark.parametrize(
     "type_",
     [
-        None, int, str, Any, object, list[int], dict[str, list[int]], Struct, list[Struct | None], Colour, Typed, datetime,
-        Decimal, bytes, set[int], tuple[int, ...], int | str | None, Mapping[str, int], Iterable[int],
+        None, int, str, Any, object, list[int], dict[str, list[int]], Struct, list[Struct | None], Colour, Typed,
+        datetime, Decimal, bytes, set[int], tuple[int, ...], int | str | None, Mapping[str, int], Iterable[int],
     ],
 )  # fmt: skip
 def test_every_type_with_a_stored_form_can_be_declared(type_: Any) -> None:

@@ -19,6 +19,7 @@ from perdure.ids import decode, digest, encode
 from perdure.runtime.act import INTERRUPTIONS, call
 from perdure.runtime.description import describe
 from perdure.runtime.durations import microseconds
+from perdure.runtime.pending import Calls
 from perdure.runtime.place import Lane, Place
 from perdure.runtime.records import recalled
 from perdure.runtime.run import Run
@@ -39,6 +40,7 @@ class Keeping:
 
     def __init__(self, run: Run) -> None:
         self._run = run
+        self.calls = Calls()
         self._plan: dict[str, Make] = {}  # how to write a task down again, in a branch that inherited it
 
     @property
@@ -143,7 +145,7 @@ class Keeping:
     def _change(self, kind: str, id: str, said: dict[str, Any], make: Make) -> Coroutine[Any, Any, None]:
         """A change to a decision or a task: made once, whatever runs again."""
         place = self._lane().place("step", kind, argument_digest({"id": id} | said))
-        return self._then(None, place, make)
+        return self.calls.later(place, self._then(None, place, make))
 
     async def _then(self, value: T, place: Place, make: Make) -> T:
         def nothing(log: Log) -> None:
@@ -160,7 +162,7 @@ class Keeping:
         def make(log: Log) -> None:
             decision.decide.on(log, id, text, because=because, then=then)
 
-        return self._then(Decided(self, id, make), place, make)
+        return self.calls.later(place, self._then(Decided(self, id, make), place, make))
 
     def task(
         self, title: str, *, id: str | None = None, parent: str | None = None, priority: int = 0
@@ -175,7 +177,7 @@ class Keeping:
             task.add.on(log, name, title, parent_id=parent, priority=priority)
 
         self._plan[name] = make
-        return self._then(Plan(self, name, make), place, make)
+        return self.calls.later(place, self._then(Plan(self, name, make), place, make))
 
     def remember(
         self, key: str, value: Any, *, scope: str | None = None, expected: int | None = None,
@@ -190,7 +192,7 @@ class Keeping:
             kept = fact.remember.on(log, where, key, plain, expected=expected, verify=verify, stale_after=stale)
             return kept.version
 
-        return self._make(place, make)
+        return self.calls.later(place, self._make(place, make))
 
     def recall(self, key: str, *, scope: str | None = None) -> Coroutine[Any, Any, Any]:
         """A fact's value as it was when this line first asked; None when nobody knew."""
@@ -199,13 +201,13 @@ class Keeping:
         async def read() -> Any:
             return await self._run.read(recalled, self._run.session, scope, key)
 
-        return self._compute(place, Shape(read), read, {})
+        return self.calls.later(place, self._compute(place, Shape(read), read, {}))
 
     def save(self, content: bytes | str, *, kind: str = "application/octet-stream") -> Coroutine[Any, Any, str]:
         """Keep something large as an artifact; returns its digest."""
         data = content.encode() if isinstance(content, str) else content
         place = self._lane().place("step", ":save", digest(data))
-        return self._save(place, data, kind)
+        return self.calls.later(place, self._save(place, data, kind))
 
     async def _save(self, place: Place, data: bytes, kind: str) -> str:
         directory = self._run.runtime.values.directory

@@ -77,7 +77,11 @@ class Program(Generic[P, T]):
         function: Callable[..., Coroutine[Any, Any, T]] = self.function
         arguments, handle = self.shape.unbind(given), Session(run, ledger)
         handle._begin()
-        return await function(handle, **arguments)
+        with handle.calls:
+            result = await function(handle, **arguments)
+            if (forgotten := handle.calls.forgotten()) is not None:
+                raise run.give_up(forgotten)  # nothing terminal is written: the code is wrong, and not the session
+            return result
 
     def __repr__(self) -> str:
         return f"Program({self.name})"

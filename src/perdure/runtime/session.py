@@ -56,7 +56,7 @@ class Session(Keeping):
         shape = self._shape(function)
         arguments = shape.bind(args, kwargs)
         place = self._lane().place("step", name, argument_digest(arguments))
-        return self._compute(place, shape, shape.by_name(function), arguments)
+        return self.calls.later(place, self._compute(place, shape, shape.by_name(function), arguments))
 
     def _shape(self, function: Callable[..., Any]) -> Shape:
         """A function's shape; those made in a loop share one unless their defaults, types or wrappings differ."""
@@ -101,7 +101,7 @@ class Session(Keeping):
         label = tool.name if tool.key is None else f"{tool.name}#{tool.key}"
         place = lane.place("do", label, argument_digest(arguments))
         self._run.records.ask(place)
-        return self._perform(tool, arguments, place, lane)
+        return self.calls.later(place, self._perform(tool, arguments, place, lane))
 
     async def _perform(self, tool: Tool[..., Any], arguments: dict[str, Any], place: Place, lane: Lane) -> Any:
         with self._run.active():
@@ -141,7 +141,7 @@ class Session(Keeping):
         asked = {"question": question, "choices": list(choices) if choices else None}
         lane = self._lane()
         place = lane.place("ask", "ask", argument_digest(asked))
-        return self._wait(place, WaitKind.INPUT, lane, ref="ask", detail=asked)
+        return self.calls.later(place, self._wait(place, WaitKind.INPUT, lane, ref="ask", detail=asked))
 
     def sleep(
         self, duration: str | float | None = None, *, seconds: float = 0, minutes: float = 0, hours: float = 0,
@@ -152,7 +152,7 @@ class Session(Keeping):
         span += microseconds(duration) if duration is not None else 0
         lane = self._lane()
         place = lane.place("sleep", "sleep", str(span))
-        return self._wait(place, WaitKind.TIMER, lane, span=span)
+        return self.calls.later(place, self._wait(place, WaitKind.TIMER, lane, span=span))
 
     async def _wait(
         self, place: Place, kind: WaitKind, lane: Lane, *, ref: str | None = None, detail: Any = None,
@@ -173,7 +173,7 @@ class Session(Keeping):
         check_bound(bound)
         lane = self._lane()
         place = lane.place("child", bound.program.name, argument_digest(bound.arguments))
-        return self._child(bound, id, place, lane)
+        return self.calls.later(place, self._child(bound, id, place, lane))
 
     async def _child(self, bound: Bound[T], id: str | None, place: Place, lane: Lane) -> T:
         with self._run.active():
@@ -192,8 +192,12 @@ class Session(Keeping):
             result: T = bound.program.shape.decode_result(encode(self._run.runtime.values.get_whole(answer["result"])))
             return result
 
-    async def restart(self, **arguments: Any) -> NoReturn:
+    def restart(self, **arguments: Any) -> Coroutine[Any, Any, NoReturn]:
         """Begin the program anew in the same session, with these arguments; what was recorded stays in the log."""
+        place = Place(self._lane().path, "restart", "restart", "", 0)
+        return self.calls.later(place, self._restart(arguments))
+
+    async def _restart(self, arguments: dict[str, Any]) -> NoReturn:
         self._lane()
         self._run.restart = get_program(self._run.session.program).shape.bind((), arguments)
         self._run.unwind()

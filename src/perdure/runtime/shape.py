@@ -155,4 +155,3 @@ def _hints(function: Callable[..., Any], given: Sequence[str]) -> dict[str, Any]
                     hint="Import the type where the function can see it when it runs.",
                 ) from None
     return hints
-
