@@ -9,13 +9,27 @@ from typing import Any
 
 import pytest
 
-from perdure import Call, LeaseHeld, LeaseLost, NotDone, Outcome, Session, StoreFull, ToolError, faults, program, tool
+from perdure import (
+    Call,
+    ConfigError,
+    LeaseHeld,
+    LeaseLost,
+    NotDone,
+    Outcome,
+    Session,
+    StoreFull,
+    ToolError,
+    faults,
+    program,
+    tool,
+)
 from perdure.cli.effects import is_overdue
 from perdure.cli.sentence import sentence
 from perdure.clock import SECOND
 from perdure.errors import IllegalMove, StoreUnavailable
 from perdure.runtime.act import BROKEN_OFF
 from perdure.runtime.runtime import Runtime
+from perdure.runtime.tool import TOOLS
 from perdure.store import lease
 from perdure.store.store import open_store
 from tests.runtime.world import Outside, World, die
@@ -538,3 +552,29 @@ async def test_a_full_artifact_volume_loses_no_known_outcome(
     monkeypatch.setattr("perdure.artifacts.directory.Directory.put", put)
     assert (await world.run(works.bind())).result == 300_000
     assert [one.state for one in await world.effects()] == ["acknowledged", "acknowledged"]
+
+
+@pytest.mark.databases("sqlite")
+async def test_an_unknown_effect_stays_so_while_its_tool_takes_something_else(world: World) -> None:
+    @tool(name="act", replay="idempotent")
+    def old(n: int) -> int:
+        die()
+        return n
+
+    @program
+    async def acts(s: Session) -> int:
+        return int(await s.do(TOOLS["act"], n=1))
+
+    await world.dies(acts.bind())
+    del TOOLS["act"]
+    ran: list[str] = []
+
+    @tool(name="act", replay="idempotent")
+    def new(address: str) -> int:
+        ran.append(address)
+        return 1
+
+    with pytest.raises(ConfigError, match="takes what was recorded"):
+        await world.again()
+    effect = await world.effect()
+    assert (ran, effect.state, await world.outcomes(effect)) == ([], "dispatched", [None])

@@ -111,7 +111,6 @@ class Dispatcher:
     async def _plan_and_act(self, tool: Tool[..., Any], intent: Intent) -> Effect:
         """Plan, dispatch and act at once; only plan what may have happened before a restore, needs what is held, or
         belongs to a session that was asked to stop."""
-        opened = tool.shape.unbind(intent.arguments)  # before it is dispatched: afterwards nothing of ours may fail
         async with self._in_order():
             await self._refresh_lease()
             if self.run.restore is not None and tool.undoes is None:
@@ -124,24 +123,25 @@ class Dispatcher:
         if planned.state != EffectState.DISPATCHED:
             return planned
         self._fresh[intent.id] = planned
-        return await self._act(tool, intent.id, intent.idempotency_key, opened, 1)
+        return await self._act(tool, intent.id, intent.idempotency_key, intent.arguments, 1)
 
     async def _dispatch_and_act(self, tool: Tool[..., Any], effect: Effect, why: str) -> Effect:
-        opened = tool.shape.unbind(effect.intent)
+        if effect.state == EffectState.DISPATCHED:
+            tool.shape.unbind(effect.intent)  # if it takes something else now, an earlier attempt stays unknown
         await self._refresh_lease()
         move = effects.dispatch(self.run.holder, effect.id, self._dispatch(tool), because=why)
         if (number := await self.run.write(move)) is None:
             return await self._get(effect.id)
-        return await self._act(tool, effect.id, effect.idempotency_key, opened, number)
+        return await self._act(tool, effect.id, effect.idempotency_key, effect.intent, number)
 
-    async def _act(self, tool: Tool[..., Any], id: str, key: str, opened: dict[str, Any], number: int) -> Effect:
+    async def _act(self, tool: Tool[..., Any], id: str, key: str, arguments: dict[str, Any], number: int) -> Effect:
         """Act and settle. A lease that has run out meanwhile is proof that the act did not begin."""
         faults.point("act.before")
         if self.run.clock.boot() >= self.run.holder.boot_deadline or self.run.unwinding:
             error = encode({"code": NOT_BEGUN, "message": "The lease had ended, or the run was being left."})
             known = intents.Outcome(outcome=AttemptOutcome.ABSENT, error=error)
         else:
-            known = await self._call(tool, id, key, opened, number)
+            known = await self._call(tool, id, key, arguments, number)
         return await self._settle(tool, id, number, known)
 
     async def _settle(self, tool: Tool[..., Any], id: str, number: int, known: intents.Outcome) -> Effect:
@@ -160,9 +160,13 @@ class Dispatcher:
             raise self.run.give_up(error) from error
 
     async def _call(
-        self, tool: Tool[..., Any], id: str, key: str, opened: dict[str, Any], number: int
+        self, tool: Tool[..., Any], id: str, key: str, arguments: dict[str, Any], number: int
     ) -> intents.Outcome:
         attempt = (self._uid, id, number)
+        try:
+            opened = tool.shape.unbind(arguments)
+        except Exception as error:  # the tool takes something else now: it did not begin, and that is certain
+            return intents.Outcome(outcome=AttemptOutcome.FAILED, error=describe(error))
         given = self._given(id, key, number)
         if tool.wants_call and tool.undoes is not None:
             given.undoes = await self._undone(id)
@@ -208,11 +212,11 @@ class Dispatcher:
 
     async def _pure(self, tool: Tool[..., Any], intent: Intent) -> Effect:
         """Run, and record what came of it; what raises is run again, up to `retry` times."""
-        known, attempt, opened = intents.Outcome(outcome=AttemptOutcome.UNKNOWN), 0, tool.shape.unbind(intent.arguments)
+        known, attempt = intents.Outcome(outcome=AttemptOutcome.UNKNOWN), 0
         while known.outcome is not AttemptOutcome.ACKNOWLEDGED and attempt < tool.retry:
             self.run.check()
             attempt += 1
-            known = await self._call(tool, intent.id, intent.idempotency_key, opened, attempt)
+            known = await self._call(tool, intent.id, intent.idempotency_key, intent.arguments, attempt)
         if known.outcome is AttemptOutcome.UNKNOWN:
             known = msgspec.structs.replace(known, outcome=AttemptOutcome.FAILED)
         known = await self._keep(known)
