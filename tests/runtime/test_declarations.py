@@ -106,4 +106,4 @@ def test_every_type_with_a_stored_form_can_be_declared(type_: Any) -> None:
     def act(given: None) -> None: ...
 
     act.__annotations__.update({"given": type_, "return": type_})
-    Shape(act)
+    assert Shape(act).returns in (type_, type(None))
