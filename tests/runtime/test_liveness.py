@@ -266,14 +266,6 @@ def test_two_workers_cannot_have_one_id(store: Store) -> None:
         locks.enter(store, id="w-1")
 
 
-@pytest.mark.databases("postgres")
-def test_a_runtime_folder_of_somebody_else_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    locks = presences(store)
-    monkeypatch.setattr(os, "getuid", lambda: 12345)
-    with pytest.raises(StoreUnavailable, match="belongs to somebody else"):
-        locks.enter(store)
-
-
 @pytest.mark.databases("memory", "files")
 def test_a_store_for_one_process_has_workers_too(target: str) -> None:
     with open_store(target) as store, presences(store).enter(store) as me:

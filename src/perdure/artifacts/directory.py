@@ -53,7 +53,7 @@ class Directory:
         temporary = self._temporary / new_uid()
         hashing, size = sha256(), 0
         try:
-            with open(temporary, "xb") as file:
+            with open(temporary, "xb", opener=_private) as file:
                 for chunk in chunks:
                     file.write(chunk)
                     hashing.update(chunk)
@@ -164,3 +164,7 @@ def missing(tx: Transaction, directory: Directory, uid: str) -> list[Artifact]:
     """Rows whose bytes are gone: this never happens by a crash."""
     session.get(tx, uid)
     return [row for row in artifact.of_session(tx, uid) if not directory.has(row.digest)]
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -51,7 +51,7 @@ def trust(path: Path, text: str) -> Trusted:
     """Trust this content in this place, durably."""
     made = Trusted(str(_place(path)), digest_of(text), text, SystemClock().now())
     target = _file(path)
-    make_folder(target.parent, 0o700)
+    make_folder(target.parent)
     temporary = target.with_suffix(f".{os.getpid()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:

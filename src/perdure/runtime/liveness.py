@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Sequence
-from errno import EPERM
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -136,11 +136,8 @@ class Presences:
         return dead
 
     def _make_folder(self) -> None:
-        """A folder under a name that anybody may take, such as one in /tmp, must be ours alone."""
         self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        if self.shared and self.folder.parent.stat().st_uid != os.getuid():
-            raise PermissionError(EPERM, f"{self.folder.parent} belongs to somebody else")
         make_folder_id(self.folder)
 
     def _origin(self) -> Origin:
@@ -202,10 +199,27 @@ def presences_at(folder: Path | None, store_id: str, *, shared: bool) -> Presenc
 
 
 def runtime_folder() -> Path:
-    """A folder of this user's that does not outlive the machine's run."""
+    """A folder of this user alone that does not outlive the machine's run.
+
+    Anybody may take its name in /tmp first, so it is used only if it is a real folder, ours, and closed to others.
+    """
     if given := os.environ.get("XDG_RUNTIME_DIR"):
-        return Path(given) / "perdure"
-    return Path(tempfile.gettempdir()) / f"perdure-{os.getuid()}"
+        folder = Path(given) / "perdure"
+    else:
+        folder = Path(tempfile.gettempdir()) / f"perdure-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        there = folder.lstat()
+        if stat.S_ISDIR(there.st_mode) and there.st_uid == os.getuid() and there.st_mode & 0o077:
+            folder.chmod(0o700)
+    except OSError as error:
+        raise StoreUnavailable(f"The folder {folder} cannot be made: {error.strerror}.") from error
+    if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.getuid():
+        raise StoreUnavailable(
+            f"The folder {folder} belongs to another user, so it is not used.",
+            hint="Set XDG_RUNTIME_DIR to a folder that only you can write.",
+        )
+    return folder
 
 
 def machine() -> str:

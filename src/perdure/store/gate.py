@@ -99,7 +99,7 @@ class Presence:
     """A file locked for as long as this process, or a child it handed the descriptor to, lives."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = folder / name
         unseen = folder / f".{name}"  # a file that is seen is locked, or nobody could tell it from a dead one's
         self.descriptor = process.open_for_parent(unseen, os.O_RDWR | os.O_CREAT)

@@ -24,7 +24,7 @@ def migrator(place: Place) -> Iterator[Migrator]:
         with _of_server(place) as found:
             yield found
     elif place.path is not None and place.folder is not None and place.kind == "sqlite":
-        make_folder(place.folder, 0o700)
+        make_folder(place.folder)
         path = str(place.path)
         engine = SQLiteEngine(with_reserve(place.folder, lambda: connect(path)), SystemClock(), Gate(place.folder))
         try:

@@ -52,7 +52,7 @@ class Files:
         self.folder: Path | None = folder.absolute()
         self.schema_version = 0
         self.restore_epoch = 0
-        make_folder(folder, 0o700)
+        make_folder(folder)
         make_folder(folder / "sessions")
         self._lock = process.open_for_parent(folder / "lock", os.O_RDWR | os.O_CREAT)
         try:

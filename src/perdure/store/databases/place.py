@@ -76,8 +76,8 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def make_folder(folder: Path, mode: int = 0o777) -> None:
-    """Make a folder and all above it, each as durable as what will be put into it. SQLite never does this.
+def make_folder(folder: Path) -> None:
+    """Make a folder and all above it, for this user alone, each as durable as what will be put into it.
 
     One level at a time, so that a process that dies here leaves at most one that is not durable: the lowest there is,
     and whoever comes next begins with that.
@@ -88,7 +88,7 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
         with suppress(PermissionError):  # somebody else's folder, made by somebody else
             sync_folder(lowest.parent)
         for level in reversed(missing):
-            level.mkdir(mode, exist_ok=True)
+            level.mkdir(0o700, exist_ok=True)
             sync_folder(level.parent)
     except OSError as error:
         failure = StoreFull if error.errno in FULL else StoreUnavailable

@@ -82,7 +82,7 @@ class SQLite:
     def _prepare(self, path: Path) -> Presence:
         check_file_system(path.parent.resolve())
         assert self.folder is not None
-        make_folder(self.folder, 0o700)
+        make_folder(self.folder)
         Reserve(self.folder).fill()
         if self._witness is None:
             with suppress(OSError):  # a full disk: it can be done without
