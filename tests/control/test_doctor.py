@@ -26,6 +26,7 @@ from perdure.store.doctor import Durability, Server, place_of, survey
 from perdure.store.store import open_store
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.proxy import wait_until
+from tests.store.evolve import ask
 
 KEPT = pytest.mark.databases("sqlite", "files", "postgres")
 
@@ -189,7 +190,7 @@ def test_a_changed_byte_of_the_log_is_found_when_everything_is_read(tmp_path: Pa
 def test_a_newer_schema_is_refused_with_its_numbers(target: str) -> None:
     with open_store(target) as store:
         store.write_now(meta.put("schema_version", "99"))
-        store.write_now(meta.put("compatible_from", "98"))
+    ask(target, "update meta set value = '98' where key = 'compatible_from' returning key")
     report = examine(target)
     assert (report.healthy, report.sessions) == (False, None)
     assert report.schema is not None

@@ -57,7 +57,9 @@ def test_a_worker_that_cannot_be_asked_counts_for_a_day(target: str, silent_for:
 
     with open_store(target, clock=Earlier()) as store:
         with presences(store).enter(store) as me:
-            afar = msgspec.structs.replace(me.worker, id="w-afar", host="elsewhere")
+            afar = msgspec.structs.replace(
+                me.worker, id="w-afar", host="elsewhere", boot_id="another", start_token="of another machine"
+            )
         store.write_now(worker.register(afar))
     if counts:
         with pytest.raises(IllegalMove, match="w-afar on elsewhere"):
