@@ -31,8 +31,8 @@ from perdure.config import data_folder, default_store, user_file
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError
 from perdure.runtime.effect import Ledger
-from perdure.runtime.liveness import runtime_folder
 from perdure.runtime.policy import Intent
+from perdure.runtime.private_folder import runtime_folder
 from perdure.runtime.program import PROGRAMS, Bound, Program
 from perdure.runtime.records import Records
 from perdure.runtime.run import Run

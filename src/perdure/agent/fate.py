@@ -36,7 +36,8 @@ from perdure.agent.workspace import Workspace
 from perdure.errors import EffectInDoubt, LeaseLost, NotDone
 from perdure.ids import digest
 from perdure.process import open_for_parent
-from perdure.runtime.liveness import began, runtime_folder
+from perdure.runtime.liveness import began
+from perdure.runtime.private_folder import runtime_folder
 from perdure.store.databases.place import make_folder
 
 # Imported, and not run as a file, because then it is compiled only once; last on the path, so that it hides nothing.

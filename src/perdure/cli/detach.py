@@ -66,7 +66,7 @@ def background(shell: Shell, uid: str, *, idle: float = IDLE) -> Background:
 
 
 def log_of(shell: Shell, uid: str) -> Path:
-    from perdure.runtime.liveness import runtime_folder
+    from perdure.runtime.private_folder import runtime_folder
 
     folder = doctor.place_of(shell.store).folder
     return (folder if folder is not None else runtime_folder()) / "logs" / f"{uid}.log"

@@ -26,7 +26,7 @@ import msgspec
 
 from perdure.ids import new_uid
 from perdure.process import open_for_parent
-from perdure.runtime.liveness import runtime_folder
+from perdure.runtime.private_folder import runtime_folder
 from perdure.store import meta
 from perdure.store.gate import living
 from perdure.store.store import Store

@@ -21,8 +21,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +31,7 @@ import msgspec
 from perdure.domain.worker import Life, Worker
 from perdure.errors import StoreUnavailable
 from perdure.ids import boot_id, digest, host, new_name, new_uid
+from perdure.runtime.private_folder import runtime_folder
 from perdure.store import meta, migrate, worker
 from perdure.store.gate import Presence, life_of
 from perdure.store.store import Store
@@ -196,30 +195,6 @@ def presences(store: Store) -> Presences:
 def presences_at(folder: Path | None, store_id: str, *, shared: bool) -> Presences:
     place = folder / "workers" if folder is not None else runtime_folder() / store_id
     return Presences(place, host=host(), boot_id=boot_id(), machine=machine(), shared=shared, namespace=pid_namespace())
-
-
-def runtime_folder() -> Path:
-    """A folder of this user alone that does not outlive the machine's run.
-
-    Anybody may take its name in /tmp first, so it is used only if it is a real folder, ours, and closed to others.
-    """
-    if given := os.environ.get("XDG_RUNTIME_DIR"):
-        folder = Path(given) / "perdure"
-    else:
-        folder = Path(tempfile.gettempdir()) / f"perdure-{os.getuid()}"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        there = folder.lstat()
-        if stat.S_ISDIR(there.st_mode) and there.st_uid == os.getuid() and there.st_mode & 0o077:
-            folder.chmod(0o700)
-    except OSError as error:
-        raise StoreUnavailable(f"The folder {folder} cannot be made: {error.strerror}.") from error
-    if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.getuid():
-        raise StoreUnavailable(
-            f"The folder {folder} belongs to another user, so it is not used.",
-            hint="Set XDG_RUNTIME_DIR to a folder that only you can write.",
-        )
-    return folder
 
 
 def machine() -> str:

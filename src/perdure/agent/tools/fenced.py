@@ -36,7 +36,7 @@ from perdure.agent.tools.repository import Done, begun, end, git_folders, git_pr
 from perdure.agent.workspace import Workspace, here
 from perdure.errors import NotDone
 from perdure.ids import digest
-from perdure.runtime.liveness import runtime_folder
+from perdure.runtime.private_folder import runtime_folder
 from perdure.store.databases.place import make_folder
 
 ACT = 600  # seconds; hooks run tests
