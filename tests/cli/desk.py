@@ -106,3 +106,14 @@ async def desk_values(s: Session, number: int, text: str = "x", many: list[int] 
 @program
 async def desk_fails(s: Session) -> None:
     raise ValueError("no \x1b[31msuch\x1b[0m thing")
+
+
+def kill_if_deadly(folder: str) -> str:
+    if Path(folder, "deadly").exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "survived"
+
+
+@program
+async def desk_kills(s: Session, folder: str) -> str:
+    return await s.step("kill", kill_if_deadly, folder)

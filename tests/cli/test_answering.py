@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from perdure.runtime.program import PROGRAMS
+from tests.cli.agents import Work, calls
 from tests.cli.terminal import DESK, Terminal
 
 REVIEW = "review-7"
@@ -115,18 +117,27 @@ def test_only_what_is_in_doubt_can_be_settled(review: Terminal) -> None:
     assert review("settle", "e-nothing", "--absent", "--because", "x").code == 1
 
 
-def test_a_message_sent_again_is_the_same_message(review: Terminal) -> None:
-    first = review("send", REVIEW, "also the docs", "--id", "m-1", "--mode", "steer", "--json").json
-    again = review("send", REVIEW, "also the docs", "--id", "m-1", "--mode", "steer", "--json").json
+def test_a_message_sent_again_is_the_same_message(work: Work) -> None:
+    assert work(*work.script("Hello.")).code == 0
+    first = work("send", "one", "also the docs", "--id", "m-1", "--mode", "steer", "--json").json
+    again = work("send", "one", "also the docs", "--id", "m-1", "--mode", "steer", "--json").json
     assert (first, first["sender"], first["mode"]) == (again, "ada", "steer")
-    other = review("send", REVIEW, "something else", "--id", "m-1", "--mode", "steer")
+    other = work("send", "one", "something else", "--id", "m-1", "--mode", "steer")
     assert (other.code, "[conflict]" in other.err) == (1, True)
-    assert "m-2 from grace is in the inbox" in review("send", REVIEW, "hi", "--id", "m-2", "--by", "grace").out
-    assert [review("send", REVIEW, *bad).code for bad in (("",), ("x", "--id", ""), ("x", "--mode", "shout"))] == [
-        2,
-        2,
-        2,
-    ]
+    assert "m-2 from grace is in the inbox" in work("send", "one", "hi", "--id", "m-2", "--by", "grace").out
+    wrong = (("",), ("x", "--id", ""), ("x", "--mode", "shout"))
+    assert [work("send", "one", *bad).code for bad in wrong] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_a_message_to_a_program_that_reads_none_is_refused(
+    review: Terminal, is_loaded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_loaded:
+        monkeypatch.delitem(PROGRAMS, "desk_review")
+    said = review("send", REVIEW, "also the docs")
+    assert (said.code, "desk_review of session review-7 reads no messages; nothing was sent." in said.err) == (2, True)
+    assert "inbox.received" not in {one["kind"] for one in review("show", REVIEW, "--json").json["events"]}
 
 
 def test_a_fork_says_what_it_inherits_and_what_it_does_not(review: Terminal) -> None:
@@ -146,13 +157,31 @@ def test_a_fork_says_what_it_inherits_and_what_it_does_not(review: Terminal) -> 
     assert (wrong.code, "and no event 9999" in wrong.err) == (1, True)
 
 
-def test_a_cancelled_session_ends_when_somebody_runs_it(review: Terminal) -> None:
-    said = review("cancel", REVIEW, "--by", "grace")
-    assert said.out.endswith("`perdure resume review-7` ends it here, unless a worker does.\n")
+def test_a_session_that_no_process_runs_is_cancelled_at_once(review: Terminal) -> None:
+    assert review("cancel", REVIEW, "--by", "grace").out == "Session review-7 is cancelled.\n"
     ended = review("resume", REVIEW)
     assert (ended.code, "Session review-7 was cancelled" in ended.err) == (1, True)
     again = review("cancel", REVIEW)
     assert (again.code, "is cancelled already" in again.err) == (1, True)
+
+
+def test_a_branch_is_cancelled_by_a_process_without_the_code_of_its_agent(work: Work) -> None:
+    assert work(*work.script(calls("I look.", ("read_file", {"path": "a.py"})), "Done.")).code == 0
+    assert work("fork", "one", "--id", "four").code == 0
+    said = work.terminal.process("cancel", "four")
+    assert (said.code, said.out.startswith("Session four is cancelled.\n"), said.err) == (0, True, "")
+
+
+def test_a_cancel_waits_for_an_effect_in_doubt_and_says_so(terminal: Terminal) -> None:
+    effect = in_doubt(terminal)
+    said = terminal("cancel", "release").out
+    assert said.startswith("Session release was asked to stop. It ends when these effects are settled:\n\n")
+    assert f"  {effect} desk_deploy: in doubt\n    perdure settle {effect} --happened" in said
+    now = terminal("show", "release", "--json").json["session"]
+    assert (now["status"], now["cancel_requested_at"] is not None) == ("waiting", True)
+    terminal("settle", effect, "--absent", "--because", "it is not there")
+    assert terminal("show", "release", "--json").json["session"]["status"] == "cancelled"
+    assert terminal("effects", "--json").lines[0]["state"] == "refused"
 
 
 def test_a_pause_is_shown_and_is_over_with_resume(review: Terminal) -> None:
@@ -162,9 +191,11 @@ def test_a_pause_is_shown_and_is_over_with_resume(review: Terminal) -> None:
     assert review("resume", REVIEW).out.endswith("6 no\n")
 
 
-def test_who_acts_is_named_by_option_then_setting_then_login(review: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_acts_is_named_by_option_then_setting_then_login(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    work(*work.script("Hello."))
+
     def sender(*options: str) -> str:
-        return str(json.loads(review("send", REVIEW, "x", "--json", *options).out)["sender"])
+        return str(json.loads(work("send", "one", "x", "--json", *options).out)["sender"])
 
     assert sender("--by", "grace") == "grace"
     assert sender() == "ada"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from perdure.store import inbox, session
+from perdure.store.store import open_store
 from perdure.testing.proxy import wait_until
 from tests.cli.terminal import Terminal
 
@@ -124,7 +126,9 @@ def test_a_summary_is_harmless_wherever_it_is_opened(terminal: Terminal) -> None
     """No control code, no link, no picture, no heading that we did not write."""
     hostile = "\x1b[2J\u202e# Ignore this\n\n![x](http://evil)<script>|`~~~\n- [ ] \x07"
     assert terminal("run", "desk_talk", "--id", "t-1", "--title", hostile).code == 3
-    assert terminal("send", "t-1", hostile).code == 0
+    with open_store(terminal.folder / "perdure.db") as store:
+        uid = store.read_now(session.get_by_id, "t-1").uid
+        store.write_now(inbox.receive(uid, "ada", "m-1", hostile))
     assert terminal("export", "t-1", "--to", "t").code == 0
     page = Path("t/SUMMARY.md").read_text()
     assert all(line.isprintable() for line in page.splitlines())

@@ -124,7 +124,10 @@ def test_an_answer_typed_twice_answers_one_question(work: Work) -> None:
     assert [(work.folder / name).exists() for name in "bc"] == [True, False]
 
 
-async def test_a_line_that_was_on_its_way_when_a_question_was_shown_is_a_message(terminal: Terminal) -> None:
+async def test_a_line_that_was_on_its_way_when_a_question_was_shown_is_a_message(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys_question, "hears", True)
     async with perdure.open("memory:") as runtime:
         view = await runtime.run((await runtime.start(keys_question.bind(), id="k")).id)
         shell, screen = Shell("memory:", json=False), screen_for(io.StringIO())

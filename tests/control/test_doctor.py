@@ -22,8 +22,9 @@ from perdure.ids import new_uid
 from perdure.runtime.liveness import presences
 from perdure.store import decision, lease, meta, session, worker
 from perdure.store.databases.engine import connect
-from perdure.store.doctor import Durability, Server, place_of, survey
+from perdure.store.doctor import Durability, Server, place_of
 from perdure.store.store import open_store
+from perdure.store.survey import survey
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.proxy import wait_until
 from tests.store.evolve import ask

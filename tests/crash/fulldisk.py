@@ -10,7 +10,7 @@ from typing import Any
 from perdure.control.doctor import examine as examine_store
 from perdure.domain.lease import Holder
 from perdure.errors import PerdureError, StoreFull
-from perdure.store import checkpoint, doctor, event, meta
+from perdure.store import checkpoint, doctor, event, meta, survey
 from perdure.store.databases.place import Reserve
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
@@ -81,7 +81,7 @@ def _take_all(ballast: Path) -> None:
 def _looked(target: str) -> PerdureError | None:
     try:
         with doctor.look(doctor.place_of(target)) as found:
-            doctor.survey(found.tx)
+            survey.survey(found.tx)
     except PerdureError as error:
         return error
     return None

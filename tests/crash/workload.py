@@ -35,6 +35,7 @@ from perdure.store import (
     fact,
     inbox,
     lease,
+    leave,
     session,
     statements,
     step,
@@ -160,7 +161,7 @@ MOVES: dict[str, Callable[[Life], Move[Any]]] = {
     "acquire at last": lambda life: life.acquire("n-3"),
     "take over": lambda life: lease.take_over(life.uid, "worker-2", nonce="n-4", ttl=TTL, because="it is dead"),
     "step at last": lambda life: life.record("write"),
-    "cancel": lambda life: session.request_cancel(life.uid, "ada"),
+    "cancel": lambda life: leave.cancel(life.uid, "ada"),
     "restart": lambda life: session.restart(life.holder, {"n": 2}),
     "finish": lambda life: session.finish(life.holder, Status.DONE, result={"ok": True}),
 }

@@ -11,7 +11,7 @@ from perdure.interchange.export import Exported, export
 from perdure.interchange.import_ import Imported, import_bundle
 from perdure.runtime.looking import SessionView
 from perdure.runtime.runtime import Runtime
-from perdure.store import event, transfer
+from perdure.store import event, inbox, transfer
 from perdure.testing import SinkClient
 from perdure.testing.trial import answer
 from tests.interchange.traveller import traveller
@@ -20,7 +20,7 @@ from tests.interchange.traveller import traveller
 async def begin(rt: Runtime, id: str = "t-1", **arguments: Any) -> SessionView:
     """A session that waits for an approval, with a record in every table."""
     started = await rt.start(traveller.bind(**arguments), id=id, owner="grace", title="a \x1b[2Jtitle")
-    await rt.send(id, {"text": "also the docs"}, message_id="m-1")
+    await rt.store.write(inbox.receive(started.uid, "ada", "m-1", {"text": "also the docs"}))  # nobody reads it
     return await rt.run(started.id)
 
 

@@ -164,7 +164,7 @@ async def test_a_branch_brings_the_line_it_was_forked_from(
 async def test_what_was_erased_stays_erased_on_both_sides(opened: Open, folder: Path) -> None:
     here, there = opened("here"), opened("there")
     uid = (await here.start(travel_talk.bind(), id="t-1")).uid
-    await here.send("t-1", "my secret is 42", message_id="m-1")
+    await here.store.write(inbox.receive(uid, "ada", "m-1", "my secret is 42"))
     number = (await here.get(uid)).cursor
     await leave(here, "t-1", folder / "told.zip")
     await arrive(there, folder / "told.zip")

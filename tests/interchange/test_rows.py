@@ -16,7 +16,15 @@ WRITES = {name: (write,) for name, (_, write) in TABLES.items()} | {
     "effect": ("transfer.insert_effect", "transfer.update_effect"),
 }
 NOT_OF_A_SESSION = {"checkpoint", "lease", "restore", "worker"}
-FIXED = {"uid", "id", "program", "arguments", "created_at", "branch"}  # of a session, from its first event on
+FIXED = {
+    "uid",
+    "id",
+    "program",
+    "arguments",
+    "created_at",
+    "branch",
+    "policy_at",
+}  # of a session, from its first event on
 PARENTS = {"parent_uid", "parent_wait", "forked_from", "forked_at"}
 
 

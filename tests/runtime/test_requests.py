@@ -10,7 +10,7 @@ import pytest
 
 from perdure import ConfigError, IllegalMove, Session, faults, program, tool
 from perdure.runtime.records import load
-from perdure.store import session, wait
+from perdure.store import leave, wait
 from perdure.store.move import Move
 from tests.runtime.world import GATE, Outside, World
 
@@ -120,7 +120,7 @@ async def test_cancel_waits_until_a_doubt_is_settled(world: World) -> None:
 class Interruption:
     """Makes a move of somebody else right after the n-th group of moves was answered."""
 
-    def __init__(self, world: World, move: Move[None], after: int) -> None:
+    def __init__(self, world: World, move: Move[Any], after: int) -> None:
         self._world = world
         self._move = move
         self._left = after
@@ -151,7 +151,7 @@ class Interruption:
 async def test_cancel_that_comes_while_the_session_is_about_to_park_is_not_lost(world: World, place: int) -> None:
     """Every place where a request can come in is tried: after each move of a run that would park."""
     started = await world.rt.start(asks.bind(), id="s")
-    interruption = Interruption(world, session.request_cancel(started.uid, "ada"), place)
+    interruption = Interruption(world, leave.cancel(started.uid, "ada"), place)
     faults.arm(interruption)
     await world.again()
     await interruption.happen()

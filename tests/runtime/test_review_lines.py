@@ -11,6 +11,7 @@ import pytest
 import perdure
 from perdure import Session, faults, program, tool
 from perdure.errors import StoreUnavailable
+from perdure.store import leave
 from perdure.store import session as sessions
 from perdure.store.move import Move, Transaction
 from perdure.testing import ManualClock
@@ -32,7 +33,7 @@ async def review_parent(s: Session) -> str:
 
 async def test_a_child_is_asked_to_stop_though_whoever_cancelled_its_parent_died_in_between(world: World) -> None:
     view = await world.run(review_parent.bind())
-    await world.rt.store.write(sessions.request_cancel(view.uid, "ada"))  # and here `cancel` was killed
+    await world.rt.store.write(leave.cancel(view.uid, "ada"))  # and here `cancel` was killed
     assert (await world.again()).status == "cancelled"
     assert (await world.rt.get("kid")).cancel_requested_at is not None
 

@@ -11,7 +11,7 @@ from perdure import Call, NotDone, Outcome, Session, faults, program, tool
 from perdure.domain.worker import Life
 from perdure.errors import StoreUnavailable
 from perdure.runtime.runtime import Runtime
-from perdure.store import session as sessions
+from perdure.store import leave
 from perdure.testing import ManualClock
 from tests.runtime.world import GATE, Outside, World
 
@@ -119,7 +119,7 @@ async def test_the_plan_says_that_a_planned_effect_is_refused(world: World) -> N
         await s.do(act, n=1)
 
     await world.run(gated.bind())
-    await world.rt.store.write(sessions.request_cancel((await world.rt.get("s")).uid, "ada"))
+    await world.rt.store.write(leave.cancel((await world.rt.get("s")).uid, "ada"))
     plan = await world.rt.recovery_plan("s")
     assert [one.action for one in plan] in (["refuse"], [])
 
@@ -178,7 +178,7 @@ async def test_a_cancel_that_commits_just_before_a_dispatch_is_honoured(world: W
     @program
     async def once(s: Session) -> int:
         uid = (await world.rt.get("s")).uid
-        world.rt.store.write_now(sessions.request_cancel(uid, "ada"))
+        world.rt.store.write_now(leave.cancel(uid, "ada"))
         return int(await s.do(acting, n=1))
 
     view = await world.run(once.bind())

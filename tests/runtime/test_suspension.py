@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from perdure import Session, Suspended, program, tool
+from perdure.store import inbox
 from perdure.testing import ManualClock
 from tests.runtime.world import Outside, World
 
@@ -369,7 +370,8 @@ async def test_a_message_to_the_session_is_no_answer_to_a_question(world: World)
         return str(await s.ask("go on?"))
 
     await world.run(answers.bind())
-    await world.rt.send("s", "also check the docs", message_id="m-1")
+    uid = (await world.rt.get("s")).uid
+    await world.rt.store.write(inbox.receive(uid, "ada", "m-1", "also check the docs"))
     view = await world.again()
     assert (view.status, len(view.waits)) == ("waiting", 1)
     assert await answered(world) == "yes"

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from perdure.clock import SystemClock
+from perdure.domain.event import genesis
 from perdure.domain.lease import Holder
 from perdure.ids import new_uid
-from perdure.store import doctor, event, lease, migrate, session
+from perdure.store import doctor, event, lease, migrate
 from perdure.store.databases.postgres_migrator import PostgresTransaction
 from perdure.store.migrate import Migrator
-from perdure.store.move import Move
-from perdure.store.session import NewSession
+from perdure.store.move import Log, Move, Transaction, read_head
 from perdure.store.upgrade import migrator
 from tests.store.crew import Ready
 from tests.store.scene import TTL
@@ -78,14 +78,33 @@ def ask(target: str, question: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in connection.execute(question).fetchall()]
 
 
+def a_first_session(uid: str, id: str) -> Move[None]:
+    """Begin a session by the columns that the first schema had."""
+
+    def run(tx: Transaction) -> None:
+        columns = {
+            "uid": uid, "id": id, "program": "p", "arguments": "{}", "queue": "default", "priority": 0,
+            "status": "ready", "cursor": 0, "chain": genesis(uid), "branch": "main", "lease_epoch": 0,
+            "restart_number": 0, "crash_count": 0, "tokens_in": 0, "tokens_out": 0, "cost_micros": 0,
+            "created_at": tx.now, "updated_at": tx.now, "version": 1,
+        }  # fmt: skip
+        places = ", ".join("?" for _ in columns)
+        tx.execute(f"insert into session ({', '.join(columns)}) values ({places})", list(columns.values()))
+        log = Log(tx, read_head(tx, uid), "ada")
+        log.append("session.created", rows={"session": {"status": "ready"}})
+        log.close()
+
+    return Move("create", "outsider", run)
+
+
 def sessions_in_flight(target: str) -> list[Holder]:
     """Sessions that run, on whatever schema there is."""
     holders = []
     with a_migrator(target) as database:
         for number in range(SESSIONS):
-            new = NewSession(id=f"s-{number}", program="p", arguments={"n": number})
-            made = write(database, session.create(new, by="ada"))
-            holder = write(database, lease.acquire(made.uid, "w", nonce=new_uid(), ttl=TTL))
+            uid = new_uid()
+            write(database, a_first_session(uid, f"s-{number}"))
+            holder = write(database, lease.acquire(uid, "w", nonce=new_uid(), ttl=TTL))
             write(database, event.append(holder, "note", {"n": number}))
             holders.append(holder)
     return holders

@@ -172,6 +172,30 @@ def test_crashes_in_a_row_are_counted_until_something_ends_well(store: Store, cl
     assert session_of(store, uid).crash_count == 0
 
 
+def test_progress_of_its_holder_ends_the_count_of_crashes(store: Store, clock: ManualClock) -> None:
+    """A message that came meanwhile is no progress, and neither is dispatching again what was dispatched before."""
+    holder = a_holder(store)
+    uid, counts = holder.uid, []
+    for kind in ("note", "effect.dispatched", "inbox", "effect.recovered", "note"):
+        if kind == "inbox":
+            store.write_now(inbox.receive(uid, "ada", "m", "hello"))
+        else:
+            store.write_now(event.append(holder, kind))
+        clock.advance(hours=1)
+        holder = a_holder(store, uid)
+        counts.append(session_of(store, uid).crash_count)
+    assert counts == [1, 2, 3, 4, 1]
+
+
+def test_a_parent_is_not_blamed_while_its_child_runs(store: Store, clock: ManualClock) -> None:
+    parent = a_holder(store)
+    child = a_holder(store, a_session(store, parent_uid=parent.uid, parent_wait="w").uid)
+    clock.advance(hours=1)
+    for uid, crashes in ((parent.uid, 0), (child.uid, 1)):
+        a_holder(store, uid)
+        assert session_of(store, uid).crash_count == crashes
+
+
 @pytest.mark.databases("sqlite", "files", "postgres")
 def test_a_restore_begins_epochs_that_were_never_given(target: str) -> None:
     with open_store(target) as before:

@@ -8,7 +8,7 @@ import pytest
 from perdure.domain.lease import Holder
 from perdure.domain.wait import WaitKind
 from perdure.errors import IllegalMove, LeaseLost, NotFound
-from perdure.store import fact, inbox, lease, session, wait
+from perdure.store import fact, inbox, lease, leave, session, transfer, wait
 from perdure.store.move import Move
 from perdure.store.store import Store
 from perdure.testing import ManualClock
@@ -60,7 +60,7 @@ def test_a_holder_of_nothing_cannot_move(store: Store, make: Make) -> None:
 @pytest.mark.databases("memory", "postgres")
 def test_no_outsider_moves_a_sealed_session_or_none(store: Store, make: Callable[[str, str], Move[Any]]) -> None:
     uid = a_session(store).uid
-    store.write_now(session.seal(uid, by="ada"))
+    store.write_now(transfer.seal(uid, "ada", store="here"))
     before = everything(store)
     with pytest.raises(IllegalMove, match="sealed"):
         store.write_now(make(uid, "ada"))
@@ -77,7 +77,6 @@ def outsiders(uid: str) -> list[Move[Any]]:
         fact.forget(uid, "ada", "s", "k", 1),
         session.describe(uid, by="ada", expected=1, title="new"),
         session.request_pause(uid, by="ada"),
-        session.request_cancel(uid, by="ada"),
     ]
 
 
@@ -98,7 +97,7 @@ def test_outsiders_need_no_lease_and_disturb_no_holder(store: Store) -> None:
 def test_a_holder_sees_what_was_asked_of_it_at_its_next_move(store: Store) -> None:
     holder = a_holder(store)
     assert (holder.cancel_requested, holder.pause_requested) == (False, False)
-    store.write_now(session.request_cancel(holder.uid, by="ada"))
+    store.write_now(leave.cancel(holder.uid, by="ada"))
     store.write_now(session.request_pause(holder.uid, by="ada"))
     store.write_now(lease.renew(holder, TTL))
     assert (holder.cancel_requested, holder.pause_requested) == (True, True)

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from perdure.domain.session import TERMINAL, Status
-from perdure.domain.wait import WaitKind
-from perdure.errors import ConfigError, Conflict, IllegalMove, LeaseLost, NotFound
-from perdure.store import event, inbox, lease, session, usage, wait
+from perdure.errors import ConfigError, Conflict, IllegalMove, LeaseHeld, LeaseLost, NotFound
+from perdure.store import event, inbox, lease, leave, session, transfer, usage
 from perdure.store.move import Move
 from perdure.store.session import NewSession
 from perdure.store.store import Store
@@ -77,7 +76,7 @@ def test_a_finished_session_stays_finished(store: Store, status: Status) -> None
     moves: list[Move[Any]] = [
         lease.acquire(holder.uid, "b", nonce="n", ttl=TTL),
         lease.take_over(holder.uid, "b", nonce="n", ttl=TTL, because="why not"),
-        session.request_cancel(holder.uid, by="ada"),
+        leave.cancel(holder.uid, by="ada"),
         session.request_pause(holder.uid, by="ada"),
         inbox.receive(holder.uid, "ada", "m-1", "hello"),
     ]
@@ -119,22 +118,13 @@ def test_a_request_to_cancel_is_noted_once_and_leaves_a_running_session_running(
     store: Store, clock: ManualClock
 ) -> None:
     holder = a_holder(store)
-    store.write_now(session.request_cancel(holder.uid, by="ada"))
+    store.write_now(leave.cancel(holder.uid, by="ada"))
     asked_at = clock.now()
     clock.advance(seconds=5)
-    store.write_now(session.request_cancel(holder.uid, by="bob"))
+    store.write_now(leave.cancel(holder.uid, by="bob"))
     now = session_of(store, holder.uid)
     assert (now.status, now.cancel_requested_at, now.lease_epoch) == ("running", asked_at, holder.epoch)
     assert [line.kind for line in store.read_now(event.after, holder.uid)].count("cancel.requested") == 1
-
-
-def test_a_request_to_cancel_wakes_a_waiting_session(store: Store) -> None:
-    holder = a_holder(store)
-    store.write_now(wait.open_(holder, "w", WaitKind.INPUT))
-    store.write_now(wait.park(holder, ["w"]))
-    store.write_now(session.request_cancel(holder.uid, by="ada"))
-    now = session_of(store, holder.uid)
-    assert (now.status, now.waiting_since) == ("ready", None)
 
 
 def test_a_request_to_pause_is_noted_once(store: Store, clock: ManualClock) -> None:
@@ -168,12 +158,12 @@ def test_describing_refuses_what_a_session_cannot_be(store: Store, changes: dict
 
 def test_a_sealed_session_lets_nobody_in(store: Store, clock: ManualClock) -> None:
     uid = a_session(store).uid
-    store.write_now(session.seal(uid, by="ada"))
+    store.write_now(transfer.seal(uid, "ada", store="here"))
     assert session_of(store, uid).sealed_at == clock.now()
     moves: list[Move[Any]] = [
         lease.acquire(uid, "w", nonce="n", ttl=TTL),
         inbox.receive(uid, "ada", "m", "hello"),
-        session.seal(uid, by="ada"),
+        transfer.seal(uid, "ada", store="here"),
     ]
     for refused in moves:
         with pytest.raises(IllegalMove, match="sealed"):
@@ -182,8 +172,8 @@ def test_a_sealed_session_lets_nobody_in(store: Store, clock: ManualClock) -> No
 
 def test_a_running_session_cannot_be_sealed(store: Store) -> None:
     holder = a_holder(store)
-    with pytest.raises(IllegalMove):
-        store.write_now(session.seal(holder.uid, by="ada"))
+    with pytest.raises(LeaseHeld):
+        store.write_now(transfer.seal(holder.uid, "ada", store="here"))
 
 
 def test_a_session_that_is_not_there_is_not_found(store: Store) -> None:
@@ -191,4 +181,4 @@ def test_a_session_that_is_not_there_is_not_found(store: Store) -> None:
         with pytest.raises(NotFound):
             store.read_now(query, "nobody")
     with pytest.raises(NotFound):
-        store.write_now(session.request_cancel("nobody", by="ada"))
+        store.write_now(leave.cancel("nobody", by="ada"))

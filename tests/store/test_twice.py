@@ -18,6 +18,7 @@ from perdure.store import (
     event,
     inbox,
     lease,
+    leave,
     meta,
     restore,
     session,
@@ -82,6 +83,7 @@ PLAIN: dict[str, Scene] = {
     "lease.acquire_named": lambda store, clock: lease.acquire_named("r", holder="w", nonce="n", ttl=TTL),
     "lease.release_named": with_lease(lease.release_named),
     "lease.renew_named": with_lease(lambda held: lease.renew_named(held, ttl=2 * TTL)),
+    "restore.declare": lambda store, clock: restore.declare(by="ada", because="from a backup", known=0),
     "restore.release": released,
     "meta.put": lambda store, clock: meta.put("colour", "red"),
     "worker.forget": lambda store, clock: worker.forget(["w-1", "w-2"]),
@@ -99,7 +101,7 @@ WITHOUT_EVENT: dict[str, Scene] = {
 
 RETRIED: dict[str, Scene] = {
     "session.create": create,
-    "session.request_cancel": with_holder(lambda holder: session.request_cancel(holder.uid, "ada")),
+    "leave.cancel": with_holder(lambda holder: leave.cancel(holder.uid, "ada")),
     "session.request_pause": with_holder(lambda holder: session.request_pause(holder.uid, "ada")),
     "lease.acquire": lambda store, clock: lease.acquire(a_session(store).uid, "w", nonce="n", ttl=TTL),
     "lease.take_over": with_holder(lambda holder: lease.take_over(holder.uid, "w", nonce="n", ttl=TTL, because="dead")),

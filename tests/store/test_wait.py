@@ -8,7 +8,7 @@ from perdure.clock import SECOND
 from perdure.domain.lease import Holder
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, LeaseLost, NotFound
-from perdure.store import event, wait
+from perdure.store import event, lease, transfer, wait
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.scene import a_holder, session_of
@@ -128,7 +128,7 @@ def test_an_answer_to_nothing_is_not_found(store: Store) -> None:
 def test_a_timer_fires_when_it_is_due_and_not_before(store: Store, clock: ManualClock) -> None:
     holder = asking(store, kind=WaitKind.TIMER, due_at=clock.now() + 10 * SECOND)
     store.write_now(wait.park(holder, ["w"]))
-    assert store.read_now(wait.next_due) == clock.now() + 10 * SECOND
+    assert store.read_now(wait.next_due, clock.now()) == clock.now() + 10 * SECOND
     clock.advance(seconds=9)
     assert store.read_now(wait.due) == []
     assert store.write_now(wait.fire(holder.uid, "timer", "w")).resolved_at is None
@@ -137,7 +137,24 @@ def test_a_timer_fires_when_it_is_due_and_not_before(store: Store, clock: Manual
     fired = store.write_now(wait.fire(holder.uid, "timer", "w"))
     assert (fired.resolved_at, fired.resolved_by, fired.answer) == (clock.now(), "timer", None)
     assert session_of(store, holder.uid).status == "ready"
-    assert (store.read_now(wait.due), store.read_now(wait.next_due)) == ([], None)
+    assert (store.read_now(wait.due), store.read_now(wait.next_due, clock.now())) == ([], None)
+
+
+def test_what_a_sealed_session_waits_for_is_left_out(store: Store, clock: ManualClock) -> None:
+    holder = asking(store, kind=WaitKind.TIMER, due_at=clock.now())
+    store.write_now(wait.open_(holder, "later", WaitKind.TIMER, due_at=clock.now() + SECOND))
+    store.write_now(wait.open_(holder, "lease", WaitKind.LEASE, ref="main"))
+    store.write_now(wait.open_(holder, "effect", WaitKind.EFFECT, ref="e-1"))
+    store.write_now(wait.park(holder, ["w"]))
+
+    def found() -> list[int]:
+        soon = store.read_now(wait.next_due, clock.now()) is not None
+        told = store.read_now(wait.for_ref, "e-1")
+        return [len(store.read_now(wait.due)), len(store.read_now(lease.freed)), len(told), soon]
+
+    assert found() == [1, 1, 1, True]
+    store.write_now(transfer.seal(holder.uid, "ada", store="here"))
+    assert found() == [0, 0, 0, False]
 
 
 def test_a_timer_that_was_resolved_meanwhile_stays_as_it_is(store: Store, clock: ManualClock) -> None:

@@ -74,6 +74,9 @@ class Asking:
             case WaitKind.PAUSED:
                 self.screen.line("It is paused.")
                 self.screen.ask("Enter lets it go on > ")
+            case WaitKind.QUARANTINE:
+                self.screen.line(f"It waits for {asked.what}.")
+                self.screen.ask("Enter tries again, Ctrl-D leaves > ")
             case _:
                 self.screen.line(f"It waits for {asked.what}.")
                 for way in asked.ways:
@@ -149,7 +152,7 @@ class Asking:
                 await self._answer(line)
             case WaitKind.DOUBT:
                 await self._settle(line)
-            case WaitKind.PAUSED:
+            case WaitKind.PAUSED | WaitKind.QUARANTINE:
                 await self._try(self.runtime.resume(asked.wait.session_uid, by=self.shell.by))
             case WaitKind.LEASE:
                 self.withdraw()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +11,7 @@ from perdure.cli.command import Shell, command, person
 
 if TYPE_CHECKING:
     from perdure.agent.clearing import Cleared
+    from perdure.domain.effect import Effect
     from perdure.runtime.runtime import Runtime, SessionView
 
 
@@ -20,40 +21,49 @@ if TYPE_CHECKING:
 def cancel(shell: Shell, id: str) -> None:
     """Ask a session to stop, and its children with it.
 
-    Whoever has it honours that between two acts; what was begun is seen to its end. The folder of a branch goes with
-    it, unless something in there is kept nowhere else.
+    One that no process runs ends at once, unless an effect of it may be under way. Otherwise whoever has it stops
+    between two acts; what was begun is seen to its end. The folder of a branch is removed with it, unless something in
+    there is kept nowhere else.
     """
     from perdure.cli.opening import acting
     from perdure.cli.plain import safe
     from perdure.cli.prune import stays
 
-    asked, cleared = acting(shell, lambda runtime: stopped(runtime, id, shell.by))
+    asked, held, left, cleared = acting(shell, lambda runtime: stopped(runtime, id, shell.by))
     if shell.json:
         shell.emit(asked)
     elif asked.status == "cancelled":
         shell.say(f"Session {safe(asked.id)} is cancelled.")
         for one in cleared:
             shell.say(*(stays(one) if one.kept else [f"Its folder {safe(one.folder)} is removed."]))
-    elif asked.lease_holder is not None:
-        shell.say(
-            f"Session {safe(asked.id)} was asked to stop; {safe(asked.lease_holder)} has it and stops between acts."
-        )
+    elif held:
+        holder = safe(asked.lease_holder or "")
+        shell.say(f"Session {safe(asked.id)} was asked to stop; {holder} has it and stops between acts.")
     else:
-        shell.say(f"Session {safe(asked.id)} was asked to stop, and nobody has it now.")
-        shell.say(f"`{shell.again('resume', asked.id, app=True)}` ends it here, unless a worker does.")
+        shell.say(f"Session {safe(asked.id)} was asked to stop. It ends when these effects are settled:", "")
+        shell.say(*unsettled(shell, asked, left))
 
 
-async def stopped(runtime: Runtime, name: str, by: str) -> tuple[SessionView, list[Cleared]]:
-    """Ask for the end. A branch that nobody has and that has begun nothing ends here, and its folder with it."""
+def unsettled(shell: Shell, asked: SessionView, left: list[Effect]) -> Iterator[str]:
+    """What keeps a session from ending, and what to do about it."""
+    from perdure.cli.plain import safe
+    from perdure.cli.waiting import settling
+
+    for effect in left:
+        doubted = effect.doubted_at is not None
+        yield f"  {safe(effect.id)} {safe(effect.tool)}: {'in doubt' if doubted else 'it may be under way'}"
+        yield from (f"    {shell.again(*way.words)}  {way.meaning}" for way in (settling(effect.id) if doubted else ()))
+    if any(effect.doubted_at is None for effect in left):
+        yield f"`{shell.again('resume', asked.id, app=True)}` settles what may be under way, unless a worker does."
+
+
+async def stopped(runtime: Runtime, name: str, by: str) -> tuple[SessionView, bool, list[Effect], list[Cleared]]:
+    """Ask for the end: whether a process has the session, which effects are left, what became of a branch's folder."""
     from perdure.control.pruning import clear_folders
-    from perdure.errors import LeaseHeld, LeaseLost
-    from perdure.store import effect
+    from perdure.store import doubt
 
     asked = await runtime.cancel(name, by=by)
-    begun = await runtime.store.read(effect.unsettled, asked.uid)
-    if asked.forked_from is None or begun:
-        return asked, []
-    with suppress(LeaseHeld, LeaseLost):
-        asked = await runtime.run(asked.uid)
-    cleared = await clear_folders(runtime, only=asked.uid) if asked.status == "cancelled" else []
-    return asked, cleared
+    left = await runtime.store.read(doubt.left, asked.uid)
+    ended = asked.forked_from is not None and asked.status == "cancelled"
+    held = asked.lease_holder is not None and await runtime.dead_holder(asked) is None
+    return asked, held, left, await clear_folders(runtime, only=asked.uid) if ended else []

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import Any
 
 from perdure.cli.asking import Asking, is_for_message
@@ -148,8 +148,7 @@ class Conversation:
     async def look(self) -> None:
         """Where the session is now, once everything before it is shown."""
         self._look_due = False
-        view, asked = await self.runtime.store.read(_standing, self.view.uid)
-        self.view = view
+        self.view, asked = view, _ = await self.runtime.store.read(_standing, self.view.uid)
         if view.status != Status.READY:
             self._ready_since = None
         if self.sight.number < view.cursor:
@@ -233,6 +232,7 @@ class Conversation:
             row = event.body["rows"]["wait"]
             if (row[0] if isinstance(row, list) else row)["id"] == asked.wait.id:
                 self.asking.withdraw()
+        self.mover.saw(event.kind)
         await self.sight.event(event)
         await self.children.event(event)
         if event.kind not in QUIET or event.number >= self.view.cursor:
@@ -256,8 +256,14 @@ class Conversation:
         elif then is not None and not is_for_message(then) and self.screen is not None:
             self.screen.line("  That question is closed already, so what you typed was not sent.", "dim")
         elif line.strip():
-            with suppress(PerdureError):
-                await self.runtime.send(self.view.uid, line.strip(), by=self.shell.by, mode="steer")
+            await self._steer(line.strip())
+
+    async def _steer(self, text: str) -> None:
+        try:
+            await self.runtime.send(self.view.uid, text, by=self.shell.by, mode="steer")
+        except PerdureError as error:
+            if self.screen is not None:
+                self.screen.line(f"  {error.message}", "yellow")
 
     async def _on_interrupt(self, _: None) -> None:
         assert self._keys is not None

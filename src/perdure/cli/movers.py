@@ -7,21 +7,27 @@ from collections.abc import Callable
 from typing import Protocol
 
 from perdure.cli.command import Shell
-from perdure.cli.detach import Background, background, is_possible, last_words
+from perdure.cli.detach import Background, background, is_possible, last_words, log_of
 from perdure.errors import ConfigError, PerdureError, SessionWaiting
 from perdure.runtime.runtime import Runtime
 
+STARTS = 3  # workers in a row that may be started without the session moving on
+LEASING = frozenset({"lease.acquired", "lease.taken_over", "lease.expired", "session.released"})
 Report = Callable[[PerdureError | None], None]  # it stands still now, or it cannot be moved and why
 
 
 class Mover(Protocol):
-    """`start` lets the session go on if nobody does; `leave` ends this process's part and says whether it has ended."""
+    """`start` lets the session go on if nobody does; `leave` ends this process's part and says whether it has ended.
+
+    `saw` is told the kind of every event of the session.
+    """
 
     is_here: bool
 
     @property
     def is_moving(self) -> bool: ...
     def start(self) -> None: ...
+    def saw(self, kind: str) -> None: ...
     def look(self) -> PerdureError | None: ...
     async def rest(self, seconds: float) -> None: ...
     async def leave(self, seconds: float) -> bool: ...
@@ -45,6 +51,9 @@ class Here:
     def start(self) -> None:
         if not self.is_moving:
             self._task = asyncio.ensure_future(self._run())
+
+    def saw(self, kind: str) -> None:
+        """It is told how its own run ends."""
 
     async def _run(self) -> None:
         try:
@@ -83,6 +92,7 @@ class InBackground:
         self._uid = uid
         self._told = told
         self._worker: Background | None = None
+        self._starts = 0
 
     @property
     def is_moving(self) -> bool:
@@ -90,11 +100,22 @@ class InBackground:
 
     def start(self) -> None:
         if not self.is_moving and is_possible(self._shell):
+            self._starts += 1
+            if self._starts > STARTS:
+                return
             self._worker = background(self._shell, self._uid)
             self._told(self._worker)
 
+    def saw(self, kind: str) -> None:
+        """Only taking the session and giving it back is no progress."""
+        if kind not in LEASING:
+            self._starts = 0
+
     def look(self) -> PerdureError | None:
-        """Why the worker left, if it left because of an error."""
+        """Why the worker left, if it left because of an error, or why no other one is started."""
+        if self._starts > STARTS:
+            said = f"{STARTS} workers in a row were started, and the session did not move on."
+            return ConfigError(said, hint=f"The log of the workers is {log_of(self._shell, self._uid)}.")
         if self._worker is None or self._worker.process.poll() in (None, 0):
             return None
         said, log = last_words(self._worker.log), self._worker.log

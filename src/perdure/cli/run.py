@@ -54,6 +54,13 @@ class Dollars(click.FloatRange):
 @click.option("--repo", metavar="DIR", help="The repository that it works on.")
 @click.option("--owner", metavar="NAME", help="Whose session it is; by default whoever starts it.")
 @click.option("--title", metavar="TEXT", help="What it is about, for people.")
+@click.option(
+    "--priority",
+    type=click.IntRange(-1000, 1000),
+    default=0,
+    show_default=True,
+    help="Workers run sessions with a higher number first.",
+)
 @person
 def run(
     shell: Shell,
@@ -63,8 +70,7 @@ def run(
     repo: str | None,
     owner: str | None,
     title: str | None,
-    turns: int | None,
-    cost: float | None,
+    priority: int,
     detach: bool,
     **said: Any,
 ) -> int:
@@ -84,7 +90,7 @@ def run(
     shell.load()
     check(id, repo)
     if is_for_model(what, arguments, said["model"]):
-        limits = {key: value for key, value in (("turns", turns), ("cost", cost)) if value is not None}
+        limits = {key: value for key in ("turns", "cost") if (value := said.pop(key)) is not None}
         lists = {key: list(said.pop(key)) for key in ("tools", "allow")}
         bound = prompt.bind(shell, what, limits=limits, **lists, **said)
         repo, title = repo or ".", title or bound.arguments["prompt"].strip().splitlines()[0][:80]
@@ -92,7 +98,8 @@ def run(
         bound = bind(find(what or ""), arguments)
 
     async def begin(runtime: Runtime) -> SessionView:
-        return await runtime.start(bound, id=id, owner=owner or shell.by, repository=repo, title=title)
+        about = {"owner": owner or shell.by, "repository": repo, "title": title}
+        return await runtime.start(bound, id=id, priority=priority, **about)
 
     return start_detached(shell, begin) if detach else move(shell, begin, create=True)
 

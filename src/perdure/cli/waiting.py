@@ -74,6 +74,13 @@ def explain(tx: Transaction, found: SessionRecord, one: Wait) -> Asked:
         case WaitKind.PROGRAM:
             way = Way(("resume", found.id, "--app", "MODULE"), f"the module that defines {safe(one.ref or '')}")
             return Asked(one, f"the code of {safe(one.ref or 'its program')}, which was not loaded", (way,))
+        case WaitKind.POLICY:
+            return Asked(one, "a process that has a policy: run it from code that opens the store with policy=...")
+        case WaitKind.QUARANTINE:
+            times = _detail(one).get("crashes")
+            what = f"a person: {times} workers in a row were lost while they ran it, and it got no further"
+            show = Way(("show", found.id, "--last", "20"), "what it did last")
+            return Asked(one, what, (show, Way(("resume", found.id), "tries again", app=True)))
     due = f" until {moment(one.due_at)}" if one.due_at is not None else ""
     why = _detail(one).get("why")
     return Asked(one, f"the time{due}" + (f": {short(str(why))}" if why else ""))

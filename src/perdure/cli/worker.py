@@ -11,15 +11,12 @@ import click
 from perdure.cli.command import Shell, command, person
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from perdure.domain.session import SessionRecord
+    from perdure.runtime.queue import Entry
     from perdure.runtime.runtime import Runtime
-    from perdure.store.move import Transaction
 
 LOOK = 1.0  # seconds between looks where nothing wakes it
 SOON = 60.0  # seconds; a worker that could end stays for what is due by then
-PAGE = 1000
+ALONE = 60.0  # seconds that a session whose worker crashed runs alone, unless it gets further before
 
 
 @command
@@ -30,9 +27,10 @@ PAGE = 1000
 def worker(shell: Shell, id: str | None, idle: float | None, at_once: int) -> int:
     """Run sessions that are ready, until it is stopped.
 
-    It takes those whose program it knows, and those whose worker died. With ID, only that session and its children; it
-    then stays while the session waits for a time. Without, --idle lets it end although a time is due later than in a
-    minute, and it says when to start again. Killed anywhere, it loses nothing: another goes on.
+    It takes those whose program it knows, and those whose worker died: higher priority first, then the oldest. One that
+    has lost its worker runs alone, and after five losses without progress it waits for a person. With ID, only that
+    session and its children; it then stays while the session waits for a time. Without, --idle lets it end although a
+    time is due later than in a minute, and it says when to start again. Killed anywhere, it loses nothing.
     """
     from perdure.cli.opening import acting
 
@@ -65,6 +63,9 @@ class Working:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._tried: dict[str, int] = {}  # where a session was when it could not be run here
         self._held: dict[str, int] = {}  # when somebody else was found to have it
+        self._suspect: Entry | None = None  # the session that runs alone, because its last worker crashed
+        self._since: dict[str, int] = {}  # when such a session was first passed over, or begun
+        self._unfired: dict[tuple[str, str], int] = {}  # when a wait that is due could not be resolved
 
     async def until_idle(self, idle: float | None) -> None:
         store = self.runtime.store
@@ -85,9 +86,10 @@ class Working:
         from perdure.clock import moment
         from perdure.store import wait
 
-        due = await self.runtime.store.read(wait.next_due)
+        now = self.runtime.store.clock.now()
+        due = await self.runtime.store.read(wait.next_due, now)
         if self.only is None and due is not None:
-            left = span(max(0, due - self.runtime.store.clock.now()))
+            left = span(max(0, due - now))
             said = f"the next time is due at {moment(due)} (in {left}): start a worker then"
             self.tell(said, "worker.idle", next_due=due)
 
@@ -113,32 +115,77 @@ class Working:
 
     async def _look(self) -> bool:
         """Fire what is due and take what is ready; say whether anything of it keeps this worker."""
-        from perdure.domain.worker import Life
-        from perdure.runtime.program import PROGRAMS
-        from perdure.runtime.tool import TOOLS
         from perdure.store import wait
-        from perdure.store import worker as rows
 
-        for due in await self.runtime.store.read(wait.due):
-            await self.runtime.fire(due)
-        known = {*PROGRAMS, *TOOLS}
-        workers = await self.runtime.store.read(rows.workers)
-        dead = {one.id for one in workers if self.runtime.worker.life(one) is Life.DEAD}
-        found = await self.runtime.store.read(ready, known, dead, self._at_once, only=self.only)
-        for one in found:
-            if len(self._tasks) < self._at_once and one.uid not in self._tasks and self._may_try(one):
-                self._tasks[one.uid] = asyncio.ensure_future(self._run(one))
+        now = self.runtime.store.clock.now()
+        await self._fire()
+        await self._take()
         if self.only is None:
-            soon: int | None = await self.runtime.store.read(wait.next_due)
-            return soon is not None and (soon - self.runtime.store.clock.now()) / 1_000_000 <= SOON
+            soon: int | None = await self.runtime.store.read(wait.next_due, now)
+            return soon is not None and (soon - now) / 1_000_000 <= SOON
         view = await self.runtime.get(self.only)
         timed = any(one.due_at is not None and one.kind == "timer" for one in view.waits)
         return timed or (view.status == "running" and view.uid not in self._tried)
 
-    def _may_try(self, one: SessionRecord) -> bool:
+    async def _fire(self) -> None:
+        """Resolve what is due. What cannot be resolved is named once, and keeps nothing else from being resolved."""
+        from perdure.errors import StoreFull, StoreUnavailable
+        from perdure.store import wait
+
+        for due in await self.runtime.store.read(wait.due, limit=100 + len(self._unfired)):
+            known = self._unfired.get((due.session_uid, due.id))
+            if known is not None and not self._is_past(known, SOON):
+                continue
+            try:
+                await self.runtime.fire(due)
+            except (StoreUnavailable, StoreFull):
+                raise
+            except Exception as error:
+                self._unfired[due.session_uid, due.id] = self.runtime.store.clock.boot()
+                if known is None:
+                    self._say_failed(due.session_uid, error)
+
+    async def _take(self) -> None:
+        """Begin to run what is next, as far as there is room; one whose last worker crashed runs alone."""
+        from perdure.domain.worker import Life
+        from perdure.runtime.queue import next_in_line
+        from perdure.store import worker as rows
+
+        store = self.runtime.store
+        workers = await store.read(rows.workers)
+        dead = {one.id for one in workers if self.runtime.worker.life(one) is Life.DEAD}
+        passed = len(self._tasks) + len(self._tried) + len(self._held)
+        found = await store.read(
+            next_in_line, dead,
+            limit=self._at_once + passed, has_policy=self.runtime.policy.is_given, only=self.only,
+        )  # fmt: skip
+        free = [one for one in found if one.uid not in self._tasks and self._may_try(one)]
+        for one in free if self._tasks else sorted(free, key=lambda one: not one.has_crashed):
+            if len(self._tasks) >= self._at_once or await self._runs_alone():
+                return
+            if one.has_crashed:
+                since = self._since.setdefault(one.uid, store.clock.boot())
+                if self._tasks and not self._is_past(since, ALONE):
+                    continue
+                self._suspect, self._since[one.uid] = one, store.clock.boot()
+            self._tasks[one.uid] = asyncio.ensure_future(self._run(one))
+
+    async def _runs_alone(self) -> bool:
+        """Whether a session that may crash this worker too was begun, and has done nothing yet."""
+        from perdure.runtime.queue import entry
+
+        one = self._suspect
+        if one is None or one.uid not in self._tasks or self._is_past(self._since[one.uid], ALONE):
+            return False
+        now = await self.runtime.store.read(entry, one.uid)
+        return now is not None and now.cursor <= one.cursor + 1  # it was only taken
+
+    def _is_past(self, since: int, seconds: float) -> bool:
+        return self.runtime.store.clock.boot() - since >= seconds * 1_000_000
+
+    def _may_try(self, one: Entry) -> bool:
         held = self._held.get(one.uid)
-        recently = held is not None and self.runtime.store.clock.boot() - held < LOOK * 1_000_000
-        return self._tried.get(one.uid) != one.cursor and not recently
+        return self._tried.get(one.uid) != one.cursor and (held is None or self._is_past(held, LOOK))
 
     async def _is_over(self) -> bool:
         """Whether the one session that it is for has ended, or cannot be run here."""
@@ -148,75 +195,31 @@ class Working:
         stuck = view.status == "ready" and self._tried.get(view.uid) == view.cursor
         return view.status in ("done", "failed", "cancelled") or stuck
 
-    async def _run(self, one: SessionRecord) -> None:
+    async def _run(self, one: Entry) -> None:
         from perdure.cli.plain import safe
-        from perdure.errors import LeaseHeld, LeaseLost, PerdureError
+        from perdure.errors import LeaseHeld, LeaseLost
+        from perdure.runtime.queue import entry
 
         try:
             view = await self.runtime.run(one.uid)
         except (LeaseHeld, LeaseLost):
             self._held[one.uid] = self.runtime.store.clock.boot()
             return
-        except PerdureError as error:
-            view = await self.runtime.get(one.uid)
-            self._tried[one.uid] = view.cursor
+        except Exception as error:  # one session that cannot be run must not keep the others from running
+            now = await self.runtime.store.read(entry, one.uid)
+            self._tried[one.uid] = one.cursor if now is None else now.cursor
             self.failed = True
-            said = f"session {safe(one.id)}: {safe(error.message)} [{error.code}] {safe(error.hint)}"
-            about = {"code": error.code, "message": error.message, "hint": error.hint}
-            self.tell(said, "worker.failed", session=one.id, error=about)
+            self._say_failed(one.id, error)
             return
         self.tell(f"session {safe(view.id)} is {view.status}", "worker.left", session=view.id, status=view.status)
 
+    def _say_failed(self, session: str, error: Exception) -> None:
+        from perdure.cli.plain import safe
+        from perdure.errors import PerdureError
 
-def ready(
-    tx: Transaction, known: Collection[str], dead: Collection[str], limit: int, *, only: str | None
-) -> list[SessionRecord]:
-    """Sessions that somebody may take: ready, left by a worker, or parked for want of code that is here."""
-    from perdure.store import session
-
-    found = [one for one in session.expired(tx, limit=PAGE, damaged=[]) if _fits(tx, one, only)]
-    if only is not None:
-        mine = session.get(tx, only)
-        found += [mine] if mine.status in ("ready", "running") else []
-    found += _page(tx, known, limit, only, status="ready")
-    running = _page(tx, known, limit, only, status="running") if dead else []
-    found += [one for one in running if (one.lease_holder or "").split("@")[0] in dead]
-    parked = _page(tx, known, limit, only, status="waiting", waiting_for="program")
-    found += [one for one in parked if set(known).issuperset(_code(tx, one))]
-    return [one for one in {one.uid: one for one in found}.values() if one.program in known and not one.sealed_at]
-
-
-def _code(tx: Transaction, one: SessionRecord) -> list[str | None]:
-    """The programs and tools that a session waits for."""
-    from perdure.domain.wait import WaitKind
-    from perdure.store import wait
-
-    return [asked.ref for asked in wait.open_of_kind(tx, one.uid, WaitKind.PROGRAM)]
-
-
-def _page(
-    tx: Transaction, known: Collection[str], limit: int, only: str | None, *, status: str,
-    waiting_for: str | None = None,
-) -> list[SessionRecord]:  # fmt: skip
-    from perdure.store import session
-
-    found: list[SessionRecord] = []
-    before: SessionRecord | None = None
-    while len(found) < limit:
-        page = session.page(tx, status=status, waiting_for=waiting_for, before=before, limit=PAGE, damaged=[])
-        found += [one for one in page if one.program in known and _fits(tx, one, only)]
-        if len(page) < PAGE:
-            break
-        before = page[-1]
-    return found
-
-
-def _fits(tx: Transaction, one: SessionRecord, only: str | None) -> bool:
-    """Whether a session is the one, or below it."""
-    from perdure.store import session
-
-    while only is not None and one.uid != only:
-        if one.parent_uid is None:
-            return False
-        one = session.get(tx, one.parent_uid)
-    return True
+        if isinstance(error, PerdureError):
+            about = {"code": error.code, "message": error.message, "hint": error.hint}
+        else:
+            about = {"code": "internal", "message": f"{type(error).__name__}: {error}", "hint": ""}
+        said = f"session {safe(session)}: {safe(about['message'])} [{about['code']}] {safe(about['hint'])}"
+        self.tell(said.rstrip(), "worker.failed", session=session, error=about)

@@ -26,6 +26,7 @@ from perdure.store.databases.place import Reserve, check_file_system, check_libr
 from perdure.store.doctor import Look, Place
 from perdure.store.gate import life_of
 from perdure.store.move import Transaction
+from perdure.store.survey import survey as take_survey
 
 SAMPLES = 20
 SHOWN = 20  # damaged rows that are told one by one; --json lists all
@@ -104,10 +105,11 @@ def _read_everything(report: Report, tx: Transaction) -> None:
 
 
 def _see_rows(report: Report, place: Place, found: Look) -> None:
-    survey = doctor.survey(found.tx)
+    survey = take_survey(found.tx)
     locks = presences_at(place.folder, report.store_id or "", shared=place.kind == "postgres")
     report.sessions, report.stale = survey.sessions, survey.stale
     report.undecided, report.in_doubt = survey.undecided, survey.in_doubt
+    report.quarantined, report.overdue = survey.quarantined, survey.overdue
     report.restores = [one for one in restore.everything(found.tx) if one.released_at is None]
     report.unrecorded_restore = doctor.unrecorded_restore(found)
     report.workers = [_with_life(one, locks.life(one)) for one in survey.workers]

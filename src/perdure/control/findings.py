@@ -210,12 +210,28 @@ def _sessions(report: Report) -> Iterator[Finding]:
             f"{report.stale} {'session stands' if one else 'sessions stand'} still, left by a silent worker: {names}.",
             f"Nothing is lost. Run {'it' if one else 'them'} again, or start a worker: any may go on now.",
         )
+    if report.quarantined:
+        names, one = _first(report.quarantined), len(report.quarantined) == 1
+        yield stuck(
+            f"{'A session waits' if one else 'Sessions wait'} for a person, after several workers in a row were lost "
+            f"while they ran {'it' if one else 'them'}: {names}.",
+            f"Find out why with `perdure show {report.quarantined[0]} --last 20`; `perdure resume ID` tries again.",
+        )
+    if report.overdue:
+        yield note(
+            f"A time has passed that sessions wait for, and they still wait: {_first(report.overdue)}.",
+            "Start a worker, or run them: `perdure worker`, `perdure resume ID`. A worker says what it cannot do.",
+        )
     if report.in_doubt:
         yield note(
             f"{report.in_doubt} {'effect is' if report.in_doubt == 1 else 'effects are'} in doubt: "
             "dispatched, and nobody knows what came of it.",
             "Look at the outside system, and settle each with what you find.",
         )
+
+
+def _first(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
 
 
 def _workers(report: Report) -> Iterator[Finding]:

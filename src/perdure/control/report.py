@@ -100,6 +100,8 @@ class Report(msgspec.Struct, kw_only=True):
     processes: list[str] | None = None
     undecided: int | None = None
     in_doubt: int | None = None
+    quarantined: list[str] = msgspec.field(default_factory=list)  # sessions whose workers crashed, by id
+    overdue: list[str] = msgspec.field(default_factory=list)  # sessions that wait for a time that has passed, by id
     restores: list[Restore] = msgspec.field(default_factory=list)
     unrecorded_restore: Restore | None = None  # found now; the next process that writes records it
     read_everything: bool = False

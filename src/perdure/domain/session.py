@@ -26,6 +26,8 @@ MOVES: dict[Status, frozenset[Status]] = {
     Status.CANCELLED: frozenset(),
 }
 
+CRASHES = 5  # so many workers in a row may a session lose without getting further, before a person must look at it
+
 TERMINAL = frozenset(status for status, onward in MOVES.items() if not onward)
 
 
@@ -71,3 +73,4 @@ class SessionRecord(Record, frozen=True):
     created_at: int
     updated_at: int
     version: int
+    policy_at: int | None

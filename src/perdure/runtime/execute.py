@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.domain.effect import Effect, EffectState
 from perdure.domain.lease import Holder
-from perdure.domain.session import SessionRecord, Status
+from perdure.domain.session import CRASHES, SessionRecord, Status
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Life
 from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, StoreError, Suspended
@@ -28,7 +28,7 @@ from perdure.runtime.description import program_error
 from perdure.runtime.effect import Ledger, tool_of
 from perdure.runtime.payer import pay
 from perdure.runtime.program import PROGRAMS, Program, get_program
-from perdure.runtime.records import load
+from perdure.runtime.records import bare
 from perdure.runtime.run import Run
 from perdure.runtime.tool import TOOLS
 from perdure.runtime.undo import take_back
@@ -101,14 +101,14 @@ async def _once(
     runtime: Runtime, holder: Holder, program: Program[..., Any] | None, *, only_settle: bool = False
 ) -> bool:
     """One run of the program. True: something changed meanwhile, run it again."""
-    run = Run(runtime, holder, await runtime.store.read(program.read if program else load, holder.uid))
+    run = Run(runtime, holder, await runtime.store.read(program.read if program else bare, holder.uid))
     runtime.heart.keep(holder, holder.boot_deadline - runtime.heart.ttl, run.stop)
     run.restore = await runtime.store.read(restore.over, run.session)  # one may be declared while we have it open
     try:
         if run.session.cancel_requested_at is not None and await _stopped(run):
             return False
-        if missing := _missing_code(run):
-            return await _park_for_code(run, missing)
+        if held := _held_back(run):
+            return await _park_for(run, *held)
         assert program is not None
         ledger = program.ledger(run)
         if not await _recover(run, program, ledger):
@@ -125,6 +125,16 @@ async def _once(
             await leases.tell(runtime.store, holder.name)
 
 
+def _held_back(run: Run) -> tuple[WaitKind, str | None] | None:
+    """What must be there before this session is moved at all."""
+    if run.session.crash_count >= CRASHES:
+        return WaitKind.QUARANTINE, None
+    if run.session.policy_at is not None and not run.runtime.policy.is_given:
+        return WaitKind.POLICY, None
+    missing = _missing_code(run)
+    return None if missing is None else (WaitKind.PROGRAM, missing)
+
+
 def _missing_code(run: Run) -> str | None:
     """What must be loaded before this session can move."""
     if run.session.program not in PROGRAMS:
@@ -138,10 +148,15 @@ def _missing_code(run: Run) -> str | None:
     return program.missing(run.session)
 
 
-async def _park_for_code(run: Run, missing: str) -> bool:
-    id = f"program-{run.session.cursor}"
-    await run.write(wait.open_(run.holder, id, WaitKind.PROGRAM, ref=missing))
-    return not await run.write(leave.park(run.holder, [id], stopping=True))
+async def _park_for(run: Run, kind: WaitKind, ref: str | None) -> bool:
+    """Wait for what this process cannot give; nothing of the session is moved, so requests to it stand."""
+    there = [one.id for one in await run.read(wait.open_of_kind, run.session.uid, kind) if one.ref == ref]
+    id = there[0] if there else f"{kind}-{run.session.cursor}"
+    if not there:
+        detail = {"crashes": run.session.crash_count} if kind is WaitKind.QUARANTINE else None
+        await run.write(wait.open_(run.holder, id, kind, ref=ref, detail=detail))
+    asked = {one.id for one in await run.read(doubt.left, run.session.uid) if one.undo_requested_at is not None}
+    return not await run.write(leave.park(run.holder, [id], stopping=True, undos=asked))
 
 
 async def _recover(run: Run, program: Program[..., Any], ledger: Ledger) -> bool:
@@ -250,8 +265,7 @@ async def _suspend(run: Run) -> bool:
 async def _stopped(run: Run) -> bool:
     """Whether a request to stop could be honoured: not while an effect may be under way."""
     await run.runtime.cancel_children(run.session.uid, run.holder.name)
-    error = {"type": "Cancelled", "code": "cancelled", "message": "It was asked to stop."}
-    stopped = await run.write(leave.stop(run.holder, error=error))
+    stopped = await run.write(leave.stop(run.holder))
     if stopped:
         await run.runtime.tell_parent(run.session.uid)
     return stopped

@@ -14,16 +14,20 @@ from typing import Any, TypeVar
 from perdure.domain.approval import Approval, Decided
 from perdure.domain.effect import Effect, Verdict
 from perdure.domain.inbox import InboxMessage, Mode
+from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.domain.wait import Wait, WaitKind
+from perdure.domain.worker import Life
 from perdure.errors import ConfigError, Conflict, IllegalMove
 from perdure.ids import encode, new_name
 from perdure.runtime import leases
 from perdure.runtime.fork import tell_branches
 from perdure.runtime.looking import Looking, SessionView
 from perdure.runtime.policy import Policy
+from perdure.runtime.program import PROGRAMS
 from perdure.runtime.tool import TOOLS
 from perdure.runtime.values import kept_as
-from perdure.store import approval, artifact, doubt, event, inbox, wait
+from perdure.runtime.worker import locks_of
+from perdure.store import approval, artifact, doubt, event, inbox, leave, wait, worker
 from perdure.store import effect as effects
 from perdure.store import session as sessions
 from perdure.store.move import Transaction
@@ -47,6 +51,11 @@ class Outsider(Looking):
     ) -> InboxMessage:
         """Send a session a message, from any process. The same id again is the same message."""
         session = await self.store.read(sessions.find, name)
+        if not await self.store.read(_reads_messages, session):
+            raise ConfigError(
+                f"Program {session.program} of session {session.id} reads no messages; nothing was sent.",
+                hint="Messages are for agents. What a program asks is answered with `perdure answer`.",
+            )
         move = inbox.receive(session.uid, by or self.by, message_id or new_name("m"), text, _word(Mode, mode))
         return await self.store.write(move)
 
@@ -54,9 +63,9 @@ class Outsider(Looking):
         """Answer what a session asked."""
         asked = await self.store.read(wait.find, wait_id)
         choices = (asked.detail or {}).get("choices") if isinstance(asked.detail, dict) else None
-        if asked.kind != WaitKind.INPUT:
+        if asked.kind not in (WaitKind.INPUT, WaitKind.QUARANTINE):
             raise ConfigError(f"{wait_id} waits for {asked.kind}, not for an answer.")
-        if asked.ref is None:
+        if asked.kind == WaitKind.INPUT and asked.ref is None:
             raise ConfigError(f"{wait_id} waits for a message, not for an answer.", hint="Send one: `perdure send`.")
         if choices and answer not in choices:
             raise ConfigError(f"{answer!r} is not one of {', '.join(choices)}.")
@@ -94,6 +103,9 @@ class Outsider(Looking):
         await tell_branches(self.store, settled, by)
         if settled.leases:
             await leases.tell(self.store, by)
+        if (view := await self.get(settled.session_uid)).cancel_requested_at is not None and not view.sealed_at:
+            with suppress(IllegalMove):  # it has ended meanwhile
+                await self.cancel(view.uid, by=by)  # what kept it from ending may have been this effect
         return settled
 
     async def ask_undo(self, effect_id: str, *, by: str, because: str) -> Effect:
@@ -104,19 +116,48 @@ class Outsider(Looking):
         return await self.store.write(doubt.ask_undo(found.session_uid, by, found.id, because=because))
 
     async def cancel(self, name: str, *, by: str | None = None) -> SessionView:
-        """Ask a session to stop; its children are asked too."""
-        view = await self.get(name)
-        await self.store.write(sessions.request_cancel(view.uid, by or self.by))
-        await self.cancel_children(view.uid, by or self.by)
+        """Ask a session to stop, and its children; one that nobody runs has ended when this returns, if it can end."""
+        view, actor = await self.get(name), by or self.by
+        dead = await self.dead_holder(view)
+        ended = await self.store.write(leave.cancel(view.uid, actor, dead=dead))
+        if not ended and await self.cancel_children(view.uid, actor):
+            with suppress(IllegalMove):  # whoever runs it has ended it meanwhile
+                ended = await self.store.write(leave.cancel(view.uid, actor, dead=dead))
+        if ended:
+            await self.tell_parent(view.uid)
         return await self.get(view.uid)
 
-    async def cancel_children(self, uid: str, by: str) -> None:
+    async def dead_holder(self, view: SessionView) -> str | None:
+        """The holder of a session's lease, if its process was found dead."""
+        locks = locks_of(self.store)  # this is no reason to become a worker
+        if view.lease_holder is None or locks is None:
+            return None
+        known = {one.id: one for one in await self.store.read(worker.workers)}
+        row = known.get(view.lease_holder.split("@", 1)[0])
+        return view.lease_holder if row is not None and locks.life(row) is Life.DEAD else None
+
+    async def tell_parent(self, uid: str) -> None:
+        """Resolve the waits for a finished child. Done again after a crash, it changes nothing."""
+        child = await self.store.read(sessions.get, uid)
+        if child.status not in TERMINAL:
+            return
+        answer = {"id": child.id, "status": child.status, "result": child.result, "error": child.error}
+        large = await self._claims(child.uid, child.result)
+        for asked in await self.store.read(wait.for_ref, child.uid):
+            if asked.kind == WaitKind.CHILD:
+                await self.values.claim(asked.session_uid, f"child:{child.id}", *large)
+                await self.give(asked, answer, f"child:{child.id}")
+
+    async def cancel_children(self, uid: str, by: str) -> bool:
         """Ask the children of a session to stop. Whoever stops the session does it again: we may be killed before it,
         and a child may begin after it. The parent is asked first, so that its program meets no child that was stopped.
+        Returns whether there were any.
         """
-        for child in await self.store.read(sessions.children, uid):
+        found = await self.store.read(sessions.children, uid)
+        for child in found:
             with suppress(IllegalMove):  # it has ended meanwhile
                 await self.cancel(child, by=by)
+        return bool(found)
 
     async def pause(self, name: str, *, by: str | None = None) -> SessionView:
         """Ask a session to pause between acts."""
@@ -125,10 +166,13 @@ class Outsider(Looking):
         return await self.get(view.uid)
 
     async def resume(self, name: str, *, by: str | None = None) -> SessionView:
-        """Let a paused session go on."""
+        """Let a session run on that was paused, or that waits because its workers crashed."""
         view = await self.get(name)
         if view.pause_requested_at is not None or any(one.kind == WaitKind.PAUSED for one in view.waits):
             await self.store.write(wait.resume(view.uid, by or self.by))
+        for one in view.waits:
+            if one.kind == WaitKind.QUARANTINE:
+                await self.give(one, None, by or self.by)
         return await self.get(view.uid)
 
     async def give(self, asked: Wait, answer: Any, by: str) -> None:
@@ -154,6 +198,9 @@ class Outsider(Looking):
             title=parent.title,
             repository=parent.repository,
             owner=parent.owner,
+            queue=parent.queue,
+            priority=parent.priority,
+            under_policy=self.policy.is_given or parent.policy_at is not None,
             forked_from=parent.uid,
             forked_at=number,
             branch=f"{parent.branch}@{number}",
@@ -167,6 +214,20 @@ class Outsider(Looking):
     async def _claims(self, uid: str, *arguments: Any) -> tuple[sessions.Claim, ...]:
         names = {kept_as(one) for one in arguments} - {None}
         return await self.store.read(_claims, uid, names) if names else ()
+
+
+def _reads_messages(tx: Transaction, session: SessionRecord) -> bool:
+    """Whether a session's program reads what is sent to it: its code says so where it is loaded.
+
+    Elsewhere its log tells: an agent has a transcript before it does anything else. One that did nothing yet may read.
+    """
+    if session.program in PROGRAMS:
+        return PROGRAMS[session.program].hears
+    if event.newest_of(tx, session.uid, "message"):
+        return True
+    if session.forked_from is not None:
+        return _reads_messages(tx, sessions.get(tx, session.forked_from))
+    return not sessions.has_acted(tx, session.uid)
 
 
 def _claims(tx: Transaction, uid: str, names: set[str | None]) -> tuple[sessions.Claim, ...]:

@@ -50,6 +50,11 @@ class Policy:
         self._clock = clock
         self.name = None if rule is None else getattr(rule, "__name__", "policy")
 
+    @property
+    def is_given(self) -> bool:
+        """Whether the process was started with a policy."""
+        return self._rule is not None
+
     def rule(
         self, tool: Tool[..., Any], session: SessionRecord, arguments: dict[str, Any], origins: tuple[str, ...] = ()
     ) -> Ruling:

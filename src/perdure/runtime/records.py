@@ -80,6 +80,11 @@ class Records:
         return effect.session_uid != self.session.uid
 
 
+def bare(tx: Transaction, uid: str) -> Records:
+    """The session alone: what is recorded of it is read by the code of its program, and that is not loaded here."""
+    return Records(sessions.get(tx, uid))
+
+
 def load(tx: Transaction, uid: str) -> Records:
     """Read everything that the current run of a session can ask for."""
     records = Records(sessions.get(tx, uid))

@@ -53,6 +53,8 @@ def plan(
 def _for(tx: Transaction, effect: Effect, session: SessionRecord, policy: Policy | None, life_of: LifeOf) -> Recovery:
     attempts = effects.of_effect(tx, effect.session_uid, effect.id)
     tool = TOOLS.get(effect.tool)
+    if session.policy_at is not None and policy is not None and not policy.is_given:
+        return _say(effect, attempts, "wait for policy", "The session was started under a policy; there is none here.")
     if tool is None:
         return _say(effect, attempts, "wait for code", f"No tool named {effect.tool} is loaded here.")
     if effect.undo_requested_at is not None:

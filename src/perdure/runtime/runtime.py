@@ -106,6 +106,7 @@ class Runtime(Outsider):
             repository=None if repository is None else _absolute(repository),
             title=title,
             priority=priority,
+            under_policy=self.policy.is_given,
         )
         made = await self.store.write(sessions.create(new, by=owner or self.by))
         return await self.get(made.id)
@@ -198,11 +199,12 @@ class Runtime(Outsider):
                 if not is_open:
                     await self.give(one, found.state, self.by)
             elif (one.kind == WaitKind.LEASE and await self.store.read(leases.is_free, one)) or (
-                one.kind == WaitKind.PROGRAM and (one.ref in PROGRAMS or one.ref in TOOLS)
+                (one.kind == WaitKind.PROGRAM and (one.ref in PROGRAMS or one.ref in TOOLS))
+                or (one.kind == WaitKind.POLICY and self.policy.is_given)
             ):
                 await self.give(one, None, self.by)
 
-    async def fire(self, due: Wait) -> None:
+    async def fire(self, due: Wait | wait.Due) -> None:
         """A wait whose time has come. Firing it twice is firing it once."""
         if due.kind == WaitKind.APPROVAL:
             await self.store.write(approval.expire(due.session_uid, "timer", due.id))
@@ -234,6 +236,9 @@ class Runtime(Outsider):
             claims=claims,
             owner=run.session.owner,
             repository=run.session.repository,
+            queue=run.session.queue,
+            priority=run.session.priority,
+            under_policy=self.policy.is_given or run.session.policy_at is not None,
             parent_uid=run.session.uid,
             parent_wait=wait_id,
         )
@@ -241,18 +246,6 @@ class Runtime(Outsider):
         if (child.parent_uid, child.parent_wait) != (new.parent_uid, new.parent_wait):
             raise Conflict(f"Session {name} exists already, and is not this child.", hint="Give the child another id.")
         return child
-
-    async def tell_parent(self, uid: str) -> None:
-        """Resolve the waits for a finished child. Done again after a crash, it changes nothing."""
-        child = await self.store.read(sessions.get, uid)
-        if child.status not in TERMINAL:
-            return
-        answer = {"id": child.id, "status": child.status, "result": child.result, "error": child.error}
-        large = await self._claims(child.uid, child.result)
-        for asked in await self.store.read(wait.for_ref, child.uid):
-            if asked.kind == WaitKind.CHILD:
-                await self.values.claim(asked.session_uid, f"child:{child.id}", *large)
-                await self.give(asked, answer, f"child:{child.id}")
 
 
 def _newest(tx: Transaction, effect_id: str) -> tuple[Effect, bool]:

@@ -22,10 +22,9 @@ import msgspec
 from perdure.clock import Clock, ServerClock, SystemClock
 from perdure.config import default_store
 from perdure.domain.restore import Cause, Restore
-from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Worker
 from perdure.errors import ConfigError, NotFound, StoreUnavailable
-from perdure.store import meta, restore, session
+from perdure.store import meta, restore
 from perdure.store.databases import witness
 from perdure.store.databases.engine import SQLiteTransaction, connect, look_at, translate
 from perdure.store.databases.place import companion, with_reserve
@@ -212,29 +211,10 @@ def _other_timeline(tx: Transaction) -> str | None:
     return None if known is None or now is None or known == now else f"{known} became {now}"
 
 
-class Survey(msgspec.Struct, frozen=True):
-    """What the rows say, the same on every database."""
-
-    sessions: dict[str, int]
-    stale: int
-    stale_sessions: list[SessionRecord]
-    workers: list[Worker]
-    undecided: int
-    in_doubt: int
-
-
 def properties(tx: Transaction) -> dict[str, str]:
     """The store's own properties; none where there is no store, or somebody else's database."""
     found = meta.everything(tx) if tx.one("meta.exists") else {}
     return found if {"store_id", "schema_version", "compatible_from"} <= found.keys() else {}
-
-
-def survey(tx: Transaction) -> Survey:
-    """Counts, and the first few of what needs a person."""
-    (undecided,) = tx.one("doctor.undecided") or (0,)
-    (stale,) = tx.one("doctor.stale", now=tx.now) or (0,)
-    (in_doubt,) = tx.one("doctor.in_doubt") or (0,)
-    return Survey(session.count(tx), stale, session.expired(tx, limit=SOME), workers(tx), undecided, in_doubt)
 
 
 def workers(tx: Transaction) -> list[Worker]:

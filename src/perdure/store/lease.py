@@ -27,7 +27,7 @@ from perdure.domain.session import MOVES, SessionRecord, Status
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import LeaseHeld, LeaseLost
 from perdure.ids import check_name
-from perdure.store import wait
+from perdure.store import event, wait
 from perdure.store.move import Log, Move, Transaction, holder_move, outsider_move, plain_move, read_head, see_requests
 
 
@@ -67,11 +67,21 @@ def _take(log: Log, nonce: str, ttl: int, kind: str, *, because: str | None) -> 
     log.tx.run(
         "session.lease",
         uid=log.uid, holder=log.actor, nonce=nonce, epoch=epoch, until=log.tx.now + ttl,
-        crash_count=crash_count + crashed,
+        crash_count=_crashes(log) if crashed else crash_count,
     )  # fmt: skip
     body = {"epoch": epoch, "from": head.lease_holder, "because": because}
     log.append(kind, body, rows={"session": {"status": Status.RUNNING, "waiting_since": None}})
     return _holder(log, nonce, epoch)
+
+
+def _crashes(log: Log) -> int:
+    """How often in a row the session has lost its worker, this time included, without getting any further."""
+    (before,) = log.tx.one("lease.crash_count", uid=log.uid) or (0,)
+    taken = max(event.newest_of(log.tx, log.uid, kind) for kind in ("lease.acquired", "lease.taken_over"))
+    if log.tx.one("lease.progress", uid=log.uid, after=taken, holder=log.head.lease_holder):
+        return 1
+    blamed = log.tx.one("lease.running_child", uid=log.uid)  # it ran in the same worker, and its parent only waited
+    return int(before) if blamed else before + 1
 
 
 def _holder(log: Log, nonce: str, epoch: int) -> Holder:
@@ -87,8 +97,8 @@ def expire(log: Log) -> bool:
     head = log.head
     if head.status != Status.RUNNING or (head.lease_until or 0) >= log.tx.now:
         return False
-    (crash_count,) = log.tx.one("lease.crash_count", uid=log.uid) or (0,)
-    log.tx.run("session.unlease", uid=log.uid, status=Status.READY, waiting_since=None, crash_count=crash_count + 1)
+    crashes = _crashes(log)
+    log.tx.run("session.unlease", uid=log.uid, status=Status.READY, waiting_since=None, crash_count=crashes)
     log.append("lease.expired", {"from": head.lease_holder}, rows={"session": {"status": Status.READY}})
     return True
 

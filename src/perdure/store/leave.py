@@ -3,6 +3,7 @@
     park      waits for something named; not if it is here already, or somebody asked the session to stop meanwhile,
               or it stopped for a pause that is no longer asked for
     finish    the end; not while an effect may be under way, or is asked to be taken back
+    cancel    somebody asks for the end; nobody runs the session, so that it ends here and now if it can
     stop      a request to stop is honoured: what was only planned is refused, and the session ends if it can
     restart   the program begins anew; what its last run had planned is refused
 
@@ -19,9 +20,10 @@ from perdure.domain.session import Status
 from perdure.domain.wait import WaitKind
 from perdure.store import approval, doubt, inbox, session, wait
 from perdure.store import effect as effects
-from perdure.store.move import Log, holder_move
+from perdure.store.move import Log, holder_move, outsider_move
 
 CLOSED = "closed"  # who resolves a wait that nobody needs any more: no answer, and nobody inherits it
+STOPPED = {"type": "Cancelled", "code": "cancelled", "message": "It was asked to stop."}
 CANCELLED = "cancelled"  # why an effect was refused that nobody wants any more
 
 
@@ -57,10 +59,28 @@ def finish(log: Log, status: Status, *, result: Any = None, error: Any = None, h
 
 
 @holder_move
-def stop(log: Log, *, error: Any) -> bool:
+def stop(log: Log) -> bool:
     """Honour a request to stop."""
     _refuse_planned(log, "The session was cancelled first.")
-    return finish.on(log, Status.CANCELLED, error=error)
+    return finish.on(log, Status.CANCELLED, error=STOPPED)
+
+
+@outsider_move
+def cancel(log: Log, *, dead: str | None = None) -> bool:
+    """Ask the session to stop, and end it if nobody runs it. False: its holder, or whoever runs it next, ends it.
+
+    Children are asked after their parent and before it ends: whoever asks may be killed in between, and then whoever
+    runs the parent next asks them. What may be under way, or is in doubt, keeps a session waiting as it was. `dead`
+    names a holder whose process was found dead.
+    """
+    session.request_cancel(log)
+    holds = (log.head.lease_until or 0) >= log.tx.now and log.head.lease_holder != dead
+    if log.head.status == Status.RUNNING and holds:
+        return False
+    if log.tx.one("session.unasked_child", uid=log.uid) is not None:
+        session.wake_up.on(log)
+        return False
+    return stop.on(log)
 
 
 @holder_move

@@ -49,6 +49,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     restart_arguments: Any = None
     claims: tuple[Claim, ...] = ()
     lines: tuple[dict[str, Any], ...] = ()  # what its transcript begins with
+    under_policy: bool = False  # a process without a policy must not run it
     uid: str | None = None  # a child's is known before: begun again after a restore, it is the same child
 
 
@@ -63,7 +64,8 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
 
     def run(tx: Transaction) -> SessionRecord:
         columns = msgspec.structs.asdict(new) | {"uid": uid, "arguments": arguments, "chain": genesis(uid)}
-        del columns["claims"], columns["lines"]
+        del columns["claims"], columns["lines"], columns["under_policy"]
+        columns["policy_at"] = tx.now if new.under_policy else None
         columns["restart_arguments"] = encode(new.restart_arguments) if new.restart_number else None
         if tx.run("session.insert", **columns, now=tx.now) == 0:
             return _same(tx, new)
@@ -111,9 +113,10 @@ def _unlease(log: Log, status: Status, kind: str, *, crash_count: int = 0, **bod
     log.append(kind, body, rows={"session": {"status": status, "waiting_since": since}})
 
 
-def park_row(log: Log, waits: list[str]) -> None:
-    """The row's part of parking; `wait.park` decides whether it may."""
-    _unlease(log, Status.WAITING, "session.parked", waits=waits)
+def park_row(log: Log, waits: list[str], *, crashed: bool = False) -> None:
+    """The row's part of parking; `wait.park` decides whether it may. One that is quarantined keeps its crashes."""
+    (crashes,) = (crashed and log.tx.one("lease.crash_count", uid=log.uid)) or (0,)
+    _unlease(log, Status.WAITING, "session.parked", crash_count=crashes, waits=waits)
 
 
 @holder_move
@@ -143,14 +146,13 @@ def restart(log: Log, arguments: Any) -> int:
     return number
 
 
-@outsider_move
 def request_cancel(log: Log) -> None:
-    """Ask the session to stop. Its holder honours it between acts; one that waits is woken to honour it."""
+    """Note that somebody asks the session to stop; the part of `leave.cancel` that a holder honours between acts."""
     refuse_finished(log)
     if log.head.cancel_requested_at is not None:
         return
     log.tx.run("session.request_cancel", uid=log.uid, now=log.tx.now)
-    log.append("cancel.requested", rows={"session": {"cancel_requested_at": log.tx.now} | wake(log)})
+    log.append("cancel.requested", rows={"session": {"cancel_requested_at": log.tx.now}})
 
 
 @outsider_move
@@ -183,15 +185,6 @@ def describe(log: Log, /, *, expected: int, **changes: Any) -> int:
     return version
 
 
-@outsider_move
-def seal(log: Log) -> None:
-    """Close the session here because it goes on elsewhere."""
-    if log.head.status == Status.RUNNING:
-        raise IllegalMove(f"Session {log.head.id} is running; only a session that nobody moves can be sealed.")
-    log.tx.run("session.seal", uid=log.uid, now=log.tx.now)
-    log.append("session.sealed", rows={"session": {"sealed_at": log.tx.now}})
-
-
 def wake(log: Log) -> dict[str, Any]:
     """Make a waiting session ready, and return the columns that changed; a session in another state stays in it."""
     if log.head.status != Status.WAITING:
@@ -222,6 +215,11 @@ def get_by_id(tx: Transaction, id: str) -> SessionRecord:
 def children(tx: Transaction, uid: str, *, limit: int = 1_000_000) -> list[str]:
     """The uids of a session's children that have not ended."""
     return [row[0] for row in tx.all("session.children", uid=uid, limit=limit)]
+
+
+def has_acted(tx: Transaction, uid: str) -> bool:
+    """Whether its program recorded anything: a step, an effect, a question, a timer, a child."""
+    return tx.one("session.has_acted", uid=uid) is not None
 
 
 def beginning(tx: Transaction, prefix: str, *, limit: int) -> list[SessionRecord]:

@@ -11,7 +11,7 @@ it, `resolve` and `park` both hold the session's row lock, and `park` refuses wh
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from perdure.domain.record import same_json
 from perdure.domain.wait import Wait, WaitKind
@@ -51,9 +51,10 @@ def park(log: Log, ids: list[str]) -> list[Wait]:
     """Wait for these, giving up the lease. If any is resolved already, stay running and return those."""
     if not ids:
         raise IllegalMove("A session that waits must wait for something.")
-    resolved = [wait for id in ids if (wait := get(log.tx, log.uid, id)).resolved_at is not None]
+    waits = [get(log.tx, log.uid, id) for id in ids]
+    resolved = [one for one in waits if one.resolved_at is not None]
     if not resolved:
-        session.park_row(log, ids)
+        session.park_row(log, ids, crashed=any(one.kind == WaitKind.QUARANTINE for one in waits))
     return resolved
 
 
@@ -96,6 +97,8 @@ def settle(log: Log, wait: Wait, answer: Any) -> Wait:
     """Resolve an open wait and wake its session; the part that several moves share."""
     stored = None if answer is None else encode(answer)
     number = log.cursor + 1
+    if wait.kind == WaitKind.QUARANTINE:
+        log.tx.run("session.forget_crashes", uid=log.uid)
     log.tx.run("wait.resolve", uid=log.uid, id=wait.id, answer=stored, by=log.actor, now=log.tx.now, number=number)
     row = {
         "id": wait.id, "answer": answer, "resolved_by": log.actor, "resolved_at": log.tx.now, "resolved_number": number,
@@ -162,11 +165,20 @@ def open_waits(tx: Transaction, *, kind: str | None = None, limit: int = 100) ->
     return records(tx, "wait", [], "wait.open", kind=kind, limit=limit)
 
 
-def due(tx: Transaction, *, limit: int = 100) -> list[Wait]:
-    """Waits whose time has come. A row that cannot be read does not hold up the others."""
-    return records(tx, "wait", [], "wait.due", now=tx.now, limit=limit)
+class Due(NamedTuple):
+    """A wait whose time has come."""
+
+    session_uid: str
+    id: str
+    kind: str
 
 
-def next_due(tx: Transaction) -> int | None:
-    row = tx.one("wait.next_due")
+def due(tx: Transaction, *, limit: int = 100) -> list[Due]:
+    """Waits whose time has come."""
+    return [Due(*row) for row in tx.all("wait.due", now=tx.now, limit=limit)]
+
+
+def next_due(tx: Transaction, after: int) -> int | None:
+    """When the next wait is due after a moment."""
+    row = tx.one("wait.next_due", after=after)
     return row[0] if row else None

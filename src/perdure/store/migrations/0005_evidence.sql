@@ -29,3 +29,6 @@ alter table attempt add column ended_boot text;
 alter table effect add column inflight {int};
 alter table effect add column key_ttl {int};
 alter table effect add column retry {int};
+
+-- When a session was started under a policy: a process that has none must not run it. Which policy it was is not kept.
+alter table session add column policy_at {int};

@@ -15,6 +15,20 @@ select count(*) from decision where outcome is null;
 -- How many sessions are marked running although their lease is over.
 select count(*) from session where status = 'running' and lease_until < :now;
 
+-- name: doctor.quarantined
+-- Sessions that wait for a person because their workers crashed.
+select id from session where status = 'waiting' and sealed_at is null and uid in (
+    select session_uid from wait where kind = 'quarantine' and resolved_at is null
+)
+order by id limit :limit;
+
+-- name: doctor.overdue
+-- Sessions that wait for a time that has passed.
+select id from session where status = 'waiting' and sealed_at is null and uid in (
+    select session_uid from wait where resolved_at is null and due_at is not null and due_at < :before
+)
+order by id limit :limit;
+
 -- name: doctor.session_uids
 -- Every session, a page at a time.
 select uid from session where uid > :after order by uid limit :limit;

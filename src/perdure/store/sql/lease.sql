@@ -30,15 +30,27 @@ update lease set holder = null, nonce = null, until = null
 where resource = :resource and holder = :holder and nonce = :nonce;
 
 -- name: lease.freed
--- Open waits for resources that nobody holds any more.
+-- Open waits for resources that nobody holds any more, of sessions that are not sealed.
 select {columns:wait} from wait where kind = 'lease' and resolved_at is null and not exists (
     select 1 from lease where lease.resource = wait.ref and lease.until >= :now
-)
+) and not exists (select 1 from session where session.uid = wait.session_uid and session.sealed_at is not null)
 order by since, session_uid, id limit :limit;
 
 -- name: lease.list
 -- Leases of named resources.
 select {columns:lease} from lease order by resource limit :limit;
+
+-- name: lease.progress
+-- Whether a holder moved the session on since an event: not by taking it, nor by trying again what was tried before.
+select 1 from event where session_uid = :uid and number > :after and actor = :holder and kind not in (
+    'lease.acquired', 'lease.taken_over', 'effect.dispatched', 'effect.ended', 'effect.unknown', 'effect.absent',
+    'effect.recovered'
+)
+limit 1;
+
+-- name: lease.running_child
+-- A child that is marked as running.
+select uid from session where parent_uid = :uid and status = 'running' limit 1;
 
 -- name: lease.crash_count
 -- How often in a row the session has lost its worker.

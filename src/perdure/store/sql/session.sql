@@ -3,11 +3,11 @@
 insert into session (
     uid, id, program, arguments, title, repository, owner, queue, priority, concurrency_key, status, waiting_since,
     cursor, chain, parent_uid, parent_wait, forked_from, forked_at, branch, lease_epoch, restart_number, restart_arguments,
-    crash_count, tokens_in, tokens_out, cost_micros, created_at, updated_at, version
+    crash_count, tokens_in, tokens_out, cost_micros, created_at, updated_at, version, policy_at
 ) values (
     :uid, :id, :program, :arguments, :title, :repository, :owner, :queue, :priority, :concurrency_key, 'ready', null,
     0, :chain, :parent_uid, :parent_wait, :forked_from, :forked_at, :branch, 0, :restart_number, :restart_arguments,
-    0, 0, 0, 0, :now, :now, 1
+    0, 0, 0, 0, :now, :now, 1, :policy_at
 ) on conflict do nothing;
 
 -- name: session.lock_head
@@ -72,6 +72,10 @@ select lease_epoch, lease_nonce from session where uid = :uid;
 update session set status = :status, waiting_since = :waiting_since, lease_holder = null, lease_nonce = null,
     lease_until = null, crash_count = :crash_count
 where uid = :uid;
+
+-- name: session.forget_crashes
+-- Let a session be tried again as if none of its workers had crashed.
+update session set crash_count = 0 where uid = :uid;
 
 -- name: session.finish
 -- End the session with its result or its error.
@@ -139,6 +143,18 @@ order by updated_at desc, uid desc limit :limit;
 select uid from session where parent_uid = :uid and status in ('ready', 'running', 'waiting') and sealed_at is null
 order by uid limit :limit;
 
+-- name: session.unasked_child
+-- A child that has not ended and that nobody has asked to stop.
+select uid from session where parent_uid = :uid and status in ('ready', 'running', 'waiting') and sealed_at is null
+    and cancel_requested_at is null
+limit 1;
+
+-- name: session.has_acted
+-- A row if a session's program recorded anything.
+select 1 where exists (select 1 from step where session_uid = :uid)
+    or exists (select 1 from effect where session_uid = :uid)
+    or exists (select 1 from wait where session_uid = :uid and kind in ('input', 'timer', 'child'));
+
 -- name: session.branches
 -- The branches that were forked from a session.
 select uid from session where forked_from = :uid order by uid limit :limit;
@@ -148,7 +164,9 @@ select uid from session where forked_from = :uid order by uid limit :limit;
 select {columns:session} from session
 where uid in (
         select session_uid from wait
-        where resolved_at is null and kind in ('approval', 'input', 'doubt', 'paused', 'program')
+        where resolved_at is null and kind in (
+            'approval', 'input', 'doubt', 'paused', 'program', 'policy', 'quarantine'
+        )
     )
     and status in ('ready', 'running', 'waiting') and sealed_at is null
     and (cast(:status as text) is null or status = :status)
@@ -156,9 +174,37 @@ where uid in (
     and (cast(:repository as text) is null or repository = :repository)
 order by updated_at desc, uid desc limit :limit;
 
+-- name: session.queues
+-- The queues that have sessions which are ready.
+select distinct queue from session where status = 'ready' order by queue limit :limit;
+
+-- name: session.ready
+-- Sessions of one program that are ready, in the order in which they are to run.
+select uid, id, program, status, priority, updated_at, cursor, crash_count, lease_holder, lease_until from session
+where status = 'ready' and queue = :queue and program = :program and sealed_at is null
+order by priority desc, updated_at, uid limit :limit;
+
+-- name: session.running
+-- Sessions that somebody runs or has left, whose lease ends before a moment.
+select uid, id, program, status, priority, updated_at, cursor, crash_count, lease_holder, lease_until from session
+where status = 'running' and lease_until < :before and sealed_at is null order by lease_until, uid limit :limit;
+
+-- name: session.waiting_for
+-- Sessions that wait for one kind of thing.
+select uid, id, program, status, priority, updated_at, cursor, crash_count, lease_holder, lease_until from session
+where status = 'waiting' and sealed_at is null and uid in (
+    select session_uid from wait where kind = :kind and resolved_at is null
+)
+order by updated_at, uid limit :limit;
+
+-- name: session.entry
+-- One session as workers see it, if it can be run at all.
+select uid, id, program, status, priority, updated_at, cursor, crash_count, lease_holder, lease_until from session
+where uid = :uid and sealed_at is null and status in ('ready', 'running', 'waiting');
+
 -- name: session.expired
 -- Sessions whose holder has fallen silent.
-select {columns:session} from session where status = 'running' and lease_until < :now
+select {columns:session} from session where status = 'running' and lease_until < :now and sealed_at is null
 order by lease_until limit :limit;
 
 -- name: session.count

@@ -58,7 +58,7 @@ values (
     :status, :waiting_since, :cursor, :chain, :parent_uid, :parent_wait, :forked_from, :forked_at, :branch,
     :lease_holder, :lease_nonce, :lease_epoch, :lease_until, :restart_number, :restart_arguments, :crash_count,
     :cancel_requested_at, :pause_requested_at, :sealed_at, :tokens_in, :tokens_out, :cost_micros, :created_at,
-    :updated_at, :version
+    :updated_at, :version, :policy_at
 ) on conflict do nothing;
 
 -- name: transfer.update_session

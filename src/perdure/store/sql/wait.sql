@@ -42,18 +42,28 @@ select {columns:wait} from wait where resolved_at is null and (cast(:kind as tex
 order by since, session_uid, id limit :limit;
 
 -- name: wait.due
--- Waits whose time has come.
-select {columns:wait} from wait where resolved_at is null and due_at is not null and due_at <= :now
+-- Waits whose time has come, of sessions that are not sealed: only their names, so that no stored value can break it.
+select session_uid, id, kind from wait
+where resolved_at is null and due_at is not null and due_at <= :now and not exists (
+    select 1 from session where session.uid = wait.session_uid and session.sealed_at is not null
+)
 order by due_at limit :limit;
 
 -- name: wait.next_due
--- When the next wait is due.
-select min(due_at) from wait where resolved_at is null and due_at is not null;
+-- When the next wait is due after a moment.
+select due_at from wait
+where resolved_at is null and due_at is not null and due_at > :after and not exists (
+    select 1 from session where session.uid = wait.session_uid and session.sealed_at is not null
+)
+order by due_at limit 1;
 
 -- name: wait.by_id
 -- One wait by its id alone; ids are made of digests and collide only when somebody chose them.
 select {columns:wait} from wait where id = :id order by session_uid limit :limit;
 
 -- name: wait.by_ref
--- Waits of other sessions for one thing.
-select {columns:wait} from wait where ref = :ref and resolved_at is null order by session_uid, id limit :limit;
+-- Waits of sessions that are not sealed for one thing.
+select {columns:wait} from wait where ref = :ref and resolved_at is null and not exists (
+    select 1 from session where session.uid = wait.session_uid and session.sealed_at is not null
+)
+order by session_uid, id limit :limit;
