@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.forked import fork
+from tests.seed import sample
 
 CALLS = ("fsync", "mkdir", "open", "rename", "replace", "rmdir", "symlink", "unlink")
 PERSON = {
@@ -135,15 +136,14 @@ def live_and_die(act: Callable[[], object], fatal: int, *, alone: bool = False, 
     return False, int(said)
 
 
-def sweep(act: Callable[[int], Callable[[], object]], check: Callable[[int], None], *, every: int = 1) -> int:
-    """Kill `act(number)` at its moment `number`, for every number until it lives, and check each; how many deaths.
+def sweep(act: Callable[[int], Callable[[], object]], check: Callable[[int], None], *, most: int = 14) -> int:
+    """Kill `act(number)` at its moment `number`, for numbers chosen from the seed; check each; how many moments it has.
 
     In turn git is left alive by our death, is killed at once with us, and is killed a little later.
     """
-    number = 1
-    while True:
-        died, _ = live_and_die(act(number), number, alone=number % 3 == 0, later=number % 7 * 60)
+    _, moments = live_and_die(act(0), 0)
+    check(0)
+    for number in sample(range(1, moments + 1), most):
+        live_and_die(act(number), number, alone=number % 3 == 0, later=number % 7 * 60)
         check(number)
-        if not died:
-            return number - 1
-        number += every
+    return moments

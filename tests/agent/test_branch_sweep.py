@@ -92,7 +92,7 @@ def durable(moments: list[str], files: int) -> Iterable[int]:
 @pytest.mark.timeout(600)
 def test_branches_killed_anywhere_leave_the_same_files_on_sqlite(lanes: Lanes, sink: Sink, place: Path) -> None:
     made = sweep(lanes, sink, place / "stores", place)
-    report = show(made.run(choose=lambda found: sample(durable(found, 10), 16)), "SQLite")
+    report = show(made.run(choose=lambda found: sample(durable(found, 10), 12)), "SQLite")
     assert swept_well(made, report)
     assert report.kills > 3 * report.unreached
 
@@ -104,7 +104,7 @@ def test_branches_killed_anywhere_leave_the_same_files_on_postgres(
     lanes: Lanes, sink: Sink, place: Path, postgres_server: PostgresServer
 ) -> None:
     made = sweep(lanes, sink, postgres_server.create_database("branches"), place)
-    report = show(made.run(choose=lambda found: sample(durable(found, 100_000), 6)), "PostgreSQL")
+    report = show(made.run(choose=lambda found: sample(durable(found, 100_000), 4)), "PostgreSQL")
     assert swept_well(made, report)
     assert report.kills > 3 * report.unreached
 

@@ -48,7 +48,7 @@ def some(most: int) -> Callable[[list[str]], Iterable[int]]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_an_agent_killed_anywhere_does_everything_once_on_sqlite(lanes: Lanes, sink: Sink, place: Path) -> None:
-    report = show(sweep(lanes, sink, place / "stores", place).run(choose=some(24)), "SQLite")
+    report = show(sweep(lanes, sink, place / "stores", place).run(choose=some(16)), "SQLite")
     assert not report.failures, "\n".join(report.failures)
     assert report.kills > 3 * report.unreached
 
@@ -60,7 +60,7 @@ def test_an_agent_killed_anywhere_does_everything_once_on_postgres(
     lanes: Lanes, sink: Sink, place: Path, postgres_server: PostgresServer
 ) -> None:
     url = postgres_server.create_database("agent")
-    report = show(sweep(lanes, sink, url, place).run(choose=some(8)), "PostgreSQL")
+    report = show(sweep(lanes, sink, url, place).run(choose=some(5)), "PostgreSQL")
     assert not report.failures, "\n".join(report.failures)
     assert report.kills > 3 * report.unreached
 

@@ -145,8 +145,7 @@ def test_publishing_names_what_was_committed_and_only_moves_forward(folder: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.soak)])
-def test_a_kill_at_any_moment_of_adding_is_made_good_by_adding_again(folder: Path, every: int) -> None:
+def test_a_kill_at_any_moment_of_adding_is_made_good_by_adding_again(folder: Path) -> None:
     mine, home = repository(folder / "mine"), folder / "home"
     taken = Snapshots(mine, home).take("fork")
     before = photograph(mine)
@@ -167,7 +166,7 @@ def test_a_kill_at_any_moment_of_adding_is_made_good_by_adding_again(folder: Pat
         assert not place.exists()
         assert photograph(mine) == before
 
-    assert sweep(act, check, every=every) > 60
+    assert sweep(act, check) > 60
 
 
 def test_nothing_is_left_of_a_half_added_worktree_of_git_itself(folder: Path) -> None:

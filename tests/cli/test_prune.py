@@ -139,4 +139,4 @@ def test_a_folder_that_is_removed_half_is_never_taken_for_files(terminal: Termin
         worktree.remove(home, name)
         assert len(git(repository, "worktree", "list").splitlines()) == 1
 
-    assert sweep(act, check, every=2) > 5  # type: ignore[arg-type]
+    assert sweep(act, check) > 5  # type: ignore[arg-type]

@@ -32,9 +32,9 @@ def live(store: Path, url: str, fatal: int = 0) -> int:
         os._exit(code)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, first_fatal: int, step: int) -> None:
     with Sink() as sink:
-        for fatal in count(1):
+        for fatal in count(first_fatal, step):
             store, url = folder / f"{fatal}.db", sink.run(str(fatal)).url
             first, second = live(store, url, fatal), live(store, url)
             print("moment", first, second, sum(sink.lasting(str(fatal)).values()), flush=True)
@@ -43,4 +43,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
