@@ -23,6 +23,7 @@ from perdure.store import damage, doctor, migrate, restore
 from perdure.store.damage import DamagedRow
 from perdure.store.databases.engine import FULL
 from perdure.store.databases.place import Reserve, check_file_system, check_library
+from perdure.store.databases.read_only import is_writable
 from perdure.store.doctor import Look, Place
 from perdure.store.gate import life_of
 from perdure.store.move import Transaction
@@ -37,14 +38,16 @@ def examine(target: str | None = None, *, deep: bool = False) -> Report:
     """Look at the store at `target`, which may not exist. `deep` reads every page and every chain."""
     place = doctor.place_of(target)
     report = Report(kind=place.kind, place=place.shown)
-    try:
-        if place.kind in ("sqlite", "files"):
-            _see_disk(report, place)
-        _see_inside(report, place, deep=deep)
-    except PerdureError as error:
-        report.findings.append(findings.cannot_open(error, expected=place.given))
-    except OSError as error:
-        report.findings.append(findings.cannot_read(error))
+    looks: list[Callable[[], None]] = [lambda: _see_inside(report, place, deep=deep)]
+    if place.kind in ("sqlite", "files"):
+        looks.insert(0, lambda: _see_disk(report, place))
+    for look in looks:  # what this user may not see of the one is no reason to leave out the other
+        try:
+            look()
+        except PerdureError as error:
+            report.findings.append(findings.cannot_open(error, expected=place.given))
+        except OSError as error:
+            report.findings.append(findings.cannot_read(error))
     report.findings += findings.judge(report)
     report.depth = depth.of(report)
     report.healthy = not any(finding.level in ("wrong", "stuck") for finding in report.findings)
@@ -74,7 +77,7 @@ def _see_store(report: Report, place: Place, found: Look, *, deep: bool) -> None
     known = len(migrate.load("postgres" if place.kind == "postgres" else "sqlite"))
     version, compatible_from = int(properties["schema_version"]), int(properties["compatible_from"])
     report.store_id, report.schema = properties["store_id"], Schema(version, compatible_from, known)
-    if place.kind == "sqlite" and place.path is not None:
+    if place.kind == "sqlite" and place.path is not None and is_writable(place.path.parent):
         report.durability = doctor.durability(found.tx, place.path)
     if place.kind == "postgres" and report.server is not None and not report.server.in_recovery:
         report.latency = measure(lambda: doctor.commit(found.tx), of="commit on the server")

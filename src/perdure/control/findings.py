@@ -122,7 +122,10 @@ def _disk(report: Report) -> Iterator[Finding]:
     if disk.file_system == "overlay":
         yield risk(f"{disk.folder} is a container's own layer: it is gone with the container.", "Mount a volume there.")
     if report.latency is None and not disk.full:
-        yield wrong(f"Nothing can be written in {disk.folder}.", "Give this user the right to write there.")
+        yield wrong(
+            f"Nothing can be written in {disk.folder}: the store can be inspected and not used.",
+            "Give this user the right to write there, or mount it writable.",
+        )
     elif report.latency is not None and report.latency.median < FAST and disk.file_system not in ("tmpfs", "ramfs"):
         yield risk(
             f"A sync takes {report.latency.median} µs, faster than a disk can be: something answers before it is done.",

@@ -25,9 +25,9 @@ from perdure.domain.restore import Cause, Restore
 from perdure.domain.worker import Worker
 from perdure.errors import ConfigError, NotFound, StoreUnavailable
 from perdure.store import meta, restore
-from perdure.store.databases import witness
-from perdure.store.databases.engine import SQLiteTransaction, connect, look_at, translate
-from perdure.store.databases.place import companion, with_reserve
+from perdure.store.databases import read_only, witness
+from perdure.store.databases.engine import SQLiteTransaction, connect, translate
+from perdure.store.databases.place import companion
 from perdure.store.databases.witness import Seen
 from perdure.store.gate import holder_of
 from perdure.store.move import Transaction
@@ -109,13 +109,11 @@ def _look_at_file(place: Place) -> Iterator[Look]:
         raise ConfigError(f"{place.shown} is a folder.", hint=f"For a store of text files say files:{place.shown}")
     clock, path = SystemClock(), place.path
     seen = witness.read(companion(path))
-    db = with_reserve(companion(path), lambda: look_at(str(path)))
-    try:
-        yield Look(SQLiteTransaction(db, clock.now(), "look", 0), clock, seen=seen)
-    except apsw.Error as error:
-        raise translate(error, db.system_errno) from error
-    finally:
-        db.close()
+    with read_only.looking(path) as db:
+        try:
+            yield Look(SQLiteTransaction(db, clock.now(), "look", 0), clock, seen=seen)
+        except apsw.Error as error:
+            raise translate(error, db.system_errno) from error
 
 
 @contextmanager
@@ -138,7 +136,9 @@ def _lock_of_files(place: Place) -> Iterator[str | None]:
     """Keep other processes out, or say which one is inside. A copy without a lock file was never opened."""
     assert place.folder is not None
     try:
-        lock = os.open(place.folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+        lock = os.open(
+            place.folder / "lock", os.O_RDONLY | os.O_CLOEXEC
+        )  # enough for a lock, also where none may write
     except FileNotFoundError:
         yield None
         return
