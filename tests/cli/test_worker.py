@@ -94,8 +94,10 @@ def test_higher_priority_runs_first_and_then_the_oldest(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(terminal.folder))
     begin(target, "old", "middle", "new")
     begin(target, "low", priority=-1)
+    start(target, desk.desk_values.bind(number=1), "other", priority=3)
     begin(target, "high", priority=7)
-    assert work(terminal) == [f"session {id} is done" for id in ("high", "old", "middle", "new", "low")]
+    order = ("high", "other", "old", "middle", "new", "low")
+    assert work(terminal) == [f"session {id} is done" for id in order]
 
 
 def test_the_priority_of_a_session_can_be_given_when_it_is_begun(terminal: Terminal) -> None:
