@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from perdure import faults
 from perdure.domain import effect as domain
@@ -88,6 +91,34 @@ def exception_treated_as_failed() -> None:
 @plant
 def absent_believed_at_once() -> None:
     ledger.after_absent = lambda *_, **__: Course(Action.DISPATCH, "The probe found nothing.")
+
+
+@plant
+def absent_dated_by_its_answer() -> None:
+    real = ledger.after_absent
+
+    def after_absent(evidence: Any, rule: Any) -> Course:
+        return real(msgspec.structs.replace(evidence, at=time.time_ns() // 1000), rule)
+
+    ledger.after_absent = after_absent
+
+
+@plant
+def undo_dated_by_its_answer() -> None:
+    """The undo begins at once; that is all right, so it is thought, if it ends late enough."""
+    real = ledger.recover
+
+    def recover(*told: Any) -> Course:
+        course = real(*told)
+        return Course(course.action, course.why) if course.action is Action.UNDO else course
+
+    ledger.recover = recover
+
+
+@plant
+def rule_of_the_loaded_code() -> None:
+    assert ledger.binding_rule is not None
+    ledger.binding_rule = lambda _effect, loaded: loaded
 
 
 @plant

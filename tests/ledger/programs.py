@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 
 import perdure
 from perdure import Call, Outcome, Session, program, tool
@@ -10,6 +12,7 @@ from perdure.testing import SinkClient, SinkRefused
 
 Receipt = dict[str, str]
 SHORT = "20ms"
+SLOW = "LEDGER_SLOW"
 
 
 @tool(replay="pure")
@@ -40,6 +43,7 @@ def book(call: Call, n: int) -> Receipt:
 @book.undo
 def _(call: Call, result: Receipt | None, n: int) -> None:
     SinkClient.here().delete(key=call.undoes)
+    _dawdle()
 
 
 @tool(inflight=SHORT)
@@ -88,7 +92,15 @@ def _post(key: str | None, body: dict[str, int], marker: str | None = None) -> R
 
 def _found(call: Call) -> Outcome:
     found = SinkClient.here().find(key=call.key)
+    _dawdle()
     return Outcome.happened({"id": found[0]["id"]}, reference=found[0]["id"]) if found else Outcome.absent()
+
+
+def _dawdle() -> None:
+    """In a sweep of slow probes and undos: what is in flight lands after the look, and the answer comes much later."""
+    if seconds := os.environ.get(SLOW):
+        SinkClient.here().release()
+        time.sleep(float(seconds))
 
 
 def read(n: int) -> int:

@@ -11,6 +11,7 @@ import apsw
 
 from perdure import Bound, Runtime
 from perdure.clock import SECOND
+from perdure.domain.effect import Replay
 from perdure.domain.lease import Holder
 from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Life, Worker
@@ -24,6 +25,7 @@ from perdure.testing.trial import Person, see_through
 from tests.ledger import planted
 
 PLANT, AMBIGUOUS, FORCED, NOTED = "LEDGER_PLANT", "LEDGER_AMBIGUOUS", "LEDGER_FORCED", "LEDGER_NOTED"
+CHANGED = "LEDGER_CHANGED"
 LONG = SECOND // 4  # far longer than what lands late takes to land, on a busy machine too
 
 
@@ -34,6 +36,9 @@ def prepare() -> None:
     if told := os.environ.get(AMBIGUOUS):
         number, held = told.split(":")
         _fail_commit(int(number), held == "held")
+    if told := os.environ.get(CHANGED):
+        name, replay = told.split("=")
+        TOOLS[name].replay = Replay(replay)
     if os.environ.get(FORCED):
         _take_over_by_force()
     if os.environ.get(NOTED):
@@ -45,6 +50,13 @@ def be_patient() -> None:
     prepare()
     for tool in TOOLS.values():
         tool.inflight = LONG
+
+
+def be_very_patient() -> None:
+    """The same, and probes and undos are slow."""
+    prepare()
+    for tool in TOOLS.values():
+        tool.inflight = SECOND
 
 
 def _fail_commit(number: int, held: bool) -> None:

@@ -33,6 +33,9 @@ SWEPT: dict[str, tuple[str, dict[str, Any] | None, str]] = {
     "compensated_successor_with_the_old_key": ("compensate_keyed", {"fault": "cut"}, "act.before"),
 }
 ELSEWHERE = {
+    "absent_dated_by_its_answer": "test_slow_evidence",
+    "undo_dated_by_its_answer": "test_slow_evidence",
+    "rule_of_the_loaded_code": "test_changed_rules",
     "no_sync_before_dispatch": "test_lost_power",
     "fence_only_at_settle": "below",
     "deadline_not_looked_at": "below",

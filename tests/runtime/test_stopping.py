@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from perdure import Call, NotDone, Outcome, Session, faults, program, tool
 from perdure.domain.worker import Life
-from perdure.errors import StoreUnavailable
+from perdure.errors import IllegalMove, StoreUnavailable
 from perdure.runtime.runtime import Runtime
+from perdure.store import effect as effects
 from perdure.store import leave
 from perdure.testing import ManualClock
-from tests.runtime.world import GATE, Outside, World
+from tests.runtime.world import ENDED, GATE, Outside, World
 
 pytestmark = pytest.mark.databases("sqlite")
 BOTH = pytest.mark.databases("sqlite", "postgres")
@@ -245,3 +247,96 @@ def _opened(target: str) -> Runtime:
     from perdure.runtime.runtime import open as open_runtime
 
     return open_runtime(target)
+
+
+class Interruption:
+    """Asks a session to stop right after the n-th group of moves was answered."""
+
+    def __init__(self, world: World, uid: str, after: int) -> None:
+        self._world = world
+        self._uid = uid
+        self._left = after
+        self._loop = asyncio.get_running_loop()
+        self.requested: asyncio.Future[None] | None = None
+
+    def __call__(self, point: str) -> None:
+        if point == "answer.after":
+            self._left -= 1
+            if self._left == 0:
+                self._loop.call_soon_threadsafe(self._begin)
+
+    def _begin(self) -> None:
+        self.requested = asyncio.ensure_future(self._request())
+
+    async def _request(self) -> None:
+        with suppress(IllegalMove):  # it has ended meanwhile
+            await self._world.rt.store.write(leave.cancel(self._uid, "ada"))
+
+
+RECOVERIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "idempotent": ("died", {}), "idempotent with a probe": ("died early", {"probe": True, "key_ttl": "1s"}),
+    "probe": ("died early", {}), "compensate": ("died", {}), "escalate": ("died early", {}),
+}  # fmt: skip
+
+
+async def recovered_with_a_cancel(world: World, rule: str, place: int) -> tuple[list[str], bool]:
+    """Recover a session that is asked to stop after its n-th group of moves; what it dispatched after that, and whether
+    it was still recovering then."""
+    word, options = RECOVERIES[rule]
+    outside = Outside(word, "raise", "done")
+    act, name = outside.tool(rule.split(maxsplit=1)[0], inflight="0s", **options), f"s{place}"
+
+    @program
+    async def once(s: Session) -> int:
+        return int(await s.do(act, n=1))
+
+    await world.dies(once.bind(), name)
+    interruption = Interruption(world, (await world.rt.get(name)).uid, place)
+    faults.arm(interruption)
+    view = await world.rt.get(name)
+    for _ in range(20):
+        view = await world.again(name)
+        if interruption.requested is not None:
+            await interruption.requested
+        for one in view.waits:
+            if one.kind == "doubt" and one.ref is not None:
+                verdict, result = ("happened", 7) if outside.happened else ("absent", None)
+                await world.rt.settle(one.ref, verdict, by="ada", because="I looked", result=result)
+        if view.status in ENDED:
+            break
+        world.clock.advance(seconds=2)
+    faults.disarm()
+    events = [one async for one in world.rt.events(name)]
+    asked = next((one.number for one in events if one.kind == "cancel.requested"), None)
+    undos = {one.id for one in await world.effects(name) if one.position[0] == "undo"}
+    after = [one for one in events if asked is not None and one.number > asked and one.effect_id not in undos]
+    dispatched = [one.kind for one in after if one.kind == "effect.dispatched"]
+    assert view.status in ("done", "done" if asked is None else "cancelled"), (rule, place, view.status)
+    assert len(set(outside.happened)) <= 1, (rule, place)
+    world.verify(name)
+    return dispatched, asked is not None
+
+
+async def with_a_cancel_at_every_moment(world: World, rule: str) -> list[str]:
+    """What was dispatched after a cancel, over all moments of a recovery."""
+    found: list[str] = []
+    for place in range(1, 60):
+        dispatched, interrupted = await recovered_with_a_cancel(world, rule, place)
+        found += dispatched
+        if not interrupted:
+            assert place > 4, "there was nothing to interrupt"
+            return found
+    raise AssertionError("the recovery has no end")
+
+
+@pytest.mark.parametrize("rule", RECOVERIES)
+async def test_a_cancel_at_any_durable_moment_of_a_recovery_is_honoured(world: World, rule: str) -> None:
+    assert await with_a_cancel_at_every_moment(world, rule) == []
+
+
+async def test_a_dispatch_that_does_not_look_for_a_cancel_is_caught(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted bug: only what the holder heard before it took the evidence counts."""
+    monkeypatch.setattr(effects, "is_held_back", lambda *_: False)
+    assert await with_a_cancel_at_every_moment(world, "probe") != []
