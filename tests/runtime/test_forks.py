@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from perdure import Conflict, EffectCompensated, NotFound, Session, program
 from perdure.runtime.looking import SessionView
+from perdure.store import wait
 from tests.runtime.world import GATE, Outside, World
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
@@ -91,6 +93,27 @@ async def test_an_effect_unsettled_at_the_fork_is_waited_for(world: World, by: s
     assert (await world.rt.get("b")).status == "ready", "it was told"
     assert (await world.rt.run("b")).result == (await world.again()).result == (9 if by == "a person" else 7)
     assert len(outside.happened) == (1 if by == "a person" else 2)
+
+
+async def test_a_branch_whose_wait_was_resolved_too_early_waits_again(world: World) -> None:
+    """A process with other code takes the effect for closed, and resolves the wait; here it is open."""
+    act = Outside("lost").tool("escalate")
+
+    @program
+    async def work(s: Session) -> int:
+        got: int = await s.do(act, n=1)
+        return got
+
+    await world.run(work.bind())
+    effect = await world.effect()
+    b = await branch(world)
+    for _ in range(2):
+        (asked,) = (await world.rt.get("b")).waits
+        await world.rt.store.write(wait.resolve(b.uid, "elsewhere", asked.id, "compensated"))
+        async with asyncio.timeout(60):
+            assert (await world.rt.run("b")).status == "waiting"
+    await world.rt.settle(effect.id, "happened", by="ada", because="seen", result=9)
+    assert (await world.rt.run("b")).result == 9
 
 
 async def test_a_branch_follows_an_undone_effect_to_its_successor(world: World) -> None:

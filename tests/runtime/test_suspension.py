@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from perdure import Session, Suspended, program, tool
+from perdure.errors import IllegalMove
+from perdure.runtime.looking import SessionView
 from perdure.store import inbox
 from perdure.testing import ManualClock
 from tests.runtime.world import Outside, World
@@ -398,3 +400,42 @@ async def test_a_cancelled_caller_hears_of_it_when_the_act_is_over(world: World)
     assert (ended.is_set(), (await world.effect()).state) == (True, "acknowledged")
     assert (await world.rt.get("s")).status == "ready"
     assert (await world.again()).status == "done"
+
+
+class TestWatcher:
+    """The task that looks for answers while a run waits in place."""
+
+    @staticmethod
+    async def wakes(world: World, raised: Exception) -> SessionView:
+        """Run a session whose timer fires in place; firing it raises once."""
+        real, fired = world.rt.fire, list[Any]()
+
+        async def fire(due: Any) -> None:
+            fired.append(due)
+            if len(fired) == 1:
+                raise raised
+            await real(due)
+
+        @program
+        async def naps(s: Session) -> str:
+            world.clock.advance(seconds=0.1)
+            await s.sleep(seconds=0.1)
+            return "rested"
+
+        await world.rt.start(naps.bind(), id="s")
+        world.rt.fire = fire  # type: ignore[method-assign]
+        running = asyncio.ensure_future(world.rt.run("s"))
+        async with asyncio.timeout(60):
+            while not fired and not running.done():
+                world.clock.advance(seconds=0.1)
+                world.rt.store.wakeups.bump()
+                await asyncio.sleep(0.01)
+            return await running
+
+    async def test_an_unforeseen_error_of_the_watcher_ends_the_run(self, world: World) -> None:
+        with pytest.raises(ZeroDivisionError):
+            await self.wakes(world, ZeroDivisionError())
+        assert (await world.again()).result == "rested"
+
+    async def test_a_timer_that_is_no_longer_due_is_fired_later(self, world: World) -> None:
+        assert (await self.wakes(world, IllegalMove("not due yet"))).result == "rested"

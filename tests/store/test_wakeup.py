@@ -7,15 +7,17 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from perdure.domain.event import Event
 from perdure.domain.session import Status
 from perdure.store import event, inbox, session, step
+from perdure.store.databases import engine
 from perdure.store.databases.sqlite import SQLite
 from perdure.store.step import Recorded
 from perdure.store.store import Store, open_store
-from perdure.store.wakeup import Wakeups
+from perdure.store.wakeup import Wakeups, watch_file
 from perdure.testing.proxy import wait_until
 from tests.store.crew import Crew, Ready
 from tests.store.scene import a_holder, a_session
@@ -172,3 +174,27 @@ async def test_a_closed_file_has_everything_though_somebody_had_just_begun_to_wa
     with open_store(folder / "a.db") as store:
         await store.wakeups.wait(store.wakeups.version, timeout=0.01)
     assert not (folder / "a.db-wal").exists()
+
+
+@pytest.mark.databases("sqlite")
+async def test_a_file_that_could_not_be_watched_is_watched_when_it_can_be(
+    target: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried: list[str] = []
+
+    def connect() -> apsw.Connection:
+        tried.append(target)
+        if len(tried) == 1:
+            raise apsw.CantOpenError("not now")
+        return engine.connect(target, readonly=True)
+
+    wakeups = Wakeups(watch_file(connect), patience=5.0)
+    with open_store(target) as other:
+        await wakeups.wait(wakeups.version, None, 60)  # woken by the first look that worked
+        seen = wakeups.version
+        waiting = asyncio.ensure_future(wakeups.wait(seen, None, 60))
+        await asyncio.to_thread(a_session, other)
+        await waiting
+    wakeups.close()
+    assert (len(tried), wakeups.version > seen) == (2, True)
+    assert "not now" in caplog.text

@@ -23,7 +23,7 @@ from perdure.domain.session import SessionRecord
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import ConfigError, NotFound, PerdureError, Suspended
 from perdure.ids import digest, encode
-from perdure.runtime.fork import expects_successor
+from perdure.runtime.fork import expects_successor, inherited
 from perdure.runtime.program import Bound, get_program
 from perdure.runtime.records import as_open
 from perdure.runtime.tool import TOOLS, Tool
@@ -134,7 +134,7 @@ class Calls:
     async def _go_on(self, call: OpenCall, there: Effect) -> Told:
         """A call that is on record: by this session or by its line. What never began and cannot now is refused."""
         if there.session_uid != self.run.session.uid:
-            now = await self.ledger.inherited(there)
+            now = await inherited(self.run, there)
             if now is None:  # it never happened, and is ours to plan
                 return await self._begin(call)
             there = now
@@ -192,7 +192,7 @@ class Calls:
                 await self.run.wait_for(asked[0].id)
         for id, planner in self.state.unknown.items():
             if planner != uid and (found := await self.run.read(effects.maybe, planner, id)) is not None:
-                await self.ledger.inherited(found)
+                await inherited(self.run, found)
 
     async def _ask(self, call: OpenCall, arguments: dict[str, Any]) -> Told:
         run, there = self.run, await self.run.read(_line_of_waits, self.run.session, "ask", self._position(call))

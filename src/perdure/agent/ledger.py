@@ -27,7 +27,7 @@ from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import NotDone, PerdureError, Suspended
 from perdure.ids import encode, host
 from perdure.runtime.effect import Ledger
-from perdure.runtime.fork import newest, was_cancelled
+from perdure.runtime.fork import inherited
 from perdure.runtime.place import Lane
 from perdure.runtime.policy import Intent, Policy, Ruling
 from perdure.runtime.run import Run
@@ -161,7 +161,7 @@ class AgentLedger(Ledger):
     ) -> Effect:
         """See one call through: a new effect, one of ours that was left, or one of the line's."""
         if there is not None and there.session_uid != self._uid:
-            there = await self.inherited(there)
+            there = await inherited(self.run, there)
         if there is None:
             if self._own_policy is not None:  # a person may have allowed something since
                 self._allowed = await self.run.read(allowed, self._uid)
@@ -169,18 +169,6 @@ class AgentLedger(Ledger):
         if there.session_uid != self._uid:
             return there
         return await self.drive(tool, there, None)
-
-    async def inherited(self, effect: Effect) -> Effect | None:
-        """An effect of the line is its planner's to settle. None: it never happened, and is ours to plan."""
-        now, is_open = await self.run.read(newest, effect)
-        while is_open:
-            id = f"effect-{now.id}"
-            await self.run.write(wait.open_(self.run.holder, id, WaitKind.EFFECT, ref=now.id))
-            now, is_open = await self.run.read(newest, effect)
-            if is_open:
-                await self.run.wait_for(id)
-                now, is_open = await self.run.read(newest, effect)
-        return None if was_cancelled(now) else now
 
     async def snapshot(self, words: str) -> dict[str, Any]:
         """Keep the files as they are now; what a line of the transcript says of that. Losing one loses no session."""

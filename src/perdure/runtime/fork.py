@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from perdure.domain.effect import SETTLED, Effect, EffectState, attempts_allowed
 from perdure.domain.session import TERMINAL
@@ -21,6 +22,10 @@ from perdure.store import wait
 from perdure.store.leave import CANCELLED
 from perdure.store.move import Transaction
 from perdure.store.store import Store
+
+if TYPE_CHECKING:
+    from perdure.runtime.place import Lane
+    from perdure.runtime.run import Run
 
 
 def expects_successor(effect: Effect, retry: int) -> bool:
@@ -55,6 +60,19 @@ def newest(tx: Transaction, effect: Effect) -> tuple[Effect, bool]:
 def was_cancelled(effect: Effect) -> bool:
     """Whether it was refused only because its session was: it never happened, and a branch may plan its own."""
     return effect.state == EffectState.REFUSED and (effect.error or {}).get("code") == CANCELLED
+
+
+async def inherited(run: Run, effect: Effect, lane: Lane | None = None) -> Effect | None:
+    """What came of an effect of the line, which is its planner's to settle. None: it never happened, and is ours to
+    plan."""
+    now, is_still_open = await run.read(newest, effect)
+    while is_still_open:
+        asked = await run.write(wait.open_for_effect(run.holder, now.id))
+        now, is_still_open = await run.read(newest, effect)
+        if is_still_open:
+            await run.wait_for(asked.id, lane)
+            now, is_still_open = await run.read(newest, effect)
+    return None if was_cancelled(now) else now
 
 
 async def tell_branches(store: Store, effect: Effect, by: str) -> None:

@@ -18,7 +18,7 @@ from perdure.domain.effect import Effect
 from perdure.domain.lease import Holder
 from perdure.domain.restore import Restore
 from perdure.domain.wait import Wait
-from perdure.errors import LeaseLost, PerdureError, StoreError, Suspended
+from perdure.errors import IllegalMove, LeaseLost, StoreError, Suspended
 from perdure.runtime import leases
 from perdure.runtime.fork import tell_branches_of_all
 from perdure.runtime.place import Lane
@@ -49,7 +49,7 @@ class Run:
         self.unwinding = False
         self.pausing = False  # it is unwound because of a request to pause
         self.over = False
-        self.stopped: PerdureError | None = None
+        self.stopped: Exception | None = None
         self.restart: dict[str, Any] | None = None
         self.undos: set[str] = set()  # the requests to take something back that it knows of
         self.restore: Restore | None = None  # one that the session was alive at, and that nobody has released
@@ -122,13 +122,13 @@ class Run:
         if any(effect.leases for effect in settled):
             await leases.tell(self.store, self.holder.name)
 
-    def give_up(self, error: PerdureError) -> Suspended:
+    def give_up(self, error: Exception) -> Suspended:
         """The run cannot go on, whatever its program would catch; returns what unwinds it."""
         self.stopped = self.stopped or error
         self.unwind()
         return Suspended()
 
-    def stop(self, error: PerdureError) -> None:
+    def stop(self, error: Exception) -> None:
         """Give the run up, from any thread."""
         with suppress(RuntimeError):  # the loop is closed, and the run with it
             self._loop.call_soon_threadsafe(self.give_up, error)
@@ -210,7 +210,7 @@ class Run:
             seen = self.store.wakeups.version
             try:
                 await self._look()
-            except PerdureError as error:
+            except Exception as error:  # whatever it is, the run hears of it: otherwise it would wait for ever
                 self.stop(error)
                 break
             soonest = min(self._due.values(), default=None)
@@ -221,7 +221,8 @@ class Run:
         now = self.clock.now()
         for id, due in list(self._due.items()):
             if due <= now and id in self._waiting:
-                await self.runtime.fire(await self.store.read(wait.get, self.session.uid, id))
+                with suppress(IllegalMove):  # the clock was set back in between: it is fired when it is due again
+                    await self.runtime.fire(await self.store.read(wait.get, self.session.uid, id))
         for found in await self.store.read(wait.some, self.session.uid, list(self._waiting)):
             if found.resolved_at is not None:
                 for future in self._waiting.get(found.id, ()):

@@ -17,7 +17,7 @@ from perdure.ids import encode
 from perdure.runtime.description import recorded_summary
 from perdure.runtime.durations import microseconds
 from perdure.runtime.effect import Ledger
-from perdure.runtime.fork import expects_successor, newest, was_cancelled
+from perdure.runtime.fork import expects_successor, inherited
 from perdure.runtime.keeping import Keeping
 from perdure.runtime.place import Lane, Place
 from perdure.runtime.program import Bound, check_bound, get_program
@@ -113,7 +113,7 @@ class Session(Keeping):
                 raise
             effect: Effect | None = None
             if recorded is not None and self._run.records.is_foreign(recorded):
-                effect = await self._inherited(recorded, lane)
+                effect = await inherited(self._run, recorded, lane)
             elif recorded is not None and recorded.state in SETTLED and not expects_successor(recorded, tool.retry):
                 effect = recorded
             elif recorded is not None:
@@ -123,18 +123,6 @@ class Session(Keeping):
             if not has_result(effect):
                 raise failure(effect)
             return tool.shape.decode_result(self._run.runtime.values.get(effect.result, effect.artifact))
-
-    async def _inherited(self, effect: Effect, lane: Lane) -> Effect | None:
-        """An effect of the line: settled at the fork, or its planner's to settle. None: it is ours to plan."""
-        now, is_open = await self._run.read(newest, effect)
-        while is_open:
-            id = f"effect-{now.id}"
-            await self._run.write(wait.open_(self._run.holder, id, WaitKind.EFFECT, ref=now.id))
-            now, is_open = await self._run.read(newest, effect)
-            if is_open:
-                await self._run.wait_for(id, lane)
-                now, is_open = await self._run.read(newest, effect)
-        return None if was_cancelled(now) else now
 
     def ask(self, question: str, *, choices: Sequence[str] | None = None) -> Coroutine[Any, Any, Any]:
         """Wait, for as long as it takes, for a person's answer."""

@@ -82,7 +82,7 @@ def rest(log: Log, id: str, detail: Any = None, unknown: Sequence[str] = (), com
     left = [one for one in asked if _is_rest(one) and same_json(one.detail, detail)][:1]
     _rise(log, [one for one in asked if one not in left])
     waits = left or [wait.open_.on(log, id, WaitKind.INPUT, detail=detail)]
-    waits += [wait.open_.on(log, f"effect-{one}", WaitKind.EFFECT, ref=one) for one in coming]
+    waits += [wait.open_for_effect.on(log, one) for one in coming]
     waits += [one for one in asked if one.kind == WaitKind.DOUBT]
     return [one.id for one in waits if one.resolved_at is None]
 

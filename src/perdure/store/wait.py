@@ -47,6 +47,20 @@ def open_(
 
 
 @holder_move
+def open_for_effect(log: Log, effect_id: str) -> Wait:
+    """Wait for an effect of the line that is open.
+
+    If a wait for it was resolved all the same, by a process whose code sees the effect as closed, this is another wait:
+    a session that went by the old one would find it resolved, look, and wait again without end.
+    """
+    asked = open_.on(log, f"effect-{effect_id}", WaitKind.EFFECT, ref=effect_id)
+    if asked.resolved_at is None:
+        return asked
+    again = [one for one in open_for(log.tx, log.uid, effect_id) if one.kind == WaitKind.EFFECT]
+    return again[0] if again else open_.on(log, f"{asked.id}-{log.cursor}", WaitKind.EFFECT, ref=effect_id)
+
+
+@holder_move
 def park(log: Log, ids: list[str]) -> list[Wait]:
     """Wait for these, giving up the lease. If any is resolved already, stay running and return those."""
     if not ids:

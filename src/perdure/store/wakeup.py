@@ -8,8 +8,10 @@ many commits in one; on SQLite a counter in the file's own header is compared wh
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from perdure.store.statements import load
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     import apsw
     import psycopg
 
+logger = logging.getLogger("perdure")
 SLOW_POLL = 5.0
 TICK = 0.025
 CHANNEL = "perdure"
@@ -93,8 +96,7 @@ def _wake(future: asyncio.Future[None]) -> None:
 def watch_file(connect: Callable[[], apsw.Connection]) -> Callable[[Wakeups], threading.Thread]:
     """Compare the file's change counter while somebody waits."""
 
-    def watch(wakeups: Wakeups) -> None:
-        db = connect()
+    def compare(wakeups: Wakeups, db: apsw.Connection) -> None:
         seen = db.pragma("data_version")  # not `data_version()`, which is only what this connection last read
         wakeups.bump()
         while not wakeups.closed.is_set():
@@ -103,7 +105,15 @@ def watch_file(connect: Callable[[], apsw.Connection]) -> Callable[[Wakeups], th
                 seen = now
                 wakeups.bump()
             wakeups.closed.wait(TICK)
-        db.close()
+
+    def watch(wakeups: Wakeups) -> None:
+        while not wakeups.closed.is_set():
+            try:
+                with closing(connect()) as db:
+                    compare(wakeups, db)
+            except Exception:  # waiters fall back to the slow poll until the file can be read again
+                logger.warning("Changes by other processes cannot be watched just now.", exc_info=True)
+                wakeups.closed.wait(1.0)
 
     return lambda wakeups: _begin(watch, wakeups, "perdure-watch")
 
