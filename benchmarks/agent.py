@@ -15,7 +15,7 @@ from benchmarks.payload import text
 from perdure.agent.agent import Agent
 from perdure.agent.model import Hear, Reply, Request, ToolCall
 from perdure.domain.lease import Holder
-from perdure.runtime.execute import acquire
+from perdure.runtime.acquisition import acquire
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.runtime import open as open_runtime
 from perdure.runtime.tool import tool

@@ -33,6 +33,10 @@ settings.load_profile("perdure")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "databases(*names): run only on these, and not on every database")
+    if "XDG_DATA_HOME" not in os.environ:  # what a test leaves behind is not left in a developer's own folder
+        home = TemporaryDirectory(prefix="perdure-test-", dir=MEMORY)
+        os.environ["XDG_DATA_HOME"] = home.name
+        config.add_cleanup(home.cleanup)
     _reset_signals()
 
 

@@ -18,7 +18,7 @@ from perdure.control.merging import merge
 from perdure.control.pruning import prune
 from perdure.control.rewinding import rewind
 from perdure.errors import ConfigError, IllegalMove, LeaseHeld, NotFound
-from perdure.runtime.execute import acquire
+from perdure.runtime.acquisition import acquire
 from perdure.store import session as sessions
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines

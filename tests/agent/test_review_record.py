@@ -16,7 +16,7 @@ from perdure.agent.reading import FINGERPRINT, state_of
 from perdure.agent.snapshot import Snapshots
 from perdure.agent.transcript import CODEC, State
 from perdure.errors import ModelError
-from perdure.runtime.execute import acquire
+from perdure.runtime.acquisition import acquire
 from perdure.runtime.policy import Intent
 from perdure.store import checkpoint, event, message
 from perdure.store import session as sessions

@@ -348,7 +348,7 @@ def test_another_timeline_is_reported_before_the_first_write(target: str) -> Non
     with open_store(target) as store:
         known = store.read_now(meta.get, "timeline")
         assert examine(target).unrecorded_restore is None
-        store.write_now(meta.put("timeline", "7000/00000001"))
+    ask(target, "update meta set value = '7000/00000001' where key = 'timeline' returning key")
     found = examine(target).unrecorded_restore
     assert found is not None
     assert (found.cause, found.detail) == ("timeline", f"7000/00000001 became {known}")

@@ -15,7 +15,7 @@ from perdure.domain.effect import Replay
 from perdure.domain.lease import Holder
 from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Life, Worker
-from perdure.runtime import execute
+from perdure.runtime import acquisition
 from perdure.runtime.runtime import SessionView
 from perdure.runtime.tool import TOOLS
 from perdure.runtime.worker import Me
@@ -88,14 +88,14 @@ def _take_over_by_force() -> None:
 
 def _note_leases() -> None:
     """Whoever gets a lease says so in the sink's log, in order with what others do outside."""
-    real = execute.acquire
+    real = acquisition.acquire
 
     async def acquire(runtime: Runtime, session: SessionRecord) -> Holder:
         holder = await real(runtime, session)
         await asyncio.to_thread(lambda: SinkClient.here().note(taken=session.uid))
         return holder
 
-    execute.acquire = acquire
+    acquisition.acquire = acquire
 
 
 async def once(runtime: Runtime, bound: Bound[Any], name: str, person: Person) -> list[SessionView]:

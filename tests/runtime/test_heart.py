@@ -14,7 +14,7 @@ from perdure import Session, Transaction, faults, program, tool
 from perdure.clock import SECOND
 from perdure.domain.lease import Holder
 from perdure.errors import LeaseLost
-from perdure.runtime.execute import acquire
+from perdure.runtime.acquisition import acquire
 from perdure.runtime.heart import Heart
 from perdure.store import lease
 from perdure.store import session as sessions

@@ -1,15 +1,16 @@
 """Who may make a move: the holder of the current epoch, or anybody entitled, but nobody on a sealed session."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from perdure.domain.lease import Holder
 from perdure.domain.wait import WaitKind
-from perdure.errors import IllegalMove, LeaseLost, NotFound
-from perdure.store import fact, inbox, lease, leave, session, transfer, wait
-from perdure.store.move import Move
+from perdure.errors import ConfigError, IllegalMove, LeaseLost, NotFound
+from perdure.store import fact, inbox, lease, leave, meta, session, transfer, wait
+from perdure.store.move import Move, Transaction, plain_move
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.moves import WRITTEN_OUT, holder_moves, outsider_moves, written_out
@@ -101,3 +102,18 @@ def test_a_holder_sees_what_was_asked_of_it_at_its_next_move(store: Store) -> No
     store.write_now(session.request_pause(holder.uid, by="ada"))
     store.write_now(lease.renew(holder, TTL))
     assert (holder.cancel_requested, holder.pause_requested) == (True, True)
+
+
+@plain_move
+def fail_and_continue(tx: Transaction) -> None:
+    for _ in range(8):  # often enough for psycopg to prepare it
+        tx.execute("select 1", ())
+    with suppress(ConfigError):
+        tx.execute("select * from nowhere", ())
+
+
+def test_a_failed_statement_of_a_user_does_not_break_later_writes(store: Store) -> None:
+    for number in range(3):
+        store.write_now(meta.put("number", str(number)))
+        store.write_now(fail_and_continue())
+    assert store.read_now(meta.get, "number") == "2"

@@ -155,6 +155,7 @@ SAYINGS: dict[str, Callable[[Body, str], str]] = {
     "session.sealed": lambda _body, by: f"{by} sealed it; it goes on elsewhere",
     "lease.acquired": lambda _body, by: f"{by} took it",
     "lease.taken_over": _taken,
+    "lease.kept": lambda _body, by: f"another server took over, and {by} continues",
     "lease.expired": lambda body, _: f"its holder {safe(str(body.get('from')))} fell silent",
     "cancel.requested": lambda _body, by: f"{by} asked it to stop",
     "pause.requested": lambda body, by: f"{by} lets it go on" if body.get("over") else f"{by} asked it to pause",

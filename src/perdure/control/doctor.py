@@ -12,14 +12,14 @@ from pathlib import Path
 from statistics import median
 from typing import Literal
 
-from perdure.clock import boot_time
+from perdure.clock import SECOND, boot_time
 from perdure.control import depth, findings
 from perdure.control.report import Disk, Latency, Report, Schema, Stale, WorkerLife
 from perdure.domain.worker import Life, Worker
 from perdure.errors import ConfigError, Damaged, NotFound, PerdureError, StoreFull
 from perdure.ids import new_uid
 from perdure.runtime.liveness import presences_at
-from perdure.store import damage, doctor, migrate, restore
+from perdure.store import damage, doctor, failover, migrate, restore
 from perdure.store.damage import DamagedRow
 from perdure.store.databases.engine import FULL
 from perdure.store.databases.place import Reserve, check_file_system, check_library
@@ -32,6 +32,7 @@ from perdure.store.survey import survey as take_survey
 SAMPLES = 20
 SHOWN = 20  # damaged rows that are told one by one; --json lists all
 BLOCK = bytes(4096)
+WEEK = 7 * 86_400 * SECOND
 
 
 def examine(target: str | None = None, *, deep: bool = False) -> Report:
@@ -113,7 +114,11 @@ def _see_rows(report: Report, place: Place, found: Look) -> None:
     report.sessions, report.stale = survey.sessions, survey.stale
     report.undecided, report.in_doubt = survey.undecided, survey.in_doubt
     report.quarantined, report.overdue = survey.quarantined, survey.overdue
-    report.restores = [one for one in restore.everything(found.tx) if one.released_at is None]
+    restores = restore.everything(found.tx)
+    report.restores = [one for one in restores if one.released_at is None]
+    recent = [one for one in restores[:1] if found.tx.now - one.began_at < WEEK]
+    report.failover = next((one for one in recent if one.released_by == failover.BY), None)
+    report.unheard = failover.missing(found.tx)
     report.unrecorded_restore = doctor.unrecorded_restore(found)
     report.workers = [_with_life(one, locks.life(one)) for one in survey.workers]
     report.stale_sessions = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from perdure.clock import moment
 from perdure.control.report import Finding, Report
 from perdure.domain.worker import Life
 from perdure.errors import Damaged, NotFound, PerdureError
@@ -196,13 +197,28 @@ def _restores(report: Report) -> Iterator[Finding]:
             "recorded yet. The next process that opens the store to write checks it again and records a restore.",
             "Stop the workers. Check what the sessions did outside after that state. `perdure restores` shows more.",
         )
+    if report.failover is not None:
+        yield note(
+            f"Another PostgreSQL server took over at {moment(report.failover.began_at)}. Nothing was lost: every "
+            "process found what it had acknowledged.",
+            "Nothing to do.",
+        )
     for one in report.restores[:1]:
+        if one.timeline is not None and report.unheard:
+            yield note(_unheard(report), "Start a worker where one of them ran, or release the restore as shown below.")
         yield stuck(
             f"The store was put back to an earlier state ({KNOWN_BY[one.cause]}). What its sessions did after that is "
             "not in the ledger. Until you release this restore, the first dispatch of an effect counts as one with an "
             "unknown outcome.",
             "Check what the sessions did outside, then type `perdure restores --release --because TEXT`.",
         )
+
+
+def _unheard(report: Report) -> str:
+    """Who could show that a change of server lost nothing, and what is known of them."""
+    said = [f"{one.host} ({one.finding or 'has not connected to the new server'})" for one in report.unheard[:3]]
+    more = ", …" if len(report.unheard) > 3 else ""
+    return f"Another PostgreSQL server took over, and it is not shown that nothing was lost: {', '.join(said)}{more}."
 
 
 def _sessions(report: Report) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ import msgspec
 
 from perdure.domain.restore import Restore
 from perdure.domain.worker import Life
+from perdure.domain.writer import Writer
 from perdure.store.damage import DamagedRow
 from perdure.store.doctor import Durability, Server
 
@@ -104,6 +105,8 @@ class Report(msgspec.Struct, kw_only=True):
     overdue: list[str] = msgspec.field(default_factory=list)  # sessions that wait for a time that has passed, by id
     restores: list[Restore] = msgspec.field(default_factory=list)
     unrecorded_restore: Restore | None = None  # found now; the next process that writes records it
+    failover: Restore | None = None  # the newest change of server, if it is known to have lost nothing
+    unheard: list[Writer] = msgspec.field(default_factory=list)  # have not said whether it lost anything
     read_everything: bool = False
     damaged: list[DamagedRow] = msgspec.field(default_factory=list)
     findings: list[Finding] = msgspec.field(default_factory=list)

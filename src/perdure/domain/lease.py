@@ -31,18 +31,20 @@ class Holder:
     `head` is the log's end as of the holder's last commit: its number and its chain. It is a guess, and may be behind:
     an outsider may have appended since. A move that relies on it is guarded and falls back to reading. It is one value,
     because other threads replace it while a move is being built: read it once per move. The requests are what the
-    holder's last look at its row said.
+    holder's last look at its row said. `epoch` is ahead of `confirmed_epoch` while the move that raises it commits.
     """
 
     __slots__ = (
         "boot_deadline",
         "cancel_requested",
+        "confirmed_epoch",
         "epoch",
         "head",
         "name",
         "nonce",
         "pause_requested",
         "touched_at",
+        "ttl",
         "uid",
     )
 
@@ -50,9 +52,10 @@ class Holder:
         self.uid = uid
         self.name = name
         self.nonce = nonce
-        self.epoch = epoch
+        self.epoch = self.confirmed_epoch = epoch
         self.head = (cursor, chain)
         self.boot_deadline = 0
+        self.ttl = 0
         self.touched_at = 0
         self.cancel_requested = False
         self.pause_requested = False
@@ -74,6 +77,20 @@ class Holder:
 
     def __repr__(self) -> str:
         return f"Holder({self.name!r}, session {self.uid}, epoch {self.epoch})"
+
+
+def is_void(epoch: int, restore_epoch: int) -> bool:
+    """Whether a restore ended a lease, and nobody has had the session since."""
+    return epoch == restore_epoch << RESTORE_SHIFT and restore_epoch > 0
+
+
+def reserved_for(ttl: int, switched_at: int, boot: int) -> int:
+    """How long a session is still reserved for whoever held it when another server took over: one full lease.
+
+    The end of the lease in the row may be old, because renewals that the holder counts on may be lost. So the time is
+    that of who would take it over: when it saw the switch, and now, on its boot clock.
+    """
+    return switched_at + ttl - boot if switched_at else 0
 
 
 def next_epoch(epoch: int, restore_epoch: int) -> int:

@@ -17,6 +17,10 @@ from perdure.domain.lease import RESTORE_SHIFT
 from perdure.domain.record import Record
 
 
+class Undecided(Exception):
+    """Whether a session lost anything when another server took over is not known yet; it may be soon."""
+
+
 class Cause(StrEnum):
     """How it is known."""
 
@@ -26,7 +30,10 @@ class Cause(StrEnum):
 
 
 class Restore(Record, frozen=True):
-    """A row of `restore`. `rewound_to` is the newest moment that the restored store knows."""
+    """A row of `restore`. `rewound_to` is the newest moment that the restored store knows.
+
+    `timeline` is the server's new history where the old one led to it: it may turn out to have been a failover.
+    """
 
     epoch: int
     began_at: int
@@ -36,6 +43,7 @@ class Restore(Record, frozen=True):
     released_at: int | None
     released_by: str | None
     released_because: str | None
+    timeline: str | None = None
 
 
 def may_have_happened(effect: Effect, attempts: list[Attempt], restore: Restore, rule: Rule) -> bool:

@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from perdure.domain.effect import Effect, EffectState
 from perdure.domain.lease import Holder
 from perdure.domain.session import CRASHES, SessionRecord, Status
 from perdure.domain.wait import WaitKind
-from perdure.domain.worker import Life
-from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, StoreError, Suspended
-from perdure.ids import new_uid
+from perdure.errors import ConfigError, LeaseLost, Suspended
 from perdure.runtime import leases
+from perdure.runtime.acquisition import acquired, acquired_again, give_back
 from perdure.runtime.act import Ended, is_acting, is_owing
 from perdure.runtime.description import program_error
 from perdure.runtime.effect import Ledger, tool_of
@@ -32,7 +30,7 @@ from perdure.runtime.records import bare
 from perdure.runtime.run import Run
 from perdure.runtime.tool import TOOLS
 from perdure.runtime.undo import take_back
-from perdure.store import doubt, lease, leave, restore, wait, worker
+from perdure.store import doubt, leave, restore, wait
 from perdure.store import session as sessions
 
 if TYPE_CHECKING:
@@ -41,7 +39,19 @@ if TYPE_CHECKING:
 
 async def execute(runtime: Runtime, session: SessionRecord, *, only_settle: bool = False) -> None:
     """Move a session here until it is finished or waits, or only settle what there is to settle before it runs."""
-    holder = await _acquired(runtime, session)
+    holder = await acquired(runtime, session)
+    while True:
+        try:
+            await _hold(runtime, session, holder, only_settle=only_settle)
+            return
+        except LeaseLost:
+            if (again := await acquired_again(runtime, holder)) is None:
+                raise
+            holder = again
+
+
+async def _hold(runtime: Runtime, session: SessionRecord, holder: Holder, *, only_settle: bool) -> None:
+    """Run a session under one lease, and leave it."""
     try:
         while await _once(runtime, holder, PROGRAMS.get(session.program), only_settle=only_settle):
             pass
@@ -49,52 +59,11 @@ async def execute(runtime: Runtime, session: SessionRecord, *, only_settle: bool
         raise
     except (Exception, asyncio.CancelledError):
         unfinished = is_acting(session.uid) or is_owing(session.uid)
-        if unfinished or not await asyncio.shield(_give_back(runtime, holder)):
+        if unfinished or not await asyncio.shield(give_back(runtime, holder)):
             runtime.heart.leave(holder)  # it gives it back when that has ended, or the store is there again
         raise
     finally:
         runtime.heart.drop(holder)
-
-
-async def _acquired(runtime: Runtime, session: SessionRecord) -> Holder:
-    """Take the lease to its end: one that is taken while the caller goes away is given back."""
-    taking = asyncio.ensure_future(acquire(runtime, session))
-    try:
-        return await asyncio.shield(taking)
-    except asyncio.CancelledError:
-        with suppress(PerdureError):
-            await _give_back(runtime, await taking)
-        raise
-
-
-async def acquire(runtime: Runtime, session: SessionRecord) -> Holder:
-    """Take the lease; from a holder that is known to be dead, before its time is over."""
-    nonce, name, asked_at = new_uid(), runtime.worker.name, runtime.store.clock.boot()
-    if is_acting(session.uid):  # of a run that has ended, or has lost its lease
-        holding = session.lease_holder or name
-        raise LeaseHeld(f"An act of session {session.id} is still under way in this process.", holder=holding)
-    try:
-        holder = await runtime.store.write(lease.acquire(session.uid, name, nonce=nonce, ttl=runtime.heart.ttl))
-    except LeaseHeld as held:
-        who = str(held.details.get("holder") or "")
-        known = {one.id: one for one in await runtime.store.read(worker.workers)}
-        row = known.get(who.split("@", 1)[0])
-        if row is None or runtime.worker.life(row) is not Life.DEAD:
-            raise
-        because = f"{who} was found dead"
-        move = lease.take_over(session.uid, name, nonce=nonce, ttl=runtime.heart.ttl, because=because, taken_from=who)
-        holder = await runtime.store.write(move)
-    holder.boot_deadline = asked_at + runtime.heart.ttl
-    return holder
-
-
-async def _give_back(runtime: Runtime, holder: Holder) -> bool:
-    """Give the lease back; False if the store is away."""
-    try:
-        await runtime.store.write(sessions.release(holder))
-    except PerdureError as error:  # otherwise the lease is gone already
-        return not isinstance(error, StoreError)
-    return True
 
 
 async def _once(

@@ -21,14 +21,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.domain.effect import Effect
-from perdure.domain.lease import UNTIL_SETTLED, Holder, Lease, next_epoch
+from perdure.domain.lease import UNTIL_SETTLED, Holder, Lease, is_void, next_epoch, reserved_for
 from perdure.domain.record import check_move
+from perdure.domain.restore import Undecided
 from perdure.domain.session import MOVES, SessionRecord, Status
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import LeaseHeld, LeaseLost
 from perdure.ids import check_name
 from perdure.store import event, wait
-from perdure.store.move import Log, Move, Transaction, holder_move, outsider_move, plain_move, read_head, see_requests
+from perdure.store.move import Log, Move, Transaction, hold, holder_move, outsider_move, plain_move, see_requests
 
 
 @outsider_move
@@ -36,7 +37,10 @@ def acquire(log: Log, *, nonce: str, ttl: int) -> Holder:
     """Take a session that nobody holds; the mover's name becomes the holder's."""
     head = log.head
     if head.lease_nonce == nonce:
-        return _holder(log, nonce, head.lease_epoch)
+        return _holder(log, nonce, head.lease_epoch, ttl)
+    is_reserved = head.lease_nonce is not None and is_void(head.lease_epoch, log.tx.restore_epoch)
+    if is_reserved and (left := reserved_for(ttl, log.tx.switched_at, log.tx.boot)) > 0:
+        raise held_by(f"Session {head.id}", head.lease_holder, left)
     if head.lease_until is not None and head.lease_until >= log.tx.now:
         raise held_by(f"Session {head.id}", head.lease_holder, head.lease_until - log.tx.now)
     return _take(log, nonce, ttl, "lease.acquired", because=None)
@@ -50,7 +54,7 @@ def take_over(log: Log, *, nonce: str, ttl: int, because: str, taken_from: str |
     """
     head = log.head
     if head.lease_nonce == nonce:
-        return _holder(log, nonce, head.lease_epoch)
+        return _holder(log, nonce, head.lease_epoch, ttl)
     if taken_from is not None and head.lease_holder not in (taken_from, None):
         raise held_by(f"Session {head.id}", head.lease_holder, (head.lease_until or 0) - log.tx.now)
     return _take(log, nonce, ttl, "lease.taken_over", because=because)
@@ -71,7 +75,7 @@ def _take(log: Log, nonce: str, ttl: int, kind: str, *, because: str | None) -> 
     )  # fmt: skip
     body = {"epoch": epoch, "from": head.lease_holder, "because": because}
     log.append(kind, body, rows={"session": {"status": Status.RUNNING, "waiting_since": None}})
-    return _holder(log, nonce, epoch)
+    return _holder(log, nonce, epoch, ttl)
 
 
 def _crashes(log: Log) -> int:
@@ -84,9 +88,10 @@ def _crashes(log: Log) -> int:
     return int(before) if blamed else before + 1
 
 
-def _holder(log: Log, nonce: str, epoch: int) -> Holder:
+def _holder(log: Log, nonce: str, epoch: int, ttl: int) -> Holder:
     """Whoever holds the session from now on, knowing what was asked of it while nobody did."""
     holder = Holder(log.uid, log.actor, nonce, epoch, log.cursor, log.chain)
+    holder.ttl = ttl
     see_requests(holder, log.head)
     return holder
 
@@ -106,18 +111,22 @@ def expire(log: Log) -> bool:
 def renew(holder: Holder, ttl: int, *, wait: bool = True) -> Move[bool]:
     """Go on holding a session. Leaves no event: it changes who may move, not what is true.
 
-    Without `wait` it returns False where another move of the session holds its row just now, and the lease is ours.
+    Without `wait` it returns False where another move of the session holds its row just now, and the lease is ours; and
+    where it is not known yet whether it still is, after another server took over.
     """
 
     def run(tx: Transaction) -> bool:
         if not wait and tx.one("session.lock_free", uid=holder.uid) is None:
-            if tx.one("session.held", uid=holder.uid) == (holder.epoch, holder.nonce):
+            if tx.one("session.held", uid=holder.uid) == (holder.nonce,):  # under whatever epoch
                 return False
             raise _lost(holder)
-        changed = tx.run("session.renew", uid=holder.uid, epoch=holder.epoch, nonce=holder.nonce, until=tx.now + ttl)
-        if not changed:
-            raise _lost(holder)
-        see_requests(holder, read_head(tx, holder.uid))
+        tx.run("session.renew", uid=holder.uid, epoch=holder.epoch, nonce=holder.nonce, until=tx.now + ttl)
+        try:
+            hold(tx, holder).close()  # it is ours, or lost, or another server took over and it can be kept
+        except Undecided:
+            if wait:
+                raise
+            return False
         return True
 
     return Move("lease.renew", "holder", run, urgent=not wait)

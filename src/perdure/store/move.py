@@ -47,6 +47,8 @@ class Transaction(ABC):
         self.now = now
         self.move_id = move_id
         self.restore_epoch = restore_epoch
+        self.intact = 0  # the restore epoch up to which this process has found everything that it had acknowledged
+        self.switched_at = 0  # when this process saw another server take over, on the boot clock
         self.appended: list[tuple[str, int]] = []
         self.after_commit: list[Callable[[], None]] = []
         self.touched: set[str] = set()
@@ -146,17 +148,8 @@ class Log:
         content = dict(body) if body else {}
         if rows:
             content["rows"] = rows
-        line = next_event(
-            self.uid,
-            self.cursor,
-            self.chain,
-            kind,
-            actor or self.actor,
-            self.tx.now,
-            self.tx.move_id,
-            content,
-            effect_id,
-        )
+        tx, by = self.tx, actor or self.actor
+        line = next_event(self.uid, self.cursor, self.chain, kind, by, tx.now, tx.move_id, content, effect_id)
         self.tx.send("event.insert", **line)
         self.cursor, self.chain = line["number"], line["chain"]
         return self.cursor
@@ -212,11 +205,15 @@ def read_head(tx: Transaction, uid: str) -> Head:
 def hold(tx: Transaction, holder: Holder) -> Log:
     """Open the log for its holder. An old epoch gets no further than this."""
     head = read_head(tx, holder.uid)
+    log = Log(tx, head, holder.name, holder)
     if head.lease_epoch != holder.epoch or head.lease_nonce != holder.nonce:
-        now = f"{head.lease_holder} holds it now" if head.lease_holder else f"it is {head.status} now"
-        raise LeaseLost(f"Session {head.id} is no longer moved by {holder.name} (epoch {holder.epoch}); {now}.")
+        from perdure.store import failover  # late: it makes moves itself
+
+        if not failover.keep(log, holder):
+            now = f"{head.lease_holder} holds it now" if head.lease_holder else f"it is {head.status} now"
+            raise LeaseLost(f"Session {head.id} is no longer moved by {holder.name} (epoch {holder.epoch}); {now}.")
     see_requests(holder, head)
-    return Log(tx, head, holder.name, holder)
+    return log
 
 
 def see_requests(holder: Holder, head: Head) -> None:

@@ -25,13 +25,16 @@ from perdure.store.move import Log, Transaction, holder_move, plain_move
 TIMELINE = "timeline"
 
 
-def begin(tx: Transaction, cause: Cause, detail: str | None = None, *, after: int = 0) -> Restore:
+def begin(
+    tx: Transaction, cause: Cause, detail: str | None = None, *, after: int = 0, timeline: str | None = None
+) -> Restore:
     """Begin a new restore epoch. Whoever has the store open must open it again.
 
     `after` is an epoch that there was in the time that was lost: its rows are lost too, and it must not come back.
     """
     epoch = max(int(meta.get(tx, "restore_epoch") or 0), after) + 1
-    tx.send("restore.insert", epoch=epoch, rewound_to=rewound_to(tx), cause=cause, detail=detail, now=tx.now)
+    told = {"cause": cause, "detail": detail, "timeline": timeline}
+    tx.send("restore.insert", epoch=epoch, rewound_to=rewound_to(tx), now=tx.now, **told)
     tx.send("meta.put", key="restore_epoch", value=str(epoch))
     tx.send("restore.void_leases", epoch=epoch << RESTORE_SHIFT)
     found = newest(tx)
@@ -64,6 +67,7 @@ def release(tx: Transaction, *, by: str, because: str) -> list[Restore]:
         raise ConfigError("Releasing a restore needs a reason.", hint="Say what you looked at with --because.")
     check_text("The reason", because)
     tx.send("restore.release", by=by, because=because, now=tx.now)
+    tx.send("writer.forget_behind")
     said = [one for one in everything(tx) if (one.released_by, one.released_because) == (by, because)]
     if not said:
         raise NotFound("No restore waits to be released.")
@@ -125,7 +129,10 @@ def follow_timeline(tx: Transaction, now: str, *, after: int = 0) -> Restore | N
         return None
     tx.send("meta.put", key=TIMELINE, value=now)
     number = int(now.rpartition("/")[2], 16)  # rises with every new history, whatever the rows remember
-    return None if known is None else begin(tx, Cause.TIMELINE, f"{known} became {now}", after=max(after, number - 1))
+    if known is None:
+        return None
+    detail, after = f"{known} became {now}", max(after, number - 1)
+    return begin(tx, Cause.TIMELINE, detail, after=after, timeline=now if is_behind(known, now) else None)
 
 
 def is_behind(history: str, newest: str) -> bool:

@@ -69,6 +69,8 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
         columns["restart_arguments"] = encode(new.restart_arguments) if new.restart_number else None
         if tx.run("session.insert", **columns, now=tx.now) == 0:
             return _same(tx, new)
+        if new.parent_uid is not None:
+            tx.send("restore.exempt_child", uid=uid, parent_uid=new.parent_uid)
         log = Log(tx, Head(*_head_of_new(uid, new.id)), by)
         shown = get(tx, uid).to_dict()
         log.append("session.created", rows={"session": {k: v for k, v in shown.items() if k not in NOT_STATE}})

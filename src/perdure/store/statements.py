@@ -29,6 +29,7 @@ from perdure.domain.step import Step
 from perdure.domain.task import Task
 from perdure.domain.wait import Wait
 from perdure.domain.worker import Worker
+from perdure.domain.writer import Writer
 
 RECORDS: dict[str, type[Record]] = {
     "approval": Approval,
@@ -48,6 +49,7 @@ RECORDS: dict[str, type[Record]] = {
     "vote": Vote,
     "wait": Wait,
     "worker": Worker,
+    "writer": Writer,
 }
 
 TOKENS: dict[str, dict[str, str]] = {

@@ -43,8 +43,10 @@ class Database(Protocol):
     wakeups: Wakeups
     folder: Path | None
     schema_version: int
-    restore_epoch: int
     keeps_other_tables: bool  # whether a table that is not ours is still there after the next opening
+
+    @property
+    def restore_epoch(self) -> int: ...
 
     def submit_write(self, ticket: Ticket[Any]) -> None: ...
     def submit_read(self, ticket: Ticket[Any]) -> None: ...

@@ -6,18 +6,19 @@ server, and what happens when that way is cut, is in `postgres_connection.py`.
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import psycopg
 
 from perdure.clock import Clock, ServerClock
-from perdure.errors import SchemaMismatch, StoreUnavailable
-from perdure.store import meta, migrate, restore
+from perdure.errors import SchemaMismatch
+from perdure.store import migrate
 from perdure.store.databases.postgres_connect import connect
 from perdure.store.databases.postgres_connection import Connection
 from perdure.store.databases.postgres_errors import translate
+from perdure.store.databases.postgres_history import REGISTRATION, History
 from perdure.store.databases.postgres_migrator import PostgresMigrator, PostgresTransaction
 from perdure.store.databases.silence import SILENCE, Listener
 from perdure.store.move import Row
@@ -45,41 +46,27 @@ class PostgreSQL:
         silence: float = SILENCE,
     ) -> None:
         self.url = url
-        self.restore_epoch = 0
-        self.history = ""
-        self._looking = Lock()
         self.server_clock = ServerClock()
         self.clock: Clock = clock or self.server_clock
+        self.history = History(self)
         self.patience = patience
         self.listener = Listener(silence)
         with connect(url) as db:
             self.schema_version = prepare(db)
-            self.look_back(db)
+            self.history.look_back(db)
         self._notifier = Notifier(lambda: connect(url))
         self.wakeups = Wakeups(listen(lambda: connect(url)))
+        self._places = count(REGISTRATION + 1)
         self._writers = Threads("perdure-writer", connections, self._connection, serve_write)
         self._urgent = Threads("perdure-urgent", 2, self._connection, serve_write)
         self._readers = Threads("perdure-reader", max(2, connections // 2), self._connection, serve_read)
 
-    def look_back(self, db: psycopg.Connection[Row]) -> str:
-        """Begin a restore epoch if the server's history is another one than before; return which history it has.
-
-        Every connection does this before its first statement: a thread may connect for the first time long after the
-        store was opened, when another server has taken over. A server whose history has ended, as far as this process
-        knows, is refused: it may be an old primary that nobody has taken out of service.
-        """
-        history, epoch = look_back(db, self.restore_epoch)
-        with self._looking:
-            if restore.is_behind(history, self.history):
-                raise StoreUnavailable(
-                    f"This server is at timeline {history}, and this process has used {self.history} already.",
-                    hint="Take the old primary out of service; only the new one may take writes.",
-                )
-            self.history, self.restore_epoch = history, max(self.restore_epoch, epoch)
-        return history
+    @property
+    def restore_epoch(self) -> int:
+        return self.history.restore_epoch
 
     def _connection(self) -> Connection:
-        return Connection(self)
+        return Connection(self, next(self._places))
 
     def submit_write(self, ticket: Ticket[Any]) -> None:
         (self._urgent if ticket.move.urgent else self._writers).submit(ticket)
@@ -96,6 +83,7 @@ class PostgreSQL:
         self._readers.close()
         self._writers.close()
         self._urgent.close()
+        self.history.leave(self.url)
         self._notifier.close()
         self.listener.close()
 
@@ -112,29 +100,6 @@ def serve_read(connection: Connection, ticket: Ticket[Any]) -> None:
         ticket.result = connection.read(ticket.move)
     except BaseException as error:
         ticket.error = translate(error)
-
-
-def look_back(db: psycopg.Connection[Row], known: int = 0) -> tuple[str, int]:
-    """Compare the server's timeline with the one that the store was last used with.
-
-    Returns the timeline, empty if it is hidden, and the restore epoch in force. `known` is the epoch that this process
-    has seen: one that is used up must not come back, even if the rows that tell of it are lost.
-    """
-    tx = PostgresTransaction(db, 0, "open", 0)
-    try:
-        (now,) = tx.one("restore.timeline") or ("",)
-    except psycopg.Error:  # a server that hides it, or a role that may not ask
-        now = ""
-    if now and meta.get(tx, restore.TIMELINE) != now:
-        migrator = PostgresMigrator(db)
-        migrator.lock()
-        try:
-            (at,) = tx.one("meta.server_time") or (0,)
-            with db.transaction():
-                restore.follow_timeline(PostgresTransaction(db, at, "restore", 0), now, after=known)
-        finally:
-            migrator.unlock()
-    return now, int(meta.get(tx, "restore_epoch") or 0)
 
 
 def prepare(db: psycopg.Connection[Row]) -> int:

@@ -32,9 +32,11 @@ import psycopg
 from psycopg import errors
 
 from perdure import faults, process
-from perdure.errors import CommitUnknown, StoreUnavailable
+from perdure.domain.restore import Undecided
+from perdure.errors import CommitUnknown, LeaseLost, StoreUnavailable
 from perdure.store import migrate
 from perdure.store.databases.postgres_connect import connect
+from perdure.store.databases.postgres_history import is_warning
 from perdure.store.databases.postgres_migrator import PostgresMigrator, PostgresTransaction
 from perdure.store.databases.wire import HotTransaction, PipelinedTransaction, Wire
 from perdure.store.move import Move, Row
@@ -60,8 +62,10 @@ class Lost(Exception):
 class Connection:
     """One connection, opened when it is first needed and again when it was lost."""
 
-    def __init__(self, server: PostgreSQL) -> None:
+    def __init__(self, server: PostgreSQL, place: int = 1) -> None:
+        """`place` is its own among what the process notes."""
         self._server = server
+        self._place = place
         self._db: psycopg.Connection[Row] | None = None
         self._line: socket.socket | None = None
         self._born = process.generation
@@ -79,7 +83,7 @@ class Connection:
             self._db = None
 
     def db(self) -> psycopg.Connection[Row]:
-        if self._db is None or self._db.closed or self._history != self._server.history:
+        if self._db is None or self._db.closed or self._history != self._server.history.timeline:
             self._open()
         elif self._server.server_clock.is_due():
             self._measure_clock()
@@ -96,7 +100,7 @@ class Connection:
             self._db.add_notice_handler(self._heard)
             (started,) = PostgresTransaction(self._db, 0, "open", 0).one("meta.started") or (0,)
             self._wire = Wire(self._db, started)  # before the look: whoever comes later is another server to the wire
-            self._history = self._server.look_back(self._db)
+            self._history = self._server.history.look_back(self._db)
             self._was_connected = True
             self._measure_clock()
         except BaseException:
@@ -104,7 +108,7 @@ class Connection:
             raise
 
     def _heard(self, notice: errors.Diagnostic) -> None:
-        if notice.severity_nonlocalized == "WARNING":
+        if is_warning(notice):
             self._warned = notice.message_primary or "a warning"
 
     def _waits(self) -> None:
@@ -149,7 +153,7 @@ class Connection:
             try:
                 self._connect_within(until)
                 tx = self._try(move, unsure)
-                self._check_acknowledged(tx)
+                self._note(tx)
             except ROLLED_BACK as error:
                 self._give_up_after(until, unsure, error)
             except (Lost, psycopg.OperationalError, StoreUnavailable) as error:
@@ -159,6 +163,10 @@ class Connection:
                     raise
                 self.close()
                 self._give_up_after(until, unsure, error)
+            except Undecided as error:
+                if time.monotonic() > until:
+                    raise LeaseLost(str(error)) from error
+                time.sleep(0.1)
             except psycopg.DatabaseError:
                 migrate.check(*PostgresMigrator(self.db()).version(), migrate.known())  # the likely cause, if it fails
                 raise
@@ -171,12 +179,13 @@ class Connection:
             finally:
                 self._server.listener.forget(self)
 
-    def _check_acknowledged(self, tx: PostgresTransaction) -> None:
-        """Take a commit for unknown if the server warned that it did not wait for its standby, or has been replaced.
+    def _note(self, tx: PostgresTransaction) -> None:
+        """Note a commit that the server has acknowledged, before anybody is told of it.
 
-        It is searched for then, where it counts: on the server that this process knows to be the primary.
+        It is taken for unknown if the server warned that it did not wait for its standby, or has been replaced. Then it
+        is searched for where it counts: on the server that this process knows to be the primary.
         """
-        if tx.wrote and (self._warned or self._history != self._server.history):
+        if tx.wrote and (self._warned or not self._server.history.note(self._place, tx, self._history)):
             raise Lost(tx, psycopg.OperationalError(self._warned or "another server has taken over"))
 
     def _give_up_after(self, until: float, unsure: list[PostgresTransaction], error: BaseException) -> None:
@@ -187,10 +196,13 @@ class Connection:
         time.sleep(0.02)
 
     def _connect_within(self, until: float) -> None:
-        """Be connected; a server that was there a moment ago is given time to come back."""
+        """Be connected and registered; a server that was there a moment ago is given time to come back."""
         while True:
             try:
-                self.db()
+                db, history = self.db(), self._server.history
+                db.prepare_threshold = None  # psycopg drops what it prepared at a rollback, and the wire's with it
+                if self._server.clock.boot() >= history.registered_until:
+                    history.register(db, self._history)
                 return
             except (StoreUnavailable, psycopg.OperationalError):
                 self.close()
@@ -202,6 +214,7 @@ class Connection:
         tx = kind(on, self._server.clock.now(), move.id, self._server.restore_epoch)
         tx.boot = self._server.clock.boot()
         tx.waits = self._waits
+        tx.intact, tx.switched_at = self._server.history.intact, self._server.history.switched_at
         return tx
 
     def _try(self, move: Move[Any], unsure: list[PostgresTransaction]) -> PostgresTransaction:

@@ -263,8 +263,12 @@ def rows_of(answer: PGresult) -> list[Row]:
 
 def is_synchronous(answer: PGresult) -> bool:
     """Whether a commit waits until a standby has it on disk, as the statement that returned `{durability}` saw it."""
-    level, _, standbys = (answer.get_value(0, 0) or b"").partition(b" ") if answer.ntuples else (b"", b"", b"")
-    return level in (b"on", b"remote_apply") and bool(standbys.strip())
+    return answer.ntuples > 0 and waits_for_standby((answer.get_value(0, 0) or b"").decode())
+
+
+def waits_for_standby(durability: str) -> bool:
+    level, _, standbys = durability.partition(" ")
+    return level in ("on", "remote_apply") and bool(standbys.strip())
 
 
 def _read(value: bytes | None, number: bool) -> Any:

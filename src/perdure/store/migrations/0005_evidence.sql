@@ -32,3 +32,24 @@ alter table effect add column retry {int};
 
 -- When a session was started under a policy: a process that has none must not run it. Which policy it was is not kept.
 alter table session add column policy_at {int};
+
+-- Failover (PostgreSQL): which processes write to the store, up to which timeline each has found everything that it had
+-- acknowledged, and which sessions lost nothing in a restore.
+insert into event_kind (kind, meaning) values
+    ('lease.kept', 'another server took over, nothing of the session was lost, and its holder continues');
+
+alter table restore add column timeline text;
+
+create table writer (
+    id text primary key not null,
+    host text not null,
+    timeline text not null,
+    finding text,
+    seen_at {int} not null
+) {strict};
+
+create table restore_exempt (
+    epoch {int} not null,
+    session_uid text not null,
+    primary key (epoch, session_uid)
+) {strict};

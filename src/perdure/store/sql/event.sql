@@ -23,6 +23,10 @@ returning {durability};
 -- The event a move would have left, if it was committed.
 select number from event where session_uid = :uid and number = :number and move_id = :move_id;
 
+-- name: event.chain
+-- What the chain was at one event.
+select chain from event where session_uid = :uid and number = :number;
+
 -- name: event.after
 -- A session's events after a number, in order.
 select {columns:event} from event where session_uid = :uid and number > :after order by number limit :limit;

@@ -2,6 +2,10 @@
 -- One property of the store.
 select value from meta where key = :key;
 
+-- name: meta.lock
+-- One property of the store, which nobody else changes or locks until this transaction has ended.
+select value from meta where key = :key {lock};
+
 -- name: meta.put
 -- Set one property of the store.
 insert into meta (key, value) values (:key, :value) on conflict (key) do update set value = excluded.value;

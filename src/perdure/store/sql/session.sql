@@ -65,7 +65,11 @@ select uid from session where uid = :uid {skip_locked};
 
 -- name: session.held
 -- Which acquisition holds a session, as of its last commit.
-select lease_epoch, lease_nonce from session where uid = :uid;
+select lease_nonce from session where uid = :uid;
+
+-- name: session.keep
+-- Give a holder its lease back, under another epoch.
+update session set lease_epoch = :epoch, lease_until = :until where uid = :uid;
 
 -- name: session.unlease
 -- Take the session from its holder, into another state.

@@ -1,0 +1,170 @@
+"""Failover: another PostgreSQL server took over, and the evidence that nothing was lost.
+
+A new timeline begins a restore, for it may have lost acknowledged commits. That is in force before anything else is
+read or written there. Evidence then takes sessions out of it, one by one or all at once:
+
+    register   before a process writes: its row in `writer`, and a file on its host
+    note       after every acknowledged commit, before anybody is told: the event, and whether it waited for a standby
+    switch     the first connection to the new timeline begins the restore; every lease is void (`restore.begin`)
+    vouch      each writer looks for what it had noted; all there and synchronous: its row moves to the new timeline
+    keep       a holder whose process found everything, and whose own log ends as it knows, gets its lease back
+    conclude   no writer's row is left behind: it was a failover, and the restore is released
+
+What a crash after each line means:
+
+    register   a row whose process is dead. The next process on that host reads the file and vouches in its place. If
+               host or file are gone nobody can, and `conclude` does not come: a restore, until a person releases it
+    note       the same. A crash before it: nobody was told of the commit, so nobody acted on it
+    switch     nobody has vouched: a restore
+    vouch      one transaction with `conclude`. Others are still missing: a restore for every session without a holder
+    keep       one transaction with the move that it lets through: it is kept, or will be by the holder's next move
+    conclude   it is over
+
+Only the holder's own process matters to `keep`: while the lease's time has not run out on the boot clock, nobody else
+can have moved the session in the time that may be lost. After that somebody may have, so the holder waits for
+`conclude`. Whoever would take the session over waits for one full lease, on its own boot clock, from when it saw the
+new server.
+
+An old primary that still answers is refused by every process that has seen the new one, and a commit that it
+acknowledges after that is looked for on the new one. One that nobody can tell from the primary, because its commits do
+not wait for the promoted standby, is a case that only the operator can exclude.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from perdure.clock import SECOND
+from perdure.domain.lease import RESTORE_SHIFT, Holder, is_void, next_epoch
+from perdure.domain.restore import Cause, Restore, Undecided
+from perdure.domain.writer import Acknowledgment, Writer, all_synchronous
+from perdure.store import meta, restore
+from perdure.store.move import Log, Transaction
+
+REGISTERED_FOR = 1800 * SECOND  # a writer registers again before it writes after so long
+FORGOTTEN_AFTER = 2 * REGISTERED_FOR
+BY = "perdure"
+BECAUSE = "It was a failover: every process found what it had acknowledged, and its commits had waited for a standby."
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What a writer found after a switch: whether everything is there, and why it cannot vouch for that, if so."""
+
+    intact: bool
+    finding: str | None
+
+
+def register(tx: Transaction, id: str, host: str, timeline: str) -> None:
+    """Say that a process writes. Writers that were silent for long are forgotten: this commit comes after theirs."""
+    tx.send("writer.forget_idle", timeline=timeline, before=tx.now - FORGOTTEN_AFTER)
+    tx.send("writer.put", id=id, host=host, timeline=timeline, finding=None, now=tx.now)
+
+
+def vouch(
+    tx: Transaction, id: str, host: str, timeline: str, noted: Sequence[Acknowledgment], *, registered: bool = True
+) -> Verdict:
+    """Look for everything that a writer had noted, and say so in its row; the last one to say so concludes.
+
+    `registered`: its row must be there, because it is too young to be forgotten. What is found to be lost after all was
+    concluded or released is another restore.
+    """
+    tx.one("meta.lock", key=restore.TIMELINE)  # one at a time, so that the last one sees that it is the last
+    known = get(tx, id)
+    lost = next((one for one in noted if not _is_there(tx, one)), None)
+    undecided = [one for one in restore.everything(tx) if one.timeline is not None and one.released_at is None]
+    gone = registered and known is None and bool(undecided)
+    finding: str | None = None
+    if lost is not None:
+        finding = f"event {lost.number} of session {lost.session_uid} (move {lost.move_id}) is no longer there"
+        if not undecided:
+            restore.begin(tx, Cause.WITNESS, finding, after=tx.restore_epoch)
+    elif gone:
+        finding = "its registration is no longer there"
+    elif not all_synchronous(noted):
+        finding = "its last commits did not wait for a standby"
+    if finding is None or not undecided:
+        register(tx, id, host, timeline)
+    else:
+        before = known.timeline if known else max(one.timeline for one in noted)
+        tx.send("writer.put", id=id, host=host, timeline=before, finding=finding, now=tx.now)
+    if undecided and finding is None and not behind(tx, timeline):
+        tx.send("restore.conclude", by=BY, because=BECAUSE, now=tx.now)
+    return Verdict(lost is None and not gone, finding if undecided else None)
+
+
+def adopt(tx: Transaction, id: str, timeline: str, noted: Sequence[Acknowledgment]) -> None:
+    """Vouch for a writer that died on this host, by what it had noted; an empty list is one that cannot be read."""
+    known = get(tx, id)
+    if known is None:  # it had left, or was forgotten; or its registration is lost
+        if any(not _is_there(tx, one) for one in noted):
+            vouch(tx, id, "", timeline, noted, registered=False)
+    elif known.timeline == timeline:
+        tx.send("writer.delete", id=id)
+    elif not noted:
+        finding = "what it had noted cannot be read"
+        tx.send("writer.put", id=id, host=known.host, timeline=known.timeline, finding=finding, now=tx.now)
+    elif vouch(tx, id, known.host, timeline, noted).finding is None:
+        tx.send("writer.delete", id=id)
+
+
+def get(tx: Transaction, id: str) -> Writer | None:
+    row = tx.one("writer.get", id=id)
+    return Writer.from_row(row) if row else None
+
+
+def _is_there(tx: Transaction, one: Acknowledgment) -> bool:
+    if not one.session_uid:
+        return True  # a registration is its writer's row
+    return tx.one("event.of_move", uid=one.session_uid, number=one.number, move_id=one.move_id) is not None
+
+
+def behind(tx: Transaction, timeline: str, *, limit: int = 1000) -> list[Writer]:
+    """The writers that have not vouched for a timeline."""
+    return [Writer.from_row(row) for row in tx.all("writer.behind", timeline=timeline, limit=limit)]
+
+
+def missing(tx: Transaction) -> list[Writer]:
+    """The writers whose word would show that the newest change of server lost nothing."""
+    return behind(tx, meta.get(tx, restore.TIMELINE) or "")
+
+
+def keep(log: Log, holder: Holder) -> bool:
+    """Give a holder the lease back that a change of server ended, if its session has lost nothing."""
+    head, tx = log.head, log.tx
+    if head.lease_nonce != holder.nonce or not is_void(head.lease_epoch, tx.restore_epoch):
+        return False
+    if tx.intact < tx.restore_epoch:
+        return False
+    rows = tx.all("restore.since", epoch=holder.confirmed_epoch >> RESTORE_SHIFT, limit=1000)
+    since = [Restore.from_row(row) for row in rows]
+    if not since or any(one.timeline is None for one in since):
+        return False
+    number, chain = holder.head
+    if tx.one("event.chain", uid=holder.uid, number=number) != (chain,):
+        return False
+    undecided = [one for one in since if one.released_at is None]
+    if undecided and tx.boot >= holder.boot_deadline:
+        raise Undecided(
+            f"Another server took over, and it is not known whether session {head.id} was moved by somebody else since "
+            f"the lease of {holder.name} ended."
+        )
+    _give_back(log, holder, since[0], undecided)
+    return True
+
+
+def _give_back(log: Log, holder: Holder, newest: Restore, undecided: list[Restore]) -> None:
+    tx = log.tx
+    epoch = next_epoch(log.head.lease_epoch, tx.restore_epoch)
+    tx.send("session.keep", uid=holder.uid, epoch=epoch, until=tx.now + holder.ttl)
+    for one in undecided:
+        tx.send("restore.exempt", epoch=one.epoch, uid=holder.uid)
+    holder.epoch = epoch  # at once: what this very move writes is written under it
+    log.append("lease.kept", {"epoch": epoch, "timeline": newest.timeline})
+
+    def confirm() -> None:
+        holder.confirmed_epoch = epoch
+        holder.boot_deadline = max(holder.boot_deadline, tx.boot + holder.ttl)
+
+    tx.after_commit.append(confirm)
