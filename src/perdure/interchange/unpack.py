@@ -37,6 +37,9 @@ class Limits(msgspec.Struct, frozen=True):
     ratio: int = 200
 
 
+NO_MANIFEST = "There is no manifest.json: this is not a bundle, or it is torn."
+
+
 class Source(ABC):
     """The files of a bundle, by name, with their sizes."""
 
@@ -52,6 +55,8 @@ class Folder(Source):
     def __init__(self, path: Path) -> None:
         self._path = path
         self.sizes = {}
+        if not os.path.lexists(path / MANIFEST):  # any folder: its other names say nothing about a bundle
+            raise BundleInvalid(NO_MANIFEST)
         waiting = [""]
         while waiting:
             under = waiting.pop()
@@ -113,7 +118,7 @@ class Unpacked:
         if len(sizes) > limits.files or max(sizes.values(), default=0) > limits.file or _total(sizes) > limits.total:
             raise BundleInvalid("The bundle is larger than the limits allow.", hint="Raise them if you trust it.")
         if MANIFEST not in sizes:
-            raise BundleInvalid("There is no manifest.json: this is not a bundle, or it is torn.")
+            raise BundleInvalid(NO_MANIFEST)
         self.manifest: Manifest = read_manifest(b"".join(self._pieces(MANIFEST, limits.manifest)))
         told = {name: part.size for name, part in self.manifest.files.items()}
         found = {name: size for name, size in sizes.items() if name != MANIFEST}
