@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import AsyncIterator, Callable
 from importlib.util import find_spec
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from perdure.errors import ConfigError
 
 T = TypeVar("T")
+LARGEST_ERROR = 1 << 20  # bytes of an answer that is an error
 NO_KEY = "none"  # for servers that want a key and do not look at it
 
 
@@ -22,7 +24,7 @@ class Access:
         self.package = package
         self.variable = variable
         self.base_url = base_url or os.environ.get(address) or None
-        _check_address(self.base_url)
+        check_address(self.base_url)
         if find_spec(package) is None:
             raise self.missing()
         self.key = os.environ.get(variable, "").strip() or (NO_KEY if self.base_url else "")
@@ -37,6 +39,11 @@ class Access:
             hint=f"Run `pip install 'perdure[{self.package}]'`.",
         )
 
+    def http_client(self, sdk: Any) -> Any:
+        """The package's own HTTP client, which takes no more from a server than it should."""
+        headers = {"Accept-Encoding": "identity"}
+        return sdk.DefaultAsyncHttpxClient(headers=headers, event_hooks={"response": [_bound]})
+
     async def load(self, load: Callable[[], T]) -> T:
         """Load the provider's package and make its client: half a second in which a session's heart must go on."""
         try:
@@ -45,11 +52,44 @@ class Access:
             raise self.missing() from None
 
 
-def _check_address(base_url: str | None) -> None:
+async def _bound(response: Any) -> None:
+    """Bound an answer before it is read.
+
+    A package reads an error whole and unpacks it: a few compressed bytes could fill the memory. Nothing compressed was
+    asked for, so nothing is unpacked, and an error ends after a while.
+    """
+    response.headers.pop("content-encoding", None)
+    if response.is_success:
+        return
+    base = sys.modules[type(response).__module__.partition(".")[0]].AsyncByteStream
+    whole = response.stream
+
+    class Beginning(base):  # type: ignore[misc, valid-type]
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            left = LARGEST_ERROR
+            async for chunk in whole:
+                yield chunk[:left]
+                left -= len(chunk)
+                if left <= 0:
+                    return
+
+        async def aclose(self) -> None:
+            await whole.aclose()
+
+    response.stream = Beginning()
+
+
+def check_address(base_url: str | None) -> None:
     try:
         parts = urlsplit(base_url or "http://localhost")
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        secret = "@" in parts.netloc
     except ValueError:
-        good = False
+        good = secret = False
+    if secret:
+        raise ConfigError(
+            "The address of a model must not hold a password: it is kept with the session and shown.",
+            hint="Put the key into the environment instead.",
+        )
     if not good:
         raise ConfigError(f"{base_url!r} is no address of a model.", hint="Give one such as http://localhost:8080/v1.")

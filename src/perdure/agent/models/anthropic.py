@@ -60,6 +60,7 @@ class Anthropic:
             # Anthropic's own servers take the key as a bearer's; many that only speak its format look here for it.
             default_headers={"x-api-key": self._access.key} if self._access.base_url else None,
             max_retries=0,
+            http_client=self._access.http_client(anthropic),
             timeout=anthropic.Timeout(self._timeout, connect=min(10.0, self._timeout)),
         )
 

@@ -59,6 +59,7 @@ class OpenAI:
             api_key=self._access.key,
             base_url=self._access.base_url,
             max_retries=0,
+            http_client=self._access.http_client(openai),
             timeout=openai.Timeout(self._timeout, connect=min(10.0, self._timeout)),
         )
 

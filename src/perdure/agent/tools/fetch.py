@@ -7,12 +7,13 @@ used, because behind one the address could not be checked.
 
 from __future__ import annotations
 
+import html
 import http.client
 import ipaddress
+import re
 import socket
 import ssl
 import threading
-from html.parser import HTMLParser
 from typing import Self
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -26,6 +27,8 @@ SECONDS = 30.0
 HOPS = 5
 MOVED = frozenset({301, 302, 303, 307, 308})
 HEADERS = {"User-Agent": "perdure", "Accept": "*/*", "Accept-Encoding": "identity", "Connection": "close"}
+_NAT64, _LOCAL_NAT64 = ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48")
+_COMPATIBLE = ipaddress.ip_network("::/96")  # an old form for IPv4 addresses
 TEXTUAL = ("json", "xml", "javascript", "yaml", "toml", "csv", "form-urlencoded")
 
 
@@ -155,12 +158,16 @@ def _is_public(address: str) -> bool:
     """Public, also seen through the forms in which IPv6 carries an IPv4 address."""
     one = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(one, ipaddress.IPv6Address):
+        if one.is_site_local or one in _LOCAL_NAT64:
+            return False
         inner = [one.ipv4_mapped, one.sixtofour, *(one.teredo or ())]
-        if one in ipaddress.ip_network("64:ff9b::/96"):
+        carries = one.ipv4_mapped is not None
+        if one in _NAT64 or one in _COMPATIBLE:
             inner.append(ipaddress.IPv4Address(int(one) & 0xFFFFFFFF))
+            carries = True
         if any(four is not None and not _is_public(str(four)) for four in inner):
             return False
-        if one.ipv4_mapped is not None or one in ipaddress.ip_network("64:ff9b::/96"):
+        if carries:
             return True
     return one.is_global and not one.is_multicast
 
@@ -189,38 +196,45 @@ def _decoded(content: bytes, charset: str | None) -> str:
         return content.decode(errors="replace")
 
 
-def _reader(html: str) -> str:
-    """What a reader of a page sees, more or less: its text, with a line for every block."""
-    page = _Page()
-    page.feed(html)
-    page.close()
-    lines = (" ".join(line.split()) for line in "".join(page.parts).splitlines())
+_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
+_HIDDEN = frozenset({"script", "style", "noscript", "template", "svg"})
+_INLINE = frozenset(
+    {"a", "abbr", "b", "cite", "code", "em", "i", "kbd", "mark", "q", "s", "small", "span", "strong", "sub", "sup",
+     "time", "u", "var"}
+)  # fmt: skip
+
+
+def _reader(page: str) -> str:
+    """What a reader of a page sees, more or less: its text, with a line for every block.
+
+    One pass from the beginning to the end, whatever the page holds: what is opened and never closed hides the rest.
+    """
+    parts: list[str] = []
+    at = 0
+    while (opened := page.find("<", at)) >= 0:
+        parts.append(html.unescape(page[at:opened]))
+        at, said = _markup(page, opened)
+        parts.append(said)
+    parts.append(html.unescape(page[at:]))
+    lines = (" ".join(line.split()) for line in "".join(parts).splitlines())
     return "\n".join(line for line in lines if line)
 
 
-class _Page(HTMLParser):
-    HIDDEN = frozenset({"script", "style", "noscript", "template", "svg"})
-    INLINE = frozenset({"a", "abbr", "b", "cite", "code", "em", "i", "kbd", "mark", "q", "s", "small", "span", "strong",
-                        "sub", "sup", "time", "u", "var"})  # fmt: skip
+def _markup(page: str, opened: int) -> tuple[int, str]:
+    """Where the text goes on after a `<`, and what a reader sees of what stands there."""
+    if page.startswith("<!--", opened):
+        return _after(page, "-->", opened), ""
+    if page.startswith(("<!", "<?"), opened):
+        return _after(page, ">", opened), ""
+    if (tag := _TAG.match(page, opened)) is None:
+        return opened + 1, "<"
+    name, end = tag[2].lower(), _after(page, ">", tag.end())
+    if name in _HIDDEN and not tag[1] and page[end - 2 : end] != "/>":
+        closing = re.compile(f"</{name}", re.IGNORECASE).search(page, end)
+        end = len(page) if closing is None else _after(page, ">", closing.end())
+    return end, "" if name in _INLINE else "\n"
 
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.parts: list[str] = []
-        self._hidden = 0
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
-        self._hidden += tag in self.HIDDEN
-        self._break(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self.HIDDEN:
-            self._hidden = max(0, self._hidden - 1)
-        self._break(tag)
-
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self.parts.append(data)
-
-    def _break(self, tag: str) -> None:
-        if tag not in self.INLINE:
-            self.parts.append("\n")
+def _after(page: str, mark: str, start: int) -> int:
+    found = page.find(mark, start)
+    return len(page) if found < 0 else found + len(mark)
