@@ -2,7 +2,7 @@
 
 `main` is the one place where an error becomes a sentence and an exit code:
 
-    0 done    1 failed    2 wrong use    3 waiting for a person    4 held elsewhere    141 nobody reads the output
+    0 done    1 failed    2 wrong use    3 waiting for a person    4 held elsewhere    141 the output was closed
 
 To add a command, write `cli/NAME.py` with a function `NAME` under `@command` and give it a line in `COMMANDS`.
 """
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = complain(ConfigError(error.format_message(), hint=hint), given)
     except click.Abort:
         code = 130
-    except SystemExit as ended:  # by click, which replaces the output and ends with 1 where nobody reads its help
+    except SystemExit as ended:  # by click, which replaces the output and ends with 1 where its help cannot be written
         code = ended.code if sys.stdout is output else PIPE_CLOSED
     except Exception as error:
         code = complain(unexpected(error), given)
