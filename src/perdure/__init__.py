@@ -37,10 +37,11 @@ if TYPE_CHECKING:
         Suspended,
         ToolError,
     )
+    from perdure.runtime.joint import Transaction
     from perdure.runtime.program import Bound, Program, program
     from perdure.runtime.runtime import Runtime, open, run
     from perdure.runtime.session import Session
-    from perdure.runtime.tool import Call, Gate, Outcome, Tool, Transaction, tool
+    from perdure.runtime.tool import Call, Gate, Outcome, Tool, tool
 
 __version__ = "0.1.0"
 
@@ -94,10 +95,11 @@ _HOME = {
     "perdure.agent.agent": ("Agent",),
     "perdure.agent.limits": ("Limits",),
     "perdure.agent.told": ("Said",),
+    "perdure.runtime.joint": ("Transaction",),
     "perdure.runtime.program": ("Bound", "Program", "program"),
     "perdure.runtime.runtime": ("Runtime", "open", "run"),
     "perdure.runtime.session": ("Session",),
-    "perdure.runtime.tool": ("Call", "Gate", "Outcome", "Tool", "Transaction", "tool"),
+    "perdure.runtime.tool": ("Call", "Gate", "Outcome", "Tool", "tool"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 

@@ -25,6 +25,7 @@ CHANCE = ("random", "secrets", "uuid", "uuid_utils", "os.urandom", "os.getrandom
 MAY_IMPORT_BY_NAME = {
     "src/perdure/__init__.py": "public names are loaded when first asked for",
     "src/perdure/cli/__init__.py": "a command of its own table is loaded when first asked for",
+    "src/perdure/runtime/isolated.py": "the worker names the module of a tool that it has loaded; rows never do",
     "src/perdure/testing/": "a sweep imports the code that it is told to kill; rows never name it",
     "src/perdure/cli/app.py": "a person names the module that defines programs and tools; rows never do",
 }
@@ -33,6 +34,7 @@ MAY_READ_THE_TIME = {
 }
 MAY_MEASURE = {
     "src/perdure/agent/shepherd.py": "a command has a time limit, whether or not its worker still lives",
+    "src/perdure/runtime/isolation.py": "a process is killed at its time limit, which no test clock should stretch",
     "src/perdure/store/commit.py": "a group that took long takes in the renewals that came meanwhile",
     "src/perdure/store/databases/engine.py": "a move has a time limit, which no test clock should stretch",
     "src/perdure/store/databases/postgres_connection.py": "a lost server is given time to come back",

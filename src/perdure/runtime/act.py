@@ -91,7 +91,7 @@ async def call(
 ) -> Ended:
     """Call a function to its end, wherever that is. `late` hears of one that overruns and cannot be stopped."""
     under_way: asyncio.Future[Ended] = (
-        asyncio.ensure_future(_await_to_end(function, args, kwargs)) if is_async else in_thread(function, args, kwargs)
+        asyncio.ensure_future(await_to_end(function, args, kwargs)) if is_async else in_thread(function, args, kwargs)
     )
     stopped: TimeoutError | None = None
     if timeout is not None:
@@ -117,7 +117,7 @@ async def call(
     return ended
 
 
-async def _await_to_end(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ended:
+async def await_to_end(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ended:
     """Await a function. What it raises is a value here: a task that raised `SystemExit` would end its event loop."""
     try:
         return Ended(value=await function(*args, **kwargs))
@@ -127,7 +127,8 @@ async def _await_to_end(function: Callable[..., Any], args: tuple[Any, ...], kwa
         return Ended(error=error)
 
 
-def _call_to_end(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ended:
+def call_to_end(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ended:
+    """Call a function; what it raises is a value here too."""
     try:
         return Ended(value=function(*args, **kwargs))
     except BaseException as error:
@@ -166,7 +167,7 @@ def in_thread(
             future.set_result(ended)
 
     def work() -> Callable[[], None]:
-        ended = context.run(_call_to_end, function, args, kwargs)
+        ended = context.run(call_to_end, function, args, kwargs)
         try:
             if keep is not None and ended.error is None and keep(ended.value, future):
                 return lambda: None
@@ -186,17 +187,20 @@ def in_thread(
 class InThread:
     """A tool's function for one attempt in a thread: under way until that has ended, whoever still waits for it."""
 
-    __slots__ = ("_attempt", "_ended", "_given", "_left", "_tool")
+    __slots__ = ("_attempt", "_ended", "_function", "_given", "_left", "_tool")
 
-    def __init__(self, tool: Tool[..., Any], attempt: tuple[str, str, int], given: Call) -> None:
+    def __init__(
+        self, tool: Tool[..., Any], function: Callable[..., Any], attempt: tuple[str, str, int], given: Call
+    ) -> None:
         self._tool = tool
+        self._function = function
         self._attempt = attempt
         self._given = given
         self._ended: Ended | None = None
         self._left = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        ended = _call_to_end(self._tool.function, args, kwargs)
+        ended = call_to_end(self._function, args, kwargs)
         if is_awaitable(ended.value):
             return ended.value  # it has only begun
         self._ended = ended
@@ -221,6 +225,8 @@ class InThread:
 
 def outcome(tool: Tool[..., Any], ended: Ended, reference: str | None = None) -> Outcome:
     """What is known about an act that ended so, with the reference that it gave."""
+    if type(ended.value) is Outcome:  # it was in a process of its own, which has said it already
+        return ended.value
     if ended.error is None:
         return acknowledged(tool, ended.value, reference)
     known = AttemptOutcome.FAILED if _is_proof(tool, ended) else AttemptOutcome.UNKNOWN

@@ -13,7 +13,8 @@ it runs and is recorded. A `joint` one runs inside the transaction that records 
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -32,6 +33,7 @@ from perdure.errors import ConfigError, LeaseHeld, PerdureError, StoreError
 from perdure.ids import decode, encode
 from perdure.runtime.act import ACTING, BROKEN_OFF, InThread, call, outcome, owe
 from perdure.runtime.description import describe
+from perdure.runtime.isolation import Isolated
 from perdure.runtime.joint import RolledBack, act_inside
 from perdure.runtime.place import Place
 from perdure.runtime.policy import Policy
@@ -170,21 +172,15 @@ class Dispatcher:
         given = self._given(id, key, number)
         if tool.wants_call and tool.undoes is not None:
             given.undoes = await self._undone(id)
-
-        async def late(overrun: TimeoutError) -> None:
-            try:
-                move = doubt.overrun(self._uid, self.run.holder.name, id, number, error=describe(overrun))
-                await self.run.store.write(move)
-            except PerdureError:  # it is only a note: what comes of it is settled when it has ended
-                return
-
-        noted = None if tool.replay is Replay.PURE else late
+        noted = None if tool.replay is Replay.PURE else partial(self._note_overrun, id, number)
         faults.point("act.begun")
-        function = tool.function if tool.shape.is_async else InThread(tool, attempt, given)
+        is_async = tool.shape.is_async and tool.isolate is None
+        function = tool.function if is_async else self._in_thread(tool, attempt, given, arguments)
+        timeout = tool.timeout if tool.isolate is None else None  # a process is stopped by its own thread
         ACTING.add(attempt)
         try:
             first = (given,) if tool.wants_call else ()
-            ended = await call(function, tool.shape.is_async, tool.timeout, noted, *first, **opened)
+            ended = await call(function, is_async, timeout, noted, *first, **opened)
         except BaseException:
             if isinstance(function, InThread):
                 function.leave()  # the loop ends, and the thread goes on
@@ -198,6 +194,19 @@ class Dispatcher:
         ACTING.discard(attempt)
         faults.point("act.after")
         return known
+
+    async def _note_overrun(self, id: str, number: int, overrun: TimeoutError) -> None:
+        """Say that an attempt is overdue. It is only a note: what comes of it is settled when it has ended."""
+        with suppress(PerdureError):
+            move = doubt.overrun(self._uid, self.run.holder.name, id, number, error=describe(overrun))
+            await self.run.store.write(move)
+
+    def _in_thread(
+        self, tool: Tool[..., Any], attempt: tuple[str, str, int], given: Call, arguments: dict[str, Any]
+    ) -> InThread:
+        if tool.isolate is None:
+            return InThread(tool, tool.function, attempt, given)
+        return InThread(tool, Isolated(tool, given, arguments, self.run.runtime.worker.pass_fds), attempt, given)
 
     def _given(self, id: str, key: str, number: int) -> Call:
         heart, holder = self.run.runtime.heart, self.run.holder

@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from perdure.domain.effect import AttemptOutcome
 from perdure.errors import ConfigError, PerdureError
-from perdure.runtime.tool import Tool, Transaction
+from perdure.runtime.tool import Tool
 from perdure.store.intent import Outcome
 from perdure.store.move import Log
+
+
+class Transaction:
+    """The store's own transaction, given to a `joint` tool: what it writes commits with the record, or not at all."""
+
+    __slots__ = ("_execute",)
+
+    def __init__(self, execute: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]) -> None:
+        self._execute = execute
+
+    def execute(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement with `?` for its parameters; return its rows."""
+        words = _SKIPPED.sub(" ", sql).split(";")
+        first = _FIRST_WORD.match(words[0])[1].lower()  # type: ignore[index] # it always matches
+        if first in _NOT_ALLOWED:
+            raise ConfigError(f"A joint tool may not {first or 'run nothing'}: the transaction is not its own.")
+        if any(word.strip() for word in words[1:]):
+            raise ConfigError("A joint tool runs one statement at a time.")
+        return self._execute(sql, params)
+
+
+_NOT_ALLOWED = frozenset(
+    {
+        *("", "begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release", "prepare"),
+        *("set", "reset", "discard", "pragma", "attach", "detach", "vacuum"),
+    }
+)
+_FIRST_WORD = re.compile(r"[\s(]*(\w*)")
+_SKIPPED = re.compile(  # texts, names and comments: what looks like a statement in them is none
+    r"""\b[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\$|--[^\n]*|/\*(?:(?!/\*).)*?(?:\*/|\Z)""",
+    re.DOTALL,
+)
 
 
 class RolledBack(Exception):

@@ -18,13 +18,14 @@ from perdure.runtime.description import recorded_summary
 from perdure.runtime.durations import microseconds
 from perdure.runtime.effect import Ledger
 from perdure.runtime.fork import expects_successor, inherited
+from perdure.runtime.joint import Transaction
 from perdure.runtime.keeping import Keeping
 from perdure.runtime.place import Lane, Place
 from perdure.runtime.program import Bound, check_bound, get_program
 from perdure.runtime.run import Run
 from perdure.runtime.shape import Shape, argument_digest
 from perdure.runtime.told import failure, has_result
-from perdure.runtime.tool import Call, Tool, Transaction
+from perdure.runtime.tool import Call, Tool
 from perdure.store import wait
 
 P = ParamSpec("P")

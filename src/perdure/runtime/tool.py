@@ -7,8 +7,9 @@ person is asked whenever the outcome is unknown.
 from __future__ import annotations
 
 import inspect
-import re
+import sys
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 import msgspec
@@ -27,6 +28,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 REFERENCE_LIMIT = 2000
 WHY_LIMIT = 4000
+
+
+class Isolation(StrEnum):
+    """Where a tool's function runs, if not in a thread or the event loop of its worker."""
+
+    PROCESS = "process"
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -107,38 +114,6 @@ class Outcome:
         return f"Outcome.{self.said}"
 
 
-class Transaction:
-    """The store's own transaction, given to a `joint` tool: what it writes commits with the record, or not at all."""
-
-    __slots__ = ("_execute",)
-
-    def __init__(self, execute: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]) -> None:
-        self._execute = execute
-
-    def execute(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement with `?` for its parameters; return its rows."""
-        words = _SKIPPED.sub(" ", sql).split(";")
-        first = _FIRST_WORD.match(words[0])[1].lower()  # type: ignore[index] # it always matches
-        if first in _NOT_ALLOWED:
-            raise ConfigError(f"A joint tool may not {first or 'run nothing'}: the transaction is not its own.")
-        if any(word.strip() for word in words[1:]):
-            raise ConfigError("A joint tool runs one statement at a time.")
-        return self._execute(sql, params)
-
-
-_NOT_ALLOWED = frozenset(
-    {
-        *("", "begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release", "prepare"),
-        *("set", "reset", "discard", "pragma", "attach", "detach", "vacuum"),
-    }
-)
-_FIRST_WORD = re.compile(r"[\s(]*(\w*)")
-_SKIPPED = re.compile(  # texts, names and comments: what looks like a statement in them is none
-    r"""\b[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\$|--[^\n]*|/\*(?:(?!/\*).)*?(?:\*/|\Z)""",
-    re.DOTALL,
-)
-
-
 class Tool(Generic[Q, X]):
     """A tool: a function and its rule. Calling it directly just calls the function."""
 
@@ -156,6 +131,7 @@ class Tool(Generic[Q, X]):
         self.targets = given.texts("targets")
         self.leases = given.texts("leases")
         self.gate: Gate | None = given.gate("gate", Gate)
+        self.isolate = None if declared["isolate"] is None else given.choice("isolate", Isolation)
         first = next(iter(inspect.signature(function).parameters.values()), None)
         self.wants_call = first is not None and first.name == "call"
         self.wants_transaction = self.replay is Replay.JOINT
@@ -173,6 +149,10 @@ class Tool(Generic[Q, X]):
         if self.wants_transaction and (first is None or self.shape.is_async):
             raise ConfigError(f"Tool {self.name}: a joint tool is a plain function whose first parameter is `tx`.")
 
+        if self.isolate is not None:
+            if self.wants_transaction:
+                raise ConfigError(f"Tool {self.name}: a joint tool runs inside our transaction and cannot be isolated.")
+            importable(self.function)
         if self.leases and self.replay in (Replay.PURE, Replay.JOINT):
             raise ConfigError(f"Tool {self.name}: a {self.replay} effect needs no lease; it changes nothing outside.")
 
@@ -189,7 +169,7 @@ class Tool(Generic[Q, X]):
         self.undoing = Tool(
             function, f"{self.name}.undo",
             replay=Replay.IDEMPOTENT, inflight=self.inflight / SECOND, timeout=None, retry=self.retry, key_ttl=None,
-            safe_errors=(), targets=self.targets, leases=self.leases, gate=None,
+            safe_errors=(), targets=self.targets, leases=self.leases, gate=None, isolate=None,
         )  # fmt: skip
         self.undoing.undoes = self.name
         TOOLS[self.undoing.name] = self.undoing
@@ -233,6 +213,20 @@ class Tool(Generic[Q, X]):
         return f"Tool({self.name}, {self.replay})"
 
 
+def importable(function: Callable[..., Any]) -> str:
+    """The module that another process imports to find a function."""
+    module, qualname = getattr(function, "__module__", None), getattr(function, "__qualname__", "<unknown>")
+    if module == "__main__":
+        spec = getattr(sys.modules["__main__"], "__spec__", None)
+        module = None if spec is None else spec.name
+    if module is None or "<" in qualname:
+        raise ConfigError(
+            f"{qualname} cannot be isolated: another process could not import it.",
+            hint="Define it at the top of a module that can be imported, not in a script, a notebook or a function.",
+        )
+    return str(module)
+
+
 TOOLS: dict[str, Tool[..., Any]] = {}
 
 
@@ -253,6 +247,7 @@ def tool(
     targets: Sequence[str] = ...,
     leases: Sequence[str] = ...,
     gate: Gate | None = ...,
+    isolate: str | None = ...,
 ) -> Callable[[Callable[Q, X]], Tool[Q, X]]: ...
 
 
@@ -270,8 +265,12 @@ def tool(
     targets: Sequence[str] = (),
     leases: Sequence[str] = (),
     gate: Gate | None = None,
+    isolate: str | None = None,
 ) -> Any:
-    """Declare a tool. See `docs/how-to/choose-a-replay-rule.md` for which rule it deserves."""
+    """Declare a tool. See `docs/how-to/choose-a-replay-rule.md` for which rule it deserves.
+
+    `isolate="process"` runs it in a process of its own, which `timeout` really stops.
+    """
 
     def declare(function: Callable[Q, X]) -> Tool[Q, X]:
         if not callable(function):
@@ -279,7 +278,7 @@ def tool(
         made: Tool[Q, X] = Tool(
             function, name or function.__name__,
             replay=replay, inflight=inflight, timeout=timeout, retry=retry, key_ttl=key_ttl, safe_errors=safe_errors,
-            targets=targets, leases=leases, gate=gate,
+            targets=targets, leases=leases, gate=gate, isolate=isolate,
         )  # fmt: skip
         register(TOOLS, made.name, made, made.function)
         return made

@@ -71,6 +71,11 @@ class Me:
             return Life.ALIVE
         return Life.DEAD if self._presences is None else self._presences.life(worker)
 
+    @property
+    def pass_fds(self) -> tuple[int, ...]:
+        """For a process that counts as this worker while it lives."""
+        return () if self._alive is None else self._alive.pass_fds
+
     def close(self, *, acting: bool = False) -> None:
         """Leave; while this process is still `acting` as this worker, it is not given up for dead."""
         if self._alive is not None:
