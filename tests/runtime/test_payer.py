@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, cast
 
 import pytest
 
 import perdure
 from perdure import Session, faults, program, tool
+from perdure.cli.worker import Working
 from perdure.domain.effect import AttemptOutcome, Effect
 from perdure.errors import IllegalMove, StoreUnavailable
 from perdure.runtime.act import OWED, REFUSED, owe
@@ -133,3 +135,41 @@ async def test_an_outcome_that_the_store_refuses_is_logged_and_holds_up_no_other
         await asyncio.to_thread(rt.payer.close)
         assert "e-bad" in caplog.text
         assert list(OWED) == [(owed[0], "e-bad", 1)]
+
+
+class Screen:
+    """What a worker says."""
+
+    json = False
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+
+@pytest.mark.slow
+async def test_a_worker_waits_for_its_store_and_takes_its_session_up_again(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Screen()
+    async with perdure.open(target, lease=SHORT) as rt:
+        real = rt.store.read
+
+        async def read(*asked: Any, **how: Any) -> Any:
+            if OWED:
+                raise StoreUnavailable("The store is away.")
+            return await real(*asked, **how)
+
+        await rt.start(owing.bind(), id="s")
+        monkeypatch.setattr(rt.store, "read", read)
+        working = Working(cast(Any, screen), rt, None, 1)
+        living = asyncio.ensure_future(working.until_idle(0.5))
+        async with asyncio.timeout(60):
+            while not any("tried again" in line for line in screen.said):
+                await asyncio.sleep(0.01)
+            faults.disarm()
+            await living
+        assert (rt.result_of(await rt.get("s")), ACTS, working.failed) == (7, [7], False)
+        assert screen.said[-1] == "session s is done"

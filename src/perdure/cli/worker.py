@@ -11,11 +11,13 @@ import click
 from perdure.cli.command import Shell, command, person
 
 if TYPE_CHECKING:
+    from perdure.errors import StoreError
     from perdure.runtime.queue import Entry
     from perdure.runtime.runtime import Runtime
 
 LOOK = 1.0  # seconds between looks where nothing wakes it
 SOON = 60.0  # seconds; a worker that could end stays for what is due by then
+AWAY = 60.0  # seconds that a worker which could end waits for a store that is away
 ALONE = 60.0  # seconds that a session whose worker crashed runs alone, unless it gets further before
 
 
@@ -65,20 +67,45 @@ class Working:
         self._held: dict[str, int] = {}  # when somebody else was found to have it
         self._suspect: Entry | None = None  # the session that runs alone, because its last worker crashed
         self._since: dict[str, int] = {}  # when such a session was first passed over, or begun
+        self._away_since: int | None = None  # when the store was last found to be away
+        self._failed_at: int | None = None  # when the store last failed a session that ran here
         self._unfired: dict[tuple[str, str], int] = {}  # when a wait that is due could not be resolved
 
     async def until_idle(self, idle: float | None) -> None:
+        from perdure.errors import StoreFull, StoreUnavailable
+
         store = self.runtime.store
         quiet_since = store.clock.boot()
         while True:
             seen = store.wakeups.version
-            if await self._look() or self._tasks:
+            try:
+                is_over, busy = await self._is_over(), await self._look()
+            except (StoreUnavailable, StoreFull) as error:
+                self._stay_without_store(error, idle)
+                await self._wait(seen, LOOK)
+                continue
+            self._away_since = None
+            if busy or self._tasks or self._is_recovering():
                 quiet_since = store.clock.boot()
             left = LOOK if idle is None else idle - (store.clock.boot() - quiet_since) / 1_000_000
-            if (left <= 0 and not self._tasks) or await self._is_over():
+            if (left <= 0 and not self._tasks) or (is_over and not self._tasks):
                 await self._say_when()
                 return
             await self._wait(seen, min(LOOK, max(0.0, left)))
+
+    def _stay_without_store(self, error: StoreError, idle: float | None) -> None:
+        """Stay while the store is away: only this process knows what came of the acts that ended meanwhile."""
+        if self._away_since is None:
+            self._away_since = self.runtime.store.clock.boot()
+            about = {"code": error.code, "message": error.message, "hint": error.hint}
+            self.tell(f"{error.message} [{error.code}] It is tried again.", "worker.waiting", error=about)
+        if idle is not None and self._is_past(self._away_since, max(idle, AWAY)):
+            raise error
+
+    def _is_recovering(self) -> bool:
+        """Whether a session that the store failed may not have been given back yet: within the time of a lease."""
+        longest = max(self.runtime.heart.ttl / 1_000_000, 2 * LOOK)
+        return self._failed_at is not None and not self._is_past(self._failed_at, longest)
 
     async def _say_when(self) -> None:
         """Nobody wakes a worker that has ended: say when the next one has something to do."""
@@ -197,13 +224,16 @@ class Working:
 
     async def _run(self, one: Entry) -> None:
         from perdure.cli.plain import safe
-        from perdure.errors import LeaseHeld, LeaseLost
+        from perdure.errors import LeaseHeld, LeaseLost, StoreFull, StoreUnavailable
         from perdure.runtime.queue import entry
 
         try:
             view = await self.runtime.run(one.uid)
         except (LeaseHeld, LeaseLost):
             self._held[one.uid] = self.runtime.store.clock.boot()
+            return
+        except (StoreUnavailable, StoreFull):  # what is owed to it is paid when the store is back; then it is run again
+            self._held[one.uid] = self._failed_at = self.runtime.store.clock.boot()
             return
         except Exception as error:  # one session that cannot be run must not keep the others from running
             now = await self.runtime.store.read(entry, one.uid)
