@@ -14,7 +14,7 @@ from perdure.domain import effect as domain
 from perdure.domain.effect import AttemptOutcome
 from perdure.domain.recovery import Action, Course
 from perdure.ids import new_name
-from perdure.runtime import dispatch, records
+from perdure.runtime import dispatch, looking, records, worker
 from perdure.runtime import effect as ledger
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.tool import Call, Outcome
@@ -62,6 +62,16 @@ def fence_only_at_settle() -> None:
 
     effects.plan_and_dispatch = unfenced(effects.plan_and_dispatch)
     effects.dispatch = unfenced(effects.dispatch)
+
+
+@plant
+def names_before_locks() -> None:
+    """An attempt is ours if host name and process number are."""
+
+    def is_here(process: Any) -> bool:
+        return bool((process["host"], process["pid"]) == (worker.host(), worker.os.getpid()))
+
+    looking.is_here = is_here
 
 
 @plant

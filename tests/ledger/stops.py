@@ -87,16 +87,17 @@ class Trial(msgspec.Struct):
 
 def stop(
     sweep: Sweep, one: ForkServer, other: ForkServer, fatal: int, *, lease: str = "15s", forced: bool = False,
-    second_stop: int = 0, plant: str = "", alone: bool = False,
+    second_stop: int = 0, plant: str = "", alone: bool = False, namesakes: bool = False,
 ) -> Trial | None:  # fmt: skip
     """Stop the first worker at a moment, let a second take over, let the first go on; then judge. None: too late.
 
     The second takes over by force, or when the lease has ended. With `second_stop` it stops too, until the first has
     ended: the old holder then moves while the new one is alive and has not done anything yet. With `alone` there is
-    nobody whom the second could ask.
+    nobody whom the second could ask. As `namesakes` both have the same host name, process number and start time.
     """
     with Place(sweep) as place:
         template, environment = place.told.pop("template"), {scenes.PLANT: plant}
+        environment |= {scenes.NAMESAKES: "1"} if namesakes else {}
         told = place.told | {"environment": environment}
         force = told | {"environment": environment | {scenes.NOTED: "1"} | ({scenes.FORCED: "1"} if forced else {})}
         force |= {"script": f"{scenes.__name__}:once"} if alone else {}

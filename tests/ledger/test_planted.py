@@ -40,6 +40,7 @@ ELSEWHERE = {
     "fence_only_at_settle": "below",
     "deadline_not_looked_at": "below",
     "settle_refused_after_lease_loss": "below",
+    "names_before_locks": "below",
     "merged_settle_lost_with_a_refused_dispatch": "below",
     "ambiguous_commit_guessed": "below",
     "restore_forgets_children": "test_restored",
@@ -83,6 +84,17 @@ def test_an_act_after_the_lease_has_ended_is_caught(lanes: Lanes, pairs: Pairs, 
     chosen = [at - back for at in acts for back in range(3)]  # the answer to the dispatch comes before it, or after
     trials = sweep_stops(sweep, pairs, chosen, what="late act", lease=SHORT, plant="deadline_not_looked_at")
     assert [line for trial in trials for line in trial.complaints if "acted afterwards" in line] != []
+
+
+@pytest.mark.parametrize("plant", ["", "names_before_locks"])
+def test_a_living_namesake_taken_for_dead_is_caught(
+    plant: str, lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path
+) -> None:
+    """Two workers share host name and process number; the first is stopped at its act, and the second looks for it."""
+    sweep = disturbed("probe", lanes, sink, folder)
+    chosen = [at for at, label in enumerate(sweep.measure(), 1) if label == "act.begun"]
+    sweep_stops(sweep, pairs, chosen, what="namesakes", forced=True, namesakes=True, plant=plant)
+    assert (sweep.report.failures != []) == bool(plant)
 
 
 def test_a_settle_that_the_epoch_fences_is_caught(lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path) -> None:

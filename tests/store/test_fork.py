@@ -18,6 +18,8 @@ from perdure import process
 from perdure.errors import ForkedProcess, PerdureError
 from perdure.runtime.liveness import presences
 from perdure.store import event, session, worker
+from perdure.store.databases.place import companion
+from perdure.store.gate import life_of
 from perdure.store.move import Move, Transaction
 from perdure.store.session import NewSession
 from perdure.store.store import Store, open_store
@@ -121,7 +123,7 @@ def test_a_child_of_multiprocessing_is_told_too(store: Store) -> None:
 
 KEEPER = """
 import os, signal, sys, threading
-from perdure import faults
+from perdure import faults, process
 from perdure.store import session
 from perdure.store.session import NewSession
 from perdure.runtime.liveness import presences
@@ -134,6 +136,8 @@ def stop_inside(point):
         inside.set()
         go.wait()
 
+if sys.argv[2] == "planted bug":
+    process.leave_to_parent = lambda descriptor: descriptor
 store = open_store(sys.argv[1])
 alive = presences(store).enter(store)
 faults.arm(stop_inside)
@@ -148,9 +152,9 @@ signal.pause()
 
 
 @contextmanager
-def keeper(target: str) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
+def keeper(target: str, plant: str = "") -> Iterator[tuple[subprocess.Popen[str], int, str]]:
     """A process that forked in the middle of a commit, its child, and the worker that it is."""
-    with subprocess.Popen([sys.executable, "-c", KEEPER, target], stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen([sys.executable, "-c", KEEPER, target, plant], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child, id = parent.stdout.readline().split()
         try:
@@ -171,6 +175,15 @@ def test_a_child_forked_in_the_middle_of_a_commit_keeps_no_lock(target: str) -> 
             store.write_now(session.create(new("t"), by="bob"))
             (row,) = store.read_now(worker.workers)
             assert (row.id, str(presences(store).life(row))) == (id, "dead")
+
+
+@pytest.mark.databases("sqlite")
+def test_a_child_that_keeps_its_parents_locks_is_caught(target: str) -> None:
+    """The same with a bug planted: then a dead worker would be alive for as long as the child is."""
+    with keeper(target, "planted bug") as (parent, _child, id):
+        parent.kill()
+        parent.wait()
+        assert str(life_of(companion(Path(target)) / "workers", id)) == "alive"
 
 
 @pytest.mark.databases("sqlite", "postgres")
