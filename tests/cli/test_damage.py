@@ -1,4 +1,4 @@
-"""One damaged row is named, and everything else goes on as before."""
+"""One damaged row is named, and other sessions are not affected."""
 
 from __future__ import annotations
 

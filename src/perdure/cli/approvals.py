@@ -57,7 +57,7 @@ def with_votes(tx: Transaction, one: Approval) -> dict[str, Any]:
 
 
 def decided_by(tx: Transaction, one: Approval) -> tuple[str, str]:
-    """Who decided an approval, and why; two empty texts where nobody did."""
+    """Who decided an approval, and why; two empty texts if it was not decided by a vote."""
     from perdure.cli.plain import safe
     from perdure.store import approval
 

@@ -52,7 +52,7 @@ def bind(shell: Shell, what: str | None, **said: Any) -> Bound[str]:
 
 
 def check_allowed(allow: Iterable[str], tools: Sequence[str] | None) -> None:
-    """Refuse to allow a tool that this agent does not have: it would be a mistake that nobody notices."""
+    """Refuse to allow a tool that this agent does not have: it would be a mistake without any sign."""
     from difflib import get_close_matches
 
     from perdure.agent.agent import DEFAULT_TOOLS
@@ -80,8 +80,8 @@ def with_attachment(text: str, attached: bytes) -> str:
 def read_pipe(shell: Shell) -> bytes | None:
     """What is piped in beside a prompt, to its end; None where there is nothing, as at a terminal.
 
-    A pipe that somebody keeps open and never writes to must not hold the command up: after `FIRST` seconds without a
-    byte the prompt goes without it, and a warning says so.
+    A pipe that stays open without any data must not hold the command up: after `FIRST` seconds without a
+    byte the prompt is sent without it, and a warning says so.
     """
     import io
     from select import select
@@ -96,7 +96,7 @@ def read_pipe(shell: Shell) -> bytes | None:
     while True:
         if not select([source], [], [], SILENCE if read else FIRST)[0]:
             if not read:
-                shell.note(f"warning: Nothing came from standard input in {FIRST} s; the prompt goes without it.")
+                shell.note(f"warning: Nothing came from standard input in {FIRST} s; the prompt is sent without it.")
                 return None
             raise ConfigError(
                 f"Standard input sent nothing for {SILENCE} s and was not closed.",
