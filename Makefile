@@ -25,7 +25,7 @@ demo: $(READY) ## the whole story in half a minute: no key, no server
 	@$(BIN)/perdure demo $(ARGS)
 
 quick: check ## the checks and the SQLite tests, without the slow ones: a minute
-	$(BIN)/pytest -q $(SPREAD) --ignore=tests/tidy -m "not postgres and not slow and not soak" $(ARGS)
+	$(BIN)/pytest -q $(SPREAD) --ignore=tests/tidy -m "not postgres and not beside and not slow and not soak" $(ARGS)
 
 test: $(READY) ## every test, on both databases; tidiness is a matter of make check
 	$(BIN)/pytest $(SPREAD) --ignore=tests/tidy $(ARGS)

@@ -54,6 +54,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("databases")
     names = marker.args if marker else DATABASES
     marks = {"postgres": [pytest.mark.postgres]}
+    if "sqlite" in names:  # where SQLite runs, `make quick` leaves the others out
+        marks |= {"memory": [pytest.mark.beside], "files": [pytest.mark.beside]}
     metafunc.parametrize("target", [pytest.param(name, marks=marks.get(name, ())) for name in names], indirect=True)
 
 

@@ -35,6 +35,7 @@ async def away(runtime: Any) -> list[str]:
     return notes[-1]["items"] if notes else []
 
 
+@pytest.mark.slow
 async def test_a_file_that_changed_must_be_read_again_before_it_is_edited(talk: Talk, repository: Path) -> None:
     edit = ("edit_file", {"path": "a.txt", "old": "one", "new": "uno"})
     talk.declare([calls(READ), "Read.", calls(edit), "Refused.", calls(READ), calls(edit), "Done."],

@@ -42,6 +42,7 @@ async def test_a_branch_that_has_ended_is_merged_by_a_session_of_its_own(
         assert (await merge(runtime, branch)).merged.written == []
 
 
+@pytest.mark.slow
 async def test_a_session_that_runs_once_and_its_branch_have_both_ended_and_merge(
     talk: Talk, repository: Path, tmp_path: Path
 ) -> None:
@@ -56,6 +57,7 @@ async def test_a_session_that_runs_once_and_its_branch_have_both_ended_and_merge
         assert (await merge(runtime, branch.id)).merged.written == ["b.txt"]
 
 
+@pytest.mark.slow
 async def test_an_ended_branch_without_a_folder_is_merged_from_its_last_snapshot(
     talk: Talk, repository: Path, tmp_path: Path
 ) -> None:
@@ -108,6 +110,7 @@ async def test_a_merge_is_in_the_log_of_the_session_at_home(
         assert [turn.text for turn in talk.shown() if "merged branch" in turn.text]
 
 
+@pytest.mark.slow
 async def test_a_merge_order_names_no_folder(talk: Talk, repository: Path, tmp_path: Path) -> None:
     talk.declare(["Hello.", calls(write("b.txt", "b\n")), "One."], ["write_file"])
     async with opened(talk.target, **own(tmp_path)) as runtime:

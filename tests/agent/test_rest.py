@@ -28,6 +28,7 @@ async def still_open(runtime: perdure.Runtime, uid: str) -> list[Wait]:
     return await runtime.store.read(wait.open_of_session, uid)
 
 
+@pytest.mark.slow
 async def test_a_kill_before_it_is_parked_leaves_one_wait_for_a_message(target: str) -> None:
     dangle(target, "resting").wait()
     _, model = dangling.agent("resting")

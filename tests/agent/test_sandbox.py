@@ -115,6 +115,7 @@ def test_a_command_cannot_kill_a_process_outside(den: Den) -> None:
             victim.kill()
 
 
+@pytest.mark.slow
 def test_a_fork_bomb_is_ended(any_den: Den) -> None:
     # A bomb that goes out by itself: if it were not ended, it would be a few hundred sleepers and not the machine.
     bomb = "grow() { [ $1 -gt 0 ] && { grow $(($1-1)) & grow $(($1-1)) & wait; } || sleep 60; }; grow 8"

@@ -123,6 +123,7 @@ def test_the_worker_cannot_be_killed_though_it_is_the_same_user(level: Level, gr
     assert said in (["alive"], [])  # its last blow may be for itself
 
 
+@pytest.mark.slow
 @LEVELS
 def test_too_many_processes_are_ended(level: Level, ground: Path) -> None:
     # A bomb that goes out by itself: if it were not ended, it would be a few hundred sleepers and not the machine.
@@ -135,6 +136,7 @@ def test_too_many_processes_are_ended(level: Level, ground: Path) -> None:
     assert without_privilege(level, ground, act) == ["processes", []]
 
 
+@pytest.mark.slow
 @LEVELS
 def test_a_disk_that_is_being_filled_is_noticed(level: Level, ground: Path) -> None:
     fill = "i=0; while :; do i=$((i+1)); head -c 1000000 /dev/zero > src/$i; done"
@@ -145,6 +147,7 @@ def test_a_disk_that_is_being_filled_is_noticed(level: Level, ground: Path) -> N
     assert without_privilege(level, ground, act) == "disk"
 
 
+@pytest.mark.slow
 @LEVELS
 def test_no_privilege_is_there_to_be_gained(level: Level, ground: Path) -> None:
     def act(den: Den) -> Any:

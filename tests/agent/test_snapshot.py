@@ -71,6 +71,7 @@ def test_the_same_files_are_the_same_snapshot(folder: Path) -> None:
     assert Snapshots(mine, folder / "home").take("another process").commit == first.commit
 
 
+@pytest.mark.slow
 def test_nothing_of_the_repository_is_ever_changed(folder: Path) -> None:
     mine = repository(folder / "mine")
     hook = mine / ".git" / "hooks" / "post-checkout"
@@ -115,6 +116,7 @@ def test_every_rule_that_ignores_counts(folder: Path, monkeypatch: pytest.Monkey
     assert {name for name in names if "/x." in f"/{name}"} == set()
 
 
+@pytest.mark.slow
 def test_a_file_that_is_tracked_though_ignored_is_kept(folder: Path) -> None:
     mine = repository(folder / "mine")
     snapshots = Snapshots(mine, folder / "home")
@@ -123,6 +125,7 @@ def test_a_file_that_is_tracked_though_ignored_is_kept(folder: Path) -> None:
     assert "noise.log" in contents(snapshots, snapshots.take("second").tree)
 
 
+@pytest.mark.slow
 def test_a_file_that_became_ignored_is_no_longer_kept(folder: Path) -> None:
     mine = repository(folder / "mine")
     snapshots = Snapshots(mine, folder / "home")
@@ -170,6 +173,7 @@ def test_odd_names_survive(folder: Path) -> None:
     snapshots.diff(taken.tree, taken.tree, paths=["-dash", "*", ":x"])
 
 
+@pytest.mark.slow
 def test_bytes_are_kept_as_they_are_whatever_the_attributes_say(folder: Path) -> None:
     mine = repository(folder / "mine", {".gitattributes": "* text=auto eol=crlf\n*.x filter=shout ident\n"})
     git(mine, "config", "filter.shout.clean", "tr a-z A-Z")
@@ -272,6 +276,7 @@ def test_a_submodule_is_recorded_and_its_files_are_told_to_be_missing(folder: Pa
     assert photograph(mine / "vendor") == held  # its content is not ours to move
 
 
+@pytest.mark.slow
 def test_repositories_inside_a_folder_come_and_go(folder: Path) -> None:
     mine = folder / "mine"
     write(mine, {"a.txt": "one\n"})
@@ -358,6 +363,7 @@ def test_prune_drops_what_is_not_kept_and_no_longer_borrows(folder: Path) -> Non
     assert snapshots.take("same").tree == taken[-1].tree
 
 
+@pytest.mark.slow
 def test_a_damaged_index_is_only_a_cache(folder: Path) -> None:
     mine = repository(folder / "mine")
     snapshots = Snapshots(mine, folder / "home")

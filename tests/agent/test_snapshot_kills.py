@@ -117,6 +117,7 @@ with Snapshots(Path(sys.argv[1]), Path(sys.argv[2])).held() as held:
 """
 
 
+@pytest.mark.slow
 def test_a_git_that_outlives_us_keeps_the_next_one_waiting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine, home, pipe = repository(folder / "mine"), folder / "home", folder / "pipe"
     Snapshots(mine, home).take("first")

@@ -23,6 +23,7 @@ def forget(mine: Path) -> None:
     assert sorted(left) == ["commit", "tree"]
 
 
+@pytest.mark.slow
 def test_a_snapshot_survives_that_its_commit_is_amended_away_and_collected(folder: Path) -> None:
     mine = repository(folder / "mine")
     snapshots = Snapshots(mine, folder / "home")
@@ -55,6 +56,7 @@ def test_what_a_command_committed_is_kept_though_it_was_never_ours(folder: Path,
     assert snapshots.take("same").commit == second.commit
 
 
+@pytest.mark.slow
 def test_a_commit_that_a_worktree_stands_on_lends_to_its_snapshots_too(folder: Path) -> None:
     mine, place = repository(folder / "mine"), folder / "place"
     git(mine, "worktree", "add", "--quiet", "--detach", str(place))

@@ -91,6 +91,7 @@ def test_what_is_not_kept_is_never_removed_to_make_room(folder: Path) -> None:
         snapshots.restore(first.tree)
 
 
+@pytest.mark.slow
 def test_a_link_never_leads_a_restore_out_of_the_folder(folder: Path) -> None:
     mine, outside = repository(folder / "mine"), folder / "outside"
     write(outside, {"f": "outside\n"})

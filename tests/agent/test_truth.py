@@ -62,6 +62,7 @@ def outside() -> list[str]:
     return [line.rsplit(" ", 1)[0] for line in dangling.log().read_text().splitlines()]
 
 
+@pytest.mark.slow
 async def test_a_call_that_was_never_dispatched_is_made_and_told_as_done(target: str) -> None:
     dangle(target, "before dispatch").wait()
     assert not dangling.log().exists()
@@ -72,6 +73,7 @@ async def test_a_call_that_was_never_dispatched_is_made_and_told_as_done(target:
     assert outside() == ["post hi"]
 
 
+@pytest.mark.slow
 async def test_a_call_that_was_running_is_told_as_unknown_and_then_as_settled(target: str) -> None:
     dangle(target, "running").wait()
     _, model = dangling.agent("running")
@@ -93,6 +95,7 @@ async def test_a_call_that_was_running_is_told_as_unknown_and_then_as_settled(ta
     assert outside() == ["mail ada"]
 
 
+@pytest.mark.slow
 async def test_a_call_that_finished_unrecorded_is_found_and_told_as_done(target: str) -> None:
     dangle(target, "finished").wait()
     _, model = dangling.agent("finished")
@@ -102,6 +105,7 @@ async def test_a_call_that_finished_unrecorded_is_found_and_told_as_done(target:
     assert outside() == ["post hi"]
 
 
+@pytest.mark.slow
 async def test_of_several_calls_each_is_told_for_itself(target: str) -> None:
     dangle(target, "parallel").wait()
     _, model = dangling.agent("parallel")
@@ -144,6 +148,7 @@ async def test_a_call_of_a_paused_worker_is_told_as_unknown_until_its_outcome_co
     assert outside() == ["mail ada"]
 
 
+@pytest.mark.slow
 async def test_a_command_that_outlived_its_worker_is_waited_for_and_told_as_done(target: str, work: Path) -> None:
     os.mkfifo(work / "fifo")
     command = [sys.executable, "-m", "tests.agent.dangling", target]
@@ -162,6 +167,7 @@ async def test_a_command_that_outlived_its_worker_is_waited_for_and_told_as_done
     assert (work / "begun").read_text() == "begun\n"
 
 
+@pytest.mark.slow
 async def test_a_wrong_verdict_is_refused_and_changes_nothing(target: str) -> None:
     dangle(target, "running").wait()
     dangling.agent("running")

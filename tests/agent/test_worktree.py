@@ -87,6 +87,7 @@ def test_a_commit_to_begin_at(folder: Path) -> None:
     assert git(place, "status", "--porcelain") == ""
 
 
+@pytest.mark.slow
 def test_a_subfolder_is_branched_inside_its_repository(folder: Path) -> None:
     mine, home = repository(folder / "mine"), folder / "home"
     taken = Snapshots(mine / "src", home).take("fork")

@@ -87,6 +87,7 @@ def test_conflicts_are_handed_over_and_nothing_is_written(folder: Path) -> None:
     assert len(merge.conflicts) == 4
 
 
+@pytest.mark.slow
 def test_a_folder_that_changed_meanwhile_is_refused(folder: Path) -> None:
     scene = Scene(folder)
     write(scene.place, {"b.txt": "theirs\n"})
@@ -118,6 +119,7 @@ def test_a_submodule_that_moved_at_home_is_no_conflict_with_a_branch_that_has_it
     assert photograph(mine / "vendor") == held
 
 
+@pytest.mark.slow
 def test_a_branch_without_changes_brings_none(folder: Path) -> None:
     scene = Scene(folder)
     ours, before = scene.parent.take("home").tree, scene.files()

@@ -165,6 +165,7 @@ def test_a_session_that_no_process_runs_is_cancelled_at_once(review: Terminal) -
     assert (again.code, "is cancelled already" in again.err) == (1, True)
 
 
+@pytest.mark.slow
 def test_a_branch_is_cancelled_by_a_process_without_the_code_of_its_agent(work: Work) -> None:
     assert work(*work.script(calls("I look.", ("read_file", {"path": "a.py"})), "Done.")).code == 0
     assert work("fork", "one", "--id", "four").code == 0
@@ -172,6 +173,7 @@ def test_a_branch_is_cancelled_by_a_process_without_the_code_of_its_agent(work: 
     assert (said.code, said.out.startswith("Session four is cancelled.\n"), said.err) == (0, True, "")
 
 
+@pytest.mark.slow
 def test_a_cancel_waits_for_an_effect_in_doubt_and_says_so(terminal: Terminal) -> None:
     effect = in_doubt(terminal)
     said = terminal("cancel", "release").out

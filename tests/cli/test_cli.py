@@ -196,6 +196,7 @@ def test_colour_is_for_terminals_that_want_it() -> None:
     assert [line for line in piped.stdout.splitlines() if line != line.rstrip()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("ls",), ("show", "s-1"), ("doctor",), ("ls", "--json"), ("--help",)])
 def test_a_closed_pipe_ends_a_command_quietly_with_141(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]

@@ -44,6 +44,7 @@ def damage_file(path: Path, statement: str) -> None:
     db.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", IN_SQLITE)
 def test_a_damaged_row_is_named_and_other_sessions_are_checked(three: Terminal, kind: str) -> None:
     statement, told = IN_SQLITE[kind]

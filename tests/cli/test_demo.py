@@ -52,6 +52,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder / "kept", ended.stdout
 
 
+@pytest.mark.slow
 def test_everything_wanted_is_there_once_and_a_person_was_asked_for_the_push_alone(kept: tuple[Path, str]) -> None:
     folder, said = kept
     rows = {what: [int(one) for one in counts] for what, *counts in ROW.findall(said)}
@@ -101,12 +102,14 @@ def test_it_is_one_object_about_any_store(target: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_store_that_ends_with_its_process_is_wrong_use(tmp_path: Path) -> None:
     ended = demo("--store", "memory:", cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "[config]" in ended.stderr
 
 
+@pytest.mark.slow
 def test_what_is_there_twice_or_not_at_all_is_counted_and_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,6 +31,7 @@ def files(text: str) -> list[str]:
     return re.findall(r"^diff --git a/(\S+)", text, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_a_session_is_compared_with_its_start_and_one_event_with_another(worked: Terminal) -> None:
     said = worked("diff", "s")
     assert (said.code, said.err, files(said.out)) == (0, "", ["b.txt", "c.txt"])
@@ -52,6 +53,7 @@ def test_a_branch_is_compared_with_its_fork_and_with_its_parent(worked: Terminal
     assert files(worked("diff", "b", "--parent").out) == ["d.txt"]
 
 
+@pytest.mark.slow
 def test_where_nothing_is_recorded_one_sentence_says_so(worked: Terminal) -> None:
     said = worked("diff", "s", "--from", "1")
     assert (said.code, "No files are recorded for session s at event 1." in said.err) == (1, True)

@@ -26,6 +26,7 @@ def posted(terminal: Terminal) -> int:
     return len((terminal.folder / "posted").read_text().splitlines())
 
 
+@pytest.mark.slow
 def test_a_copy_is_written_imported_and_goes_on_beside_its_original(review: Terminal) -> None:
     said = review("export", REVIEW)
     assert (said.code, said.err) == (0, "")

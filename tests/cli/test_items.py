@@ -122,6 +122,7 @@ def test_a_body_that_nobody_can_read_is_passed_over(kind: str, body: Any) -> Non
     assert Items().event(event(1, kind, body, effect_id="e-1")) == []
 
 
+@pytest.mark.slow
 def test_a_script_reads_a_run_from_its_start_to_where_a_person_must_decide(work: Work) -> None:
     touch = ("run_command", {"command": "touch b"})
     look = ("read_file", {"path": "a.py"})

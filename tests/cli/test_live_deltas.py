@@ -118,7 +118,8 @@ def test_a_sub_agent_is_seen_at_its_work_further_to_the_right(slowly: Slowly) ->
     (slowly.folder / "below" / "pieces.json").write_text(json.dumps([["Below\n\x1b[2J", "it ends."]]))
     slowly.begin(["I ask.", task], ["Done."], first=2)
     with slowly.work.sit("attach", "one") as seat:
-        seat.until(f"I ask.\n  │ > {slowly.folder}/below\n")
+        seat.until("I ask.\n")
+        seat.until(f"\n  │ > {slowly.folder}/below\n")
         for nth in range(3):
             (slowly.folder / "below" / f"go-0-{nth}").touch()
         seat.until("  │ Below\n  │ \\x1b[2Jit ends.\n  │   1 model call\n  ● delegate")

@@ -101,6 +101,7 @@ def test_a_merge_says_how_commits_come_home(terminal: Terminal, repository: Path
     assert terminal("merge", "b", "--json").json["commits"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("repository")
 def test_a_merge_names_the_files_that_no_snapshot_of_the_branch_holds(terminal: Terminal) -> None:
     made = call(("run_command", {"command": f"truncate -s {(100 << 20) + 1} big.bin; echo c > c.txt"}))

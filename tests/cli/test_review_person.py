@@ -75,6 +75,7 @@ def test_a_worker_speaks_json(terminal: Terminal) -> None:
     assert all(isinstance(one, dict) for one in terminal.process("worker", "--idle", "0.1", "--json").lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [("approve", BYTES, "--because", "x"), ("settle", BYTES, "--absent", "--because", "x"), ("answer", BYTES, "x"),
@@ -93,12 +94,14 @@ def test_a_doctor_obeys_no_control_codes_of_an_address(terminal: Terminal) -> No
     assert "\x1b" not in terminal("doctor", "--store", "a\x1b[2Jb.db").out
 
 
+@pytest.mark.slow
 def test_a_closed_output_is_no_traceback(terminal: Terminal) -> None:
     terminal("run", "desk_talk", "--id", "t")
     said = raw("ls", preexec_fn=lambda: os.close(1))
     assert b"Traceback" not in said.stderr
 
 
+@pytest.mark.slow
 def test_an_error_of_the_system_names_what_it_was_about(terminal: Terminal, folder: Path) -> None:
     gone = folder / "gone"
     gone.mkdir()

@@ -78,6 +78,7 @@ def test_outside_git_a_rewind_gets_a_plain_folder(terminal: Terminal) -> None:
     assert sorted(one.name for one in Path(found["folder"]).iterdir()) == ["b.txt"]
 
 
+@pytest.mark.slow
 def test_files_that_no_snapshot_holds_are_named_everywhere(terminal: Terminal, repository: Path) -> None:
     with (repository / "big.bin").open("wb") as big:
         big.truncate((100 << 20) + 1)

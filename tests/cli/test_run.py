@@ -147,6 +147,7 @@ def test_resume_asks_which_session_and_says_when_there_is_none(terminal: Termina
     assert terminal("resume", "s-1", "--plan").out == "Session s-1 is done; there is nothing to do.\n"
 
 
+@pytest.mark.slow
 def test_interrupted_it_gives_the_session_back(terminal: Terminal) -> None:
     with terminal.start("run", "desk_held", f"folder={terminal.folder}", "--id", "held") as first:
         wait_until((terminal.folder / "held").exists, "the tool has begun")
@@ -158,6 +159,7 @@ def test_interrupted_it_gives_the_session_back(terminal: Terminal) -> None:
     assert (session["status"], session["lease_holder"]) == ("ready", None)
 
 
+@pytest.mark.slow
 def test_started_with_interrupts_ignored_it_runs_to_its_end(terminal: Terminal) -> None:
     arguments = ("run", "desk_held", f"folder={terminal.folder}", "--id", "held")
     with terminal.start(*arguments, ignoring_interrupts=True) as first:

@@ -78,6 +78,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", FAILURES)
 def test_a_model_failure_is_told_wherever_the_session_is_shown(
     work: Work, status: int, monkeypatch: pytest.MonkeyPatch
@@ -100,6 +101,7 @@ def test_ls_tells_why_a_session_failed(work: Work) -> None:
     assert "error: ValueError: no \\x1b[31msuch" in work("ls").out
 
 
+@pytest.mark.slow
 def test_piped_text_is_attached_to_the_prompt_and_recorded(work: Work) -> None:
     begin = [PERDURE, *work.script("Done."), "--once"]
     said = subprocess.run(begin, input=b"7 apples\n\xff pears\n", capture_output=True, timeout=60)
@@ -110,11 +112,13 @@ def test_piped_text_is_attached_to_the_prompt_and_recorded(work: Work) -> None:
     assert "7 apples\n\N{REPLACEMENT CHARACTER} pears\n--- end attachment" in attached
 
 
+@pytest.mark.slow
 def test_nothing_is_attached_from_an_empty_pipe(work: Work) -> None:
     said = subprocess.run([PERDURE, *work.script("Done."), "--once"], input=b"", capture_output=True, timeout=60)
     assert (said.returncode, work.session()["arguments"]["prompt"]) == (0, "change x")
 
 
+@pytest.mark.slow
 def test_too_much_piped_text_is_refused(work: Work) -> None:
     much = b"x" * (300 << 10)
     said = subprocess.run([PERDURE, *work.script("Done."), "--once"], input=much, capture_output=True, timeout=60)

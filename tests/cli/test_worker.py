@@ -52,6 +52,7 @@ def make_due(store: str) -> None:
         raw(opened, "update wait set due_at = 1 where due_at is not null and resolved_at is null")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["moved", "copied"])
 def test_a_sealed_session_with_a_due_timer_stops_no_worker(how: str, terminal: Terminal) -> None:
     store = str(terminal.folder / "perdure.db")
@@ -173,6 +174,7 @@ def test_an_answer_releases_a_quarantined_session(terminal: Terminal) -> None:
     assert terminal("resume", "s").out.endswith("[1,2]\n")
 
 
+@pytest.mark.slow
 def test_attach_to_a_session_without_its_code_starts_one_worker(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,7 @@ def test_normal_sync_is_caught_losing_but_never_corrupt(tmp_path: Path) -> None:
     assert report.corrupt == 0, report.failures[:5]
 
 
+@pytest.mark.slow
 def test_a_disk_that_swallows_syncs_is_caught(tmp_path: Path) -> None:
     assert show(sweep(run_pairs(tmp_path, swallow_syncs=True), check, states=500)).lost > 50
 
@@ -144,6 +145,7 @@ def test_a_made_folder_lasts_only_when_its_parent_was_synced(tmp_path: Path, bar
     assert (bool(report.lost), report.corrupt) == (not barrier, 0), report.failures[:5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("barriers", "safe"), [("none", False), ("creation", False), ("every open", True)])
 def test_a_folder_sqlite_cannot_sync_needs_a_barrier_at_every_open(tmp_path: Path, barriers: str, safe: bool) -> None:
     """Closing the last connection deletes the WAL, so the next open makes a name that is not yet durable."""
@@ -286,6 +288,7 @@ def test_a_failed_automatic_checkpoint_raises_after_a_durable_commit(connection:
     assert ids(connection) == after_a_crash(connection) == [1]
 
 
+@pytest.mark.slow
 def test_nothing_acknowledged_is_lost_when_power_fails_after_disk_faults(tmp_path: Path) -> None:
     refused = 0
     with PowerLoss(tmp_path) as recorded, DiskFault(base=recorded.vfs_name) as disk:

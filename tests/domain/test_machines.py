@@ -58,6 +58,7 @@ def test_no_walk_leaves_an_end_and_only_a_lease_makes_a_session_run(walk: list[S
         now = new
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(list(TaskState)), max_size=30))
 def test_a_task_can_always_be_opened_again(walk: list[TaskState]) -> None:
     now = TaskState.OPEN

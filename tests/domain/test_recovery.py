@@ -257,6 +257,7 @@ def taken(course: Course, now: int) -> tuple[str, int | None]:
     return WORDS[course.action], None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replay", list(Replay))
 @MANY
 @given(st.data())

@@ -29,6 +29,7 @@ async def everything(rt: Runtime) -> dict[str, transfer.Kept]:
     return {one.uid: journey.kept(rt, one.uid) async for one in rt.sessions()}
 
 
+@pytest.mark.slow
 async def test_a_copy_is_a_branch_of_sealed_history(target: str, opened: Open, sink: SinkClient, folder: Path) -> None:
     here, there = opened("here"), opened(target)
     original = await begin(here)

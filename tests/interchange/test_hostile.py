@@ -130,6 +130,7 @@ FORGED: dict[str, tuple[str, Callable[[list[Row]], None], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", FORGED)
 async def test_a_forged_row_is_refused(what: str, bundle: Files, there: Runtime, folder: Path) -> None:
     name, change, says = FORGED[what]
@@ -173,6 +174,7 @@ MANIFESTS: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", MANIFESTS)
 async def test_a_forged_manifest_is_refused(what: str, bundle: Files, there: Runtime, folder: Path) -> None:
     change, says = MANIFESTS[what]
@@ -305,6 +307,7 @@ async def test_a_name_that_is_there_twice_is_refused(bundle: Files, there: Runti
     await refused(there, folder / "twice.zip", "is in the bundle twice")
 
 
+@pytest.mark.slow
 async def test_a_bomb_does_not_go_off(bundle: Files, there: Runtime, folder: Path) -> None:
     bomb = signed(bundle | {"tables/bomb.jsonl": b"\0" * (1 << 24)})
     (folder / "bomb.zip").write_bytes(zipped(bomb))
@@ -324,6 +327,7 @@ async def test_a_bomb_does_not_go_off(bundle: Files, there: Runtime, folder: Pat
     await refused(there, folder / "lying.zip", "")
 
 
+@pytest.mark.slow
 async def test_a_torn_bundle_is_refused_wherever_it_is_torn(bundle: Files, there: Runtime, folder: Path) -> None:
     whole = zipped(bundle)
     for end in [0, 1, 30, *range(100, len(whole), len(whole) // 12), len(whole) - 1]:

@@ -43,6 +43,7 @@ async def test_a_session_that_waits_for_an_approval_goes_on_at_the_target_and_do
     journey.verify(there, waiting.uid)
 
 
+@pytest.mark.slow
 async def test_a_session_comes_back_from_every_database_and_can_leave_again(
     target: str, opened: Open, sink: SinkClient, folder: Path
 ) -> None:

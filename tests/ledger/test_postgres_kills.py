@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
 @pytest.mark.parametrize("name", ALONE)
 def test_a_kill_at_any_moment_leaves_every_effect_once(name: str, lanes: Lanes, sink: Sink, database: str) -> None:
-    report = show(f"{name}, killed, PostgreSQL", sweep_of(name, lanes, sink, database).run(choose=some(8, COMMITTED)))
+    report = show(f"{name}, killed, PostgreSQL", sweep_of(name, lanes, sink, database).run(choose=some(6, COMMITTED)))
     assert report.failures == []
     assert mostly_reached(report)
 
@@ -48,7 +48,7 @@ def test_a_kill_beside_a_lost_reply_leaves_every_effect_once(
     name: str, fault: str, lanes: Lanes, sink: Sink, database: str
 ) -> None:
     sweep = sweep_of(name, lanes, sink, database, mode={"fault": fault})
-    report = show(f"{name}, {fault} after the commit, PostgreSQL", sweep.run(choose=some(4, COMMITTED)))
+    report = show(f"{name}, {fault} after the commit, PostgreSQL", sweep.run(choose=some(3, COMMITTED)))
     assert report.failures == []
     assert mostly_reached(report)
 

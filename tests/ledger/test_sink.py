@@ -141,6 +141,7 @@ def test_outside_a_sweep_there_is_no_sink_here(monkeypatch: pytest.MonkeyPatch) 
         SinkClient.here()
 
 
+@pytest.mark.slow
 def test_a_sink_dies_with_whoever_started_it(tmp_path: Path) -> None:
     code = "from perdure.testing import Sink; import os; s = Sink(); s.__enter__(); print(s._process.pid, flush=True); "
     started = subprocess.run(

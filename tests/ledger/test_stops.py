@@ -98,6 +98,7 @@ def test_what_a_worker_knows_is_accepted_after_its_lease_is_lost(
     assert [trial.verdicts for trial in trials] == [0, 0]
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_and_told_who_holds_the_session(
     lanes: Lanes, pairs: Pairs, sink: Sink, folder: Path
 ) -> None:

@@ -76,6 +76,7 @@ def row(store: Store, id: str) -> Worker:
     return next(one for one in store.read_now(worker.workers) if one.id == id)
 
 
+@pytest.mark.slow
 def test_a_running_worker_is_alive_and_a_killed_one_is_dead(store: Store, target: str) -> None:
     with worker_process(target) as (process, id, _):
         locks = presences(store)
@@ -85,6 +86,7 @@ def test_a_running_worker_is_alive_and_a_killed_one_is_dead(store: Store, target
         assert locks.life(row(store, id)) is Life.DEAD
 
 
+@pytest.mark.slow
 def test_a_stopped_worker_is_alive(store: Store, target: str) -> None:
     with worker_process(target) as (process, id, _):
         process.send_signal(signal.SIGSTOP)
@@ -102,6 +104,7 @@ def test_a_surviving_command_keeps_its_worker_alive(store: Store, target: str) -
         wait_until(lambda: locks.life(row(store, id)) is Life.DEAD, "the worker and its command are dead")
 
 
+@pytest.mark.slow
 def test_a_command_without_the_lock_does_not_count(store: Store, target: str) -> None:
     with worker_process(target, "stranger") as (process, id, child):
         process.kill()
@@ -110,6 +113,7 @@ def test_a_command_without_the_lock_does_not_count(store: Store, target: str) ->
         os.kill(child, signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [["--mount-proc"], []], ids=["own /proc", "/proc of the machine"])
 def test_two_containers_with_one_hostname_and_one_pid_are_told_apart(target: str, options: list[str]) -> None:
     within = container(*options)
@@ -136,6 +140,7 @@ def as_this_process(one: Worker) -> Worker:
     return msgspec.structs.replace(one, pid=os.getpid(), start_token=token)
 
 
+@pytest.mark.slow
 def test_the_lock_is_asked_before_any_name(store: Store, target: str) -> None:
     me = Me(store, [])
     with worker_process(target) as (process, id, _):
@@ -152,6 +157,7 @@ def test_the_lock_is_asked_before_any_name(store: Store, target: str) -> None:
     me.close()
 
 
+@pytest.mark.slow
 def test_a_process_of_another_pid_namespace_is_not_looked_up_by_its_number(store: Store, target: str) -> None:
     locks = presences(store)
     with worker_process(target) as (_, id, _child):
@@ -205,6 +211,7 @@ def test_a_namesake_of_this_host_is_not_mistaken_for_its_earlier_boot(
         assert locks.life(namesake) is Life.CANNOT_TELL
 
 
+@pytest.mark.slow
 def test_a_lock_in_another_folder_cannot_be_told(store: Store, target: str, tmp_path: Path) -> None:
     """Two containers may share the host's name and boot, and neither the folder nor the process numbers."""
     with worker_process(target) as (_, id, _child):
@@ -214,6 +221,7 @@ def test_a_lock_in_another_folder_cannot_be_told(store: Store, target: str, tmp_
         assert other.life(hidden) is Life.CANNOT_TELL
 
 
+@pytest.mark.slow
 def test_a_lock_that_somebody_tidied_away_does_not_make_its_worker_dead(store: Store, target: str) -> None:
     with worker_process(target) as (_, id, _child):
         locks = presences(store)

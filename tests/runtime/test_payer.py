@@ -88,6 +88,7 @@ async def _has_status(rt: Runtime, status: str) -> bool:
     return (await rt.get("s")).status == status
 
 
+@pytest.mark.slow
 async def test_an_owed_outcome_outlives_the_runtime_that_it_came_from(target: str) -> None:
     rt = perdure.open(target, lease=SHORT)
     await fails(rt)

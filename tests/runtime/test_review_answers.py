@@ -163,10 +163,12 @@ def said_by(script: str) -> str:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False).stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_step_that_returns_an_awaitable_is_awaited() -> None:
     assert said_by(AWAITABLE) == "3"
 
 
+@pytest.mark.slow
 def test_run_inside_a_running_loop_says_what_to_do() -> None:
     assert said_by(IN_A_LOOP) == "config"
 

@@ -329,11 +329,13 @@ async def with_a_cancel_at_every_moment(world: World, rule: str) -> list[str]:
     raise AssertionError("the recovery has no end")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RECOVERIES)
 async def test_a_cancel_at_any_durable_moment_of_a_recovery_is_honoured(world: World, rule: str) -> None:
     assert await with_a_cancel_at_every_moment(world, rule) == []
 
 
+@pytest.mark.slow
 async def test_a_dispatch_that_does_not_look_for_a_cancel_is_caught(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

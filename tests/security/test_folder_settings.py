@@ -140,6 +140,7 @@ def test_only_a_small_regular_file_is_read(kind: str, terminal: Terminal) -> Non
     assert (said.code, "perdure.toml" in said.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_background_worker_imports_nothing_from_the_folder(terminal: Terminal) -> None:
     mark = terminal.folder / "ran"
     for name in ("click", "msgspec", "perdure", "rich", "apsw", "sitecustomize"):
@@ -149,6 +150,7 @@ def test_a_background_worker_imports_nothing_from_the_folder(terminal: Terminal)
     assert not mark.exists(), ended.err
 
 
+@pytest.mark.slow
 def test_an_app_does_not_let_the_folder_shadow_installed_modules(terminal: Terminal) -> None:
     mark = terminal.folder / "ran"
     (terminal.folder / "rich").mkdir()

@@ -68,6 +68,7 @@ def raw() -> Iterator[RawServer]:
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
 async def test_a_compressed_error_does_not_fill_the_memory(
     provider: str, raw: RawServer, monkeypatch: pytest.MonkeyPatch

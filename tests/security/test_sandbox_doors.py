@@ -28,6 +28,7 @@ def den(tmp_path: Path) -> Den:
     return Den(tmp_path, Level.BUBBLEWRAP)
 
 
+@pytest.mark.slow
 def test_no_setting_of_the_kernel_can_be_written(den: Den) -> None:
     _, said = den.run(
         "find /proc/sys /proc/sysrq-trigger /proc/irq /proc/bus /proc/fs /sys -writable 2>/dev/null; true"
@@ -62,6 +63,7 @@ def test_a_person_names_more_that_can_be_read(den: Den, folder: Path, monkeypatc
     assert said.split() == ["hello", "data"]
 
 
+@pytest.mark.slow
 def test_git_works_in_a_worktree_of_a_repository_in_the_home_folder(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,7 @@ def test_a_forked_child_may_open_the_store_itself(store: Store, target: str) -> 
     assert store.read_now(session.count) == {"ready": 2}
 
 
+@pytest.mark.slow
 def test_many_forks_while_commits_are_under_way_lose_nothing(store: Store) -> None:
     """Whatever lock a thread of the parent holds just then, the child does not wait for it, and the parent goes on."""
     uid = a_session(store).uid
@@ -164,6 +165,7 @@ def keeper(target: str, plant: str = "") -> Iterator[tuple[subprocess.Popen[str]
             os.kill(int(child), signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.databases("sqlite", "files", "postgres")
 def test_a_child_forked_in_the_middle_of_a_commit_keeps_no_lock(target: str) -> None:
     """The parent is killed while it holds gate, transaction, presence and folder; its child lives on and is idle."""

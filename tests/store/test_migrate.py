@@ -91,6 +91,7 @@ def test_expand_backfill_and_contract_with_sessions_in_flight(blank: str, steps:
     assert migrate_to(blank, steps) == []
 
 
+@pytest.mark.slow
 def test_a_crash_in_the_middle_of_a_backfill_leaves_a_version_and_is_gone_on_from(blank: str, steps: Path) -> None:
     migrate_to(blank, steps, 1)
     sessions_in_flight(blank)

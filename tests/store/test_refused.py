@@ -186,6 +186,7 @@ CHECKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tried", CHECKS.values(), ids=CHECKS.keys())
 def test_there_cannot_be(store: Store, uid: str, tried: str) -> None:
     with pytest.raises((Conflict, IllegalMove)):  # a trigger may look before the check does

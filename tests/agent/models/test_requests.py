@@ -236,6 +236,7 @@ def check_openai(messages: list[Message]) -> None:
     )
 
 
+@pytest.mark.slow
 @given(requests)
 def test_any_transcript_obeys_the_rules_of_anthropic(request: Request) -> None:
     for model in (None, "m", "another"):

@@ -12,13 +12,13 @@ from perdure.agent.tools import edit, git  # noqa: F401 - they fill PREPARE
 from perdure.agent.tools.prepare import HIDDEN, PREPARE
 from perdure.runtime.tool import TOOLS, Call, Outcome
 
+NAMED = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "init.defaultBranch=main"]
 ALONE = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
 
 def run_git(folder: Path, *arguments: str) -> str:
     """Git as a user runs it."""
-    named = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "init.defaultBranch=main"]
-    done = subprocess.run(["git", *named, *arguments], cwd=folder, env=ALONE, capture_output=True, check=True)
+    done = subprocess.run(["git", *NAMED, *arguments], cwd=folder, env=ALONE, capture_output=True, check=True)
     return done.stdout.decode().strip()
 
 

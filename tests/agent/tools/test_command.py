@@ -147,6 +147,7 @@ def test_a_command_that_might_change_something_is_not_pure(text: str) -> None:
     assert pick({"command": text}) is run_command
 
 
+@pytest.mark.slow
 def test_a_long_command_is_judged_at_once() -> None:
     assert not is_read_only("ls " + "a" * 100_000 + ";")
     assert not is_read_only("ls " + "'a'" * 30_000 + "'")
@@ -190,6 +191,7 @@ def test_looking_never_runs_a_program_of_the_folder(workspace: Workspace, monkey
         assert look(call(), "ls").text == "exit 0\nbin"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["command.folder", "command.locked"])
 async def test_a_command_that_never_began_is_known_to_be_absent(
     workspace: Workspace, killed: Callable[..., None], point: str
@@ -208,6 +210,7 @@ async def test_a_command_that_never_began_is_known_to_be_absent(
     assert runs(workspace) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["command.begun", "command.ended"])
 async def test_what_came_of_a_command_is_found_and_it_is_not_run_again(
     workspace: Workspace, killed: Callable[..., None], point: str
@@ -252,6 +255,7 @@ def test_two_attempts_are_never_under_way_at_once(workspace: Workspace, folder: 
     assert runs(workspace) == 1
 
 
+@pytest.mark.slow
 async def test_a_surviving_command_is_ended_when_asked(
     workspace: Workspace, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +272,7 @@ async def test_a_surviving_command_is_ended_when_asked(
     assert not command.end("k", workspace, because="again")
 
 
+@pytest.mark.slow
 async def test_a_shepherd_that_is_told_to_stop_says_so(workspace: Workspace, folder: Path) -> None:
     with hire(folder, f"{ONCE}; sleep 1000") as worker:
         until(lambda: runs(workspace))

@@ -13,7 +13,7 @@ from perdure.agent.tools.git import git_diff, git_log, git_status
 from perdure.agent.workspace import Workspace
 from perdure.errors import NotDone
 from perdure.testing.proxy import wait_until
-from tests.agent.tools.folder import ALONE, call, do, prepared, probe, run_git, write_hook
+from tests.agent.tools.folder import ALONE, NAMED, call, do, prepared, probe, run_git, write_hook
 from tests.forked import fork
 
 KEY = "k" * 64
@@ -23,6 +23,7 @@ def subjects(folder: Path, ref: str = "HEAD") -> list[str]:
     return run_git(folder, "log", "--format=%s", ref).splitlines()
 
 
+@pytest.mark.slow
 def test_looks_show_what_there_is(repository: Path) -> None:
     (repository / "a.txt").write_text("two\n")
     (repository / "new.txt").write_text("")
@@ -58,6 +59,7 @@ def test_a_repository_without_commits_can_be_looked_at_and_committed_to(place: P
     assert subjects(place) == ["first"]
 
 
+@pytest.mark.slow
 def test_the_environment_does_not_lead_git_elsewhere(
     repository: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +160,7 @@ def test_a_commit_without_an_identity_has_ours(repository: Path, folder: Path, m
     assert run_git(repository, "log", "-1", "--format=%an <%ae>") == "Grace <grace@example.org>"
 
 
+@pytest.mark.slow
 def test_hooks_run_and_what_they_refuse_is_an_answer(repository: Path) -> None:
     (repository / "hook.log").touch()  # where Landlock is the sandbox, a hook may not add files beside .git
     write_hook(repository / ".git/hooks/pre-commit", "echo run >> hook.log; echo style is wrong; exit 1\n")
@@ -236,7 +239,7 @@ def test_our_mark_does_not_cost_a_living_git_its_lock(repository: Path, monkeypa
     (repository / ".git/perdure.lock").write_text("begun\n")
     os.mkfifo(repository / ".git/go")
     write_hook(repository / ".git/hooks/pre-commit", "mkdir .git/inside 2> .git/err && read line < .git/go; exit 0\n")
-    theirs = subprocess.Popen(["git", "commit", "--quiet", "-am", "theirs"], cwd=repository, env=ALONE)
+    theirs = subprocess.Popen(["git", *NAMED, "commit", "--quiet", "-am", "theirs"], cwd=repository, env=ALONE)
     try:
         wait_until((repository / ".git/index.lock").exists, "their git holds the index")
         with pytest.raises(NotDone, match=r"index\.lock"):

@@ -66,6 +66,7 @@ def attack(secret: Path) -> str:
     return f"echo broken > {secret}; echo broken > {secret.parent}/new; echo did >> did; true"
 
 
+@pytest.mark.slow
 def test_a_hook_that_the_agent_wrote_changes_nothing_outside(level: Level, repository: Path, secret: Path) -> None:
     run_git(repository, "config", "core.hooksPath", ".husky")
     for name in ("pre-commit", "commit-msg", "post-commit", "post-checkout", "pre-push", "reference-transaction"):
@@ -78,6 +79,7 @@ def test_a_hook_that_the_agent_wrote_changes_nothing_outside(level: Level, repos
     assert (repository / "did").exists() == (level is Level.BUBBLEWRAP)  # Landlock lets nothing new be made beside .git
 
 
+@pytest.mark.slow
 def test_a_hook_that_runs_what_the_agent_wrote_changes_nothing_outside(
     level: Level, repository: Path, secret: Path
 ) -> None:
@@ -87,6 +89,7 @@ def test_a_hook_that_runs_what_the_agent_wrote_changes_nothing_outside(
     assert is_safe(secret)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("level")
 @pytest.mark.parametrize(
     "attack",
@@ -115,6 +118,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("level")
 @pytest.mark.parametrize("paths", [None, ["a.txt", "gone.txt"]], ids=["all", "some"])
 def test_what_the_hook_stages_is_committed(paths: list[str] | None, repository: Path) -> None:
@@ -132,6 +136,7 @@ def test_what_the_hook_stages_is_committed(paths: list[str] | None, repository: 
     assert run_git(repository, "fsck", "--full", "--strict", "--no-dangling") == ""
 
 
+@pytest.mark.slow
 def test_a_hook_may_stash_in_a_copy_of_the_refs(repository: Path) -> None:
     need_bubblewrap()
     write_hook(
@@ -143,6 +148,7 @@ def test_a_hook_may_stash_in_a_copy_of_the_refs(repository: Path) -> None:
     assert run_git(repository, "for-each-ref", "refs/stash") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("level")
 def test_a_hook_writes_the_message_and_reads_no_secret_into_it(repository: Path, secret: Path) -> None:
     write_hook(repository / ".git/hooks/commit-msg", 'echo "Checked: yes" >> "$1"\n')
@@ -155,6 +161,7 @@ def test_a_hook_writes_the_message_and_reads_no_secret_into_it(repository: Path,
     assert "secret" not in run_git(repository, "log", "--all", "--reflog", "--format=%B")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("level")
 def test_a_filter_that_the_agent_wrote_changes_nothing_outside(repository: Path, secret: Path) -> None:
     run_git(repository, "config", "filter.tidy.clean", "sh ./tidy.sh %f")
@@ -171,6 +178,7 @@ def test_a_filter_that_the_agent_wrote_changes_nothing_outside(repository: Path,
     assert run_git(repository, "-c", "filter.tidy.smudge=", "show", "HEAD:it's new.txt") == "NEW\nit's new.txt"
 
 
+@pytest.mark.slow
 def test_the_settings_of_a_nested_repository_run_nothing_outside(repository: Path, secret: Path) -> None:
     need_bubblewrap()
     nested = repository / "nested"
@@ -193,6 +201,7 @@ def test_the_settings_of_a_nested_repository_run_nothing_outside(repository: Pat
     assert is_safe(secret)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("level")
 def test_a_hook_is_given_no_lock_no_secret_and_no_life_after_it(
     repository: Path, monkeypatch: pytest.MonkeyPatch
@@ -267,6 +276,7 @@ def test_hooks_that_a_person_trusts_run_outside(repository: Path, secret: Path) 
     assert secret.read_text() == "broken\n"
 
 
+@pytest.mark.slow
 def test_a_commit_in_a_worktree_runs_its_hook_in_the_sandbox(level: Level, repository: Path, secret: Path) -> None:
     other = repository.parent / "other"
     run_git(repository, "worktree", "add", "--quiet", "-b", "side", str(other))
@@ -304,6 +314,7 @@ def test_without_a_sandbox_nothing_is_committed_unless_that_is_allowed(
     assert said[4].endswith("second")
 
 
+@pytest.mark.slow
 def test_a_hook_ends_with_git_and_the_commit_is_made_once(
     level: Level, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ def test_a_remote_that_went_another_way_is_a_question_and_not_forced(ahead: Path
     assert run_git(remote, "rev-parse", "main") == theirs
 
 
+@pytest.mark.slow
 def test_what_the_remote_refuses_is_proof(ahead: Path, remote: Path) -> None:
     write_hook(remote / "hooks/pre-receive", "echo not on a Sunday; exit 1\n")
     with pytest.raises(NotDone, match="not on a Sunday"):
@@ -103,6 +104,7 @@ def test_the_hook_runs_once_and_what_it_refuses_is_proof(ahead: Path, remote: Pa
     assert run_git(remote, "log", "-1", "--format=%s", "main") == "second"
 
 
+@pytest.mark.slow
 def test_a_remote_that_cannot_be_asked_leaves_a_doubt_and_gets_nothing(ahead: Path, remote: Path) -> None:
     arguments = prepared("git_push", {}, {})
     shutil.move(remote, remote.with_suffix(".away"))
@@ -113,6 +115,7 @@ def test_a_remote_that_cannot_be_asked_leaves_a_doubt_and_gets_nothing(ahead: Pa
     assert probe("git_push", arguments).said == "absent"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
     [
@@ -125,6 +128,7 @@ def test_only_a_known_branch_goes_to_a_known_remote(given: dict[str, str], ahead
         prepared("git_push", given, {})
 
 
+@pytest.mark.slow
 def test_a_remote_of_two_places_is_refused(ahead: Path, remote: Path) -> None:
     run_git(ahead, "remote", "set-url", "--add", "--push", "origin", str(remote))
     run_git(ahead, "remote", "set-url", "--add", "--push", "origin", str(remote) + "2")
