@@ -58,6 +58,7 @@ class Standby(PostgresServer):
             wanted = [(NAME, "sync" if waits else "async")]
             standbys = load("postgres")["doctor.standbys"]
             wait_until(lambda: db.execute(standbys, {"limit": 2}).fetchall() == wanted, f"standbys are {wanted}")
+            db.execute("checkpoint")  # by the process that lets commits wait: it has taken up the setting before
 
     def wait_until_caught_up(self) -> None:
         """Wait until it has replayed everything that the primary has written so far."""

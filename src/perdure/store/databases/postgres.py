@@ -26,6 +26,7 @@ from perdure.store.threads import Threads
 from perdure.store.ticket import Ticket
 from perdure.store.wakeup import Notifier, Wakeups, listen
 
+URGENT = 2  # connections for what must not wait behind other moves
 __all__ = ["PostgreSQL", "connect", "prepare", "translate"]
 
 
@@ -48,7 +49,7 @@ class PostgreSQL:
         self.url = url
         self.server_clock = ServerClock()
         self.clock: Clock = clock or self.server_clock
-        self.history = History(self)
+        self.history = History(self, REGISTRATION + 1 + connections + URGENT)
         self.patience = patience
         self.listener = Listener(silence)
         with connect(url) as db:
@@ -58,8 +59,8 @@ class PostgreSQL:
         self.wakeups = Wakeups(listen(lambda: connect(url)))
         self._places = count(REGISTRATION + 1)
         self._writers = Threads("perdure-writer", connections, self._connection, serve_write)
-        self._urgent = Threads("perdure-urgent", 2, self._connection, serve_write)
-        self._readers = Threads("perdure-reader", max(2, connections // 2), self._connection, serve_read)
+        self._urgent = Threads("perdure-urgent", URGENT, self._connection, serve_write)
+        self._readers = Threads("perdure-reader", max(2, connections // 2), lambda: Connection(self), serve_read)
 
     @property
     def restore_epoch(self) -> int:

@@ -38,13 +38,15 @@ class HasClock(Protocol):
 class History:
     """What one process knows of the server behind its store."""
 
-    def __init__(self, store: HasClock) -> None:
+    def __init__(self, store: HasClock, places: int) -> None:
+        """`places` is how many connections note what they write, and one for the registration."""
         self.timeline = ""
         self.restore_epoch = 0
         self.intact = 0
         self.switched_at = 0
         self.registered_until = 0
         self._store = store
+        self._places = places
         self._store_id = ""
         self._vouched = ""
         self._noted = Acknowledgments(None)
@@ -82,7 +84,7 @@ class History:
         tx, noted = PostgresTransaction(db, _now(db), "vouch", self.restore_epoch), self._noted
         if not self._vouched:
             self._store_id = meta.get(tx, "store_id") or ""
-            self._noted = Acknowledgments(data_folder() / "writers" / self._store_id)
+            self._noted = Acknowledgments(data_folder() / "writers" / self._store_id, self._places)
             newest = restore.newest(tx)
             if newest is not None and newest.timeline is not None:  # another process saw the switch before this one
                 self.switched_at = self._boot() - max(0, tx.now - newest.began_at)
