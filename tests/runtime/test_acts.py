@@ -578,3 +578,44 @@ async def test_an_unknown_effect_stays_so_while_its_tool_takes_something_else(wo
         await world.again()
     effect = await world.effect()
     assert (ran, effect.state, await world.outcomes(effect)) == ([], "dispatched", [None])
+
+
+@pytest.mark.databases("sqlite")
+async def test_a_full_artifact_volume_does_not_end_a_session_that_saves(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StoreFull("no room")
+
+    @program
+    async def saves(s: Session) -> str:
+        return await s.save(b"content")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("perdure.artifacts.directory.Directory.put", full)
+        with pytest.raises(StoreFull):
+            await world.run(saves.bind())
+    assert (await world.rt.get("s")).status == "ready"
+    assert (await world.again()).status == "done"
+
+
+@BOTH
+async def test_a_failed_retry_proves_nothing_of_an_attempt_before_it(world: World) -> None:
+    """The first request landed and its answer was lost; the service refuses the others."""
+    outside = Outside("lost", "failed", "failed")
+    act = outside.tool("idempotent", retry=3)
+
+    @program
+    async def acts(s: Session) -> str:
+        try:
+            await s.do(act, n=1)
+        except NotDone:
+            return "told that it did not happen"
+        return "done"
+
+    view = await world.run(acts.bind())
+    effect = await world.effect()
+    assert ([one.kind for one in view.waits], effect.state) == (["doubt"], "dispatched")
+    assert (len(outside.calls), len(outside.happened)) == (3, 1)
+    await world.rt.settle(effect.id, "happened", by="ada", because="it is there", result=7)
+    assert (await world.again()).result == "done"

@@ -182,6 +182,16 @@ def _never_began(attempt: Attempt) -> bool:
     return attempt.outcome == AttemptOutcome.ABSENT and (attempt.error or {}).get("code") == NOT_BEGUN
 
 
+def earlier_unknown(attempts: list[Attempt]) -> bool:
+    """Whether an attempt before the last may have happened: nothing has said since then that it is absent."""
+    for attempt in reversed(attempts[:-1]):
+        if attempt.outcome in (None, AttemptOutcome.UNKNOWN):
+            return True
+        if attempt.outcome == AttemptOutcome.ABSENT and not _never_began(attempt):
+            return False
+    return False
+
+
 def attempts_allowed(effect: Effect, retry: int) -> int:
     """The smaller of the `retry` recorded with the plan and the one of the loaded code."""
     return retry if effect.retry is None else min(effect.retry, retry)

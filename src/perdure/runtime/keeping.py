@@ -219,7 +219,10 @@ class Keeping:
         name = digest(data)
         if self._run.records.step_at(place) is None:
             self._run.check()
-            directory.put(data)
+            try:
+                directory.put(data)
+            except StoreError as error:
+                raise self._run.give_up(error) from error
 
         def claim(log: Log) -> str:
             where = f"{name[:2]}/{name}"

@@ -21,6 +21,7 @@ from perdure.domain.effect import (
     Replay,
     Verdict,
     attempts_allowed,
+    earlier_unknown,
     tried,
 )
 from perdure.domain.lease import Holder
@@ -163,6 +164,8 @@ def settle(
     if not _counts(effect, attempts, number, outcome):
         _keep_late(log, effect, attempts, number, outcome)
         return effect
+    if outcome.outcome is AttemptOutcome.FAILED and effect.replay != Replay.PURE and earlier_unknown(attempts):
+        outcome = msgspec.structs.replace(outcome, outcome=AttemptOutcome.UNKNOWN)  # it proves nothing of the earlier
     mark = attempt.boot_mark(log.tx) if outcome.over and outcome.outcome is not AttemptOutcome.ACKNOWLEDGED else None
     log.tx.send(
         "attempt.settle",
