@@ -10,7 +10,7 @@ from perdure.agent.sandbox import available
 from perdure.store import effect
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls
-from tests.agent.tools.folder import make_repository, run_git
+from tests.agent.tools.folder import make_repository, trust_hooks
 
 pytestmark = pytest.mark.databases("sqlite")
 ACTS = [
@@ -27,10 +27,13 @@ FENCED = ["git_branch", "git_commit", "git_push"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trusted", [False, True], ids=["fenced", "trusted"])
-async def test_every_attempt_says_in_which_sandbox_it_was(talk: Talk, tmp_path: Path, trusted: bool) -> None:
+async def test_every_attempt_says_in_which_sandbox_it_was(
+    talk: Talk, tmp_path: Path, trusted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_repository(tmp_path / "work")
     if trusted:
-        run_git(tmp_path / "work", "config", "perdure.hooks", "trusted")
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
+        trust_hooks(tmp_path / "work", tmp_path / "home")
     talk.declare(
         ACTS,
         ["git_status", "run_command", "git_commit", "git_branch", "git_push", "read_file"],

@@ -1,8 +1,9 @@
 """Git as a subordinate: runs the command line in a clean environment, and finds a person's repository.
 
 Nothing of a person's settings reaches the commands: no `GIT_*` variable, no global or system configuration, no hook, no
-file system monitor, no prompt, no background work. What is read of a person is where his repository keeps its objects,
-index and exclude file, and which exclude file he named for all of them. Nothing of his is written here.
+file system monitor, no prompt, no network, no background work. What is read of a person is where his repository keeps
+its objects, index and exclude file, and which exclude file he named for all of them. Nothing of his is written here,
+and no program that his repository names is run (`perdure.agent.gitprograms`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.agent.executables import executable, search_path
+from perdure.agent import gitprograms
+from perdure.agent.executables import executable
+from perdure.agent.gitlink import confirmed, top_of
 from perdure.errors import ConfigError, Damaged, StoreError, StoreFull, StoreUnavailable
 
 LIMIT = 600.0  # seconds that one git command may take
@@ -26,7 +29,6 @@ SAFE = ("safe.directory=*",)  # for commands that run nothing of the repository,
 IMPERSONAL = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 CLEAN = {
     "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_AUTHOR_NAME": "Perdure",
     "GIT_AUTHOR_EMAIL": "perdure@localhost",
@@ -37,8 +39,8 @@ CLEAN = {
     "LC_ALL": "C",
 }
 SETTINGS = (
-    *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.attributesFile=/dev/null", "core.fsync=all"),
-    *("gc.auto=0", "maintenance.auto=false", "submodule.recurse=false", "protocol.allow=never"),
+    *gitprograms.SETTINGS,
+    *("core.hooksPath=/dev/null", "core.attributesFile=/dev/null", "core.fsync=all"),
 )
 
 
@@ -90,8 +92,7 @@ def start(
     personal: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start git in a session of its own: what a person types at a terminal does not reach it."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    clean |= (CLEAN if personal else CLEAN | IMPERSONAL) | {"PATH": search_path(cwd)}
+    clean = gitprograms.environment(cwd) | (CLEAN if personal else CLEAN | IMPERSONAL)
     options = [word for setting in (*SETTINGS, *settings) for word in ("-c", setting)]
     if (program := executable("git", cwd)) is None:
         raise ConfigError("git is not installed.", hint="Install git 2.38 or later.")
@@ -131,7 +132,12 @@ def failure(command: str, code: int, complaint: bytes) -> StoreError | ConfigErr
 
 
 def find(folder: Path) -> Repository | None:
-    """The repository whose work tree holds the folder, or None outside git."""
+    """The repository whose work tree holds the folder, or None outside git.
+
+    One that does not confirm that the work tree is its own is none.
+    """
+    if (nearest := top_of(folder)) is None or confirmed(nearest) is None:
+        return None
     names = ("--git-path", "objects", "--git-path", "index", "--git-path", "info/exclude", "--show-object-format")
     code, out = run(
         *("rev-parse", "--is-inside-work-tree", "--show-toplevel", "--absolute-git-dir", *names, "--show-prefix"),
@@ -145,8 +151,18 @@ def find(folder: Path) -> Repository | None:
     if len(lines) != 9:
         raise ConfigError(f"{folder} has a line break in its path.", hint="Work in a folder with an ordinary name.")
     top, git_dir, *paths = lines[1:6]
+    if Path(top) != Path(os.path.realpath(nearest)):
+        return None  # by its settings, the work tree is another folder
     objects, index, exclude = (Path(os.path.normpath(folder / path)) for path in paths)
     return Repository(Path(top), lines[7], Path(git_dir), objects, index, exclude, lines[6])
+
+
+def without_programs(repository: Repository) -> dict[str, str]:
+    """The environment by which git runs no program that the repository's settings name."""
+    env = {"GIT_DIR": str(repository.git_dir), "GIT_WORK_TREE": str(repository.top)}
+    listed = run("config", "--list", "--name-only", "-z", cwd=repository.top, env=env)[1]
+    keys = dict.fromkeys(os.fsdecode(listed).split("\0"))
+    return gitprograms.by_environment(gitprograms.without([key for key in keys if gitprograms.names_program(key)]))
 
 
 def global_excludes(folder: Path) -> str | None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from perdure.agent.gitlink import GitFolders, confirmed, top_of
+
 
 def head_of(root: Path) -> dict[str, str | None] | None:
     """The branch and the commit that a folder is on; None outside git."""
-    git = _git_dir(root)
-    if git is None:
+    top = top_of(root)
+    found = None if top is None else confirmed(top)
+    if found is None:
         return None
+    git = found.own
     try:
         said = (git / "HEAD").read_text().strip()
     except (OSError, UnicodeDecodeError):
@@ -17,35 +21,19 @@ def head_of(root: Path) -> dict[str, str | None] | None:
     if not said.startswith("ref: "):
         return {"branch": None, "commit": said}
     name = said.removeprefix("ref: ")
-    return {"branch": name.removeprefix("refs/heads/"), "commit": _commit(git, name)}
+    if not name.startswith("refs/") or ".." in name.split("/"):
+        return None
+    return {"branch": name.removeprefix("refs/heads/"), "commit": _commit(found, name)}
 
 
-def _git_dir(root: Path) -> Path | None:
-    for folder in (root, *root.parents):
-        git = folder / ".git"
-        if git.is_dir():
-            return git
-        if git.is_file():  # a worktree or a submodule: the file names the real one
-            try:
-                return (folder / git.read_text().strip().removeprefix("gitdir: ")).resolve()
-            except (OSError, UnicodeDecodeError):
-                return None
-    return None
-
-
-def _commit(git: Path, name: str) -> str | None:
-    common = git
-    try:
-        common = (git / (git / "commondir").read_text().strip()).resolve()
-    except (OSError, UnicodeDecodeError):
-        pass
-    for place in (git, common):
+def _commit(found: GitFolders, name: str) -> str | None:
+    for place in (found.own, found.common):
         try:
             return (place / name).read_text().strip()
         except (OSError, UnicodeDecodeError):
             continue
     try:
-        packed = (common / "packed-refs").read_text().splitlines()
+        packed = (found.common / "packed-refs").read_text().splitlines()
     except (OSError, UnicodeDecodeError):
         return None
     return next((line.split(" ", 1)[0] for line in packed if line.endswith(f" {name}")), None)

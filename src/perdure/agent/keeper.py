@@ -27,6 +27,7 @@ from perdure.agent.shepherd import SUBREAPER, Output, Shepherd
 
 MESSAGES = ("applypatch-msg", "commit-msg", "prepare-commit-msg")  # hooks that are given a message to change
 STAGING = "pre-commit"  # the hook after which git reads the index again
+OURS = ("GIT_CONFIG_", "GIT_SSH", "GIT_ALLOW_PROTOCOL", "GIT_NO_LAZY_FETCH")  # for git outside, not for a hook
 LARGEST = 256 << 20
 _WHY = {
     "timeout": "its time was up",
@@ -74,7 +75,7 @@ class Keeper(Shepherd):
     def _for_the_hook(self) -> dict[str, str]:
         """What a command is told, and what git says to its hooks; but not our settings, which are for git outside."""
         said = {name: value for name, value in self._git_said.items() if name.startswith("GIT_")}
-        kept = {name: value for name, value in said.items() if not name.startswith("GIT_CONFIG_")}
+        kept = {name: value for name, value in said.items() if not name.startswith(OURS)}
         copies = {
             "GIT_INDEX_FILE": f"{self._own}/index",
             "GIT_OBJECT_DIRECTORY": f"{self._own}/objects",

@@ -108,6 +108,8 @@ class Snapshots:
 
     def head(self) -> str | None:
         """The commit that the person's repository has checked out; None outside git and before the first commit."""
+        if not self.is_git:
+            return None
         code, out = run("rev-parse", "--verify", "--quiet", "HEAD", cwd=self.folder, answers=(0, 1, 128), settings=SAFE)
         return out.decode().strip() if code == 0 else None
 

@@ -11,8 +11,8 @@ that is there is never touched by adding it again.
 
 In a person's repository this writes `.git/worktrees/NAME` and nothing else, and removing takes that away again. What is
 committed in the worktree goes to the repository's objects, as with every worktree; a branch that names it is made by
-`publish` alone, when a person asks for it. Submodules are not filled, and filters that a person configured for all his
-repositories are not run: the files come from the snapshot, byte for byte.
+`publish` alone, when a person asks for it. Submodules are not filled, and no filter is run, whoever configured it: the
+files come from the snapshot, byte for byte. Without one they are what is committed: of a file in Git LFS its pointer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.agent.gitdir import SAFE, Repository, find, run
+from perdure.agent.gitdir import SAFE, Repository, find, run, without_programs
 from perdure.agent.gitstore import locked, sync_all, write_whole
 from perdure.agent.snapshot import Snapshots
 from perdure.errors import Conflict, NotFound
@@ -134,7 +134,7 @@ def _again(there: Worktree, commit: str | None, snapshot: str | None) -> Path:
 
 
 def _check_out(theirs: Repository, root: Path, commit: str, lock: int) -> None:
-    env = {"GIT_DIR": str(theirs.git_dir), "GIT_WORK_TREE": str(theirs.top)}
+    env = {"GIT_DIR": str(theirs.git_dir), "GIT_WORK_TREE": str(theirs.top)} | without_programs(theirs)
     arguments = ("worktree", "add", "--quiet", "--force", "--detach", str(root), commit)
     run(*arguments, cwd=theirs.top, env=env, keep=lock)
 

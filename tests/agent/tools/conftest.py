@@ -13,6 +13,15 @@ from tests.agent.tools.folder import make_repository
 
 
 @pytest.fixture
+def own_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder for this test alone."""
+    monkeypatch.setenv("HOME", str(folder / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    (folder / "home").mkdir()
+    return folder / "home"
+
+
+@pytest.fixture
 def place(folder: Path) -> Iterator[Path]:
     """An empty folder, and this process in it."""
     root = folder / "place"

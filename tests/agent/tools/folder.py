@@ -36,6 +36,12 @@ def make_repository(folder: Path) -> Path:
     return remote
 
 
+def trust_hooks(folder: Path, home: Path) -> None:
+    """Say in the person's own settings that git may run the hooks of a repository itself."""
+    home.mkdir(exist_ok=True)
+    (home / ".gitconfig").write_text(f"[perdure]\n\thooks = {folder.resolve()}\n")
+
+
 def write_hook(hook: Path, script: str) -> None:
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\n" + script)

@@ -29,7 +29,10 @@ def make_template(root: Path) -> None:
     """What every life begins with."""
     make_repository(root / "template/place")
     run_git(root / "template/place", "remote", "set-url", "origin", "../place.remote")
-    run_git(root / "template/place", "config", "perdure.hooks", "trusted")  # they kill the worker, from outside
+    (root / "template/home").mkdir()
+    (root / "template/home/.gitconfig").write_text(
+        "[perdure]\n\thooks = trusted\n"
+    )  # they kill the worker, from outside
 
 
 def arrive() -> None:
@@ -41,7 +44,7 @@ def arrive() -> None:
 def arrive_at(folder: Path, root: Path) -> None:
     if not folder.exists():
         shutil.copytree(root / "template", folder)
-    os.environ[WORKER] = str(os.getpid())
+    os.environ |= {WORKER: str(os.getpid()), "PERDURE_ENVIRONMENT": WORKER, "HOME": str(root / "template/home")}
     for tool in EFFECTS:
         tool.inflight = SHORT
     settle_in(Workspace(folder / "place", session_uid="swept"))

@@ -13,7 +13,7 @@ from perdure.agent.tools.git import git_diff, git_log, git_status
 from perdure.agent.workspace import Workspace
 from perdure.errors import NotDone
 from perdure.testing.proxy import wait_until
-from tests.agent.tools.folder import ALONE, NAMED, call, do, prepared, probe, run_git, write_hook
+from tests.agent.tools.folder import ALONE, NAMED, call, do, prepared, probe, run_git, trust_hooks, write_hook
 from tests.forked import fork
 
 KEY = "k" * 64
@@ -206,9 +206,9 @@ def test_a_lock_of_somebody_else_is_respected(repository: Path, monkeypatch: pyt
 
 
 @pytest.mark.slow
-def test_a_lock_that_our_own_dead_git_left_is_removed(repository: Path) -> None:
+def test_a_lock_that_our_own_dead_git_left_is_removed(repository: Path, own_home: Path) -> None:
     """The worker and its git are killed inside a hook, while git holds the index."""
-    run_git(repository, "config", "perdure.hooks", "trusted")  # in the sandbox it could not kill git
+    trust_hooks(repository, own_home)  # in the sandbox it could not kill git
     write_hook(repository / ".git/hooks/pre-commit", "kill -9 $PPID\n")
     (repository / "a.txt").write_text("two\n")
     arguments = prepared("git_commit", {"message": "second", "paths": ["a.txt"]}, {})

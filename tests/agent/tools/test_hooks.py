@@ -22,7 +22,7 @@ from perdure.ids import new_uid
 from tests.agent.hostile import living, until
 from tests.agent.needs import need_bubblewrap, need_landlock
 from tests.agent.test_sandbox import NO_SANDBOX
-from tests.agent.tools.folder import call, do, prepared, probe, run_git, write_hook
+from tests.agent.tools.folder import call, do, prepared, probe, run_git, trust_hooks, write_hook
 from tests.forked import fork
 
 
@@ -208,6 +208,7 @@ def test_a_hook_is_given_no_lock_no_secret_and_no_life_after_it(
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "hush")
     monkeypatch.setenv("PERDURE_STORE", "hush")
+    monkeypatch.setenv("PERDURE_ENVIRONMENT", "KEPT_HOOK")
     monkeypatch.setenv("KEPT_HOOK", mark := new_uid())
     write_hook(
         repository / ".git/hooks/pre-commit",
@@ -245,7 +246,8 @@ def test_what_would_run_outside_may_not_lie_in_the_folder(key: str, value: str, 
     (repository / "auth").mkdir()
     run_git(repository, "config", "credential.helper", "!/usr/bin/gh auth git-credential")
     call("git_commit", message="second")
-    run_git(repository, "config", "--replace-all", key, value.format(root=repository))
+    run_git(repository, "config", "--unset", "credential.helper")
+    run_git(repository, "config", key, value.format(root=repository))
     (repository / "a.txt").write_text("two\n")
     for act, given in (("git_commit", {"message": "third"}), ("git_push", {})):
         with pytest.raises(NotDone, match=r"an agent can write|cannot be kept"):
@@ -267,9 +269,9 @@ def test_a_git_that_lies_in_the_folder_is_not_run(repository: Path, monkeypatch:
     assert not (repository / "ran").exists()
 
 
-def test_hooks_that_a_person_trusts_run_outside(repository: Path, secret: Path) -> None:
+def test_hooks_that_a_person_trusts_run_outside(repository: Path, secret: Path, own_home: Path) -> None:
     write_hook(repository / ".git/hooks/pre-commit", attack(secret))
-    run_git(repository, "config", "perdure.hooks", "trusted")
+    trust_hooks(repository, own_home)
     assert level_of(here()) is Level.NONE
     (repository / "a.txt").write_text("two\n")
     call("git_commit", message="second")
@@ -319,6 +321,7 @@ def test_a_hook_ends_with_git_and_the_commit_is_made_once(
     level: Level, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker, git and the keeper are killed while a hook runs in the sandbox; the keeper's guard ends the hook."""
+    monkeypatch.setenv("PERDURE_ENVIRONMENT", "KEPT_HOOK")
     monkeypatch.setenv("KEPT_HOOK", mark := new_uid())
     (repository / "src").mkdir()
     seconds = f"1000.{int(mark[-8:], 16)}"  # an argument that no other process has

@@ -78,9 +78,26 @@ def test_a_remote_that_went_another_way_is_a_question_and_not_forced(ahead: Path
     assert outcome.said == "unknown"
     with pytest.raises(NotDone, match="moved meanwhile"):
         do("git_push", arguments)
+    with pytest.raises(NotDone, match="moved meanwhile"):
+        call("git_push")
+    run_git(ahead, "fetch", "--quiet")
     with pytest.raises(NotDone, match="Nothing was pushed"):
         call("git_push")
     assert run_git(remote, "rev-parse", "main") == theirs
+
+
+@pytest.mark.parametrize("seen", ["never", "long ago"])
+def test_a_remote_that_was_last_seen_elsewhere_is_pushed_to(seen: str, ahead: Path, remote: Path) -> None:
+    if seen == "never":
+        run_git(ahead, "update-ref", "-d", "refs/remotes/origin/main")
+    else:
+        run_git(ahead, "commit", "--quiet", "--allow-empty", "--message=third")
+        run_git(ahead, "push", "--quiet", str(remote), "main~1:main")  # by its address, so no ref is moved
+    arguments = prepared("git_push", {}, {})
+    assert arguments["remote_before"] != run_git(remote, "rev-parse", "main")
+    assert probe("git_push", arguments).said == "absent"
+    do("git_push", arguments)
+    assert run_git(remote, "rev-parse", "main") == arguments["commit"]
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import perdure
+from perdure.agent.gitlink import confirmed
 
 READABLE = "PERDURE_READABLE"  # more paths that commands may read, separated by colons
 _TOOLS = [
@@ -116,13 +117,5 @@ def _is_inside(path: Path, tops: tuple[Path, ...]) -> bool:
 
 def _repository(root: Path) -> list[Path]:
     """The repository that a worktree belongs to, if that repository says so too: a file `.git` alone is no proof."""
-    link = root / ".git"
-    try:
-        if link.is_symlink() or not link.is_file():
-            return []
-        git_dir = Path(os.path.realpath(root / link.read_text().strip().removeprefix("gitdir: ")))
-        if Path(os.path.realpath((git_dir / "gitdir").read_text().strip())) != Path(os.path.realpath(link)):
-            return []
-        return [Path(os.path.realpath(git_dir / (git_dir / "commondir").read_text().strip()))]
-    except (OSError, UnicodeDecodeError):
-        return []
+    found = confirmed(root)
+    return [] if found is None else [found.common]

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from perdure.agent.gitlink import confirmed
+from perdure.agent.gitprograms import names_program
 from perdure.agent.told import Said, plain, say, short
 from perdure.agent.tools.beneath import real
 from perdure.agent.tools.fenced import act
@@ -22,7 +24,6 @@ from perdure.agent.tools.repository import (
     acting,
     commit_of,
     current_branch,
-    git_folders,
     look,
     look_at_files,
     quiet,
@@ -35,6 +36,7 @@ from perdure.runtime.tool import Call, Outcome, tool
 TRAILER = "Perdure-Effect"
 MESSAGE = 20_000
 LOOKALIKES = 200
+DIFFER = ("--cached", "--quiet", "--no-ext-diff", "--no-textconv")
 
 
 @tool(replay="probe", inflight="1s", retry=5, targets=("branch:{branch}",))
@@ -49,7 +51,7 @@ def git_commit(call: Call, message: str, branch: str, before: str | None, paths:
         staged = act(lock, "add", "--all", "--", *specs)
         if staged.code:
             raise NotDone(f"git add: {short(staged.words, 600)}")
-        if not look("diff", "--cached", "--quiet", "--no-ext-diff", "--", *specs, check=False).code:
+        if not look("diff", *DIFFER, "--", *specs, check=False).code:
             raise NotDone("There is nothing to commit.")
         only = [] if paths is None else ["--only", "--", *specs]
         text = _marked(message, call.key).encode()
@@ -102,25 +104,25 @@ def _specs(paths: list[str] | None) -> list[str]:
     return [f":(top,literal){_named(path)}" for path in paths] + without
 
 
-def _embedded() -> Iterator[str]:
-    """Committed repositories whose own `.git` lies in the folder: git would look into them by an agent's settings."""
-    listed = look("ls-files", "--stage", "-z", limit=64 << 20).text.split(b"\0")
-    links = [os.fsdecode(entry.partition(b"\t")[2]) for entry in listed if entry.startswith(b"160000 ")]
-    if not links:
-        return
-    shared = git_folders()[1]
-    for link in links:
-        git = here().root / link / ".git"
-        if os.path.lexists(git) and not _leads_to(git, shared):
+def _embedded(folder: Path | None = None) -> Iterator[str]:
+    """Committed repositories that git must not look into: their `.git` is in an agent's reach, or names programs."""
+    folder = folder or here().root
+    listed = look("-C", str(folder), "ls-files", "--stage", "-z", limit=64 << 20).text.split(b"\0")
+    for link in (os.fsdecode(entry.partition(b"\t")[2]) for entry in listed if entry.startswith(b"160000 ")):
+        if os.path.lexists(folder / link / ".git") and not _is_submodule(folder / link):
             yield link
 
 
-def _leads_to(git: Path, shared: Path) -> bool:
-    """Whether a `.git` is a file that names a place in the repository's own folder, as a submodule's does."""
-    if git.is_symlink() or not git.is_file():
+def _is_submodule(nested: Path) -> bool:
+    """Whether its git folder lies in the repository's own, names no program, and so do those within it."""
+    found = confirmed(nested)
+    if found is None or found.own.is_relative_to(nested):
         return False
-    named = git.read_text(errors="surrogateescape").removeprefix("gitdir: ").rstrip("\n")
-    return shared in (git.parent / named).resolve().parents
+    listed = look("-C", str(nested), "config", "--list", "--local", "--includes", "--name-only", "-z", check=False)
+    keys = os.fsdecode(listed.text).split("\0")
+    if listed.code or "extensions.worktreeconfig" in keys or any(map(names_program, keys)):
+        return False
+    return not any(_embedded(nested))
 
 
 def _named(path: str) -> str:
@@ -172,7 +174,7 @@ def _referred(call: Call, commit: str) -> Said:
 
 
 def _committed(commit: str) -> Said:
-    done = look("show", "--stat=100", "--no-ext-diff", "--format=%h %s", commit, limit=8_000)
+    done = look("show", "--stat=100", "--no-ext-diff", "--no-textconv", "--format=%h %s", commit, limit=8_000)
     return say(f"Committed {done.line}", changed=True)
 
 

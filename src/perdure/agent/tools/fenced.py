@@ -4,17 +4,19 @@ Git stays outside: it needs `.git`, the person's keys and, for a push, the netwo
 every hook and every filter, is given a keeper in its place (`perdure.agent.keeper`), so it runs as a command would: the
 same level, the same bounds, the same refusal where no sandbox can be had.
 
-Some programs have to run outside: those that sign, that know passwords, that reach the remote. They are the person's,
-and named by his settings. One that lies in the folder is refused, and so are settings that do: an agent could write it.
+Some programs have to run outside: those that sign, that know passwords, that reach the remote. They count only where
+they are named by the person's own settings, for all his repositories or with `includeIf`. An act that needs one which
+the repository names is refused. One that lies in the folder is refused, and so are settings that do: an agent could
+write it. Every other program that the repository names is set to nothing (`perdure.agent.gitprograms`).
 
-A person who trusts what his hooks run says so with `git config perdure.hooks trusted`; then git runs them itself.
+A person who trusts what the hooks of a repository run says so with `git config --global --add perdure.hooks FOLDER`, or
+with the word `trusted` for all repositories; then git runs them itself. A repository's own word does not count.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -22,17 +24,18 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 
 import msgspec
 
 from perdure import faults
-from perdure.agent import keeper
+from perdure.agent import gitprograms, keeper
 from perdure.agent.fate import Bounds, limits_of
+from perdure.agent.gitlink import confirmed
+from perdure.agent.gitprograms import FILTER, HOOK, REACHES, SIGNS
 from perdure.agent.sandbox import Level, command_line, environment, level_for
 from perdure.agent.sandboxes import pen
-from perdure.agent.told import short
-from perdure.agent.tools.repository import Done, begun, end, git_folders, git_program, look, said_in
+from perdure.agent.tools.repository import Done, begun, end, git_folders, git_program, lfs_folders, look, said_in
 from perdure.agent.workspace import Workspace, here
 from perdure.errors import NotDone
 from perdure.ids import digest
@@ -41,32 +44,31 @@ from perdure.store.databases.place import make_folder
 
 ACT = 600  # seconds; hooks run tests
 TRUSTED = "perdure.hooks"
-_FILTER = re.compile(r"filter\.(.+)\.(clean|smudge|process)", re.DOTALL)
-_CONFIGURED_HOOK = re.compile(r"hook\..+\.command", re.DOTALL)
-_OUTSIDE = re.compile(
-    r"gpg\.(.+\.)?program|gpg\.ssh\.defaultkeycommand|core\.(sshcommand|gitproxy|alternaterefscommand)"
-    r"|credential\.(.+\.)?helper|remote\..+\.(receivepack|uploadpack)",
-    re.DOTALL,
-)
+_USED = {"commit": (SIGNS,), "push": (SIGNS, REACHES)}  # the programs that a command runs outside, if they are set
 # Imported, and not run as a file, because then it is compiled only once; last on the path, so that it hides nothing.
 _SCRIPT = "import sys; sys.path.append(sys.argv[1]); from perdure.agent import keeper; keeper.main(*sys.argv[2:])"
 
 
 class Configured(msgspec.Struct, frozen=True):
-    """One of git's settings, and the file that it comes from."""
+    """One of git's settings, and the file that it comes from.
+
+    An agent can write a file of the folder, and by a hook what Git LFS keeps. `is_personal`: not from the repository.
+    """
 
     key: str
     value: str
     file: Path | None
+    is_writable: bool
+    is_personal: bool
 
 
 def act(lock: int, *arguments: str, given: bytes = b"", settings: Sequence[str] = ()) -> Done:
     """Run a git command that changes something, with the lock of `acting`."""
-    with _kept() as kept, TemporaryFile() as source, TemporaryFile() as text, TemporaryFile() as error:
+    with _kept(arguments[0]) as kept, TemporaryFile() as source, TemporaryFile() as text, TemporaryFile() as error:
         faults.point("git.before")
         source.write(given)
         source.seek(0)
-        with begun(arguments, source, text, error, lock=lock, settings=(*settings, *kept)) as git:
+        with begun(arguments, source, text, error, lock=lock, settings=settings, told=kept) as git:
             try:
                 code = git.wait(ACT)
             except subprocess.TimeoutExpired:
@@ -77,10 +79,10 @@ def act(lock: int, *arguments: str, given: bytes = b"", settings: Sequence[str] 
 
 
 def check_programs() -> None:
-    """Refuse to let git run, outside the sandbox, what an agent could have written."""
+    """Refuse a push that would run, outside the sandbox, what an agent could have written or the repository names."""
     configured = _configured()
     if not _is_trusted(configured):
-        _check(configured)
+        _check(configured, "push")
 
 
 def level_of(workspace: Workspace) -> Level:
@@ -94,36 +96,50 @@ def _level(configured: list[Configured]) -> Level:
 
 
 def _configured() -> list[Configured]:
-    listed = look("config", "--list", "--show-origin", "-z", limit=8 << 20).text.decode(errors="surrogateescape")
-    parts = listed.split("\0")
+    """Every setting of git here but those that we give on the command line, the last word last."""
+    listed = look("config", "--list", "--show-scope", "--show-origin", "-z", limit=8 << 20)
+    parts = listed.text.decode(errors="surrogateescape").split("\0")
+    repository = confirmed(here().root)
+    kept = None if repository is None else repository.common / "lfs"
     found = []
-    for origin, setting in zip(parts[::2], parts[1::2], strict=False):
+    for scope, origin, setting in zip(parts[::3], parts[1::3], parts[2::3], strict=False):
         kind, _, path = origin.partition(":")
         key, _, value = setting.partition("\n")
-        found.append(Configured(key, value, (here().root / path).resolve() if kind == "file" else None))
+        if scope == "command":
+            continue
+        file = (here().root / path).resolve() if kind == "file" else None
+        writable = file is not None and (_is_in_folder(file) or kept in file.parents)
+        found.append(Configured(key, value, file, writable, scope in gitprograms.PERSONAL and not writable))
     return found
 
 
 def _is_trusted(configured: list[Configured]) -> bool:
-    """By the word of a person: a file of the folder, which an agent can write, does not count."""
-    words = [one.value for one in configured if one.key == TRUSTED and not _is_ours_to_write(one.file)]
-    return words[-1:] == ["trusted"]
+    """By the word of a person, in his own settings: for every repository, or for this one by its folder."""
+    words = [one.value for one in configured if one.key == TRUSTED and one.is_personal]
+    found = confirmed(here().root)
+    folders = {str(here().root)} | ({str(found.common.parent)} if found and found.common.name == ".git" else set())
+    return words[-1:] == ["trusted"] or bool(folders & set(words))
 
 
-def _is_ours_to_write(file: Path | None) -> bool:
-    root = here().root
-    return file is not None and root in file.parents and root / ".git" not in file.parents
+def _is_in_folder(file: Path) -> bool:
+    return here().root in file.parents and here().root / ".git" not in file.parents
 
 
-def _check(configured: list[Configured]) -> None:
-    way = f"Take it out of the folder, or trust it: git config --global {TRUSTED} trusted."
+def _check(configured: list[Configured], command: str) -> None:
+    way = f"Take it out of the folder, or trust the folder: git config --global --add {TRUSTED} {here().root}"
     for one in configured:
-        if _is_ours_to_write(one.file):
+        if one.is_writable:
             raise NotDone(f"Git's settings include {one.file}, which an agent can write.", hint=way)
-        if _OUTSIDE.fullmatch(one.key) and (found := _in_folder(one.value)) is not None:
+        runs = [uses for uses in (SIGNS, REACHES) if uses.fullmatch(one.key)]
+        if runs and (found := _in_folder(one.value)) is not None:
             raise NotDone(f"Git's {one.key} runs {found}, which an agent can write.", hint=way)
-        if _CONFIGURED_HOOK.fullmatch(one.key):
+        if HOOK.fullmatch(one.key):
             raise NotDone(f"{one.key} is a hook that cannot be kept in the sandbox.", hint=way)
+        if not one.is_personal and any(uses in _USED.get(command, ()) for uses in runs):
+            raise NotDone(
+                f"The settings of this repository name a program, {one.key}, and only your own settings may.",
+                hint=f"Set it with `git config --global`, or trust: git config --global --add {TRUSTED} {here().root}",
+            )
 
 
 def _in_folder(command: str) -> Path | None:
@@ -140,34 +156,38 @@ def _in_folder(command: str) -> Path | None:
 
 
 @contextmanager
-def _kept() -> Iterator[list[str]]:
-    """Settings by which git runs keepers, while they can be run."""
+def _kept(command: str) -> Iterator[dict[str, str]]:
+    """The environment by which git runs keepers, while they can be run, and no program that the repository names."""
     configured = _configured()
     level = _level(configured)
-    if level is Level.NONE:
-        yield []
+    if level is Level.NONE:  # git runs hooks itself, so it is told what they need
+        told = environment(here(), level, Path(gettempdir()))
+        yield {name: value for name, value in told.items() if name != "PATH" and not name.startswith("GIT_")}
         return
-    _check(configured)
+    _check(configured, command)
+    named = {one.key for one in configured if not one.is_personal and gitprograms.names_program(one.key)}
+    settings = gitprograms.without({key for key in named if not FILTER.fullmatch(key)})
     scratch = here().scratch or runtime_folder() / "commands" / here().session_uid
     folder = scratch / f"git-{digest(os.fsencode(here().root))[:16]}"
     shutil.rmtree(folder, ignore_errors=True)  # of an act that was killed: we hold the lock, so it has ended
     make_folder(folder)
     fenced = pen.make(Bounds().processes)
     try:
-        yield _keepers(level, scratch, folder, configured, str(fenced or ""))
+        settings |= _keepers(level, scratch, folder, configured, str(fenced or ""))
+        yield gitprograms.by_environment(settings)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         if fenced is not None:
             pen.remove(fenced)
 
 
-def _keepers(level: Level, scratch: Path, folder: Path, configured: list[Configured], fence: str) -> list[str]:
+def _keepers(level: Level, scratch: Path, folder: Path, configured: list[Configured], fence: str) -> dict[str, str]:
     """Write down what each keeper has to know, and make one for every hook and filter that there is."""
     git_dir, common, hooks_folder, objects = git_folders("hooks", "objects")
     hooks = {path.name: str(path) for path in _hooks(hooks_folder)}
-    filters = {one.key.removeprefix("filter."): one.value for one in configured if _FILTER.fullmatch(one.key)}
+    filters = {one.key.removeprefix("filter."): one.value for one in configured if FILTER.fullmatch(one.key)}
     spec, place = folder / "spec.json", folder / "place"
-    lfs = (common / "lfs",) if (common / "lfs").is_dir() else ()
+    lfs = lfs_folders(common)
     line = command_line(
         here(), [], level=level, temporary=place, hidden=(scratch,), shown=(git_dir, common, hooks_folder),
         granted=(*lfs, place) if level is Level.BUBBLEWRAP else lfs,
@@ -182,7 +202,7 @@ def _keepers(level: Level, scratch: Path, folder: Path, configured: list[Configu
     (folder / "hooks").mkdir()
     for name in hooks:
         _write_hook(folder / "hooks" / name, _call(spec, "hook", name))
-    return [f"core.hooksPath={folder / 'hooks'}", *_filter_settings(spec, filters)]
+    return {"core.hooksPath": str(folder / "hooks")} | _filter_settings(spec, filters)
 
 
 def _hooks(folder: Path) -> Iterator[Path]:
@@ -199,12 +219,12 @@ def _own_refs(level: Level, place: Path, common: Path) -> list[str]:
     return [word for name in names for word in ("--bind", str(place / name), str(common / name))]
 
 
-def _filter_settings(spec: Path, filters: dict[str, str]) -> Iterator[str]:
-    for name, command in filters.items():
-        if "=" in name:
-            raise NotDone(f"A filter named {short(name)} cannot be kept in the sandbox.")
-        if command:
-            yield f"filter.{name}={_call(spec, 'filter', name)}{'' if name.endswith('.process') else ' %f'}"
+def _filter_settings(spec: Path, filters: dict[str, str]) -> dict[str, str]:
+    return {
+        f"filter.{name}": f"{_call(spec, 'filter', name)}{'' if name.endswith('.process') else ' %f'}"
+        for name, command in filters.items()
+        if command
+    }
 
 
 def _write_hook(path: Path, call: str) -> None:

@@ -121,6 +121,8 @@ def walk(top: Path) -> Iterator[str]:
         names = _all(top)
     for name in names:
         full = here().root / name
+        if ".." in full.parts:
+            continue  # the index of a repository may hold any name
         if os.path.lexists(full) and not any(full == one or one in full.parents for one in here().protected):
             yield name
 

@@ -34,7 +34,7 @@ def git_diff(path: str | None = None) -> Said:
     """Show what differs from the last commit, in the whole folder or in one file or folder; new files are left out."""
     require()
     where = [] if path is None else ["--", label(real(path))]
-    last = commit_of("HEAD") or look("hash-object", "-t", "tree", "/dev/null").line
+    last = commit_of("HEAD") or look("hash-object", "--no-filters", "-t", "tree", "/dev/null").line
     done = look_at_files("--literal-pathspecs", "diff", "--no-ext-diff", "--no-textconv", last, *where, limit=4 << 20)
     return say(done.text.decode(errors="replace") or "Nothing differs.", origin="command:git diff")
 

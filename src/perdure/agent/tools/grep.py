@@ -41,7 +41,7 @@ def search() -> None:
 def read(root: int, name: bytes) -> bytes:
     """A regular text file of moderate size, or nothing."""
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=root)
+        descriptor = reach(root, name)
     except (OSError, ValueError):
         return b""
     with os.fdopen(descriptor, "rb") as file:
@@ -50,6 +50,22 @@ def read(root: int, name: bytes) -> bytes:
             return b""
         content = file.read(LARGEST)
         return b"" if b"\0" in content[:8192] else content
+
+
+def reach(root: int, name: bytes) -> int:
+    """Open a file folder by folder, none of which may be a link: one may have been put there since it was listed."""
+    *folders, last = name.split(b"/")
+    if b".." in folders:
+        raise ValueError("it leads up")  # which an index that came with a repository may say
+    above = os.dup(root)
+    try:
+        for folder in folders:
+            below = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+            os.close(above)
+            above = below
+        return os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=above)
+    finally:
+        os.close(above)
 
 
 def around(line: str, start: int, longest: int) -> str:

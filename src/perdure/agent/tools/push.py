@@ -1,11 +1,13 @@
 """Pushes: one commit to one branch of one remote, never by force.
 
-    look       the remote stands where it stood when this was planned
+    plan       read here alone where the remote stood when it was last seen; before the approval nothing reaches it
+    look       the remote stands there, or at an older commit of ours
     rehearse   a dry run, which also runs the hook: what fails here has sent nothing
     push       the same, in earnest
 
 The probe asks the remote. It stands at our commit, or at one that contains it: it happened. It stands where it stood
-before: it did not. A remote may still be at work after the connection is lost, so `inflight` is not short.
+when this was planned, or at an older commit of ours: it did not. A remote may still be at work after the connection is
+lost, so `inflight` is not short.
 
 One push to a branch of an address at a time: it is a lease, kept while a push is in doubt. So sessions that share a
 remote never push over each other; the second one looks again, and finds the branch moved.
@@ -43,7 +45,7 @@ def git_push(
         there = _tip(remote, branch)
         if there == commit:
             return _pushed(remote, branch, commit)
-        if there != remote_before:
+        if there != remote_before and not _is_older(there, commit):
             raise NotDone(f"{short(branch)} on {short(remote)} was moved meanwhile; fetch and look.")
         rehearsed = act(lock, *PUSH, "--dry-run", remote, what)
         if rehearsed.code:
@@ -71,12 +73,13 @@ def _(
             if _shared(remote, branch) != shared:
                 return Outcome.unknown(f"{remote} has another address by now.")
             there = _tip(remote, branch)
-            held = there == commit or (there not in (None, remote_before) and _contains(remote, branch, commit, there))
+            moved = there not in (None, commit, remote_before) and not _is_older(there, commit)
+            held = there == commit or (moved and _contains(remote, branch, commit, there))
     except NotDone as error:
         return Outcome.unknown(error.message)
     if held:
         return Outcome.happened(_pushed(remote, branch, commit), reference=_reference(remote, branch, commit))
-    if there == remote_before:
+    if there == remote_before or (there is not None and not moved):
         return Outcome.absent()
     return Outcome.unknown(
         f"{branch} on {remote} was moved to {(there or 'nothing')[:12]}, which is not on our commit."
@@ -85,19 +88,18 @@ def _(
 
 @prepares(git_push, "commit", "remote_before", "shared")
 def prepare_push(_: Known, *, remote: str, branch: str | None) -> dict[str, Any]:
-    """Which commit goes where, and where the remote stands now."""
+    """Which commit goes where, and where the remote stood when it was last seen from here. No one is asked for it."""
     require()
     name = branch or current_branch()
     if not name:
         raise NotDone("No branch is checked out; name one.")
     if "\0" in name or (commit := commit_of(f"refs/heads/{name}")) is None:
         raise NotDone(f"There is no branch {short(name)} here.")
-    before = _tip(remote, name)
+    shared = _shared(remote, name)
+    before = commit_of(f"refs/remotes/{remote}/{name}")
     if before == commit:
-        raise NotDone(f"{short(name)} on {short(remote)} stands at {commit[:12]} already.")
-    return {
-        "remote": remote, "branch": name, "commit": commit, "remote_before": before, "shared": _shared(remote, name),
-    }  # fmt: skip
+        raise NotDone(f"{short(name)} on {short(remote)} stands at {commit[:12]} already, as far as is known here.")
+    return {"remote": remote, "branch": name, "commit": commit, "remote_before": before, "shared": shared}
 
 
 def _url(remote: str) -> str:
@@ -133,6 +135,11 @@ def _tip(remote: str, branch: str) -> str | None:
     lines = look("ls-remote", "--", _url(remote), name).line.splitlines()
     found = [commit for commit, _, ref in (line.partition("\t") for line in lines) if ref == name]
     return found[0] if found else None
+
+
+def _is_older(there: str | None, commit: str) -> bool:
+    """Whether the remote stands at a commit that ours goes on from: it was last seen some time ago, or never."""
+    return there is not None and look("merge-base", "--is-ancestor", there, commit, check=False).code == 0
 
 
 def _contains(remote: str, branch: str, commit: str, there: str | None) -> bool:

@@ -1,4 +1,7 @@
-"""Running git in the folder of a session, and in no other repository.
+"""Running git in the folder of a session, and in no other repository (`perdure.agent.gitlink`).
+
+Git outside the sandbox is told by its environment only what it needs, reaches no network but for a push that was
+approved, and runs no program that the repository names (`perdure.agent.gitprograms`).
 
 What a look needs is short-lived and takes no locks. An act holds `perdure.lock` in git's folder, and hands its
 descriptor to git, whose keepers inherit it (`perdure.agent.tools.fenced`):
@@ -22,7 +25,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -30,7 +33,9 @@ from typing import IO
 
 import msgspec
 
-from perdure.agent.executables import executable, search_path
+from perdure.agent import gitprograms
+from perdure.agent.executables import executable
+from perdure.agent.gitlink import confirmed
 from perdure.agent.sandbox import command_line, environment, level_for
 from perdure.agent.told import short
 from perdure.agent.workspace import here
@@ -43,11 +48,9 @@ PATIENCE = 120.0  # with a git that began earlier
 TRIES = 50  # ten in a second
 TEXT = 1 << 20
 
-SETTINGS = (
-    "core.fsmonitor=false", "core.quotePath=false", "core.pager=cat", "core.editor=true", "core.askPass=",
-    "color.ui=false", "gc.auto=0", "maintenance.auto=false", "protocol.ext.allow=never", "safe.bareRepository=explicit",
-    "submodule.recurse=false", "log.showSignature=false",
-)  # fmt: skip
+SETTINGS = (*gitprograms.SETTINGS, "core.quotePath=false", "color.ui=false")
+NO_HOOKS = ("core.hooksPath=/dev/null",)
+REMOTE = frozenset({"push", "fetch", "ls-remote"})  # what reaches a remote; only after a push was approved
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -98,10 +101,16 @@ def look(
 def begun(
     arguments: Sequence[str], given: IO[bytes] | int, text: IO[bytes] | int, error: IO[bytes], *,
     lock: int | None = None, settings: Sequence[str] = (), fence: Fence | None = None,
+    told: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:  # fmt: skip
-    """Start git in the folder, in a process group of its own; with a `fence`, in the sandbox."""
-    command = [git_program(), *(part for one in (*SETTINGS, *settings) for part in ("-c", one)), *arguments]
-    told = _environment(lock is None)
+    """Start git in the folder, in a process group of its own; with a `fence`, in the sandbox.
+
+    `told` is laid over its environment.
+    """
+    looks = lock is None and arguments[0] != "rev-parse"  # which is asked where the hooks are
+    chosen = (*SETTINGS, *(NO_HOOKS if looks else ()), *settings)
+    command = [git_program(), *(part for one in chosen for part in ("-c", one)), *arguments]
+    told = _environment(arguments[0], lock is None) | dict(told or {})
     if fence is not None:
         command = fence.line(command)
         told = fence.environment() | {name: value for name, value in told.items() if name.startswith("GIT_")}
@@ -124,14 +133,19 @@ class Fence:
         self._folders = git_folders()
 
     def line(self, command: list[str]) -> list[str]:
-        lfs = self._folders[1] / "lfs"
         return command_line(
             here(), command, level=self._level, temporary=self._temporary, read_only=True, shown=self._folders,
-            granted=(lfs,) if lfs.is_dir() else (),
+            granted=lfs_folders(self._folders[1]),
         )  # fmt: skip
 
     def environment(self) -> dict[str, str]:
         return environment(here(), self._level, self._temporary) | {"LC_ALL": "C.UTF-8", "LANGUAGE": ""}
+
+
+def lfs_folders(common: Path) -> tuple[Path, ...]:
+    """Where Git LFS keeps its objects, which filters and hooks may write; a link to elsewhere is not."""
+    lfs = common / "lfs"
+    return (lfs,) if lfs.is_dir() and not lfs.is_symlink() else ()
 
 
 def git_program() -> str:
@@ -148,12 +162,10 @@ def git_folders(*names: str) -> tuple[Path, ...]:
     return tuple(Path(here().root, line).resolve() for line in said)
 
 
-def _environment(looking: bool) -> dict[str, str]:
-    """Ours without what would send git elsewhere, ask a person, or change what it says."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") and name != "SSH_ASKPASS"}
-    return kept | {
-        "PATH": search_path(here().root),
-        "GIT_TERMINAL_PROMPT": "0",
+def _environment(command: str, looking: bool) -> dict[str, str]:
+    """What git needs, without what would send it elsewhere, ask a person, or change what it says."""
+    remote = command in REMOTE
+    return gitprograms.environment(here().root, personal=remote or command == "commit", network=remote) | {
         "GIT_CEILING_DIRECTORIES": str(here().root.parent),
         "GIT_OPTIONAL_LOCKS": "0" if looking else "1",
         "LC_ALL": "C.UTF-8",
@@ -176,18 +188,24 @@ def said_in(file: IO[bytes]) -> str:
 
 
 def is_repository() -> bool:
-    """Whether the folder of the session is the top of a repository's working tree."""
-    if not os.path.lexists(here().root / ".git"):
+    """Whether the folder of the session is the top of a repository's working tree, and the repository says so too."""
+    if confirmed(here().root) is None:
         return False
     try:
-        return look("rev-parse", "--is-inside-work-tree", check=False).line == "true"
+        return look("rev-parse", "--show-toplevel", check=False).text == os.fsencode(here().root) + b"\n"
     except NotDone:
         return False
 
 
 def require() -> None:
-    if not is_repository():
-        raise NotDone("The folder of this session is not a git repository.")
+    if is_repository():
+        return
+    if os.path.lexists(here().root / ".git") and confirmed(here().root) is None:
+        raise NotDone(
+            "The .git of this folder names a repository that does not name this folder, so git is not run here.",
+            hint="A worktree is repaired by `git worktree repair`, typed in its repository.",
+        )
+    raise NotDone("The folder of this session is not a git repository.")
 
 
 def current_branch() -> str:
