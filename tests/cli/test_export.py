@@ -70,7 +70,7 @@ def test_a_move_is_taken_back_on_a_persons_word(review: Terminal) -> None:
 
 def test_json_says_what_was_written_and_what_came(review: Terminal) -> None:
     done = review("export", REVIEW, "--to", "x.zip", "--json").json
-    assert done.keys() == {"path", "mode", "session", "copy", "sha256", "counts", "notes"}
+    assert done.keys() == {"path", "mode", "session", "copy", "sha256", "manifest_sha256", "counts", "notes"}
     assert (done["mode"], done["session"]["id"], done["session"]["cursor"]) == ("copy", REVIEW, 17)
     came = review("import", "x.zip", "--id", "mine", "--json").json
     assert (came["session"]["uid"], came["session"]["id"], came["changed"]) == (done["copy"], "mine", True)
@@ -85,7 +85,7 @@ def test_json_says_what_was_written_and_what_came(review: Terminal) -> None:
         (("export", REVIEW, "--to", "perdure.db"), "conflict", "is there already"),
         (("import", "nothing.zip"), "not-found", "There is no bundle"),
         (("import", "perdure.db"), "bundle-invalid", "cannot be read"),
-        (("import", "."), "bundle-invalid", "no manifest.json"),
+        (("import", "empty"), "bundle-invalid", "no manifest.json"),
         (("import", "t.zip"), "conflict", "--id NEW"),
         (("import", "t.zip", "--id", "a b"), "config", "not a usable name"),
     ],
@@ -94,6 +94,7 @@ def test_what_goes_wrong_is_said_in_one_sentence_with_a_code(
     words: tuple[str, ...], code: str, says: str, review: Terminal
 ) -> None:
     assert review("export", REVIEW, "--to", "t.zip").code == 0
+    (review.folder / "empty").mkdir()
     said = review(*words)
     assert (said.code, f"[{code}]" in said.err, says in said.err) == (2 if code == "config" else 1, True, True), (
         said.err

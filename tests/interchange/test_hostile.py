@@ -216,12 +216,12 @@ CONTRADICTIONS: dict[str, tuple[str, Callable[[list[Row]], None]]] = {
 
 
 @pytest.mark.parametrize("what", CONTRADICTIONS)
-async def test_rows_that_contradict_each_other_are_refused_by_the_database(
+async def test_rows_that_contradict_each_other_or_their_log_are_refused(
     what: str, target: str, bundle: Files, opened: Open, folder: Path
 ) -> None:
     there = opened(target)
     forged = write_folder(folder / "forged", with_rows(bundle, *CONTRADICTIONS[what]))
-    await refused_in_the_store(there, forged, "contradict each other")
+    await refused_in_the_store(there, forged, "contradict")
     assert [one async for one in there.sessions()] == []
 
 
@@ -235,8 +235,22 @@ async def refused_in_the_store(there: Runtime, path: Path, says: str) -> None:
 async def test_names_and_code_in_rows_are_only_data(bundle: Files, opened: Open, folder: Path) -> None:
     """Invariant 14: nothing stored is ever executed, wherever it comes from."""
     hostile = "os:system('touch evil')"
+    (id, *_) = [row["id"] for row in forger.rows(bundle, EFFECT)]
+
+    def lie(events: list[Row]) -> None:
+        for one in events:
+            body = json.loads(one["body"])
+            said = body.get("rows", {})
+            for row in said.get("effect", ()):
+                if row["id"] == id and "tool" in row:
+                    row |= {"tool": hostile, "intent": {"__reduce__": hostile}}
+            if "program" in said.get("session", {}):
+                said["session"]["program"] = "subprocess:run"
+            one["body"] = json.dumps(body)
+
+    files = rechained(bundle, lie)
     files = with_rows(
-        bundle, EFFECT, lambda rows: rows[0].update(tool=hostile, intent=json.dumps({"__reduce__": hostile}))
+        files, EFFECT, lambda rows: rows[0].update(tool=hostile, intent=json.dumps({"__reduce__": hostile}))
     )
     files = with_rows(files, SESSION, edit(0, program="subprocess:run"))
     there = opened("there")

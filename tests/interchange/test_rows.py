@@ -20,7 +20,6 @@ FIXED = {
     "uid",
     "id",
     "program",
-    "arguments",
     "created_at",
     "branch",
     "policy_at",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from rich.text import Text
-
 from perdure.cli.command import Shell
-from perdure.cli.live import DIFF, Screen, diff_of
-from perdure.cli.plain import count, safe, short, span, value
+from perdure.cli.intent import lines_of
+from perdure.cli.live import Screen
+from perdure.cli.plain import safe, short, span, value
 from perdure.cli.waiting import Asked
 from perdure.domain.approval import Approval
 from perdure.domain.effect import Effect
@@ -128,8 +127,8 @@ class Asking:
         said = MORE if self._may_always(row) else ONCE
         return said if self.screen.speaks_unicode else said.replace("·", "|")
 
-    def _intent(self, found: Effect, most: int) -> None:
-        for line in intent_lines(found, most):
+    def _intent(self, found: Effect, most: int | None) -> None:
+        for line in lines_of(found, most):
             self.screen.line(line)
 
     async def take(self, line: str) -> bool:
@@ -191,7 +190,7 @@ class Asking:
             await self._try(self.runtime.approve(row.id, by=self.shell.by, because=f"always in this session: {reason}"))
 
     def _more(self, row: Approval, found: Effect) -> None:
-        self._intent(found, 100_000)
+        self._intent(found, None)
         facts = [
             ("effect", found.id), ("intent digest", found.intent_digest), ("key", found.idempotency_key),
             ("replay", found.replay), ("targets", value(found.targets)), ("asked by", row.requester),
@@ -255,37 +254,6 @@ def _with_command(asking: Asking, error: ConfigError) -> ConfigError:
         "settle", asking.asked.wait.ref or "", "--happened", "--because", "TEXT", "--result", "JSON"
     )
     return ConfigError(error.message, hint=f"In another terminal: {line}")
-
-
-def intent_lines(found: Effect, most: int) -> Iterator[Text]:
-    """Exactly what will be done: each argument under its name, a change of a file as a diff."""
-    given = found.intent if isinstance(found.intent, dict) else {"intent": found.intent}
-    changes = {"edit_file": ("old", "new"), "write_file": ("content",)}.get(found.tool, ())
-    widest = max((len(name) for name in given if name not in changes), default=0)
-    for name, one in given.items():
-        if name in changes:
-            continue
-        text = one if isinstance(one, str) else value(one, 10_000)
-        lines = text.splitlines() or [""]
-        for nth, line in enumerate(lines[:most]):
-            yield Text(f"    {(safe(name) if nth == 0 else '').ljust(widest)}  {safe(line, keep=chr(9))}")
-        if len(lines) > most:
-            yield Text(f"    {''.ljust(widest)}  … {count(len(lines) - most, 'more line')}; m shows all", "dim")
-    if changes:
-        yield from _change(found, given, most)
-
-
-def _change(found: Effect, given: dict[str, Any], most: int) -> Iterator[Text]:
-    if found.tool == "edit_file":
-        lines = [f"-{line}" for line in str(given.get("old")).splitlines()]
-        lines += [f"+{line}" for line in str(given.get("new")).splitlines()]
-    else:
-        lines = diff_of({"name": found.tool, "arguments": given})
-    shown = max(most, DIFF)
-    for line in lines[:shown]:
-        yield Text("    " + safe(line, keep="\t"), "green" if line.startswith("+") else "red")
-    if len(lines) > shown:
-        yield Text(f"    … {count(len(lines) - shown, 'more line')}; m shows all", "dim")
 
 
 def _asked_for(tx: Transaction, uid: str, id: str) -> tuple[Approval, Effect]:

@@ -25,6 +25,7 @@ def export(shell: Shell, id: str, move: bool, to: str | None) -> None:
     A copy changes nothing here. After a move the session is sealed; should its bundle be lost, export it again.
     """
     from perdure.cli.opening import acting
+    from perdure.control import receipts
 
     async def work(runtime: Runtime) -> Exported:
         import asyncio
@@ -40,6 +41,7 @@ def export(shell: Shell, id: str, move: bool, to: str | None) -> None:
         )  # fmt: skip
 
     done = acting(shell, work)
+    receipts.keep(done.manifest_sha256)
     if shell.json:
         shell.emit(done)
     else:

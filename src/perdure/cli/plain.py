@@ -1,7 +1,7 @@
 """Stored text, values and times as a terminal may see them: harmless, short, on one line.
 
 What a session holds was written by programs, models and strangers. A control character in it must never move a
-cursor, set a title or turn a line around, so whatever is not printable is shown as its escape.
+cursor, set a title, turn a line around or hide, so whatever is not seen is shown as its escape.
 """
 
 from __future__ import annotations
@@ -9,19 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from perdure.domain.text import visible
+
 SECOND = 1_000_000
 TEXT = 200  # letters of one stored text in a sentence
+CUT = "more character"  # after what is shown of an intent that is longer
 
 
 def safe(text: str, *, keep: str = "") -> str:
-    """The text with everything unprintable escaped, but for the characters to keep."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() or one in keep else _escaped(one) for one in text)
-
-
-def _escaped(letter: str) -> str:
-    return letter.encode("unicode_escape").decode()
+    """The text with everything escaped that is not seen, but for the characters to keep."""
+    return visible(text, keep=keep)
 
 
 def short(text: str, limit: int = TEXT) -> str:
@@ -44,6 +41,21 @@ def value(given: Any, limit: int = TEXT) -> str:
 def call(name: str, given: Any, limit: int = TEXT) -> str:
     """A call as people write it: `post_comment(pr=7, body="only style")`."""
     return f"{safe(name)}({arguments(given, limit)})"
+
+
+def intent(name: str, given: Any, limit: int = TEXT) -> str:
+    """A call that a person decides about: what is cut off is counted."""
+    whole = whole_call(name, given)
+    return whole if len(whole) <= limit else f"{whole[:limit]}… ({count(len(whole) - limit, CUT)})"
+
+
+def whole_call(name: str, given: Any) -> str:
+    """A call as people write it, of any length."""
+    from perdure.ids import encode
+
+    if not isinstance(given, Mapping) or given.keys() == {":artifact"}:
+        return f"{safe(name)}({value(given)})"
+    return safe(f"{name}({', '.join(f'{key}={encode(one)}' for key, one in given.items())})")
 
 
 def arguments(given: Any, limit: int = TEXT) -> str:

@@ -64,7 +64,7 @@ def _emit(shell: Shell, tx: Transaction, found: SessionRecord, events: list[Even
             "waits": wait.open_of_session(tx, found.uid),
             "effects": [one.to_dict() | {"outside": reach.of(tx, one)} for one in effect.of_session(tx, found.uid)],
             "events": events,
-            "approvals": [with_votes(tx, one) for one in approval.listing(tx, uid=found.uid)],
+            "approvals": [with_votes(shell, tx, one) for one in approval.listing(tx, uid=found.uid)],
         }
     )
 

@@ -1,4 +1,4 @@
-"""`perdure verify`: whether the logs still say what they said."""
+"""`perdure verify`: whether the logs still say what they said, and the rows what the logs say."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Verified(msgspec.Struct):
 def verify(shell: Shell, id: str | None) -> int:
     """Check that every event is there, unchanged and in its place: one session's log, or all.
 
-    Each event is bound to all before it. Every other row of a session is read too. Exits with 1 when something is
-    damaged, and names the session and the row; the other sessions are still checked.
+    Each event is bound to all before it. Every other row of a session is compared with what the log says. Exits with
+    1 when something is damaged, and names the session, the table and the row; the other sessions are still checked.
     """
     from perdure.cli.opening import reading
     from perdure.cli.plain import count, safe
@@ -53,7 +53,7 @@ def verify(shell: Shell, id: str | None) -> int:
             shell.say(f"Intact: {whole}. `{shell.again('export', 'ID')}` writes a session that is intact as a bundle.")
     else:
         said = f"{count(checked.sessions, 'session')}, {count(checked.events, 'event')}"
-        shell.say(f"{said}: every chain holds.")
+        shell.say(f"{said}: every row is as its log says, and every chain holds.")
     return 1 if checked.damaged else 0
 
 

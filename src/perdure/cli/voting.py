@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from perdure.cli.command import Shell
+from perdure.cli.effects import shown
 from perdure.cli.opening import acting, reading
-from perdure.cli.plain import call, safe
+from perdure.cli.plain import intent, safe
 from perdure.cli.waiting import top_of
 from perdure.store import approval, effect, session
 
@@ -15,13 +16,13 @@ def vote(shell: Shell, id: str, because: str, decision: Literal["approve", "deny
     """Vote, and say what that decided."""
     with reading(shell) as tx:
         asked = approval.find(tx, id)
-        planned = effect.get(tx, asked.session_uid, asked.effect_id)
+        planned = shown(shell, effect.get(tx, asked.session_uid, asked.effect_id))
         name, top = session.get(tx, asked.session_uid).id, top_of(tx, asked.session_uid)
     voted = acting(shell, lambda runtime: getattr(runtime, decision)(asked.id, by=shell.by, because=because))
     if shell.json:
         shell.emit(voted)
         return
-    what = f"{safe(voted.id)}, {call(planned.tool, planned.intent)} in session {safe(name)}"
+    what = f"{safe(voted.id)}, {intent(planned.tool, planned.intent)} in session {safe(name)}"
     if voted.decision is None:
         shell.say(f"{safe(shell.by)} approved {what}.", f"It needs {voted.quorum} votes, and others must add theirs.")
     else:

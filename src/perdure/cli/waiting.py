@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from perdure.cli.command import Shell
-from perdure.cli.plain import call, safe, short, span
+from perdure.cli.plain import CUT, intent, safe, short, span
 from perdure.clock import moment
 from perdure.domain.session import SessionRecord
 from perdure.domain.wait import FOR_A_PERSON, Wait, WaitKind
@@ -92,7 +92,9 @@ def _detail(one: Wait) -> Mapping[str, Any]:
 
 def _approval(tx: Transaction, found: SessionRecord, one: Wait) -> Asked:
     detail = _detail(one)
-    what = f"the gate {safe(str(detail.get('gate')))} holds back {call(str(detail.get('tool')), detail.get('intent'))}"
+    what = (
+        f"the gate {safe(str(detail.get('gate')))} holds back {intent(str(detail.get('tool')), detail.get('intent'))}"
+    )
     try:
         row = approval.get(tx, found.uid, one.id)
     except NotFound:
@@ -102,6 +104,8 @@ def _approval(tx: Transaction, found: SessionRecord, one: Wait) -> Asked:
     more += [] if row.requester_may_decide else [f"not by {safe(row.requester)}, who asked"]
     more += [] if row.expires_at is None else [f"expires in {span(row.expires_at - tx.now)}"]
     ways = tuple(Way((word, one.id, "--because", TEXT)) for word in ("approve", "deny"))
+    if CUT in what:
+        ways = (Way(("approvals", one.id), "shows all of it"), *ways)
     return Asked(one, what + (f" ({'; '.join(more)})" if more else ""), ways)
 
 
@@ -119,7 +123,7 @@ def _input(found: SessionRecord, one: Wait) -> Asked:
 
 def _doubt(one: Wait) -> Asked:
     detail = _detail(one)
-    what = f"what came of {call(str(detail.get('tool')), detail.get('intent'))}? {short(str(detail.get('why')))}"
+    what = f"what came of {intent(str(detail.get('tool')), detail.get('intent'))}? {short(str(detail.get('why')))}"
     return Asked(one, what, settling(one.ref or ""))
 
 

@@ -12,7 +12,7 @@ importing twice is importing once. In a *move* the last one goes on itself, unde
 
 The version is `major.minor`. A reader takes every minor of its major: files, fields and columns that it does not know
 it checks and leaves alone. Another major it refuses. A bundle is not signed: its digests and chains tell of damage, and
-of a forger only that he forged all of it.
+of a forger only that he forged all of it. So it gives no rights (`distrust`).
 """
 
 from __future__ import annotations

@@ -62,6 +62,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     session: Member
     copy: str | None
     sha256: str
+    manifest_sha256: str
     counts: dict[str, int]
     notes: list[str]
 
@@ -105,7 +106,7 @@ def export(
     sha256 = write(path, files, again=again)
     return Exported(
         path=str(path), mode=told.mode, session=manifest.session, copy=told.copy, sha256=sha256,
-        counts=manifest.counts, notes=manifest.notes,
+        manifest_sha256=digest(manifest.encode()), counts=manifest.counts, notes=manifest.notes,
     )  # fmt: skip
 
 

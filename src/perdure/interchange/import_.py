@@ -1,28 +1,36 @@
 """Import: a bundle comes in, whole or not at all.
 
-    1 check      names, limits, version, every digest, every row, every chain; nothing is written before all of it holds
+    1 check      names, limits, version, every digest, every row, every chain, and the rows against the log;
+                 nothing is written before all of it holds
     2 artifacts  each synced under its digest; a crash here leaves files that nobody claims
     3 take in    every row in one transaction
 
 A crash before 3 has committed leaves no trace of the session; after it, all of it is there. Importing again finds what
 is there and changes nothing.
+
+A bundle gives no rights. The permissions of its sessions, and what people elsewhere said about effects that are not
+settled, are dropped unless whoever imports it names them in `keep` (`domain.permission`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from perdure.domain import event as event_domain
 from perdure.domain.effect import EffectState
 from perdure.domain.fact import private_scope
+from perdure.domain.permission import APPROVALS, REPOSITORY
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.errors import BundleInvalid, ConfigError, Conflict, Damaged, IllegalMove
+from perdure.ids import decode
 from perdure.interchange import rows
 from perdure.interchange.bundle import ARTIFACT, EVENTS, MOVE, TABLE, Artifacts, Manifest, Member
+from perdure.interchange.distrust import check_rows, granted_to, reduced, unsettled_votes
 from perdure.interchange.unpack import Limits, Unpacked, unpacked
 from perdure.store.arrival import Arrival, Arrived, take_in
 from perdure.store.statements import RECORDS
@@ -38,6 +46,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     source: Member
     changed: bool
     counts: dict[str, int]
+    dropped: dict[str, Any] = {}  # permissions by name, with what they were
 
 
 def import_bundle(
@@ -48,11 +57,15 @@ def import_bundle(
     id: str | None = None,
     take_back: bool = False,
     artifacts: Artifacts | None = None,
+    keep: Collection[str] = (),
     limits: Limits = Limits(),  # noqa: B008  (frozen)
 ) -> Imported:
-    """Take a bundle into a store. A bundle that is not wholly right is refused, and nothing of it is kept."""
+    """Take a bundle into a store. A bundle that is not wholly right is refused, and nothing of it is kept.
+
+    `keep` names the permissions that are not dropped.
+    """
     with checked(path, limits) as bundle:
-        return bundle.into(store, by=by, id=id, take_back=take_back, artifacts=artifacts)
+        return bundle.into(store, by=by, id=id, take_back=take_back, artifacts=artifacts, keep=keep)
 
 
 @contextmanager
@@ -61,6 +74,8 @@ def checked(path: Path, limits: Limits = Limits()) -> Iterator[Checked]:  # noqa
     with unpacked(path, limits) as bundle:
         line = read_line(bundle)
         _check_artifacts(bundle, line)
+        for kept in line:
+            check_rows(kept, bundle)
         yield Checked(bundle, line)
 
 
@@ -71,21 +86,46 @@ class Checked:
         self._bundle = bundle
         self._line = line
 
+    @property
+    def digest(self) -> str:
+        """The digest of its manifest, which has the digest of everything else."""
+        return self._bundle.digest
+
+    @property
+    def by(self) -> str:
+        """Who made it, by its own word."""
+        return self._bundle.manifest.by
+
+    @property
+    def permissions(self) -> dict[str, Any]:
+        """What its sessions may do without asking, by name; those of the newest session where several have one."""
+        found = {name: value for kept in self._line for name, value in granted_to(kept, self._bundle).items()}
+        voted = sorted(id for kept in self._line for id in unsettled_votes(kept))
+        return found | ({APPROVALS: voted} if voted else {})
+
     def into(
         self, store: Store, *, by: str, id: str | None = None, take_back: bool = False,
-        artifacts: Artifacts | None = None,
+        artifacts: Artifacts | None = None, keep: Collection[str] = (),
     ) -> Imported:  # fmt: skip
         """Take it into a store: what is large first, then every row at once."""
-        told = self._bundle.manifest
-        _keep_artifacts(self._bundle, self._line, artifacts)
+        told, found = self._bundle.manifest, self.permissions
+        dropped = {name: value for name, value in found.items() if name not in keep}
+        line = [reduced(kept, self._bundle, frozenset(dropped)) for kept in self._line]
+        _keep_artifacts(self._bundle, line, artifacts)
+        last, was = line[-1].session, self._line[-1].session
+        changed = {name: last[name] for name in ("arguments", REPOSITORY) if last[name] != was[name]}
         arrival = Arrival(
-            line=self._line, source=told.store, copy_uid=told.copy, exported_at=told.created_at, id=id,
-            take_back=take_back,
+            line=line, source=told.store, copy_uid=told.copy, exported_at=told.created_at, id=id, take_back=take_back,
+            reduced={name: decode(one) if name == "arguments" else one for name, one in changed.items()},
+            keep_approvals=APPROVALS in keep,
         )  # fmt: skip
         arrived = _take_in(store, arrival, by)
+        if not arrived.voided:
+            dropped.pop(APPROVALS, None)
         return Imported(
-            session=arrived.session, mode=told.mode, source=told.session, changed=arrived.changed, counts=told.counts
-        )
+            session=arrived.session, mode=told.mode, source=told.session, changed=arrived.changed, counts=told.counts,
+            dropped=dropped if arrived.changed else {},
+        )  # fmt: skip
 
 
 def _take_in(store: Store, arrival: Arrival, by: str) -> Arrived:

@@ -12,6 +12,7 @@ from typing import Any
 
 from perdure.clock import moment
 from perdure.domain.effect import SETTLED
+from perdure.domain.text import visible
 from perdure.ids import decode, encode
 from perdure.store.transfer import Kept
 
@@ -32,8 +33,8 @@ def summary(kept: Kept, *, mode: str, copy: str | None, notes: list[str]) -> byt
 
 
 def harmless(text: str, *, keep: str = "") -> str:
-    """The text with everything unprintable escaped, but for the characters to keep."""
-    return "".join(one if one.isprintable() or one in keep else one.encode("unicode_escape").decode() for one in text)
+    """The text with everything escaped that is not seen, but for the characters to keep."""
+    return visible(text, keep=keep)
 
 
 def _block(lines: Iterable[str]) -> Iterator[str]:

@@ -119,7 +119,9 @@ class Unpacked:
             raise BundleInvalid("The bundle is larger than the limits allow.", hint="Raise them if you trust it.")
         if MANIFEST not in sizes:
             raise BundleInvalid(NO_MANIFEST)
-        self.manifest: Manifest = read_manifest(b"".join(self._pieces(MANIFEST, limits.manifest)))
+        content = b"".join(self._pieces(MANIFEST, limits.manifest))
+        self.manifest: Manifest = read_manifest(content)
+        self.digest = sha256(content).hexdigest()
         told = {name: part.size for name, part in self.manifest.files.items()}
         found = {name: size for name, size in sizes.items() if name != MANIFEST}
         for name in sorted(told.keys() | found.keys()):

@@ -4,6 +4,9 @@ History that came along is kept sealed, under its own uid and its own chain. Not
 session that is here already must have the same log as far as both go; one that is sealed here may become longer,
 because it went on elsewhere; one that goes on here stays as it is. The database refuses an effect that begins settled,
 so each is led to where it is by moves that are legal.
+
+The answers of people elsewhere do not count here for an effect that is not settled, unless `keep_approvals` says so: an
+approval comes in undecided and without votes, and is asked here again. What was decided in this store stays decided.
 """
 
 from __future__ import annotations
@@ -21,9 +24,10 @@ from perdure.domain.fact import private_scope
 from perdure.domain.session import SessionRecord, Status
 from perdure.domain.state import NOT_STATE
 from perdure.errors import BundleInvalid, Conflict, IllegalMove
-from perdure.ids import check_name, check_text
+from perdure.ids import check_name, check_text, encode
 from perdure.store import effect as effects
 from perdure.store import session
+from perdure.store.foreign_approval import Void, void_approvals
 from perdure.store.move import Head, Move, Transaction, enter
 from perdure.store.transfer import MANY, TABLES, Columns, Kept
 
@@ -39,6 +43,8 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     exported_at: int | None = None  # when the copy's uid was made: it may have run here, and a restore forgot it
     id: str | None = None
     take_back: bool = False
+    reduced: Mapping[str, Any] = {}  # columns of the last session without the permissions that were dropped, decoded
+    keep_approvals: bool = False
 
 
 class Arrived(msgspec.Struct, frozen=True):
@@ -46,6 +52,7 @@ class Arrived(msgspec.Struct, frozen=True):
 
     session: SessionRecord
     changed: bool
+    voided: tuple[str, ...] = ()  # approvals whose votes do not count here
 
 
 def take_in(arrival: Arrival, *, by: str) -> Move[Arrived]:
@@ -58,11 +65,11 @@ def take_in(arrival: Arrival, *, by: str) -> Move[Arrived]:
         _check_kinds(tx, arrival)
         if arrival.copy_uid is None:
             for one in arrival.line[:-1]:
-                _keep_history(tx, one)
+                _keep_history(tx, one, arrival)
             return _go_on(tx, arrival.line[-1], arrival, by)
-        for one in arrival.line:
-            _keep_history(tx, one)
-        return _branch(tx, arrival.line[-1], arrival, by)
+        voids = [_keep_history(tx, one, arrival) for one in arrival.line]
+        made = _branch(tx, arrival.line[-1], arrival, by)
+        return Arrived(made.session, made.changed, tuple(id for one in voids for id in one.voters))
 
     return Move("arrival.take_in", "outsider", run)
 
@@ -91,25 +98,34 @@ def _there(tx: Transaction, kept: Kept) -> Head | None:
     return head
 
 
-def _keep_history(tx: Transaction, kept: Kept) -> None:
+def _keep_history(tx: Transaction, kept: Kept, arrival: Arrival) -> Void:
     head = _there(tx, kept)
     sealed_at = kept.session["sealed_at"] or tx.now
+    if head is not None and head.cursor >= len(kept.events):
+        return Void()
+    void = Void() if arrival.keep_approvals else void_approvals(tx, kept)
     if head is None:
         if not _insert(tx, kept, id=f"{kept.session['id'][:180]}.{kept.uid[-8:]}", sealed_at=sealed_at):
-            _keep_history(tx, kept)
-    elif head.cursor < len(kept.events):
+            return _keep_history(tx, kept, arrival)
+    else:
         _refuse_live(head)
         _extend(tx, kept, head, sealed_at=sealed_at)
+    return void
 
 
 def _go_on(tx: Transaction, kept: Kept, arrival: Arrival, by: str) -> Arrived:
-    head = _there(tx, kept)
+    head, changed, void = _there(tx, kept), dict(arrival.reduced), Void()
+    if not arrival.keep_approvals and (head is None or head.cursor < len(kept.events)):
+        void = void_approvals(tx, kept)
     if head is None:
         id = _free(tx, arrival.id or kept.session["id"], kept.uid)
         if not _insert(tx, kept, id=id, sealed_at=None):
             return _go_on(tx, kept, arrival, by)
     elif head.cursor < len(kept.events):
         _refuse_live(head)
+        own = session.get(tx, kept.uid)  # it was given its permissions here
+        changed = {"arguments": own.arguments, "repository": own.repository}
+        kept.session |= {"arguments": encode(own.arguments), "repository": own.repository}
         _extend(tx, kept, head, sealed_at=None)
         id = head.id
     elif head.cursor > len(kept.events) or head.sealed_at is None:
@@ -122,9 +138,10 @@ def _go_on(tx: Transaction, kept: Kept, arrival: Arrival, by: str) -> Arrived:
         tx.run("transfer.unseal", uid=kept.uid)
         id = head.id
     log = enter(tx, kept.uid, by)
-    log.append("note", {"moved": {"from": arrival.source}}, rows={"session": {"id": id, "sealed_at": None}})
+    rows = {"session": {"id": id, "sealed_at": None} | changed} | void.rows
+    log.append("note", {"moved": {"from": arrival.source}} | void.body, rows=rows)
     log.close()
-    return Arrived(session.get(tx, kept.uid), True)
+    return Arrived(session.get(tx, kept.uid), True, tuple(void.voters))
 
 
 def _branch(tx: Transaction, kept: Kept, arrival: Arrival, by: str) -> Arrived:

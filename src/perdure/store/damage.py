@@ -1,7 +1,8 @@
 """Damage: rows that are in a store and cannot be true. Here they are found and named, and never repaired.
 
 A row is damaged when a text in it is not UTF-8, when JSON in it is torn, when a value is of the wrong type or not among
-those that its column knows; a log also when an event is missing, changed or out of its place. Whoever looks at many
+those that its column knows; a log also when an event is missing, changed or out of its place; and any row when it
+contradicts the log of its session. Whoever looks at many
 sessions reads through `readable` or `records`, so that one damaged row is named and the others are still there.
 """
 
@@ -16,6 +17,7 @@ import msgspec
 
 from perdure.domain.approval import Decided
 from perdure.domain.artifact import Retention
+from perdure.domain.contradiction import Told, contradictions
 from perdure.domain.effect import AttemptOutcome, EffectState, Replay, Verdict
 from perdure.domain.fact import private_scope
 from perdure.domain.inbox import Mode
@@ -212,7 +214,36 @@ def of_session(tx: Transaction, uid: str) -> list[DamagedRow]:
     for table in TABLES:
         rows = readable(tx, f"transfer.read_{table}", uid=uid, scope=private_scope(uid), limit=2**31)
         found += filter(None, (_damaged(table, row, name) for row in rows))
-    return found
+    return found or _contradictions(tx, uid, name)
+
+
+def _contradictions(tx: Transaction, uid: str, name: str) -> list[DamagedRow]:
+    """Rows that can be read and are not as the log says."""
+    from perdure.store import event
+
+    row = tx.one("session.get", uid=uid)
+    assert row is not None
+    try:
+        found = list(contradictions(_decoded("session", row), _Tables(tx, uid), Told(event.every(tx, uid))))
+    except Damaged as error:
+        return [DamagedRow(name, "event", {}, error.message.rstrip("."))]
+    return [DamagedRow(name, one.table, one.key, one.what) for one in found]
+
+
+class _Tables(dict[str, Iterator[Columns]]):
+    """The rows of a session's tables, each table read when it is asked for."""
+
+    def __init__(self, tx: Transaction, uid: str) -> None:
+        self._tx, self._uid = tx, uid
+
+    def __missing__(self, table: str) -> Iterator[Columns]:
+        scope = private_scope(self._uid)
+        rows = self._tx.all(f"transfer.read_{table}", uid=self._uid, scope=scope, limit=2**31)
+        return (_decoded(table, row) for row in rows)
+
+
+def _decoded(table: str, row: Row) -> Columns:
+    return RECORDS[table].from_row(row).to_dict()
 
 
 def _text(value: Any) -> Any:

@@ -105,7 +105,12 @@ def state_at(tx: Transaction, uid: str, number: int | None = None) -> SessionSta
     end = session.cursor if number is None else number
     if not 1 <= end <= session.cursor:
         raise NotFound(f"Session {session.id} has events 1 to {session.cursor}, and no event {end}.")
-    return fold(Event.from_row(row) for page in _pages(tx, uid, end) for row in page)
+    return fold(every(tx, uid, end))
+
+
+def every(tx: Transaction, uid: str, through: int = 2**62) -> Iterator[Event]:
+    """All events of a session up to one of them, a page at a time."""
+    return (Event.from_row(row) for page in _pages(tx, uid, through) for row in page)
 
 
 def _pages(tx: Transaction, uid: str, end: int) -> Iterator[list[tuple[Any, ...]]]:

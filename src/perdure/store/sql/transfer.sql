@@ -63,7 +63,8 @@ values (
 
 -- name: transfer.update_session
 -- A session whose log became longer elsewhere.
-update session set result = :result, error = :error, title = :title, repository = :repository, owner = :owner,
+update session set arguments = :arguments, result = :result, error = :error, title = :title,
+    repository = :repository, owner = :owner,
     queue = :queue, priority = :priority, concurrency_key = :concurrency_key, status = :status,
     waiting_since = :waiting_since, cursor = :cursor, chain = :chain, lease_holder = null, lease_nonce = null,
     lease_epoch = :lease_epoch, lease_until = null, restart_number = :restart_number,

@@ -1,0 +1,32 @@
+"""Receipts: which bundles this user has exported, by the digest of their manifest.
+
+The manifest has the digest of every other file, so a bundle with a receipt is word for word what the user exported, and
+an import by the same user drops nothing from it. Receipts are in the user's data folder; nothing in a bundle, a
+repository or a store can add one.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from perdure.config import data_folder
+from perdure.store.databases.place import make_folder
+
+
+def keep(digest: str) -> None:
+    """Remember a bundle as the user's own. Where that cannot be written, it is imported like anybody else's."""
+    try:
+        make_folder(_folder())
+        os.close(os.open(_folder() / digest, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError:
+        return
+
+
+def has(digest: str) -> bool:
+    """Whether this user exported the bundle."""
+    return (_folder() / digest).is_file()
+
+
+def _folder() -> Path:
+    return data_folder() / "exports"

@@ -1,0 +1,96 @@
+"""What a bundle says that only the person here may say, and rows in it that contradict their log.
+
+A stranger can write anything into a bundle. Its rows must follow from its log; its permissions and the votes of people
+elsewhere are found here, so that an import can drop them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from perdure.domain.contradiction import Told, contradictions
+from perdure.domain.effect import SETTLED
+from perdure.domain.permission import LARGE, PROGRAM, REPOSITORY, granted, is_large, is_reduced, without
+from perdure.errors import BundleInvalid, Damaged
+from perdure.ids import decode, encode
+from perdure.interchange.bundle import ARTIFACT
+from perdure.interchange.unpack import Unpacked
+from perdure.store.statements import RECORDS
+from perdure.store.transfer import Columns, Kept
+
+
+def check_rows(kept: Kept, bundle: Unpacked) -> None:
+    """Refuse rows that are not as the log says, and an open effect whose events were erased."""
+    id = kept.session["id"]
+    try:
+        told = Told(_record("event", one) for one in kept.events)
+        session = _record("session", kept.session).to_dict()
+        tables = {name: [_record(name, row).to_dict() for row in rows] for name, rows in kept.tables.items()}
+        found = next(contradictions(session, tables, told), None)
+    except Damaged as error:
+        raise BundleInvalid(f"The log of session {id} cannot be followed. {error.message}") from None
+    if found is not None:
+        key = ", ".join(f"{name} {value}" for name, value in found.key.items())
+        raise BundleInvalid(f"A row of session {id} contradicts its log: table {found.table}, {key}: {found.what}.")
+    said, program = told.state.session.get("arguments"), session["program"]
+    if is_large(said) and not is_large(session["arguments"]):
+        whole = _whole(said, id, bundle)
+        if not is_reduced(program, session["arguments"], whole):
+            raise BundleInvalid(f"The arguments of session {id} contradict its log.")
+    for one in kept.tables["effect"]:
+        if one["state"] not in SETTLED and told.unknown("effect", one):
+            raise BundleInvalid(
+                f"Session {id}: effect {one['id']} is open, and events that would tell of it are erased."
+            )
+
+
+def _record(table: str, row: Columns) -> Any:
+    record = RECORDS[table]
+    return record.from_row([row[name] for name in record.columns()])
+
+
+def granted_to(kept: Kept, bundle: Unpacked) -> dict[str, Any]:
+    """The permissions of one session."""
+    row = kept.session
+    return granted(row["program"], _arguments(row, bundle), row["repository"])
+
+
+def reduced(kept: Kept, bundle: Unpacked, names: frozenset[str]) -> Kept:
+    """A session without some permissions. The rows are copies."""
+    row, tables = dict(kept.session), {name: [dict(one) for one in rows] for name, rows in kept.tables.items()}
+    if names & granted_to(kept, bundle).keys() - {REPOSITORY}:
+        row["arguments"] = encode(without(_arguments(row, bundle), names))
+    if REPOSITORY in names:
+        row["repository"] = None
+    return Kept(row, kept.events, tables)
+
+
+def _arguments(row: Columns, bundle: Unpacked) -> Any:
+    """The arguments of a session; large ones are an artifact of the bundle."""
+    arguments = None if row["arguments"] is None else decode(row["arguments"])
+    if row["program"] != PROGRAM or not is_large(arguments):
+        return arguments
+    return _whole(arguments, row["id"], bundle)
+
+
+def _whole(arguments: Any, id: str, bundle: Unpacked) -> Any:
+    name = ARTIFACT.format(arguments[LARGE])
+    if name not in bundle.manifest.files:
+        raise BundleInvalid(f"Session {id} names arguments that are not in the bundle.")
+    try:
+        return msgspec.json.decode(bundle.content(name))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise BundleInvalid(f"The arguments of session {id} are not JSON.") from None
+
+
+def unsettled_votes(kept: Kept) -> list[str]:
+    """Approvals of effects that are not settled, on which somebody voted."""
+    states = {one["id"]: one["state"] for one in kept.tables["effect"]}
+    voted = {one["approval_id"] for one in kept.tables["vote"]}
+    return [
+        one["id"]
+        for one in kept.tables["approval"]
+        if states.get(one["effect_id"]) not in SETTLED and (one["decision"] is not None or one["id"] in voted)
+    ]
