@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from perdure.agent.executables import search_path
+from perdure.agent.sandbox import ADDED
 
-ADDED = "PERDURE_ENVIRONMENT"  # more names that commands may see, and git with them; separated by commas
 PERSONAL = frozenset({"system", "global"})  # the scopes of settings that are a person's own
 SETTINGS = (
     *("core.fsmonitor=false", "core.pager=cat", "core.editor=true", "sequence.editor=true", "core.askPass="),
