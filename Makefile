@@ -16,7 +16,7 @@ quietly = @echo "$(1)"; said=$$($(1) 2>&1) || { echo "$$said"; exit 1; }
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help demo quick test check fix bench soak coverage postgres peers smoke lock clean
+.PHONY: help demo quick test check fix bench soak mutants coverage postgres peers smoke lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ bench: $(READY) ## measure against the raw drivers and the budgets
 
 soak: $(READY) ## every moment of every sweep, and the long runs, with their figures: hours
 	PERDURE_SOAK=1 $(BIN)/pytest -m "soak or slow" --timeout=0 --capture=no $(ARGS)
+
+mutants: $(READY) ## plant realistic mistakes one at a time, and count those that the tests catch
+	@$(BIN)/python -m tools.mutants $(ARGS)
 
 coverage: $(READY) ## which lines the SQLite tests never reach
 	$(BIN)/coverage run -m pytest -q -m "not postgres and not soak" $(ARGS)

@@ -1,0 +1,87 @@
+"""The mistakes that `make mutants` plants: what is replaced by what, and which tests should notice."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """One mistake. `old` occurs once in the file, which is named from `src/perdure`."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+RECOVERY, DOMAIN = "domain/recovery.py", ("tests/domain/test_recovery.py",)
+EFFECT, LEDGER = "store/effect.py", ("tests/runtime/test_machine.py", "tests/runtime/test_replay.py")
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant("key_ttl counts from the last attempt", RECOVERY, "attempts[0].dispatched_at", "attempts[-1].dispatched_at", DOMAIN),
+    Mutant("key_ttl is forgotten", RECOVERY, "young = rule.key_ttl is None or", "young = True or", DOMAIN),
+    Mutant("retry allows one more", RECOVERY, "if young and tried(attempts) < rule.retry", "if young and tried(attempts) <= rule.retry", DOMAIN),
+    Mutant("an absence counts at once", RECOVERY, "return Course(action, why, ended_at + rule.inflight)", "return Course(action, why, ended_at)", DOMAIN),
+    Mutant("inflight runs from the first end", RECOVERY, "ended_at = max(one.ended_at", "ended_at = min(one.ended_at", DOMAIN),
+    Mutant("an act runs beside a living attempt", RECOVERY, "or evidence.life is not Life.ALIVE:", "or evidence.life is Life.ALIVE:", DOMAIN),
+    Mutant("a living attempt is looked at without a pause", RECOVERY, "evidence.at + max(rule.inflight, SECOND)", "evidence.at + rule.inflight", DOMAIN),
+    Mutant("a person's absent is dispatched at once", RECOVERY, "(last.settled_at or evidence.at) + rule.inflight", "(last.settled_at or evidence.at)", DOMAIN),
+    Mutant("the looser rule counts", RECOVERY, "strict = max(said,", "strict = min(said,", DOMAIN),
+    Mutant("the smaller inflight counts", RECOVERY, "max(effect.inflight or 0, loaded.inflight)", "min(effect.inflight or 0, loaded.inflight)", DOMAIN),
+    Mutant("a missing probe is no reason to ask", RECOVERY, "strict is Replay.PROBE and not loaded.can_probe", "False", DOMAIN),
+    Mutant("probe and compensate do not conflict", RECOVERY, "(Replay.JOINT in said or said == {Replay.PROBE, Replay.COMPENSATE})", "(Replay.JOINT in said)", DOMAIN),
+    Mutant("a stopping session dispatches", RECOVERY, "if effect.state == EffectState.PLANNED and stopping:", "if False:", DOMAIN),
+    Mutant("a stopping session runs again", RECOVERY, "< rule.retry and not stopping:", "< rule.retry:", DOMAIN),
+    Mutant("an undo stops with its session", RECOVERY, 'stopping = evidence.stopping and effect.position[0] != "undo"', "stopping = evidence.stopping", DOMAIN),
+    Mutant("a restore presumes nothing", RECOVERY, "if evidence.restore is not None and may_have_happened(", "if evidence.restore is not None and not may_have_happened(", DOMAIN),
+    Mutant("only the last attempt may be under way", RECOVERY, "if one.ended_at is None and (one is attempts[-1] or one.outcome in (None, AttemptOutcome.UNKNOWN))", "if one.ended_at is None and one is attempts[-1]", DOMAIN),
+    Mutant("a spent probe dispatches again", RECOVERY, "if tried(evidence.attempts) >= rule.retry:", "if tried(evidence.attempts) > rule.retry:", DOMAIN),
+    Mutant("a doubt with no verdict is acted on", RECOVERY, "if effect.verdict is None and effect.doubted_at is not None:", "if effect.verdict is not None and effect.doubted_at is not None:", DOMAIN),
+    Mutant("a verdict is accepted without a doubt", "store/doubt.py", "if effect.doubted_at is None or effect.state != EffectState.DISPATCHED:", "if effect.state != EffectState.DISPATCHED:", ("tests/runtime/test_replay.py", "tests/runtime/test_evidence.py", "tests/runtime/test_machine.py")),
+    Mutant("a doubt about what was never dispatched", "store/doubt.py", "if effect.state != EffectState.DISPATCHED:\n        raise IllegalMove(f\"Effect {id} is {effect.state}; only", "if effect.state == EffectState.DISPATCHED and False:\n        raise IllegalMove(f\"Effect {id} is {effect.state}; only", LEDGER),
+    Mutant("a failed undo compensates", "store/doubt.py", "if get(log.tx, log.uid, by_effect).state != EffectState.ACKNOWLEDGED:", "if False:", ("tests/runtime/test_undo.py", "tests/runtime/test_machine.py")),
+    Mutant("an absent is not written with its attempt", "store/doubt.py", '            log.tx.send("attempt.rule_absent", uid=log.uid, effect_id=id, number=number, now=log.tx.now)\n            move(', "            move(", LEDGER),
+    Mutant("a settle of an older attempt counts", EFFECT, "if not attempts or number != attempts[-1].number:", "if not attempts:", LEDGER),
+    Mutant("any outcome moves a planned effect", EFFECT, "return outcome.outcome is AttemptOutcome.ACKNOWLEDGED and attempts[-1].outcome == AttemptOutcome.ABSENT", "return attempts[-1].outcome == AttemptOutcome.ABSENT", LEDGER),
+    Mutant("a proven failure is never tried again", EFFECT, "state = EffectState.PLANNED if tried(attempts) <", "state = EffectState.PLANNED if tried(attempts) < -1 and tried(attempts) <", LEDGER),
+    Mutant("an approval is not consumed", EFFECT, "used = _consume(log, effect) if effect.approval_id is not None else {}", "used: dict[str, Any] = {}", ("tests/runtime/test_approvals.py",)),
+    Mutant("an approval of another intent is enough", EFFECT, "if not changed:\n        raise IllegalMove(f\"Effect {effect.id} has no approval", "if False:\n        raise IllegalMove(f\"Effect {effect.id} has no approval", ("tests/runtime/test_approvals.py", "tests/store/test_refused.py", "tests/runtime/test_schema.py")),
+    Mutant("a stopping session begins an act", EFFECT, 'return log.head.cancel_requested_at is not None and position[:1] != ["undo"]', "return False", ("tests/runtime/test_stopping.py", "tests/store/test_leave.py")),
+    Mutant("a late outcome is not kept", EFFECT, '    log.append("effect.late_outcome"', '    return\n    log.append("effect.late_outcome"', LEDGER),
+    Mutant("a person's absent gives the leases back", EFFECT, "if effect.leases and (final or said[0] != Verdict.ABSENT):", "if effect.leases:", ("tests/runtime/test_leases.py", "tests/store/test_named_lease.py")),
+    Mutant("an act ended though it was broken off", EFFECT, "ended_at=log.tx.now if outcome.over else None, ended_boot=mark,", "ended_at=log.tx.now, ended_boot=mark,", ("tests/runtime/test_acts.py", "tests/runtime/test_evidence.py")),
+    Mutant("the requester may vote", "store/approval.py", "if log.actor == approval.requester and not approval.requester_may_decide:", "if False:", ("tests/runtime/test_approvals.py",)),
+    Mutant("an expired approval is decided", "store/approval.py", "if approval.expires_at is not None and approval.expires_at <= log.tx.now:", "if False:", ("tests/runtime/test_approvals.py",)),
+    Mutant("one yes is a quorum", "store/approval.py", "yes >= approval.quorum", "yes >= 1", ("tests/runtime/test_approvals.py",)),
+    Mutant("one no is not enough", "store/approval.py", "if decision is Decided.DENIED or yes >=", "if yes >=", ("tests/runtime/test_approvals.py",)),
+    Mutant("a held lease is taken", "store/lease.py", "if head.lease_until is not None and head.lease_until >= log.tx.now:", "if False:", ("tests/store/test_lease.py",)),
+    Mutant("a living holder is taken over from", "store/lease.py", "if taken_from is not None and head.lease_holder not in (taken_from, None):", "if False:", ("tests/store/test_lease.py", "tests/runtime/test_leases.py")),
+    Mutant("an epoch does not rise", "domain/lease.py", "return max(epoch, restore_epoch << RESTORE_SHIFT) + 1", "return max(epoch, restore_epoch << RESTORE_SHIFT, 1)", ("tests/domain/test_lease.py", "tests/store/test_lease.py")),
+    Mutant("a lease expires early", "store/lease.py", "if head.status != Status.RUNNING or (head.lease_until or 0) >= log.tx.now:", "if head.status != Status.RUNNING:", ("tests/store/test_lease.py",)),
+    Mutant("the deadline begins with the answer", "runtime/heart.py", "        asked_at = self._store.clock.boot()\n        self._store.write_now(lease.renew(holder, self.ttl))\n", "        self._store.write_now(lease.renew(holder, self.ttl))\n        asked_at = self._store.clock.boot()\n", ("tests/runtime/test_heart.py", "tests/runtime/test_leases.py")),
+    Mutant("an unexpected error ends the heart", "runtime/heart.py", '            except Exception:\n                logger.exception("The leases of', '            except StoreError:\n                logger.exception("The leases of', ("tests/runtime/test_heart.py",)),
+    Mutant("a debt is forgotten before it is written", "runtime/payer.py", "    kept = await runtime.values.keep(uid, by, known)\n", "    OWED.pop(owed, None)\n    kept = await runtime.values.keep(uid, by, known)\n", ("tests/runtime/test_payer.py",)),
+    Mutant("our timeout is proof", "runtime/act.py", "return Ended(error=stopped or RuntimeError(\"it was cancelled from within\"), broken_off=True)", "return Ended(error=stopped or RuntimeError(\"it was cancelled from within\"))", ("tests/runtime/test_acts.py",)),
+    Mutant("an unended wait is parked on", "store/wait.py", "    if not resolved:\n        session.park_row(", "    if True:\n        session.park_row(", ("tests/store/test_wait.py",)),
+    Mutant("a timer fires early", "store/wait.py", "if wait.resolved_at is not None or wait.due_at > log.tx.now:", "if wait.resolved_at is not None:", ("tests/store/test_wait.py",)),
+    Mutant("another answer wins", "store/wait.py", "if wait.resolved_by == log.actor and same_json(wait.answer, answer):", "if True:", ("tests/store/test_wait.py",)),
+    Mutant("a hot settle of a later attempt", "store/fresh.py", "number != 1 or known.leases is not None:", "known.leases is not None:", ("tests/store/test_guard.py", "tests/runtime/test_replay.py")),
+    Mutant("the head is read twice", "store/fresh.py", "    head = holder.head\n    columns = planned(", "    columns = planned(intent, holder.uid, holder.head[0] + 1, EffectState.DISPATCHED)\n    head = holder.head\n    columns = columns or planned(", ("tests/store/test_guard.py",)),
+    Mutant("a failed commit is simply tried again", "store/commit.py", "            if not self._resolve(engine, ran, error):", "            if True:", ("tests/store/test_commit.py",)),
+    Mutant("a move that ended its transaction counts", "store/commit.py", "            if not engine.in_transaction():\n                raise StoreUnavailable", "            if False:\n                raise StoreUnavailable", ("tests/store/test_commit.py", "tests/runtime/test_joint.py")),
+    Mutant("the chain is not compared", "domain/event.py", "        if chain != chained:", "        if False:", ("tests/domain/test_event.py", "tests/store/test_event.py")),
+    Mutant("a body is not compared with its digest", "domain/event.py", "if body is not None and body_digest(salt, body) != digest_:", "if False:", ("tests/domain/test_event.py", "tests/store/test_event.py")),
+    Mutant("a forged end of a chain is taken in", "interchange/import_.py", "if (chain, len(kept.events)) != (member.chain, member.cursor) or not kept.events:", "if len(kept.events) != member.cursor or not kept.events:", ("tests/interchange/test_hostile.py")),
+    Mutant("an undo is presumed after a restore", "domain/restore.py", 'rule.replay in (Replay.PURE, Replay.JOINT) or effect.position[0] == "undo":', "rule.replay in (Replay.PURE, Replay.JOINT):", ("tests/domain/test_recovery.py", "tests/runtime/test_restore.py")),
+    Mutant("an attempt of this epoch does not count", "domain/restore.py", "attempt.epoch >> RESTORE_SHIFT < restore.epoch", "attempt.epoch >> RESTORE_SHIFT <= restore.epoch", ("tests/domain/test_recovery.py", "tests/runtime/test_restore.py")),
+    Mutant("the row is claimed before the bytes", "runtime/keeping.py", "            directory.put(data)\n", "            self._run.put_later = data\n", ("tests/runtime/test_runtime.py", "tests/runtime/test_artifacts_folder.py")),
+    Mutant("origins beyond the limit are forgotten", "agent/transcript.py", "        elif kind not in self.origins:\n            self.origins.append(kind)", "        elif kind not in self.origins:\n            pass", ("tests/agent/test_truth.py", "tests/agent/test_review_bounds.py", "tests/agent/test_loop.py")),
+    Mutant("a summary begins at a tool's answer", "agent/compaction.py", 'if lines[nth].role in ("user", "assistant") and nth > 0:', "if nth > 0:", ("tests/agent/test_context.py",)),
+    Mutant("a folder called .GIT is writable", "agent/tools/beneath.py", 'if any(part.lower() == ".git" for part', 'if any(part == ".git" for part', ("tests/agent/tools/test_edit.py", "tests/agent/tools/test_files.py")),
+    Mutant("resume --last takes a child", "cli/resume.py", "if one.parent_uid is None and one.sealed_at is None]", "if one.sealed_at is None]", ("tests/cli/test_run.py", "tests/cli/test_looking.py", "tests/cli/test_answering.py")),
+    Mutant("untrusted settings are used", "config.py", "        if found.keys() - HARMLESS:\n", "        if False:\n", ("tests/security/test_folder_settings.py",)),
+    Mutant("a changed file stays trusted", "control/trust.py", "return found is not None and found.digest == digest_of(text)", "return found is not None", ("tests/security/test_folder_settings.py",)),
+    Mutant("the kernel's settings are writable", "agent/sandboxes/bubblewrap.py", '            line += ["--ro-bind-try", door, door]', "            pass", ("tests/security/test_sandbox_doors.py",)),
+    Mutant("a secret of the environment is passed on", "agent/sandbox.py", "if name in added or (", "if name not in () or (", ("tests/security/test_own_code.py",)),
+)  # fmt: skip
