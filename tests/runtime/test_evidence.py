@@ -226,6 +226,25 @@ async def test_an_attempt_that_never_began_is_not_counted(world: World, clock: M
     assert (first.outcome, first.error["code"]) == ("absent", "not-begun")
 
 
+@BOTH
+async def test_an_attempt_that_never_began_says_nothing_of_one_before_it(world: World, clock: ManualClock) -> None:
+    """The first request landed and its answer was lost; the second never began, and meanwhile the key is too old."""
+    outside = Outside("lost", "done")
+    outside.tool("idempotent", retry=3, key_ttl="1s")
+    points = []
+
+    def lose_the_lease(point: str) -> None:
+        if point == "act.before":
+            points.append(point)
+            if len(points) == 2:
+                clock.advance(seconds=LEASE + 1)
+
+    faults.arm(lose_the_lease)
+    view = await world.run(once().bind())
+    assert ([one.kind for one in view.waits], (await world.effect()).state) == (["doubt"], "dispatched")
+    assert (len(points), len(outside.calls), len(outside.happened)) == (2, 1, 1)
+
+
 async def test_a_verdict_on_an_effect_that_is_not_in_doubt_is_refused(world: World) -> None:
     from perdure import IllegalMove
 

@@ -179,7 +179,7 @@ def tried(attempts: list[Attempt]) -> int:
 
 
 def _never_began(attempt: Attempt) -> bool:
-    return attempt.outcome == AttemptOutcome.ABSENT and (attempt.error or {}).get("code") == NOT_BEGUN
+    return isinstance(attempt.error, dict) and attempt.error.get("code") == NOT_BEGUN
 
 
 def earlier_unknown(attempts: list[Attempt]) -> bool:

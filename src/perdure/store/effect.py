@@ -13,6 +13,7 @@ import msgspec
 
 from perdure.domain.effect import (
     MOVES,
+    NOT_BEGUN,
     SETTLED,
     Attempt,
     AttemptOutcome,
@@ -164,7 +165,7 @@ def settle(
     if not _counts(effect, attempts, number, outcome):
         _keep_late(log, effect, attempts, number, outcome)
         return effect
-    if outcome.outcome is AttemptOutcome.FAILED and effect.replay != Replay.PURE and earlier_unknown(attempts):
+    if _proves_only_itself(outcome) and effect.replay != Replay.PURE and earlier_unknown(attempts):
         outcome = msgspec.structs.replace(outcome, outcome=AttemptOutcome.UNKNOWN)  # it proves nothing of the earlier
     mark = attempt.boot_mark(log.tx) if outcome.over and outcome.outcome is not AttemptOutcome.ACKNOWLEDGED else None
     log.tx.send(
@@ -184,6 +185,11 @@ def settle(
         case AttemptOutcome.UNKNOWN:
             _unknown(log, effect, number, outcome)
     return get(log.tx, log.uid, id)
+
+
+def _proves_only_itself(outcome: Outcome) -> bool:
+    """Whether it says that this attempt did not happen, without a look at what earlier ones left outside."""
+    return outcome.outcome is AttemptOutcome.FAILED or code_of(outcome.error) == NOT_BEGUN
 
 
 def _unknown(log: Log, effect: Effect, number: int, outcome: Outcome) -> None:
@@ -217,6 +223,12 @@ def _counts(effect: Effect, attempts: list[Attempt], number: int, outcome: Outco
     if effect.state == EffectState.PLANNED:
         return outcome.outcome is AttemptOutcome.ACKNOWLEDGED and attempts[-1].outcome == AttemptOutcome.ABSENT
     return effect.state == EffectState.DISPATCHED and attempts[-1].outcome in (None, AttemptOutcome.UNKNOWN)
+
+
+def code_of(error: str | None) -> str | None:
+    """The code in an error as it is recorded."""
+    said = decode(error) if error is not None else None
+    return said.get("code") if isinstance(said, dict) else None
 
 
 def opened(text: str | None) -> Any:
