@@ -19,7 +19,7 @@ LONG_FILES: dict[str, Allowed] = {
     "src/perdure/runtime/run.py": Allowed(310, "the waits of a run and its unwinding are one state machine"),
     "src/perdure/errors.py": Allowed(325, "one tree of errors, one file"),
     "src/perdure/agent/shepherd.py": Allowed(318, "it is started alone, by path: every command waits for its import"),
-    "src/perdure/store/effect.py": Allowed(340, "plan, dispatch and settle are read together"),
+    "src/perdure/store/effect.py": Allowed(350, "plan, dispatch and settle are read together"),
     "src/perdure/cli/interact.py": Allowed(310, "everything that comes through its queue is answered here"),
 }
 LONG_FUNCTIONS: dict[str, Allowed] = {}  # "src/perdure/store/commit.py:Writer.run": Allowed(52, "why")
