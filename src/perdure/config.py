@@ -8,6 +8,7 @@ trusted exactly this content; who decides that is told here (`trusts`), and aske
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -174,3 +175,21 @@ def data_folder() -> Path:
 def default_store() -> Path:
     """The user's own store."""
     return data_folder() / "perdure.db"
+
+
+SECRETS = frozenset({"password", "sslpassword"})  # parameters of an address of PostgreSQL
+
+
+def without_password(url: str, *, mask: str = "***") -> str:
+    """An address that may be shown; an empty mask leaves the password out. A password may hold `/`, `?` and `#`."""
+    from urllib.parse import parse_qsl, urlencode
+
+    scheme, _, rest = url.partition("://")
+    place = re.split("[/?#]", rest, maxsplit=1)[0]
+    port = place.partition(":")[2]
+    end = place.rfind("@") if "@" in place else rest.rfind("@") if port and not port.isdigit() else -1
+    user, colon, _ = rest[: max(end, 0)].partition(":")
+    address, _, query = rest[end + 1 :].partition("?")
+    pairs = [(key, mask if key in SECRETS else value) for key, value in parse_qsl(query) if mask or key not in SECRETS]
+    login = "" if end < 0 else f"{user}:{mask}@" if colon and mask else f"{user}@"
+    return f"{scheme}://{login}{address}" + (f"?{urlencode(pairs, safe='*/')}" if pairs else "")

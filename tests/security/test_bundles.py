@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from perdure import Call, Gate, Session, program, tool
 from perdure.agent.allowing import allowed, scope_of
 from perdure.agent.stored import STORED
 from perdure.errors import BundleInvalid
@@ -148,6 +149,30 @@ async def test_an_effect_begun_elsewhere_is_asked_for_again_before_it_is_begun_h
     waiting = await there.run("t-1")
     assert ([one.kind for one in waiting.waits], "merge: 7" in bodies(sink)) == (["approval"], False)
     assert there.store.read_now(damage.of_session, waiting.uid) == []
+
+
+async def test_an_idempotent_effect_begun_elsewhere_is_not_repeated_without_a_person(
+    opened: Open, sink: SinkClient, folder: Path
+) -> None:
+    """It would be run again with its key, without a look and without the gate."""
+    here, there = opened("here"), opened("there")
+    await here.start(security_merger.bind(), id="t-1")
+    (asked,) = (await here.run("t-1")).waits
+    await here.approve(asked.id, by="mallory", because="go")
+    await leave(here, "t-1", folder / "b", move=True)
+    await arrive(there, write_folder(folder / "evil", begun(forger.content(folder / "b"))))
+    waiting = await there.run("t-1")
+    assert ([one.kind for one in waiting.waits], bodies(sink)) == (["doubt"], [])
+
+
+@tool(replay="idempotent", inflight="0s", gate=Gate("merge"), retry=3)
+def security_merge(call: Call) -> None:
+    SinkClient.here().post(None, {"merge": "8"}, marker=call.key)
+
+
+@program
+async def security_merger(s: Session) -> None:
+    await s.do(security_merge)
 
 
 def begun(files: Files) -> Files:

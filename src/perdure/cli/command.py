@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 UNBOUNDED = 10_000  # columns, where nobody looks at a terminal: a line is a line, and can be searched for
-OTHER_IDS = ("approve", "deny")  # commands whose ID is not a session's
+OTHER_IDS = ("approvals", "approve", "deny")  # commands whose ID is not a session's
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -130,9 +130,11 @@ class Shell:
         """A command to type next, on the same store and with the same code."""
         import shlex
 
+        from perdure.config import without_password
+
         line = ["perdure", *words]
         if self.given is not None:
-            line += ["--store", _without_password(self.given) if "://" in self.given else self.given]
+            line += ["--store", without_password(self.given, mask="") if "://" in self.given else self.given]
         for one in self.app if app else ():
             line += ["--app", one]
         return shlex.join(line)
@@ -186,16 +188,6 @@ def _check(kind: str, given: Any) -> None:
             from perdure.ids import check_text
 
             check_text(kind, text)
-
-
-def _without_password(url: str) -> str:
-    """An address that can be typed again; whoever types it gives the password in their own way."""
-    from urllib.parse import parse_qsl, urlencode, urlsplit
-
-    parts = urlsplit(url)
-    login, at, address = parts.netloc.rpartition("@")
-    query = urlencode([pair for pair in parse_qsl(parts.query) if pair[0] != "password"], safe="/")
-    return parts._replace(netloc=login.partition(":")[0] + at + address, query=query).geturl()
 
 
 def person(function: F) -> F:

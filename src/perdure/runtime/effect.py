@@ -127,7 +127,7 @@ class Ledger(Dispatcher):
             return await self._get(effect.id)
         match course.action:
             case Action.DISPATCH | Action.RUN_AGAIN:
-                return await self._again(tool, effect, course.why)
+                return await self._again(tool, effect, course.why, lane)
             case Action.PRESUME:
                 assert self.run.restore is not None
                 return await self.run.write(restore.presume(self.run.holder, effect.id, self.run.restore, rule))
@@ -155,13 +155,14 @@ class Ledger(Dispatcher):
         await self.run.wait_for(asked, lane)
         return await self._get(effect.id)
 
-    async def _again(self, tool: Tool[..., Any], effect: Effect, why: str) -> Effect:
-        """Gate again, dispatch, act, settle."""
-        if effect.state == EffectState.PLANNED and effect.position[0] != "undo":
-            ruling = self._rule(tool, effect.intent)
-            if ruling.question is None and ruling.answer == "deny":
+    async def _again(self, tool: Tool[..., Any], effect: Effect, why: str, lane: Lane | None) -> Effect:
+        """Gate again, dispatch, act, settle. What was begun without an approval that counts now is in doubt."""
+        if effect.position[0] != "undo" and (ruling := self._rule(tool, effect.intent)).answer != "allow":
+            if effect.state == EffectState.DISPATCHED and effect.approval_id is None:
+                return await self._doubt(effect, f"It was begun without an approval. {ruling.why}", lane)
+            if effect.state == EffectState.PLANNED and ruling.question is None:
                 return await self.run.write(effects.refuse(self.run.holder, effect.id, "policy-denied", ruling.why))
-            if ruling.question is not None and effect.approval_id is None:
+            if effect.state == EffectState.PLANNED and ruling.question is not None and effect.approval_id is None:
                 return await self.run.write(approval.ask(self.run.holder, intent_of(effect), ruling.question))
         if tool.replay is Replay.JOINT:
             return await self.run.see_through(self._joint(tool, intent_of(effect), effect))

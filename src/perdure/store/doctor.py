@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
-from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import apsw
 import msgspec
 
 from perdure.clock import Clock, ServerClock, SystemClock
-from perdure.config import default_store
+from perdure.config import default_store, without_password
 from perdure.domain.restore import Cause, Restore
 from perdure.domain.worker import Worker
 from perdure.errors import ConfigError, NotFound, StoreUnavailable
@@ -60,17 +59,10 @@ def place_of(target: str | None) -> Place:
         folder = Path(name.removeprefix("files:")).expanduser().absolute()
         return Place("files", name, f"files:{folder}", folder, folder, given)
     if "://" in name or not name.strip() or "\0" in name:
-        raise ConfigError(f"{name!r} is no store.", hint="Use a path, memory:, files:DIR or postgresql://…")
+        shown = without_password(name) if "://" in name else name
+        raise ConfigError(f"{shown!r} is no store.", hint="Use a path, memory:, files:DIR or postgresql://…")
     path = Path(name).expanduser().absolute()
     return Place("sqlite", name, str(path), path, companion(path), given)
-
-
-def without_password(url: str) -> str:
-    parts = urlsplit(url)
-    login, at, address = parts.netloc.rpartition("@")
-    query = [(key, "***" if key == "password" else value) for key, value in parse_qsl(parts.query)]
-    hidden = f"{login.partition(':')[0]}:***" if ":" in login else login
-    return parts._replace(netloc=hidden + at + address, query=urlencode(query, safe="*/")).geturl()
 
 
 class Look:

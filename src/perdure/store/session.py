@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from perdure.store.move import Head, Log, Move, Transaction, expect_one, holder_
 
 FOREVER = 2**62
 DESCRIBED = frozenset({"title", "owner", "queue", "priority"})
+PASSWORD = re.compile(r"://[^/@\s]*:[^/\s]*@")  # in an address
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -60,6 +62,8 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
     check_text("The name of who begins the session", by)
     for field in ("title", "repository", "owner", "queue", "concurrency_key", "branch"):
         check_text(f"The session's {field}", getattr(new, field) or "")
+    if PASSWORD.search(new.repository or ""):
+        raise ConfigError("The address of the repository holds a password.", hint="Leave it out; git asks for it.")
     arguments, uid = encode(new.arguments), new.uid or new_uid()
 
     def run(tx: Transaction) -> SessionRecord:
