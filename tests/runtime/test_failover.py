@@ -62,7 +62,7 @@ def acting(service: SinkClient) -> None:
         return "acted"
 
     @program
-    async def asks(s: Session) -> str:
+    async def asks_after_failover(s: Session) -> str:
         await s.ask("Now?", choices=["yes"])
         await s.do(send)
         return "acted"
@@ -120,7 +120,7 @@ async def test_a_synchronous_failover_at_any_moment_is_only_a_pause(
                 promote()
 
             async with open_runtime(url, connections=2, lease=LEASE) as runtime:
-                await runtime.start(PROGRAMS["asks"].bind(), id="idle")
+                await runtime.start(PROGRAMS["asks_after_failover"].bind(), id="idle")
                 await runtime.run("idle")
                 await runtime.start(PROGRAMS["acts"].bind(), id="s")
                 view, last = await run_with(runtime, fail_over, at)
