@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -54,6 +55,21 @@ def isolated_ends(how: str) -> int:
     if how == "proof":
         raise NotDone("it is certain")
     return how  # type: ignore[return-value]
+
+
+@tool(isolate="process")
+def isolated_leaves(folder: str, how: str) -> int:
+    """Leave a process in the same group behind, and end."""
+    left = subprocess.Popen(["sleep", "300"]).pid if how == "crash" else os.fork()
+    if left == 0:  # it has a copy of the socket
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not (Path(folder) / "over").exists():
+            time.sleep(0.01)
+        os._exit(0)
+    (Path(folder) / "left").write_text(str(left))
+    if how == "crash":
+        os._exit(3)
+    return left
 
 
 @program

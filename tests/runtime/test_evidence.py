@@ -266,3 +266,45 @@ async def test_the_rule_of_an_effect_is_recorded_with_its_plan(world: World) -> 
     effect = await world.effect()
     assert (effect.inflight, effect.key_ttl, effect.retry) == (5_000_000, 3_600_000_000, 4)
     world.verify()
+
+
+async def never_begins_again(world: World, outside: Outside) -> None:
+    """The first attempt is unknown; the second is dispatched and never begins; then the process dies."""
+    acts: list[str] = []
+    write = world.rt.store.write
+
+    def lose_the_lease(point: str) -> None:
+        if point == "act.before":
+            acts.append(point)
+            if len(acts) == 2:
+                world.clock.advance(seconds=LEASE + 1)
+
+    async def die_before_the_third(move: Any) -> Any:
+        if move.name == "effect.dispatch" and len(acts) == 2:
+            raise StoreUnavailable("This process is dead.")
+        return await write(move)
+
+    faults.arm(lose_the_lease)
+    world.rt.store.write = die_before_the_third  # type: ignore[method-assign]
+    await world.dies(once().bind())
+    first, second = await world.attempts(await world.effect())
+    assert (first.outcome, second.error["code"], len(outside.calls)) == ("unknown", "not-begun", 1)
+
+
+@BOTH
+async def test_a_cancelled_effect_is_not_refused_while_an_earlier_attempt_is_unknown(world: World) -> None:
+    outside = Outside("lost")
+    outside.tool("idempotent", retry=3)
+    await never_begins_again(world, outside)
+    await world.rt.cancel("s")
+    view = await world.again()
+    assert ((await world.effect()).state, [one.kind for one in view.waits]) == ("dispatched", ["doubt"])
+
+
+async def test_a_forgotten_key_is_not_used_after_an_attempt_that_never_began(world: World, clock: ManualClock) -> None:
+    outside = Outside("lost")
+    outside.tool("idempotent", retry=3, key_ttl="1h")
+    await never_begins_again(world, outside)
+    clock.advance(seconds=3700)
+    view = await world.again()
+    assert ([one.kind for one in view.waits], len(outside.calls)) == (["doubt"], 1)

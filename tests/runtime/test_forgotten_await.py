@@ -124,3 +124,20 @@ async def test_calls_work_wherever_a_coroutine_does(world: World) -> None:
         return [first, second, third, fourth]
 
     assert (await world.run(works.bind())).result == [1, 2, 3, 4]
+
+
+@MEMORY
+async def test_a_program_that_is_being_suspended_has_forgotten_nothing(world: World) -> None:
+    outside = Outside()
+    act = outside.tool()
+
+    @program
+    async def asks(s: Session) -> int | None:
+        later = s.do(act, n=1)
+        answers = await asyncio.gather(s.ask("go on?"), return_exceptions=True)
+        return await later if list(answers) == ["yes"] else None
+
+    view = await world.run(asks.bind())
+    assert [one.kind for one in view.waits] == ["input"]
+    await world.rt.answer(view.waits[0].id, "yes")
+    assert ((await world.again()).result, len(outside.calls)) == (7, 1)

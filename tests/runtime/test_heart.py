@@ -13,7 +13,7 @@ import perdure
 from perdure import Session, Transaction, faults, program, tool
 from perdure.clock import SECOND
 from perdure.domain.lease import Holder
-from perdure.errors import LeaseLost
+from perdure.errors import LeaseLost, StoreUnavailable
 from perdure.runtime.acquisition import acquire
 from perdure.runtime.heart import Heart
 from perdure.store import lease
@@ -217,3 +217,20 @@ def test_a_renewal_does_not_wait_for_a_row_that_another_move_holds(store: Store)
     store.write_now(sessions.release(holder))
     with pytest.raises(LeaseLost):
         renewing(store, holder)()
+
+
+@MEMORY
+def test_a_store_that_is_away_ends_no_act_before_the_lease_does(store: Store, clock: ManualClock) -> None:
+    def away(point: str) -> None:
+        if point == "move.before":
+            raise StoreUnavailable("The store is away.")
+
+    holder, heart = a_holder(store, a_session(store).uid), Heart(store, TTL)
+    holder.boot_deadline = until = clock.boot() + TTL
+    faults.arm(away)
+    heart.beat(holder)
+    assert holder.boot_deadline == until
+    clock.advance(seconds=LEASE)
+    with pytest.raises(LeaseLost, match="ran out while the store was away"):
+        heart.beat(holder)
+    faults.disarm()

@@ -143,3 +143,46 @@ async def test_the_process_dies_with_its_worker(world: World, tmp_path: Path) ->
     view = await world.again()
     (attempt,) = await world.attempts(await world.effect())
     assert ([one.kind for one in view.waits], attempt.ended_at is not None) == (["doubt"], True)
+
+
+@MEMORY
+async def test_what_a_process_that_crashed_has_started_is_killed_too(world: World, tmp_path: Path) -> None:
+    @program
+    async def acts(s: Session) -> int:
+        return await s.do(app.isolated_leaves, folder=str(tmp_path), how="crash")
+
+    view = await world.run(acts.bind())
+    assert [one.kind for one in view.waits] == ["doubt"]
+    await until(lambda: not is_alive(int((tmp_path / "left").read_text())))
+
+
+@MEMORY
+async def test_a_process_left_behind_does_not_hold_up_the_answer(world: World, tmp_path: Path) -> None:
+    @program
+    async def acts(s: Session) -> int:
+        return await s.do(app.isolated_leaves, folder=str(tmp_path), how="return")
+
+    view = await world.run(acts.bind())
+    left = int((tmp_path / "left").read_text())
+    assert (view.result, is_alive(left)) == (left, True)
+    (tmp_path / "over").touch()
+    await until(lambda: not is_alive(left))
+
+
+@MEMORY
+async def test_a_process_that_could_not_be_started_has_done_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    @program
+    async def acts(s: Session) -> str:
+        try:
+            await s.do(app.isolated_ends, how="return")
+        except NotDone as error:
+            return error.message
+        return "no error"
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    assert "could not be started" in (await world.run(acts.bind())).result

@@ -157,6 +157,9 @@ class Ledger(RuleBasedStateMachine):
         )
         if not counts:
             return
+        decided = [one for one in want.attempts[:-1] if one != "failed"]
+        if outcome is AttemptOutcome.FAILED and decided and decided[-1] != "absent":
+            outcome = AttemptOutcome.UNKNOWN  # the earlier attempt may have happened
         want.attempts[-1] = str(outcome)
         if outcome is AttemptOutcome.UNKNOWN:
             return

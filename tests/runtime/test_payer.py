@@ -12,7 +12,7 @@ import perdure
 from perdure import Session, faults, program, tool
 from perdure.cli.worker import Working
 from perdure.domain.effect import AttemptOutcome, Effect
-from perdure.errors import IllegalMove, StoreUnavailable
+from perdure.errors import Damaged, IllegalMove, StoreUnavailable
 from perdure.runtime.act import OWED, REFUSED, owe
 from perdure.runtime.payer import pay
 from perdure.runtime.runtime import Runtime
@@ -174,3 +174,22 @@ async def test_a_worker_waits_for_its_store_and_takes_its_session_up_again(
             await living
         assert (rt.result_of(await rt.get("s")), ACTS, working.failed) == (7, [7], False)
         assert screen.said[-1] == "session s is done"
+
+
+@pytest.mark.databases("memory")
+async def test_a_session_that_cannot_be_read_does_not_hold_up_the_debts_of_others(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with perdure.open(target) as rt:
+        asked: list[str] = []
+
+        def damaged(_: Any, uid: str) -> None:
+            asked.append(uid)
+            raise Damaged("A stored value cannot be read.")
+
+        monkeypatch.setattr(rt.store, "read_now", damaged)
+        monkeypatch.setattr(rt.payer, "wake", lambda: None)
+        for uid in ("one", "two"):
+            owe((uid, "e-1", 1), Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result="1"), 1)
+        assert (rt.payer.pay_all(), sorted(asked)) == (False, ["one", "two"])
+        OWED.clear()

@@ -71,10 +71,15 @@ class Heart:
                 self._left.add(holder)
 
     def beat(self, holder: Holder) -> None:
-        """Renew one lease now."""
+        """Renew one lease now. A store that is away ends no act while the lease lasts."""
         asked_at = self._store.clock.boot()
-        self._store.write_now(lease.renew(holder, self.ttl))
-        self._renewed(holder, asked_at)
+        try:
+            self._store.write_now(lease.renew(holder, self.ttl))
+        except StoreError as error:
+            if self._store.clock.boot() >= holder.boot_deadline:
+                raise LeaseLost(f"The lease of session {holder.uid} ran out while the store was away.") from error
+        else:
+            self._renewed(holder, asked_at)
 
     def _renewed(self, holder: Holder, asked_at: int) -> None:
         holder.boot_deadline = max(holder.boot_deadline, asked_at + self.ttl)

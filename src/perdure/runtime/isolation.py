@@ -80,14 +80,17 @@ class Isolated:
             with theirs:
                 descriptor = theirs.fileno()
                 code = CODE.format(path=sys.path, descriptor=descriptor, parent=os.getpid())
-                process = subprocess.Popen(
-                    [sys.executable, "-c", code],
-                    pass_fds=(descriptor, *self._locks), start_new_session=True, stdin=subprocess.DEVNULL,
-                )  # fmt: skip
+                try:
+                    process = subprocess.Popen(
+                        [sys.executable, "-c", code],
+                        pass_fds=(descriptor, *self._locks), start_new_session=True, stdin=subprocess.DEVNULL,
+                    )  # fmt: skip
+                except OSError as error:
+                    return _not_started(f"Its process could not be started: {error}.")
             try:
                 stopped = not self._follow(ours, process)
             finally:
-                if process.poll() is None:
+                if process.poll() is None or self._outcome is None:  # what it started may still be acting
                     with suppress(ProcessLookupError):
                         os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
@@ -107,7 +110,7 @@ class Isolated:
                     deadline = None if self._timeout is None else time.monotonic() + self._timeout
                 ours.settimeout(None if deadline is None else max(0.001, deadline - time.monotonic()))
                 with suppress(ConnectionResetError):
-                    if content := ours.recv(65536):
+                    if self._outcome is None and (content := ours.recv(65536)):
                         self._read(content, ours)
                         continue
                 process.wait(None if deadline is None else max(0.001, deadline - time.monotonic()))
@@ -148,12 +151,16 @@ class Isolated:
             return msgspec.structs.replace(self._outcome, reference=self._outcome.reference or reference)
         if not self._began:
             why = self._refused or f"Its process ended with status {status} before it began."
-            return Outcome(outcome=AttemptOutcome.FAILED, error=_error("ProcessNotStarted", why))
+            return _not_started(why)
         if stopped:
             error = _error("TimeoutError", f"no answer within {self._timeout:g} s; its process was killed")
         else:
             error = _error("ProcessEnded", f"its process ended with status {status} and gave no answer")
         return Outcome(outcome=AttemptOutcome.UNKNOWN, error=error, reference=reference)
+
+
+def _not_started(why: str) -> Outcome:
+    return Outcome(outcome=AttemptOutcome.FAILED, error=_error("ProcessNotStarted", why))
 
 
 def _error(kind: str, message: str) -> str:

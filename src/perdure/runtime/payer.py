@@ -16,7 +16,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from perdure.errors import NotFound, StoreError
+from perdure.errors import NotFound, StoreError, StoreUnavailable
 from perdure.runtime import act, leases
 from perdure.runtime.act import OWED, REFUSED, Attempted
 from perdure.runtime.fork import tell_branches
@@ -114,16 +114,19 @@ class Payer:
             return False
 
     def pay_all(self) -> bool:
-        """Try once to pay everything; False if the store is still away."""
+        """Try once to pay everything; False if something must be tried again."""
+        paid = True
         for uid in {owed[0] for owed in list(OWED) if owed not in REFUSED} - self._foreign:
             try:
                 self._runtime.store.read_now(sessions.get, uid)
                 asyncio.run(pay(self._runtime, uid, self._name))
             except NotFound:
                 self._foreign.add(uid)
-            except StoreError:
+            except StoreUnavailable:
                 return False
-        return True
+            except StoreError:  # of this session: a damaged row keeps nothing else from being paid
+                paid = False
+        return paid
 
     @property
     def _name(self) -> str:

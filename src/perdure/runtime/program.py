@@ -79,7 +79,7 @@ class Program(Generic[P, T]):
         handle._begin()
         with handle.calls:
             result = await function(handle, **arguments)
-            if (forgotten := handle.calls.forgotten()) is not None:
+            if not run.unwinding and (forgotten := handle.calls.forgotten()) is not None:
                 raise run.give_up(forgotten)  # nothing terminal is written: the code is wrong, and not the session
             return result
 

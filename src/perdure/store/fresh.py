@@ -1,8 +1,8 @@
 """The ledger's two hot moves: the first dispatch of a new effect, and its acknowledgement by the one who dispatched it.
 
 They write what `effect.plan_and_dispatch` and `effect.settle` write, without a look (`guard`), where there is nothing
-to look at: no approval, no lease, no predecessor, one attempt, and nothing known of it yet. Where there is,
-they answer None, and the move goes the long way.
+to look at: no approval, no lease, no predecessor, no request to stop, one attempt, and nothing known of it yet. Where
+there is, they answer None, and the move goes the long way.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _fields_of = attrgetter(*Intent.__struct_fields__)
 
 def dispatch(tx: Transaction, holder: Holder, intent: Intent, dispatch: Dispatch) -> Guarded[Effect] | None:
     """Plan and dispatch in one guarded move."""
-    if any(getattr(intent, name) is not None for name in NOT_PLAIN):
+    if holder.cancel_requested or any(getattr(intent, name) is not None for name in NOT_PLAIN):
         return None
     head = holder.head
     columns = planned(intent, holder.uid, head[0] + 1, EffectState.DISPATCHED)
