@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 
@@ -13,16 +14,20 @@ from tests.runtime.world import World
 
 
 @pytest.fixture(autouse=True)
-def _own_names() -> Iterator[None]:
-    """What a test declares is forgotten with it, and it does not meet what the tests of other folders declared."""
+def _own_names(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test declares is forgotten with it, and it does not meet what other modules of tests declared."""
     tools, programs = dict(TOOLS), dict(PROGRAMS)
     for registry in (TOOLS, PROGRAMS):
-        for name in [name for name, one in registry.items() if not one.function.__module__.startswith("tests.runtime")]:
+        for name in [name for name, one in registry.items() if _is_foreign(one.function.__module__, request.module)]:
             del registry[name]
     yield
     for registry, before in ((TOOLS, tools), (PROGRAMS, programs)):
         registry.clear()
         registry.update(before)  # type: ignore[arg-type]
+
+
+def _is_foreign(module: str, own: ModuleType) -> bool:
+    return module != own.__name__ and (not module.startswith("tests.runtime") or ".test_" in module)
 
 
 @pytest.fixture

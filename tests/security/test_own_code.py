@@ -99,6 +99,7 @@ def test_commands_see_no_secret_of_the_environment(place: Path, monkeypatch: pyt
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("LC_TIME", "C")
+    monkeypatch.setenv("HOME", str(place))
     told = environment(here(), Level.NONE, place)
     assert told.keys() & SECRETS.keys() == set()
     assert {"PATH", "HOME", "LC_TIME"} <= told.keys()
