@@ -165,7 +165,7 @@ class Calls:
         with self.ledger._here():
             if offered.prepare is not None:
                 arguments = offered.prepare(dict(arguments), self._known)
-        tool = offered.tool if offered.pick is None else offered.pick(arguments)
+            tool = offered.tool if offered.pick is None else offered.pick(arguments)
         return tool, tool.shape.bind((), arguments)
 
     def _position(self, call: OpenCall) -> list[Any]:

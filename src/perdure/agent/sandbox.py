@@ -157,8 +157,8 @@ def command_line(
     """What to run so that `argv` runs at this level. `argv` names its program by an absolute path.
 
     `temporary` is where it may leave things where `/tmp` cannot be its own; with `read_only`, the folder is not
-    writable either. `hidden` is protected like what the workspace itself protects. `shown` can be read wherever it
-    lies, and `granted` can be written.
+    writable either, and there is no network. `hidden` is protected like what the workspace itself protects. `shown` can
+    be read wherever it lies, and `granted` can be written.
     """
     if level is Level.NONE:
         return argv
@@ -170,7 +170,7 @@ def command_line(
         return found.command_line(workspace, argv, folders)
     kept = (*protected, workspace.root / ".git", workspace.root / FILE, *own_code(workspace.root))
     may = [temporary, *granted, *(() if read_only else _grants(workspace.root, kept))]
-    return [*_fence(network=workspace.network, granted=may), "--", *argv]
+    return [*_fence(network=workspace.network and not read_only, granted=may), "--", *argv]
 
 
 def environment(workspace: Workspace, level: Level, temporary: Path) -> dict[str, str]:

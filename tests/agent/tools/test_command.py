@@ -116,9 +116,10 @@ def test_a_lost_lease_does_not_leave_a_command_alone(workspace: Workspace) -> No
         "find . -name '*.py' -type f", "head -n 20 a.py", "wc -l a.py", "git show HEAD:a.py", "pwd",
     ],
 )  # fmt: skip
-def test_a_command_that_only_looks_is_pure(text: str) -> None:
+def test_a_command_that_only_looks_is_pure(text: str, workspace: Workspace) -> None:
     assert is_read_only(text)
-    assert pick({"command": text}) is look
+    with workspace.entered():
+        assert pick({"command": text}) is look
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ class Found:
         root = workspace.root
         if root == Path("/"):
             raise NotDone("The whole file system cannot be the folder of a sandbox.")
-        line = self.ground(network=workspace.network, root=root)
+        line = self.ground(network=workspace.network and not folders.read_only, root=root)
         inside = [path for path in folders.hidden if root in path.parents]
         outside = [path for path in folders.hidden if path not in inside and not _is_covered(path)]
         line += [word for path in outside for word in _hide(path)]

@@ -15,11 +15,12 @@ from typing import Any
 
 import msgspec
 
-from perdure.agent.executables import executable
+from perdure.agent.executables import executable, search_path
 from perdure.agent.fate import Bounds, Ending, Fate, Trail
-from perdure.agent.sandbox import command_line, environment, level_for
+from perdure.agent.sandbox import Level, available, command_line, environment, level_for
 from perdure.agent.told import Said, plain, short
-from perdure.agent.tools.harmless import READ_ONLY, is_read_only, words
+from perdure.agent.tools.harmless import READ_ONLY, is_read_only, quiet_git, words
+from perdure.agent.tools.repository import SETTINGS
 from perdure.agent.workspace import Workspace, here
 from perdure.config import FILE
 from perdure.domain.effect import AttemptOutcome
@@ -58,14 +59,14 @@ run_command.outlives_worker = True
 @tool(name="run_command.look", replay="pure", retry=1)
 def look(call: Call, command: str, timeout: int = 120) -> Said:
     """Run a command that only looks."""
-    if not is_read_only(command) or (argv := words(command)) is None:
+    if not _only_looks(command) or (argv := words(command)) is None:
         raise NotDone(f"{short(command)} may change something.")
-    if (program := executable(argv[0], here().root)) is None:
+    if (line := looking_line(argv)) is None:
         call.reference("exit 127")
         return Said(f"exit 127\n{argv[0]}: not found", origin=_origin(command), failed=True)
     trail = Trail(here(), new_uid())
     try:
-        return _run(trail, call, [program, *argv[1:]], command, timeout, read_only=True)
+        return _run(trail, call, line, command, timeout, read_only=True)
     finally:
         trail.forget()
 
@@ -73,7 +74,29 @@ def look(call: Call, command: str, timeout: int = 120) -> Said:
 def pick(arguments: dict[str, Any]) -> Tool[..., Any]:
     """The tool that a call of `run_command` means."""
     command = arguments.get("command")
-    return look if isinstance(command, str) and is_read_only(command) else run_command
+    return look if isinstance(command, str) and _only_looks(command) else run_command
+
+
+def _only_looks(command: str) -> bool:
+    """Git may run a filter that the repository names; it does so unasked only in a sandbox."""
+    found = words(command)
+    return is_read_only(command) and (found is None or found[0] != "git" or available(here().root) is not Level.NONE)
+
+
+def looking_line(argv: list[str]) -> list[str] | None:
+    """What is run for a command that only looks: a program outside the folder, and git without what it would start."""
+    if (program := executable(argv[0], here().root)) is None:
+        return None
+    if argv[0] != "git":
+        return [program, *argv[1:]]
+    settings = [word for one in (*SETTINGS, "format.pretty=medium") for word in ("-c", one)]
+    return [program, *settings, *quiet_git(argv[1:])]
+
+
+def looking_environment(workspace: Workspace, level: Level, temporary: Path) -> dict[str, str]:
+    """What a command that only looks is told: no program of the folder is found, and no missing object is fetched."""
+    quiet = {"PATH": search_path(workspace.root), "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
+    return environment(workspace, level, temporary) | quiet
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -133,11 +156,12 @@ def _run(trail: Trail, call: Call, argv: list[str], command: str, timeout: int, 
         (temporary.parent / _NO_SETTINGS).touch()
     hidden = (trail.folder.parent,)
     line = command_line(workspace, argv, level=level, temporary=temporary, hidden=hidden, read_only=read_only)
+    told = (looking_environment if read_only else environment)(workspace, level, temporary)
     ending = trail.run(
         call.attempt,
         line,
         workspace=workspace,
-        environment=environment(workspace, level, temporary),
+        environment=told,
         bounds=Bounds(seconds=max(1, min(timeout, LONGEST))),
         beat=call.heartbeat,
     )
