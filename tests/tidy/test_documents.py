@@ -3,7 +3,7 @@
 import re
 
 from perdure import config, errors
-from tests.tidy.source import text
+from tests.tidy.source import ROOT, text
 
 ERRORS = sorted(
     (
@@ -35,3 +35,16 @@ def test_every_setting_is_documented() -> None:
     page = text("docs/reference/settings.md")
     assert config.SETTINGS
     assert [one.name for one in config.SETTINGS if f"`{one.name}`" not in page or f"`{one.env}`" not in page] == []
+
+
+def test_every_test_that_the_page_on_security_names_exists() -> None:
+    page = text("docs/security.md")
+    named = set(re.findall(r"`(?:[\w/]+/)?(test_\w+\.py)`", page))
+    assert named
+    there = {path.name for folder in ("tests/security", "tests/agent") for path in (ROOT / folder).glob("test_*.py")}
+    assert sorted(named - there) == []
+
+
+def test_every_attack_is_named_by_the_page_on_security() -> None:
+    page = text("docs/security.md")
+    assert [path.name for path in (ROOT / "tests" / "security").glob("test_*.py") if f"`{path.name}`" not in page] == []
