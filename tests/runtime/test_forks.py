@@ -294,3 +294,19 @@ async def test_a_fork_needs_an_event_and_a_free_name(world: World) -> None:
     assert (await world.rt.fork("s", at=2, id="b")).id == "b"
     with pytest.raises(Conflict):
         await world.rt.fork("s", at=3, id="b")
+
+
+async def test_a_branch_goes_on_when_the_session_that_planned_its_effect_is_cancelled(world: World) -> None:
+    outside = Outside()
+    act = outside.tool(gate=GATE)
+
+    @program
+    async def work(s: Session) -> int:
+        return await s.do(act, n=1)
+
+    await world.run(work.bind())
+    assert [one.kind for one in (await branch(world)).waits] == ["effect"]
+    assert (await world.rt.cancel("s")).status == "cancelled"
+    assert (await world.rt.get("b")).status == "ready"
+    assert [one.kind for one in (await world.rt.run("b")).waits] == ["approval"]
+    assert outside.calls == []

@@ -273,3 +273,15 @@ async def test_a_lease_is_a_usable_name_made_of_known_parameters(world: World) -
 
     assert "not a usable name" in (await world.run(pushes.bind(branch="no good"), "a")).error["message"]
     assert "a lease names an unknown parameter" in (await world.run(pulls.bind(branch="x"), "b")).error["message"]
+
+
+@pytest.mark.databases("memory")
+async def test_who_waits_for_a_lease_is_told_when_a_cancel_frees_it(world: World) -> None:
+    outside = Outside("raise")
+    pushing(outside)
+    await world.run(bound(), "a")
+    await world.run(bound(), "b")
+    await world.rt.settle((await world.effect("a")).id, "absent", by="ada", because="not there")
+    assert [one.kind for one in (await world.rt.get("b")).waits] == ["lease"]
+    assert (await world.rt.cancel("a")).status == "cancelled"
+    assert (await world.rt.get("b")).status == "ready"

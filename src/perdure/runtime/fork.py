@@ -88,6 +88,17 @@ async def tell_branches_of_all(store: Store, settled: Sequence[Effect], by: str)
                 await store.write(wait.resolve(waiting.session_uid, by, waiting.id, effect.state))
 
 
+async def tell_branches_of_session(store: Store, uid: str, by: str) -> None:
+    """Let branches go on that wait for an effect of a session that has ended: what was only planned is refused."""
+    with suppress(PerdureError):  # nobody can be told now
+        if settled := await store.read(_of_forked, uid):
+            await tell_branches_of_all(store, settled, by)
+
+
+def _of_forked(tx: Transaction, uid: str) -> list[Effect]:
+    return effects.of_session(tx, uid) if wait.may_concern_others(tx, uid) else []
+
+
 def _waiting_for_any(tx: Transaction, settled: Sequence[Effect]) -> list[tuple[Effect, Wait]]:
     if not wait.may_concern_others(tx, settled[0].session_uid):
         return []

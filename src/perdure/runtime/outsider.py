@@ -20,7 +20,7 @@ from perdure.domain.worker import Life
 from perdure.errors import ConfigError, Conflict, IllegalMove
 from perdure.ids import encode, new_name
 from perdure.runtime import leases
-from perdure.runtime.fork import tell_branches
+from perdure.runtime.fork import tell_branches, tell_branches_of_session
 from perdure.runtime.looking import Looking, SessionView
 from perdure.runtime.policy import Policy
 from perdure.runtime.program import PROGRAMS
@@ -125,6 +125,7 @@ class Outsider(Looking):
                 ended = await self.store.write(leave.cancel(view.uid, actor, dead=dead))
         if ended:
             await self.tell_parent(view.uid)
+            await leases.tell(self.store, actor)  # what was refused may have held something since a verdict of absent
         return await self.get(view.uid)
 
     async def dead_holder(self, view: SessionView) -> str | None:
@@ -137,10 +138,14 @@ class Outsider(Looking):
         return view.lease_holder if row is not None and locks.life(row) is Life.DEAD else None
 
     async def tell_parent(self, uid: str) -> None:
-        """Resolve the waits for a finished child. Done again after a crash, it changes nothing."""
+        """Resolve the waits for a finished child, and those of branches for what it had planned.
+
+        Done again after a crash, it changes nothing.
+        """
         child = await self.store.read(sessions.get, uid)
         if child.status not in TERMINAL:
             return
+        await tell_branches_of_session(self.store, uid, self.by)
         answer = {"id": child.id, "status": child.status, "result": child.result, "error": child.error}
         large = await self._claims(child.uid, child.result)
         for asked in await self.store.read(wait.for_ref, child.uid):
