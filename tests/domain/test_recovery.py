@@ -323,6 +323,17 @@ def test_the_binding_rule_says_where_the_record_differs(case: Case) -> None:
         assert all(f" {word}" in rule.note for word in (case.effect.replay, case.loaded.replay, rule.replay))
 
 
+@pytest.mark.parametrize(
+    ("recorded", "loaded"),
+    [(Replay.PROBE, Replay.COMPENSATE), (Replay.COMPENSATE, Replay.PROBE), (Replay.JOINT, Replay.PURE)],
+)
+def test_rules_that_contradict_each_other_ask_a_person(recorded: Replay, loaded: Replay) -> None:
+    """Even where the code has a probe and an undo: neither rule was declared with the other in mind."""
+    effect = Effect(**(NOTHING | {"replay": recorded}))
+    rule = Rule(loaded, inflight=0, retry=1, key_ttl=None, can_probe=True, can_undo=True)
+    assert binding_rule(effect, rule).replay is Replay.ESCALATE
+
+
 def test_attempts_of_a_restore_and_attempts_that_never_began_are_not_counted() -> None:
     begun = [attempt(1, outcome="unknown"), attempt(2, outcome="absent"), attempt(3)]
     others = [attempt(4, worker=PRESUMED), attempt(5, outcome="absent", error={"code": NOT_BEGUN})]
