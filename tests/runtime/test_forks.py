@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from perdure import Conflict, EffectCompensated, NotFound, Session, program
+from perdure.domain.effect import Verdict
+from perdure.runtime.fork import tell_left_behind
 from perdure.runtime.looking import SessionView
-from perdure.store import wait
+from perdure.store import doubt, wait
 from tests.runtime.world import GATE, Outside, World
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
@@ -93,6 +95,27 @@ async def test_an_effect_unsettled_at_the_fork_is_waited_for(world: World, by: s
     assert (await world.rt.get("b")).status == "ready", "it was told"
     assert (await world.rt.run("b")).result == (await world.again()).result == (9 if by == "a person" else 7)
     assert len(outside.happened) == (1 if by == "a person" else 2)
+
+
+async def test_a_worker_wakes_a_branch_that_was_not_told(world: World) -> None:
+    """The process that settled the effect was killed before it told the branch."""
+    act = Outside("lost").tool("escalate")
+
+    @program
+    async def work(s: Session) -> int:
+        got: int = await s.do(act, n=1)
+        return got
+
+    await world.run(work.bind())
+    effect = await world.effect()
+    await branch(world)
+    await tell_left_behind(world.rt.store, "w")
+    assert (await world.rt.get("b")).status == "waiting"
+    said = doubt.pronounce(effect.session_uid, "ada", effect.id, Verdict.HAPPENED, because="seen", result="9")
+    await world.rt.store.write(said)
+    await tell_left_behind(world.rt.store, "w")
+    assert (await world.rt.get("b")).status == "ready"
+    assert (await world.rt.run("b")).result == 9
 
 
 async def test_a_branch_whose_wait_was_resolved_too_early_waits_again(world: World) -> None:

@@ -157,8 +157,10 @@ class Working:
     async def _fire(self) -> None:
         """Resolve what is due. What cannot be resolved is named once, and keeps nothing else from being resolved."""
         from perdure.errors import StoreFull, StoreUnavailable
+        from perdure.runtime.fork import tell_left_behind
         from perdure.store import wait
 
+        await tell_left_behind(self.runtime.store, self.runtime.worker.name)
         for due in await self.runtime.store.read(wait.due, limit=100 + len(self._unfired)):
             known = self._unfired.get((due.session_uid, due.id))
             if known is not None and not self._is_past(known, SOON):

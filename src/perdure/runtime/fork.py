@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from perdure.domain.effect import SETTLED, Effect, EffectState, attempts_allowed
 from perdure.domain.session import TERMINAL
 from perdure.domain.wait import Wait, WaitKind
-from perdure.errors import PerdureError
+from perdure.errors import Conflict, NotFound, PerdureError
 from perdure.runtime.tool import TOOLS
 from perdure.store import effect as effects
 from perdure.store import session as sessions
@@ -93,6 +93,24 @@ async def tell_branches_of_session(store: Store, uid: str, by: str) -> None:
     with suppress(PerdureError):  # nobody can be told now
         if settled := await store.read(_of_forked, uid):
             await tell_branches_of_all(store, settled, by)
+
+
+async def tell_left_behind(store: Store, by: str) -> None:
+    """Let branches go on whose effect is closed: the process that closed it may have died before it told them."""
+    with suppress(PerdureError):
+        for effect, waiting in await store.read(_left_behind):
+            with suppress(PerdureError):  # another process told it first
+                await store.write(wait.resolve(waiting.session_uid, by, waiting.id, effect.state))
+
+
+def _left_behind(tx: Transaction) -> list[tuple[Effect, Wait]]:
+    found = []
+    for one in wait.open_waits(tx, kind=WaitKind.EFFECT, limit=1000):
+        with suppress(NotFound, Conflict):
+            effect, is_unsettled = newest(tx, effects.find(tx, one.ref or ""))
+            if not is_unsettled:
+                found.append((effect, one))
+    return found
 
 
 def _of_forked(tx: Transaction, uid: str) -> list[Effect]:
