@@ -139,6 +139,17 @@ def test_a_late_outcome_counts_until_a_newer_attempt_was_dispatched(store: Store
     assert state(store, holder) == "acknowledged"
 
 
+@pytest.mark.parametrize("late", ["failed", "unknown", "absent"])
+def test_only_a_late_success_changes_what_was_found_absent(store: Store, late: str) -> None:
+    holder = dispatched(store)
+    store.write_now(effect.settle(holder.uid, "w", "e-1", 1, ABSENT))
+    error = '{"type":"TimeoutError","code":null,"message":"late"}'
+    store.write_now(effect.settle(holder.uid, "w-1", "e-1", 1, Outcome(outcome=AttemptOutcome(late), error=error)))
+    assert (state(store, holder), newest_kind(store, holder)) == ("planned", "effect.late_outcome")
+    (only,) = store.read_now(effect.of_effect, holder.uid, "e-1")
+    assert only.outcome == "absent"
+
+
 def test_a_late_outcome_after_a_newer_attempt_is_kept_in_the_log_and_changes_nothing(store: Store) -> None:
     holder = dispatched(store)
     store.write_now(effect.settle(holder.uid, "w", "e-1", 1, ABSENT))
