@@ -181,6 +181,18 @@ async def test_a_forged_manifest_is_refused(what: str, bundle: Files, there: Run
     await refused(there, write_folder(folder / "forged", signed(bundle, change)), says)
 
 
+async def test_a_forged_end_of_the_chain_is_refused(bundle: Files, there: Runtime, folder: Path) -> None:
+    """Row and manifest agree on an end that the log does not have."""
+    forged = with_rows(bundle, "tables/session.jsonl", lambda rows: rows[-1].update(chain="f" * 64))
+
+    def agree(manifest: dict[str, Any]) -> None:
+        manifest["line"][-1]["chain"] = "f" * 64
+        if manifest["session"]["uid"] == manifest["line"][-1]["uid"]:
+            manifest["session"]["chain"] = "f" * 64
+
+    await refused(there, write_folder(folder / "forged", signed(forged, agree)), "does not end where it should")
+
+
 async def test_a_newer_minor_is_taken_with_what_nobody_knows_yet(bundle: Files, opened: Open, folder: Path) -> None:
     """Unknown files, fields and columns are checked and left alone; a column that may be null may be missing."""
 

@@ -154,8 +154,10 @@ class Heart:
 
     def close(self) -> None:
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        with self._lock:  # whoever starts the thread holds it until the thread has started
+            thread = self._thread
+        if thread is not None:
+            thread.join()
 
 
 class Guard:

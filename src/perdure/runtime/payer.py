@@ -137,5 +137,7 @@ class Payer:
         self._stop.set()
         self._wake.set()
         act.PAYERS.discard(self)
-        if self._thread is not None:
-            self._thread.join()
+        with self._lock:  # whoever starts the thread holds it until the thread has started
+            thread = self._thread
+        if thread is not None:
+            thread.join()
