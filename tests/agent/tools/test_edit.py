@@ -18,7 +18,8 @@ from tests.forked import fork
 
 HOSTILE = [
     "..", ".", "", "../outside/new.txt", "/tmp/perdure-new.txt", "out/new.txt", "out", "escape.txt", ".git/hooks/x",
-    "sub/.git/hooks/x", ".git", ".GIT/hooks/x", "sub/.Git/x", "nul\0x", "x" * 300, "y/" * 3000 + "z", "kept/x", "kept", "folder", "pipe",
+    "sub/.git/hooks/x", ".git", ".GIT/hooks/x", "sub/.Git/x", "nul\0x",
+    "x" * 300, "y/" * 3000 + "z", "kept/x", "kept", "folder", "pipe",
     "a.txt/below", "loop", "half\ud800",
 ]  # fmt: skip
 
