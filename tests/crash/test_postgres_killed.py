@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from perdure.domain.lease import Holder
 from perdure.errors import PerdureError
-from perdure.store import event, fact, session, usage
+from perdure.store import event, fact, meta, session, usage
 from perdure.store.databases.postgres import PostgreSQL
 from perdure.store.move import Move
 from perdure.store.store import Store, open_store
@@ -153,3 +154,13 @@ def test_a_server_that_does_not_wait_for_its_disk_is_caught_losing(victim: Postg
     open_store(url).close()
     writers = write_through(f"{url}?options=-c%20synchronous_commit%3Doff", victim.restart, 4)
     assert judged("no sync: must lose", writers, 4) != []
+
+
+def test_a_first_connection_waits_for_a_server_that_restarts(victim: PostgresServer) -> None:
+    """Nothing was written through this store yet, so that the connection that writes is not open."""
+    with open_store(victim.create_database()) as store, ThreadPoolExecutor(1) as pool:
+        victim.kill()
+        written = pool.submit(store.write_now, meta.put("key", "value"))
+        victim.start()
+        written.result(timeout=60)
+        assert store.read_now(meta.everything)["key"] == "value"

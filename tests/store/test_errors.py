@@ -154,8 +154,9 @@ SAID_BY_POSTGRES: dict[str, tuple[tuple[str, ...], type[PerdureError], str]] = {
 @pytest.mark.databases("postgres")
 @pytest.mark.parametrize(("statements", "error", "match"), SAID_BY_POSTGRES.values(), ids=SAID_BY_POSTGRES.keys())
 def test_what_postgres_says_is_translated(
-    store: Store, statements: tuple[str, ...], error: type[PerdureError], match: str
+    store: Store, monkeypatch: pytest.MonkeyPatch, statements: tuple[str, ...], error: type[PerdureError], match: str
 ) -> None:
+    monkeypatch.setattr(store.database, "patience", 0.1)  # how long a deadlock is tried again
     tell(store, error, *statements, match=match)
 
 

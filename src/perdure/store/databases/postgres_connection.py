@@ -69,7 +69,6 @@ class Connection:
         self._db: psycopg.Connection[Row] | None = None
         self._line: socket.socket | None = None
         self._born = process.generation
-        self._was_connected = False
         self._history = ""  # of the server that it is connected to
         self._warned = ""
 
@@ -101,7 +100,6 @@ class Connection:
             (started,) = PostgresTransaction(self._db, 0, "open", 0).one("meta.started") or (0,)
             self._wire = Wire(self._db, started)  # before the look: whoever comes later is another server to the wire
             self._history = self._server.history.look_back(self._db)
-            self._was_connected = True
             self._measure_clock()
         except BaseException:
             self.close()
@@ -196,7 +194,7 @@ class Connection:
         time.sleep(0.02)
 
     def _connect_within(self, until: float) -> None:
-        """Be connected and registered; a server that was there a moment ago is given time to come back."""
+        """Be connected and registered. The server was there when the store was opened: it has time to come back."""
         while True:
             try:
                 db, history = self.db(), self._server.history
@@ -206,7 +204,7 @@ class Connection:
                 return
             except (StoreUnavailable, psycopg.OperationalError):
                 self.close()
-                if not self._was_connected or time.monotonic() > until:
+                if time.monotonic() > until:
                     raise
                 time.sleep(0.05)
 
