@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from perdure.cli.resume import newest
+from perdure.store import session
+from perdure.store.store import open_store
 from perdure.testing.proxy import wait_until
 from tests.cli.terminal import Terminal
 
@@ -135,6 +138,16 @@ def test_what_a_child_waits_for_is_told_by_its_parent(terminal: Terminal) -> Non
     answered = terminal("answer", "kid", "Ada")
     assert "`perdure resume p` lets it go on" in answered.out
     assert terminal("resume", "p").out.endswith("hello Ada\n")
+
+
+def test_the_last_session_is_never_a_child(terminal: Terminal) -> None:
+    """The child moved last, and it is resumed by resuming its parent."""
+    terminal("run", "desk_parent", "--id", "p")
+    terminal("answer", "kid", "Ada")
+    with open_store(str(terminal.folder / "perdure.db")) as store:
+        moved = max(store.read_now(session.page), key=lambda one: (one.updated_at, one.uid))
+        assert moved.id == "kid"
+        assert store.read_now(newest).parent_uid is None
 
 
 def test_resume_asks_which_session_and_says_when_there_is_none(terminal: Terminal) -> None:
