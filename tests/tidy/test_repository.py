@@ -24,8 +24,10 @@ def test_no_file_names_a_path_of_one_machine() -> None:
 
 
 def test_every_declared_dependency_is_locked_with_a_hash() -> None:
-    project = tomllib.loads(text("pyproject.toml"))["project"]
-    wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    declared = tomllib.loads(text("pyproject.toml"))
+    project = declared["project"]
+    groups = [*project["optional-dependencies"].values(), *declared["dependency-groups"].values()]
+    wanted = [*project["dependencies"], *(one for group in groups for one in group if isinstance(one, str))]
     locked = re.findall(r"^(\S+)==.*\\\n    --hash=sha256:", text("requirements.lock"), re.MULTILINE)
     assert {normal(requirement) for requirement in wanted} - set(locked) == set()
 

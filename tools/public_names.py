@@ -1,0 +1,53 @@
+"""Compare the public names with those of the last release, and fail if a program written for it could break.
+
+The last release is the latest tag of the form v1.2.3 that this commit descends from. Public are the names that
+`perdure` and `perdure.testing` export; modules below them may move at any time.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import griffe
+
+ROOT = Path(__file__).parents[1]
+PUBLIC = ("perdure", "perdure.testing")
+
+
+def last_release(root: Path) -> str | None:
+    """The latest release tag, or None before the first release."""
+    command = ["git", "describe", "--tags", "--abbrev=0", "--match", "v[0-9]*"]
+    found = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or None
+
+
+def hide_modules(tree: griffe.Object | griffe.Alias) -> None:
+    """Mark the modules that are no public import path, so that only exported names are compared."""
+    for member in tree.members.values():
+        if not member.is_alias and member.is_module:
+            member.public = member.path in PUBLIC
+            hide_modules(member)
+
+
+def breakages(root: Path, tag: str) -> list[str]:
+    """What a program written for the release would no longer find, one line each."""
+    old = griffe.load_git("perdure", ref=tag, repo=root, search_paths=["src"], resolve_aliases=True)
+    new = griffe.load("perdure", search_paths=[root / "src"], resolve_aliases=True)
+    hide_modules(old)
+    hide_modules(new)
+    return [one.explain(griffe.ExplanationStyle.ONE_LINE) for one in griffe.find_breaking_changes(old, new)]
+
+
+def main(root: Path) -> int:
+    if (tag := last_release(root)) is None:
+        print("There is no release yet, so there is nothing to compare with.")
+        return 0
+    found = breakages(root, tag)
+    print(*found, sep="\n") if found else print(f"Every public name of {tag} is still there.")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(ROOT))
