@@ -15,12 +15,12 @@ from benchmarks.payload import text
 from perdure.agent.agent import Agent
 from perdure.agent.model import Hear, Reply, Request, ToolCall
 from perdure.domain.lease import Holder
-from perdure.runtime.acquisition import acquire
+from perdure.runtime.definitions.tool import tool
+from perdure.runtime.run.session_lease import acquire
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.runtime import open as open_runtime
-from perdure.runtime.tool import tool
-from perdure.store import event, message
-from perdure.store import session as sessions
+from perdure.store.moves import event, message
+from perdure.store.moves import session as sessions
 from perdure.testing.postgres import PostgresServer
 
 SHORT, LONG, PAGE = 100, 100_000, 1_000

@@ -27,9 +27,9 @@ from benchmarks.sessions import SHORT
 from benchmarks.syncs import CountingVFS
 from perdure.clock import SystemClock
 from perdure.runtime.runtime import Runtime
-from perdure.store import session as sessions
-from perdure.store import step
-from perdure.store.databases.sqlite import SQLite
+from perdure.store.databases.sqlite.database import SQLite
+from perdure.store.moves import session as sessions
+from perdure.store.moves import step
 from perdure.store.store import Store, open_store
 from perdure.testing.postgres import PostgresServer
 

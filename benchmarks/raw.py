@@ -13,7 +13,7 @@ import apsw
 import psycopg
 
 from perdure.domain.event import Event
-from perdure.store.databases.engine import connect
+from perdure.store.databases.sqlite.engine import connect
 from perdure.store.statements import load
 
 INSERT_SQLITE = "insert into line (body) values (?)"

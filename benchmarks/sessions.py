@@ -5,10 +5,10 @@ from __future__ import annotations
 from benchmarks.payload import text
 from perdure.domain.lease import Holder
 from perdure.ids import digest, encode, new_uid
-from perdure.store import event, lease, session, step
 from perdure.store.move import Move
-from perdure.store.session import NewSession
-from perdure.store.step import Recorded
+from perdure.store.moves import event, lease, session, step
+from perdure.store.moves.session import NewSession
+from perdure.store.moves.step import Recorded
 from perdure.store.store import Store
 
 HOUR = 3_600_000_000

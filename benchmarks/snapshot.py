@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.measure import BYTES, MILLISECONDS, Budget, Contestant, Line, Table, contest, figure, least, p50
-from perdure.agent import worktree
-from perdure.agent.merging import merge_home
-from perdure.agent.snapshot import Snapshots
+from perdure.agent.files import worktree
+from perdure.agent.files.merge import merge_home
+from perdure.agent.files.snapshot import Snapshots
 
 FILES, CHANGED, TIMES = 5_000, 10, 5
 

@@ -27,7 +27,7 @@ from benchmarks.payload import text
 from benchmarks.raw import RawPostgres
 from benchmarks.sessions import MESSAGE, SHORT, Steps, append, hold, hold_one
 from benchmarks.syncs import wal_syncs
-from perdure.store import step
+from perdure.store.moves import step
 from perdure.store.store import open_store
 from perdure.testing.postgres import PostgresServer
 

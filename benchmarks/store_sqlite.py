@@ -32,9 +32,9 @@ from benchmarks.raw import RawEvents, RawGroupCommit, RawSQLite
 from benchmarks.sessions import MESSAGE, SHORT, Steps, append, hold, hold_one
 from benchmarks.syncs import CountingVFS
 from perdure.clock import SystemClock
-from perdure.store import step
-from perdure.store.databases.sqlite import SQLite
+from perdure.store.databases.sqlite.database import SQLite
 from perdure.store.move import Move
+from perdure.store.moves import step
 from perdure.store.store import Store, open_store
 
 TURNS, TIMES = 12, 20

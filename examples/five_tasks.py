@@ -22,8 +22,8 @@ from perdure.domain.task import TaskState
 from perdure.domain.worker import Life
 from perdure.errors import LeaseHeld
 from perdure.ids import canonical, decode, digest, encode, new_uid
-from perdure.runtime.liveness import Alive, Presences, presences
-from perdure.store import decision, lease, session, step, task, worker
+from perdure.runtime.workers.liveness import Alive, Presences, presences
+from perdure.store.moves import decision, lease, session, step, task, worker
 from perdure.store.store import Store, open_store
 
 WORDS = ("anchor", "basket", "candle", "dragon", "ember", "feather", "garden", "harbor", "island", "kettle", "lantern")

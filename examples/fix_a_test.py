@@ -13,7 +13,7 @@ Beside the tools that ship it has `post_comment`, the one in one_comment.py: any
 import os
 
 from perdure import Agent
-from perdure.runtime.policy import Intent
+from perdure.runtime.ledger.policy import Intent
 
 TOOLS = [
     *("plan", "decide", "decided", "read_file", "search_files", "edit_file", "write_file", "run_command"),

@@ -1,6 +1,6 @@
 """A review that posts one comment. Kill it whenever you like and run it again: there is one comment.
 
-    python -m perdure.testing.sink_service comments           in another terminal: a small HTTP service; says its port
+    python -m perdure.testing.sink_process comments           in another terminal: a small HTTP service; says its port
     export COMMENTS_URL=http://127.0.0.1:PORT/review
     python examples/one_comment.py review.db                  reads the diff, decides, posts
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from perdure.cli.story_props import FILES, alone, calls, edit, make_repository
+from perdure.cli.demo.fixtures import FILES, alone, calls, edit, make_repository
 
 ROOT = Path(__file__).parents[1]
 README, NEWCOMER = ROOT / "README.md", ROOT / "docs" / "how-to" / "newcomer.md"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.agent.agent import Agent
-    from perdure.agent.limits import Limits
-    from perdure.agent.told import Said
+    from perdure.agent.settings import Limits
+    from perdure.agent.tools.result import Said
     from perdure.errors import (
         ApprovalDenied,
         ApprovalExpired,
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
         Suspended,
         ToolError,
     )
-    from perdure.runtime.joint import Transaction
-    from perdure.runtime.program import Bound, Program, program
+    from perdure.runtime.definitions.program import Bound, Program, program
+    from perdure.runtime.definitions.tool import Call, Gate, Outcome, Tool, tool
+    from perdure.runtime.ledger.joint import Transaction
     from perdure.runtime.runtime import Runtime, open, run
     from perdure.runtime.session import Session
-    from perdure.runtime.tool import Call, Gate, Outcome, Tool, tool
 
 __version__ = "0.1.0"
 
@@ -93,13 +93,13 @@ __all__ = [
 
 _HOME = {
     "perdure.agent.agent": ("Agent",),
-    "perdure.agent.limits": ("Limits",),
-    "perdure.agent.told": ("Said",),
-    "perdure.runtime.joint": ("Transaction",),
-    "perdure.runtime.program": ("Bound", "Program", "program"),
+    "perdure.agent.settings": ("Limits",),
+    "perdure.agent.tools.result": ("Said",),
+    "perdure.runtime.ledger.joint": ("Transaction",),
+    "perdure.runtime.definitions.program": ("Bound", "Program", "program"),
     "perdure.runtime.runtime": ("Runtime", "open", "run"),
     "perdure.runtime.session": ("Session",),
-    "perdure.runtime.tool": ("Call", "Gate", "Outcome", "Tool", "tool"),
+    "perdure.runtime.definitions.tool": ("Call", "Gate", "Outcome", "Tool", "tool"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.runtime.program import PROGRAMS
-from perdure.runtime.tool import TOOLS
+from perdure.runtime.definitions.program import PROGRAMS
+from perdure.runtime.definitions.tool import TOOLS
 from perdure.testing import Sink
 from tests.agent.talk import Talk
 from tests.memory import MEMORY

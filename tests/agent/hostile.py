@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from perdure.agent.fate import Bounds, Ending, Trail
-from perdure.agent.sandbox import Level, command_line, environment
-from perdure.agent.workspace import Workspace
+from perdure.agent.commands.sandbox import Level, command_line, environment
+from perdure.agent.commands.state import Bounds, Ending, Trail
+from perdure.agent.files.workspace import Workspace
 from perdure.ids import new_uid
 
 BOUNDS = Bounds(seconds=30)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.agent import sandbox
-from perdure.agent.sandboxes import bubblewrap
+from perdure.agent.commands import bubblewrap, sandbox
 from tests.packages import need
 
 

@@ -18,12 +18,12 @@ import msgspec
 from perdure import Agent, Call, Outcome, tool
 from perdure.domain.wait import Wait
 from perdure.ids import digest
-from perdure.runtime.looking import SessionView
-from perdure.runtime.program import Bound
+from perdure.runtime.definitions.program import Bound
+from perdure.runtime.definitions.tool import TOOLS as TOOLS_HERE
+from perdure.runtime.queries import SessionView
 from perdure.runtime.runtime import Runtime
-from perdure.runtime.tool import TOOLS as TOOLS_HERE
 from perdure.testing import ScriptedModel, SinkClient, SinkRefused
-from perdure.testing.trial import Person, answer, see_through
+from perdure.testing.sweep.trial import Person, answer, see_through
 from tests.agent.talk import calls
 
 REPOSITORIES, TEMPLATE = "PERDURE_TEST_REPOSITORIES", "template"

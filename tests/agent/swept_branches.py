@@ -17,20 +17,20 @@ from typing import Any
 import msgspec
 
 from perdure import Agent, faults
-from perdure.agent.branching import beside_of, home_of
-from perdure.agent.worktree import Worktree
-from perdure.control.branches import rested
-from perdure.control.merging import merge
-from perdure.control.rewinding import rewind
+from perdure.agent.files.branch import beside_of, home_of
+from perdure.agent.files.worktree import Worktree
+from perdure.control.branches.files import rested
+from perdure.control.branches.merge import merge
+from perdure.control.branches.rewind import rewind
 from perdure.domain.session import TERMINAL
 from perdure.ids import digest
-from perdure.runtime.looking import SessionView
-from perdure.runtime.program import Bound
+from perdure.runtime.definitions.program import Bound
+from perdure.runtime.definitions.tool import TOOLS as TOOLS_HERE
+from perdure.runtime.queries import SessionView
+from perdure.runtime.run.large_values import Values
 from perdure.runtime.runtime import Runtime
-from perdure.runtime.tool import TOOLS as TOOLS_HERE
-from perdure.runtime.values import Values
 from perdure.testing import ScriptedModel
-from perdure.testing.trial import Person
+from perdure.testing.sweep.trial import Person
 from tests.agent.gitworld import CALLS, photograph
 from tests.agent.gitworld import repository as make_repository
 from tests.agent.talk import calls

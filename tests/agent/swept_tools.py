@@ -17,19 +17,20 @@ from typing import Any
 import msgspec
 
 from perdure import Agent, faults
-from perdure.agent import compaction, thinking
-from perdure.agent.calls import Calls
+from perdure.agent import inference
+from perdure.agent.files.workspace import Workspace
+from perdure.agent.history import compaction
 from perdure.agent.model import Hear, Reply, Request
 from perdure.agent.models.scripted import Line
-from perdure.agent.workspace import Workspace
-from perdure.runtime.looking import SessionView
-from perdure.runtime.program import Bound
-from perdure.runtime.run import Run
+from perdure.agent.tool_calls import Calls
+from perdure.runtime.definitions.program import Bound
+from perdure.runtime.queries import SessionView
+from perdure.runtime.run.large_values import Values
+from perdure.runtime.run.run import Run
 from perdure.runtime.runtime import Runtime
-from perdure.runtime.values import Values
-from perdure.store import artifact
+from perdure.store.moves import artifact
 from perdure.testing import ScriptedModel, SinkClient
-from perdure.testing.trial import Person, see_through
+from perdure.testing.sweep.trial import Person, see_through
 from tests.agent import swept
 from tests.agent.swept import REPOSITORIES, TEMPLATE, repository
 from tests.agent.talk import calls
@@ -124,15 +125,15 @@ def named_moments() -> Iterator[None]:
 
         return wrapped
 
-    before = Calls._do, compaction.compact, thinking.record
+    before = Calls._do, compaction.compact, inference.record
     Calls._do = named(before[0], lambda _, call: call.name)  # type: ignore[method-assign]
     compaction.compact = named(before[1], lambda *_, **__: "compaction")
-    thinking.record = named(before[2], lambda *_: under_way[-1].replace("the loop", "the model"))
+    inference.record = named(before[2], lambda *_: under_way[-1].replace("the loop", "the model"))
     faults.arm(reached)
     try:
         yield
     finally:
-        Calls._do, compaction.compact, thinking.record = before  # type: ignore[method-assign]
+        Calls._do, compaction.compact, inference.record = before  # type: ignore[method-assign]
         faults.disarm()
         if counted is not None:
             faults.arm(counted)

@@ -8,7 +8,7 @@ from typing import Any
 import perdure
 from perdure import Agent
 from perdure.agent.model import Hear, Reply, Request, Turn
-from perdure.runtime.looking import SessionView
+from perdure.runtime.queries import SessionView
 from perdure.testing import ScriptedModel
 
 Script = Iterable[Any]

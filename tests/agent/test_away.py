@@ -10,7 +10,7 @@ import pytest
 
 from perdure import tool
 from perdure.clock import SECOND
-from perdure.store import checkpoint, fact
+from perdure.store.moves import checkpoint, fact
 from perdure.testing import ManualClock
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines

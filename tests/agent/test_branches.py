@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.agent.branching import home_of
-from perdure.agent.reading import state_of
-from perdure.agent.snapshot import Snapshots
-from perdure.agent.transcript import State
-from perdure.control.branches import diff
-from perdure.control.merging import merge
-from perdure.control.pruning import prune
-from perdure.control.rewinding import rewind
+from perdure.agent.files.branch import home_of
+from perdure.agent.files.snapshot import Snapshots
+from perdure.agent.history.state_reader import state_of
+from perdure.agent.history.transcript import State
+from perdure.control.branches.files import diff
+from perdure.control.branches.merge import merge
+from perdure.control.branches.prune import prune
+from perdure.control.branches.rewind import rewind
 from perdure.errors import ConfigError, IllegalMove, LeaseHeld, NotFound
-from perdure.runtime.acquisition import acquire
-from perdure.store import session as sessions
+from perdure.runtime.run.session_lease import acquire
+from perdure.store.moves import session as sessions
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines
 

@@ -9,7 +9,7 @@ import pytest
 from perdure import tool
 from perdure.agent.ledger import ask_first
 from perdure.agent.model import Hear, Model, Reply, Request
-from perdure.runtime.policy import Intent
+from perdure.runtime.ledger.policy import Intent
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines
 

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure import NotDone, tool
-from perdure.agent import context
+from perdure.agent.history import context
+from perdure.agent.history.state_reader import state_of
+from perdure.agent.history.transcript import State
 from perdure.agent.model import Hear, Reply, Request, Turn
-from perdure.agent.reading import state_of
-from perdure.agent.transcript import State
 from perdure.domain.event import Event
 from perdure.errors import ModelError
-from perdure.store import checkpoint
-from perdure.store import session as sessions
+from perdure.store.moves import checkpoint
+from perdure.store.moves import session as sessions
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines
 
@@ -138,7 +138,7 @@ async def test_a_window_that_the_model_finds_too_long_is_shortened_and_asked_aga
 async def test_standing_orders_are_always_shown(talk: Talk) -> None:
     talk.declare(["Yes."])
     async with opened(talk.target) as runtime:
-        from perdure.store import fact
+        from perdure.store.moves import fact
 
         session = await runtime.start(talk.agent.bind("begin"), id="talk")  # type: ignore[union-attr]
         await runtime.store.write(fact.remember(session.uid, "ada", "orders", "tests", "Always run the tests."))

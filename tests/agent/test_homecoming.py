@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.agent import worktree
-from perdure.control.branches import diff
-from perdure.control.merging import merge
-from perdure.control.rewinding import rewind
+from perdure.agent.files import worktree
+from perdure.control.branches.files import diff
+from perdure.control.branches.merge import merge
+from perdure.control.branches.rewind import rewind
 from perdure.errors import Conflict
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines

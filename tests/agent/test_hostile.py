@@ -8,7 +8,7 @@ import pytest
 
 from perdure import Call, Limits, tool
 from perdure.agent.model import Hear, Reply, Request, ToolCall
-from perdure.store import event
+from perdure.store.moves import event
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines
 from tests.agent.test_context import _check_well_formed

@@ -7,11 +7,11 @@ import pytest
 
 import perdure
 from perdure import Call, Limits, NotDone, tool
-from perdure.agent.reading import state_of
-from perdure.agent.transcript import State
+from perdure.agent.history.state_reader import state_of
+from perdure.agent.history.transcript import State
 from perdure.errors import ModelError, SessionFailed
-from perdure.store import checkpoint
-from perdure.store import session as sessions
+from perdure.store.moves import checkpoint
+from perdure.store.moves import session as sessions
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines
 

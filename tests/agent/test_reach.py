@@ -6,16 +6,16 @@ import msgspec
 import pytest
 
 from perdure.agent import reach
-from perdure.agent.branching import merge_branch, open_worktree
+from perdure.agent.files.branch import merge_branch, open_worktree
+from perdure.agent.inference import NAME as MODEL
 from perdure.agent.reach import Reach
-from perdure.agent.stored import NAME
-from perdure.agent.thinking import NAME as MODEL
+from perdure.agent.stored_agent import NAME
 from perdure.agent.tools.command import look
 from perdure.agent.tools.shipped import SHIPPED
 from perdure.domain.effect import Effect
-from perdure.store import effect as effects
-from perdure.store import lease, session
-from perdure.store.intent import Dispatch, Intent
+from perdure.store.moves import effect as effects
+from perdure.store.moves import lease, session
+from perdure.store.moves.intent import Dispatch, Intent
 from perdure.store.store import Store
 from tests.store.scene import TTL
 

@@ -12,11 +12,11 @@ import pytest
 
 import perdure
 from perdure import Agent
-from perdure.agent.branching import merge_branch, open_worktree
-from perdure.agent.thinking import NAME as MODEL
+from perdure.agent.files.branch import merge_branch, open_worktree
+from perdure.agent.inference import NAME as MODEL
 from perdure.agent.tools.command import look
 from perdure.agent.tools.shipped import SHIPPED
-from perdure.control.merging import merge
+from perdure.control.branches.merge import merge
 from perdure.ids import digest, encode
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls

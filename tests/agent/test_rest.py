@@ -8,13 +8,13 @@ import pytest
 
 import perdure
 from perdure import tool
+from perdure.agent.history.state_reader import FINGERPRINT, state_of
 from perdure.agent.loop import Loop
 from perdure.agent.model import Hear, Reply, Request
-from perdure.agent.reading import FINGERPRINT, state_of
 from perdure.domain.effect import Verdict
 from perdure.domain.wait import Wait
 from perdure.errors import ModelError
-from perdure.store import checkpoint, doubt, note, wait
+from perdure.store.moves import checkpoint, doubt, note, wait
 from perdure.testing import ManualClock
 from tests.agent import dangling
 from tests.agent.conftest import opened

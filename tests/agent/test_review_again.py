@@ -10,7 +10,7 @@ import pytest
 from perdure import Limits, faults, tool
 from perdure.agent.model import Hear, Reply, Request
 from perdure.errors import ModelError
-from perdure.runtime.tool import TOOLS
+from perdure.runtime.definitions.tool import TOOLS
 from perdure.testing import ManualClock
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls

@@ -10,16 +10,16 @@ import pytest
 
 from perdure import Limits, faults, tool
 from perdure.agent.model import Hear, Reply, Request, Usage
-from perdure.agent.stored import STORED
+from perdure.agent.stored_agent import STORED
 from perdure.domain.effect import AttemptOutcome, Effect
 from perdure.errors import ModelError
-from perdure.runtime.effect import Ledger
-from perdure.runtime.program import PROGRAMS
-from perdure.runtime.run import Run
-from perdure.runtime.tool import TOOLS
-from perdure.store import effect as effects
-from perdure.store import inbox
-from perdure.store.intent import Outcome
+from perdure.runtime.definitions.program import PROGRAMS
+from perdure.runtime.definitions.tool import TOOLS
+from perdure.runtime.ledger.ledger import Ledger
+from perdure.runtime.run.run import Run
+from perdure.store.moves import effect as effects
+from perdure.store.moves import inbox
+from perdure.store.moves.intent import Outcome
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.agent.model import Hear, Reply, Request
-from perdure.runtime.delta import Delta
+from perdure.runtime.live_text import Delta
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls
 

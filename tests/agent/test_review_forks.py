@@ -9,7 +9,7 @@ import pytest
 import perdure
 from perdure import tool
 from perdure.agent.model import Hear, Reply, Request, ToolCall
-from perdure.control.rewinding import rewind
+from perdure.control.branches.rewind import rewind
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines
 

@@ -11,15 +11,15 @@ import pytest
 import perdure
 from perdure import Call, Limits, tool
 from perdure.agent import loop
+from perdure.agent.files.snapshot import Snapshots
+from perdure.agent.history.state_reader import FINGERPRINT, state_of
+from perdure.agent.history.transcript import CODEC, State
 from perdure.agent.model import Hear, Reply, Request, ToolCall, Usage
-from perdure.agent.reading import FINGERPRINT, state_of
-from perdure.agent.snapshot import Snapshots
-from perdure.agent.transcript import CODEC, State
 from perdure.errors import ModelError
-from perdure.runtime.acquisition import acquire
-from perdure.runtime.policy import Intent
-from perdure.store import checkpoint, event, message
-from perdure.store import session as sessions
+from perdure.runtime.ledger.policy import Intent
+from perdure.runtime.run.session_lease import acquire
+from perdure.store.moves import checkpoint, event, message
+from perdure.store.moves import session as sessions
 from perdure.testing import ManualClock
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines

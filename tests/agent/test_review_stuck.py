@@ -14,7 +14,7 @@ from perdure import Agent, faults, tool
 from perdure.agent.model import Hear, Reply, Request, Usage
 from perdure.agent.settings import Settings
 from perdure.errors import ModelError, PerdureError
-from perdure.runtime.tool import TOOLS
+from perdure.runtime.definitions.tool import TOOLS
 from perdure.testing import ManualClock
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines

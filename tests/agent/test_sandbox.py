@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.fate import MIB, Bounds
-from perdure.agent.sandbox import Level, available, level_for
-from perdure.agent.workspace import Workspace
+from perdure.agent.commands.sandbox import Level, available, level_for
+from perdure.agent.commands.state import MIB, Bounds
+from perdure.agent.files.workspace import Workspace
 from perdure.errors import EffectInDoubt, NotDone
 from tests.agent.hostile import Den, until
 from tests.agent.needs import need_bubblewrap, need_landlock
@@ -237,9 +237,8 @@ def test_the_strongest_level_is_taken(tmp_path: Path) -> None:
 NO_SANDBOX = """
 import ctypes, sys
 from pathlib import Path
-from perdure.agent import sandbox
-from perdure.agent.sandboxes import landlock
-from perdure.agent.workspace import Workspace
+from perdure.agent.commands import landlock, sandbox
+from perdure.agent.files.workspace import Workspace
 from perdure.errors import NotDone
 
 lines = [(0x20, 0, 0, 0), (0x15, 0, 1, 444), (0x06, 0, 0, 0x00050000 | 38), (0x06, 0, 0, 0x7FFF0000)]

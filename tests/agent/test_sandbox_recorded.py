@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.sandbox import available
-from perdure.store import effect
+from perdure.agent.commands.sandbox import available
+from perdure.store.moves import effect
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls
 from tests.agent.tools.folder import make_repository, trust_hooks

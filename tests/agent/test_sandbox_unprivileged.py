@@ -18,10 +18,9 @@ from typing import Any
 
 import pytest
 
-from perdure.agent import executables, sandbox, shepherd
-from perdure.agent.fate import MIB, Bounds
-from perdure.agent.sandbox import Level
-from perdure.agent.sandboxes import bubblewrap, landlock
+from perdure.agent.commands import bubblewrap, executables, landlock, runner, sandbox
+from perdure.agent.commands.sandbox import Level
+from perdure.agent.commands.state import MIB, Bounds
 from tests.agent.hostile import Den
 from tests.agent.needs import need_bubblewrap, need_landlock
 from tests.forked import fork
@@ -48,7 +47,7 @@ def _become_nobody(folder: Path) -> None:
     """This code may lie where the other user may not look: what a sandbox starts as a script is copied for him."""
     if os.geteuid() == 0:
         uid, gid = _nobody()
-        for script in (shepherd, landlock):
+        for script in (runner, landlock):
             script.__file__ = str(shutil.copy(str(script.__file__), folder))
             os.chown(script.__file__, uid, gid)
         os.setgroups([])

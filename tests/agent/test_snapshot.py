@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.snapshot import Snapshots
+from perdure.agent.files.snapshot import Snapshots
 from perdure.errors import ConfigError, NotFound, StoreUnavailable
 from tests.agent.gitworld import git, photograph, repository, write
 from tests.seed import ALL
@@ -401,7 +401,7 @@ def test_locks_of_the_dead_are_removed_and_locks_of_the_living_are_waited_for(
     write(mine, {"a.txt": "two\n"})
     assert snapshots.take("second").files_changed == 1
     assert snapshots.prune([first.commit]).kept == 1
-    monkeypatch.setattr("perdure.agent.gitstore.WAIT", 0.05)
+    monkeypatch.setattr("perdure.agent.files.object_store.WAIT", 0.05)
     with snapshots.held(), pytest.raises(StoreUnavailable, match="has used the snapshots"):
         Snapshots(mine, folder / "home").take("third")
 

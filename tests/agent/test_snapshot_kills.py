@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.snapshot import Snapshots
+from perdure.agent.files.snapshot import Snapshots
 from perdure.errors import NotFound, StoreUnavailable
 from tests.agent.gitworld import git, photograph, repository, sweep, write
 
@@ -109,7 +109,7 @@ def test_a_kill_at_any_moment_of_pruning_drops_nothing_that_is_kept(folder: Path
 HOLDER = """
 import os, sys
 from pathlib import Path
-from perdure.agent.snapshot import Snapshots
+from perdure.agent.files.snapshot import Snapshots
 with Snapshots(Path(sys.argv[1]), Path(sys.argv[2])).held() as held:
     process = held.start("cat-file", "--batch", stdin=os.open(sys.argv[3], os.O_RDONLY))
     print(process.pid, flush=True)
@@ -130,7 +130,7 @@ def test_a_git_that_outlives_us_keeps_the_next_one_waiting(folder: Path, monkeyp
         holder.kill()
         holder.wait()
         with monkeypatch.context() as patience:
-            patience.setattr("perdure.agent.gitstore.WAIT", 0.05)
+            patience.setattr("perdure.agent.files.object_store.WAIT", 0.05)
             with pytest.raises(StoreUnavailable):
                 Snapshots(mine, home).take("second")
         assert lock.exists(), "it may be the living git's"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.snapshot import Snapshots
+from perdure.agent.files.snapshot import Snapshots
 from tests.agent.gitworld import git, live_and_die, repository, write
 from tests.agent.test_snapshot import contents
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.snapshot import Snapshots
+from perdure.agent.files.snapshot import Snapshots
 from perdure.errors import Conflict, Damaged
 from tests.agent.gitworld import git, photograph, repository, write
 

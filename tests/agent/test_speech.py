@@ -6,7 +6,7 @@ import pytest
 
 from perdure.agent.model import Hear, Reply, Request
 from perdure.errors import ModelError
-from perdure.runtime.delta import Delta, Ear
+from perdure.runtime.live_text import Delta, Ear
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk
 

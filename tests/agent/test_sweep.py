@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
-from perdure.testing.sweep import Report, Sweep
+from perdure.testing.sweep.parallel import Lanes
+from perdure.testing.sweep.sweep import Report, Sweep
 from tests.agent import swept
 from tests.seed import sample
 
 
 @pytest.fixture(scope="module")
 def lanes() -> Iterator[Lanes]:
-    with Lanes("tests.agent.swept", "perdure.store.databases.postgres", count=3) as running:
+    with Lanes("tests.agent.swept", "perdure.store.databases.postgres.database", count=3) as running:
         yield running
 
 

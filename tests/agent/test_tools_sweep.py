@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.forks import Ended
-from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
-from perdure.testing.sweep import Report, Sweep
+from perdure.testing.sweep.fork_server import Ended
+from perdure.testing.sweep.parallel import Lanes
+from perdure.testing.sweep.sweep import Report, Sweep
 from tests.agent import swept_tools as swept
 from tests.memory import MEMORY
 from tests.seed import sample
@@ -56,7 +56,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def lanes() -> Iterator[Lanes]:
-    with Lanes("tests.agent.swept_tools", "perdure.store.databases.postgres", count=3) as running:
+    with Lanes("tests.agent.swept_tools", "perdure.store.databases.postgres.database", count=3) as running:
         yield running
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from perdure.agent.compaction import _cut
-from perdure.agent.transcript import ORIGINS, Line, State, line_of
+from perdure.agent.history.compaction import _cut
+from perdure.agent.history.transcript import ORIGINS, Line, State, line_of
 
 
 def line(number: int, role: str, **more: Any) -> Line:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import LeaseHeld, PerdureError
-from perdure.runtime.looking import SessionView
+from perdure.runtime.queries import SessionView
 from perdure.runtime.runtime import Runtime
 from perdure.testing.proxy import wait_until
 from tests.agent import dangling

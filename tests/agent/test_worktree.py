@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent import worktree
-from perdure.agent.snapshot import Snapshots
+from perdure.agent.files import worktree
+from perdure.agent.files.snapshot import Snapshots
 from perdure.errors import Conflict, NotFound
 from tests.agent.gitworld import git, live_and_die, photograph, repository, sweep, write
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent import worktree
-from perdure.agent.merging import MergeConflict, merge_home
-from perdure.agent.snapshot import Snapshots
+from perdure.agent.files import worktree
+from perdure.agent.files.merge import MergeConflict, merge_home
+from perdure.agent.files.snapshot import Snapshots
 from perdure.errors import Conflict
 from tests.agent.gitworld import Photograph, git, photograph, repository, sweep, write
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.runtime.program import PROGRAMS
+from perdure.runtime.definitions.program import PROGRAMS
 from tests.cli.agents import Work, calls
 from tests.cli.terminal import DESK, Terminal
 

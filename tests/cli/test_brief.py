@@ -11,8 +11,8 @@ import pytest
 
 import perdure
 from perdure import Session, program, tool
-from perdure.cli.briefing import escaped, spanned
-from perdure.store import fact, session
+from perdure.cli.text.brief import escaped, spanned
+from perdure.store.moves import fact, session
 from perdure.store.store import open_store
 from tests.cli.terminal import DESK, Terminal
 

@@ -15,7 +15,7 @@ import pytest
 from perdure import __version__
 from perdure.cli import COMMANDS, complain, main, perdure
 from perdure.errors import ConfigError, LeaseHeld, NotFound, PerdureError, SessionWaiting
-from perdure.store import session
+from perdure.store.moves import session
 from perdure.store.store import open_store
 from tests.cli.terminal import write_settings
 
@@ -45,7 +45,7 @@ def test_the_version_is_said_and_nothing_heavy_is_loaded() -> None:
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     first, _, modules = said.partition("\n")
     assert first == f"perdure {__version__}"
-    heavy = {"rich", "msgspec", "apsw", "psycopg", "asyncio", "perdure.config", "perdure.store", "perdure.cli.command"}
+    heavy = {"rich", "msgspec", "apsw", "psycopg", "asyncio", "perdure.config", "perdure.store", "perdure.cli.shell"}
     assert heavy & set(modules.split()) == set()
 
 

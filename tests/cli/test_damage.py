@@ -8,10 +8,11 @@ import apsw
 import psycopg
 import pytest
 
-from perdure.cli.doctor import conclusion
-from perdure.control.doctor import examine
-from perdure.control.report import Report
-from perdure.store import damage, session
+from perdure.cli.commands.doctor import conclusion
+from perdure.control.doctor.examination import examine
+from perdure.control.doctor.report import Report
+from perdure.store.inspection import damage
+from perdure.store.moves import session
 from perdure.store.store import open_store
 from tests.cli.terminal import Terminal
 

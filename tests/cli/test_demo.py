@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.command import Shell
-from perdure.cli.demo import Teller
-from perdure.cli.scene import Scene
-from perdure.cli.story import Story
-from perdure.cli.story_props import COMMENT, make_repository
+from perdure.cli.commands.demo import Teller
+from perdure.cli.demo.fixtures import COMMENT, make_repository
+from perdure.cli.demo.stage import Scene
+from perdure.cli.demo.story import Story
+from perdure.cli.shell import Shell
 from perdure.testing import Sink
 from perdure.testing.proxy import wait_until
-from perdure.testing.sink_service import read_log
+from perdure.testing.sink_process import read_log
 from tests.tidy.source import ROOT, text
 from tools.record import block, without_names
 
@@ -146,7 +146,7 @@ def test_the_folder_of_a_killed_demo_is_removed_by_the_next_and_no_other(tmp_pat
         assert process.stdout is not None
         assert any(said.startswith("1. An agent") for said in process.stdout)
         (dead,) = tmp_path.glob("perdure-demo-*")
-        look = [sys.executable, "-c", "from perdure.cli.demo_folder import remove_left; remove_left()"]
+        look = [sys.executable, "-c", "from perdure.cli.demo.folder import remove_left; remove_left()"]
         subprocess.run(look, env=environment, check=True)
         assert dead.exists()  # it lives
         process.kill()

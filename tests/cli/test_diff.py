@@ -7,7 +7,7 @@ import re
 import click
 import pytest
 
-from perdure.cli.diff import coloured
+from perdure.cli.commands.diff import coloured
 from tests.cli.terminal import Terminal
 from tests.cli.worktrees import branch, call, events, make_repository, work, write
 

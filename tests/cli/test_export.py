@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.store import inbox, session
+from perdure.store.moves import inbox, session
 from perdure.store.store import open_store
 from perdure.testing.proxy import wait_until
 from tests.cli.terminal import Terminal

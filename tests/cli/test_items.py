@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from perdure.cli import items
-from perdure.cli.hearing import Hearing
-from perdure.cli.items import KINDS, TYPES, Items
+from perdure.cli.live import items
+from perdure.cli.live.items import KINDS, TYPES, Items
+from perdure.cli.live.stream import Hearing
 from perdure.domain.event import Event
-from perdure.runtime.delta import Delta
+from perdure.runtime.live_text import Delta
 from tests.cli.agents import Work, calls
 from tests.tidy.source import text
 
@@ -40,7 +40,7 @@ def test_every_type_and_kind_that_is_emitted_is_documented_and_no_other() -> Non
     tables = re.findall(r"^\| `([a-z_.]+)` \|", text(PAGE), re.MULTILINE)
     assert tables == [*TYPES, *KINDS]
     source = text(Path(items.__file__)) + "".join(
-        text(f"src/perdure/cli/{name}.py") for name in ("hearing", "showing", "moving", "run")
+        text(f"src/perdure/cli/{name}.py") for name in ("live/stream", "live/views", "live/local_run", "commands/run")
     )
     emitted = {one.value for one in ast.walk(ast.parse(text(Path(items.__file__)))) if isinstance(one, ast.Constant)}
     assert set(TYPES) - {"error"} <= {one for one in emitted if isinstance(one, str)}

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import pytest
 
 import perdure
-from perdure.cli.asking import Asking
-from perdure.cli.command import Shell
-from perdure.cli.interact import Conversation
-from perdure.cli.keys import MARK, UNMARK, Keys
-from perdure.cli.live import screen_for
-from perdure.cli.sight import AsSentences
+from perdure.cli.live.conversation import Conversation
+from perdure.cli.live.keyboard import MARK, UNMARK, Keys
+from perdure.cli.live.prompts import Asking
+from perdure.cli.live.screen import screen_for
+from perdure.cli.live.views import AsSentences
+from perdure.cli.shell import Shell
 from tests.cli.agents import Work, calls
 from tests.cli.terminal import Terminal
 

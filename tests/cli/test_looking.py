@@ -13,7 +13,7 @@ import pytest
 from perdure.domain.fact import Fact
 from perdure.domain.session import SessionRecord
 from perdure.domain.wait import WaitKind
-from perdure.store import lease, session, wait
+from perdure.store.moves import lease, session, wait
 from perdure.store.store import open_store
 from tests.cli.terminal import Terminal
 
@@ -204,7 +204,7 @@ def test_the_same_is_said_of_every_store(terminal: Terminal, target: str, monkey
 
 
 def test_a_password_is_not_repeated_in_what_to_type(terminal: Terminal) -> None:
-    from perdure.cli.command import Shell
+    from perdure.cli.shell import Shell
 
     line = Shell("postgresql://me:secret@host/db", json=False).again("ls")
     assert ("secret" in line, line) == (False, "perdure ls --store postgresql://me@host/db")

@@ -123,7 +123,7 @@ def test_a_plan_says_what_is_dropped_and_the_drop_is_what_it_said(terminal: Term
 
 @pytest.mark.slow
 def test_a_folder_that_is_removed_half_is_never_taken_for_files(terminal: Terminal, repository: Path) -> None:
-    from perdure.agent import worktree
+    from perdure.agent.files import worktree
 
     home = terminal.folder / "home"
 

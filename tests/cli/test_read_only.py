@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.store import session
+from perdure.store.moves import session
 from perdure.store.store import open_store
 from tests.cli.terminal import PERDURE, Said, Terminal
 

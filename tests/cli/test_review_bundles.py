@@ -11,7 +11,7 @@ import pytest
 
 from perdure.errors import BundleInvalid, StoreFull
 from perdure.interchange import rows
-from perdure.store.databases.engine import translate
+from perdure.store.databases.sqlite.engine import translate
 from perdure.store.store import open_store
 from tests.cli.agents import Work
 from tests.cli.terminal import Terminal

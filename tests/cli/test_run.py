@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.resume import newest
-from perdure.store import session
+from perdure.cli.commands.resume import newest
+from perdure.store.moves import session
 from perdure.store.store import open_store
 from perdure.testing.proxy import wait_until
 from tests.cli.terminal import Terminal

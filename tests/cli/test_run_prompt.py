@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from perdure.cli import prompt
-from perdure.cli.command import Shell
+from perdure.cli import agent_prompt
+from perdure.cli.shell import Shell
 from perdure.errors import ConfigError
 from tests.agent.models.raw_server import RawServer
 from tests.cli.agents import Work, calls
@@ -129,15 +129,15 @@ def test_an_open_pipe_that_sends_nothing_does_not_hold_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reader, writer = os.pipe()
-    monkeypatch.setattr(prompt, "FIRST", 0.01)
-    monkeypatch.setattr(prompt, "SILENCE", 0.01)
+    monkeypatch.setattr(agent_prompt, "FIRST", 0.01)
+    monkeypatch.setattr(agent_prompt, "SILENCE", 0.01)
     with os.fdopen(reader) as stdin, os.fdopen(writer, "wb", buffering=0) as source:
         monkeypatch.setattr("sys.stdin", stdin)
-        assert prompt.read_pipe(Shell(None, json=False)) is None
+        assert agent_prompt.read_pipe(Shell(None, json=False)) is None
         assert "Nothing came from standard input" in capsys.readouterr().err
         source.write(b"half")
         with pytest.raises(ConfigError, match="was not closed"):
-            prompt.read_pipe(Shell(None, json=False))
+            agent_prompt.read_pipe(Shell(None, json=False))
 
 
 def test_allowing_an_unknown_tool_is_wrong_use(work: Work) -> None:

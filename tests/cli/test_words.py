@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from perdure.cli import plain
-from perdure.cli.effects import STATES
-from perdure.cli.grid import columns, grid
-from perdure.cli.ls import KINDS, STATUSES
-from perdure.cli.sentence import SAYINGS, line, sentence
+from perdure.cli.commands.effects import STATES
+from perdure.cli.commands.ls import KINDS, STATUSES
+from perdure.cli.text import plain
+from perdure.cli.text.grid import columns, grid
+from perdure.cli.text.sentence import SAYINGS, line, sentence
 from perdure.clock import moment
 from perdure.domain.effect import EffectState
 from perdure.domain.event import Event

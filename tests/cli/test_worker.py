@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from perdure.cli import movers
-from perdure.cli.command import Shell
-from perdure.cli.detach import Background
+from perdure.cli.live import drivers
+from perdure.cli.live.drivers import Background
+from perdure.cli.shell import Shell
 from perdure.domain.session import CRASHES
-from perdure.runtime.program import Bound
+from perdure.runtime.definitions.program import Bound
 from perdure.runtime.runtime import open as open_runtime
-from perdure.store import lease
-from perdure.store import session as sessions
+from perdure.store.moves import lease
+from perdure.store.moves import session as sessions
 from perdure.store.store import Store, open_store
 from tests.cli import desk
 from tests.cli.terminal import Terminal
@@ -114,8 +114,8 @@ def test_attach_stops_starting_workers_that_change_nothing(terminal: Terminal, m
         started[-1].process.wait()
         return started[-1]
 
-    monkeypatch.setattr(movers, "background", background)
-    mover = movers.InBackground(Shell(str(terminal.folder / "perdure.db"), json=False), "uid", lambda _: None)
+    monkeypatch.setattr(drivers, "background", background)
+    mover = drivers.InBackground(Shell(str(terminal.folder / "perdure.db"), json=False), "uid", lambda _: None)
     for _ in range(10):
         mover.start()
         mover.saw("lease.acquired")

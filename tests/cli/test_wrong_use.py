@@ -52,9 +52,9 @@ def test_an_error_that_nobody_foresaw_is_a_sentence_and_its_traceback_can_be_had
     def ls() -> None:
         raise KeyError("odd")
 
-    module = ModuleType("perdure.cli.ls")
+    module = ModuleType("perdure.cli.commands.ls")
     module.__dict__["ls"] = ls
-    monkeypatch.setitem(sys.modules, "perdure.cli.ls", module)
+    monkeypatch.setitem(sys.modules, "perdure.cli.commands.ls", module)
     said = terminal("ls")
     assert (said.code, "KeyError: 'odd'" in said.err, "Traceback" in said.err) == (1, True, False)
     assert said.err.startswith("error: ")

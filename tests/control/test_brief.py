@@ -13,8 +13,8 @@ import perdure
 from perdure import Agent, Session, program
 from perdure.clock import SECOND
 from perdure.control.brief import MOST, Brief, brief
-from perdure.runtime.program import PROGRAMS
-from perdure.store import event, fact, lease, session
+from perdure.runtime.definitions.program import PROGRAMS
+from perdure.store.moves import event, fact, lease, session
 from perdure.testing import ManualClock, ScriptedModel
 from tests.agent.talk import calls
 

@@ -11,20 +11,20 @@ import msgspec
 import pytest
 
 from perdure.clock import SECOND
-from perdure.control import doctor
-from perdure.control.depth import of
-from perdure.control.doctor import examine
-from perdure.control.findings import judge
-from perdure.control.report import Disk, Finding, Latency, Report, Stale
+from perdure.control.doctor import examination
+from perdure.control.doctor.depth import of
+from perdure.control.doctor.examination import examine
+from perdure.control.doctor.findings import judge
+from perdure.control.doctor.report import Disk, Finding, Latency, Report, Stale
 from perdure.domain.worker import Life
 from perdure.errors import ConfigError
 from perdure.ids import new_uid
-from perdure.runtime.liveness import presences
-from perdure.store import decision, lease, meta, session, worker
-from perdure.store.databases.engine import connect
-from perdure.store.doctor import Durability, Server, place_of
+from perdure.runtime.workers.liveness import presences
+from perdure.store.databases.sqlite.engine import connect
+from perdure.store.inspection.condition import Durability, Server, place_of
+from perdure.store.inspection.survey import survey
+from perdure.store.moves import decision, lease, meta, session, worker
 from perdure.store.store import open_store
-from perdure.store.survey import survey
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.proxy import wait_until
 from tests.store.evolve import ask
@@ -334,7 +334,7 @@ def test_each_fault_of_a_file_has_its_finding(changes: dict[str, object], level:
 
 
 def test_a_folder_that_cannot_be_written_is_measured_as_nothing(tmp_path: Path) -> None:
-    assert doctor.measure_disk(tmp_path / "missing") is None
+    assert examination.measure_disk(tmp_path / "missing") is None
 
 
 @pytest.mark.parametrize("address", ["", "http://x", "a\0b"])

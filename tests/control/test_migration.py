@@ -10,8 +10,9 @@ import pytest
 from perdure.clock import SECOND, SystemClock
 from perdure.control.migration import DAY, bring_up_to_date
 from perdure.errors import ConfigError, IllegalMove, NotFound
-from perdure.runtime.liveness import presences
-from perdure.store import meta, migrate, worker
+from perdure.runtime.workers.liveness import presences
+from perdure.store import migrate
+from perdure.store.moves import meta, worker
 from perdure.store.store import open_store
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
+from perdure.testing.sweep.parallel import Lanes
 from tests.crash import lives
 from tests.memory import MEMORY
 
-APPS = ("perdure.store.databases.files", "perdure.store.databases.postgres", "tests.crash.lives")
+APPS = ("perdure.store.databases.files.database", "perdure.store.databases.postgres.database", "tests.crash.lives")
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,10 @@ from typing import Any
 
 from perdure.domain.lease import Holder
 from perdure.errors import Conflict, NotFound
-from perdure.store import event, session, task
+from perdure.store.moves import event, session, task
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
-from perdure.testing.fork_service import Voice
+from perdure.testing.sweep.fork_process import Voice
 from tests.crash import planted
 from tests.crash.judge import Verdict, careful, examine, go_on, holds_together, merge, verdict
 from tests.crash.kill import Countdown

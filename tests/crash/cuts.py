@@ -16,13 +16,13 @@ from perdure import faults
 from perdure.domain.lease import Holder
 from perdure.errors import CommitUnknown, PerdureError, StoreUnavailable
 from perdure.ids import encode, new_name
-from perdure.store import event, lease, session, step, usage
-from perdure.store.databases.postgres import PostgreSQL
+from perdure.store.databases.postgres.database import PostgreSQL
 from perdure.store.move import Move
+from perdure.store.moves import event, lease, session, step, usage
 from perdure.store.store import Store
 from perdure.testing import ManualClock
-from perdure.testing.fork_service import Voice
 from perdure.testing.proxy import Mode, Proxy, wait_until
+from perdure.testing.sweep.fork_process import Voice
 from tests.crash import planted
 from tests.crash.judge import examine
 

@@ -17,14 +17,14 @@ import apsw
 
 from perdure.domain.lease import Holder
 from perdure.errors import CommitUnknown, PerdureError, StoreFull, StoreUnavailable
-from perdure.store import checkpoint, event
-from perdure.store.databases.engine import SQLiteEngine
-from perdure.store.databases.sqlite import SQLite
+from perdure.store.databases.sqlite.database import SQLite
+from perdure.store.databases.sqlite.engine import SQLiteEngine
 from perdure.store.move import Move, Transaction
+from perdure.store.moves import checkpoint, event
 from perdure.store.store import Store
-from perdure.store.ticket import Ticket
+from perdure.store.writer.ticket import Ticket
 from perdure.testing import ManualClock
-from perdure.testing.fork_service import Voice
+from perdure.testing.sweep.fork_process import Voice
 from tests.crash import planted
 from tests.crash.diskfault import DiskFault
 from tests.crash.judge import examine, holds_together
@@ -229,7 +229,7 @@ def quota_is_used_up(voice: Voice, *, folder: str, plant: str | None = None) -> 
 
 def checkpoint_fails(voice: Voice, *, folder: str, plant: str | None = None) -> list[str]:
     """The WAL cannot be moved into the database: nobody waits for that, and nobody is told."""
-    from perdure.store.databases import engine
+    from perdure.store.databases.sqlite import engine
 
     with rig(folder, plant) as it:
         engine.CHECKPOINT_PAGES = 1

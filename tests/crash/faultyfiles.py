@@ -10,10 +10,10 @@ from typing import Any
 from unittest import mock
 
 from perdure.errors import CommitUnknown, PerdureError, StoreFull, StoreUnavailable
-from perdure.store import event, session
+from perdure.store.moves import event, session
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
-from perdure.testing.fork_service import Voice
+from perdure.testing.sweep.fork_process import Voice
 from tests.crash.judge import examine
 from tests.crash.recordings import begin, numbers
 

@@ -7,14 +7,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from perdure.control.doctor import examine as examine_store
+from perdure.control.doctor.examination import examine as examine_store
 from perdure.domain.lease import Holder
 from perdure.errors import PerdureError, StoreFull
-from perdure.store import checkpoint, doctor, event, meta, survey
-from perdure.store.databases.place import Reserve
+from perdure.store.databases.sqlite.location import Reserve
+from perdure.store.inspection import condition, survey
+from perdure.store.moves import checkpoint, event, meta
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
-from perdure.testing.fork_service import Voice
+from perdure.testing.sweep.fork_process import Voice
 from tests.crash.judge import examine
 from tests.crash.recordings import begin, numbers
 from tests.crash.smalldisk import mount_memory
@@ -80,7 +81,7 @@ def _take_all(ballast: Path) -> None:
 
 def _looked(target: str) -> PerdureError | None:
     try:
-        with doctor.look(doctor.place_of(target)) as found:
+        with condition.look(condition.place_of(target)) as found:
             survey.survey(found.tx)
     except PerdureError as error:
         return error

@@ -26,8 +26,8 @@ from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.state import NOT_STATE, SessionState, row_name
 from perdure.domain.wait import Wait
 from perdure.errors import Damaged, NotFound, PerdureError
-from perdure.store import artifact, decision, event, fact, inbox, lease, session, step, task, wait
 from perdure.store.move import Transaction
+from perdure.store.moves import artifact, decision, event, fact, inbox, lease, session, step, task, wait
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 

@@ -22,7 +22,7 @@ from typing import Any
 import apsw
 
 from perdure import faults
-from perdure.testing.fork_service import Voice
+from perdure.testing.sweep.fork_process import Voice
 
 CALLS = ("fsync", "fdatasync", "ftruncate", "link", "mkdir", "rename", "replace", "truncate", "unlink", "write")
 BASE = "unix"

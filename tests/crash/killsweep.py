@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from perdure.testing.forks import Ended
-from perdure.testing.lanes import Lane, Lanes
+from perdure.testing.sweep.fork_server import Ended
+from perdure.testing.sweep.parallel import Lane, Lanes
 from tests.crash.judge import HEADS, Verdict
 from tests.figures import record
 from tests.memory import MEMORY

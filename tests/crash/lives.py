@@ -15,8 +15,8 @@ from perdure.artifacts.directory import Directory
 from perdure.store.move import Transaction
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
-from perdure.testing.fork_service import Voice
 from perdure.testing.proxy import wait_until
+from perdure.testing.sweep.fork_process import Voice
 from tests.crash import planted
 from tests.crash.judge import Verdict, careful, compare, go_on, holds_together, inspect, merge, seal, verdict
 from tests.crash.kill import Countdown

@@ -14,12 +14,13 @@ from unittest import mock
 
 import apsw
 
-from perdure.store import migrate, session
-from perdure.store.databases.postgres import connect
-from perdure.store.databases.postgres_migrator import PostgresMigrator
+from perdure.store import migrate
+from perdure.store.databases.postgres.database import connect
+from perdure.store.databases.postgres.migrator import PostgresMigrator
+from perdure.store.moves import session
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
-from perdure.testing.fork_service import Voice
+from perdure.testing.sweep.fork_process import Voice
 from tests.crash.judge import Verdict, careful, examine, holds_together, merge, verdict
 from tests.crash.kill import Countdown
 from tests.crash.lives import judge_life, live

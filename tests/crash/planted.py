@@ -12,11 +12,11 @@ from unittest import mock
 import apsw
 
 from perdure.artifacts import directory
-from perdure.store.commit import Engine, GroupCommit, Ran
-from perdure.store.databases.engine import SQLiteEngine
-from perdure.store.databases.postgres_connection import Connection
+from perdure.store.databases.postgres.connection import Connection
+from perdure.store.databases.sqlite.engine import SQLiteEngine
 from perdure.store.move import Log
-from perdure.store.ticket import Ticket, answer
+from perdure.store.writer.group_commit import Engine, GroupCommit, Ran
+from perdure.store.writer.ticket import Ticket, answer
 
 
 def synchronous(setting: str) -> Callable[[], None]:
@@ -43,7 +43,7 @@ def told_before_commit() -> None:
         return real(self, engine, ran)
 
     mock.patch.object(GroupCommit, "_commit", commit).start()
-    mock.patch("perdure.store.commit.answer", lambda batch: answer(set(batch) - told)).start()
+    mock.patch("perdure.store.writer.group_commit.answer", lambda batch: answer(set(batch) - told)).start()
 
 
 def chain_not_advanced() -> None:

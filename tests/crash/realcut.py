@@ -19,11 +19,11 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from perdure.store import event
+from perdure.store.moves import event
 from perdure.store.store import open_store
 from perdure.testing import ManualClock
-from perdure.testing.fork_service import Voice
 from perdure.testing.proxy import wait_until
+from perdure.testing.sweep.fork_process import Voice
 from tests.crash import planted
 from tests.crash.judge import Verdict, careful, examine, go_on, merge, verdict
 from tests.crash.recordings import begin

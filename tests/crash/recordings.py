@@ -16,13 +16,13 @@ from perdure import faults
 from perdure.artifacts.directory import Directory
 from perdure.domain.lease import Holder
 from perdure.errors import CommitUnknown, PerdureError
-from perdure.store import event, lease, session
-from perdure.store.databases import engine
-from perdure.store.databases.sqlite import SQLite
+from perdure.store.databases.sqlite import engine
+from perdure.store.databases.sqlite.database import SQLite
 from perdure.store.move import Move, Transaction
+from perdure.store.moves import event, lease, session
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
-from perdure.testing.fork_service import Voice
+from perdure.testing.sweep.fork_process import Voice
 from tests.crash import planted
 from tests.crash.diskfault import DiskFault
 from tests.crash.judge import HEADS, Verdict, careful, examine, go_on, holds_together, merge, verdict

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure.testing.lanes import Lanes
+from perdure.testing.sweep.parallel import Lanes
 from tests.crash import faulty, faultyfiles, fulldisk
 from tests.figures import record
 

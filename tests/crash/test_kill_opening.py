@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
+from perdure.testing.sweep.parallel import Lanes
 from tests.crash import lives, openings
 from tests.crash.killsweep import sweep, thinned
 from tests.crash.test_kill_sweep import every, some

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
+from perdure.testing.sweep.parallel import Lanes
 from tests.crash import crowd, lives
 from tests.crash.killsweep import distinct, sweep, thinned
 from tests.seed import sample

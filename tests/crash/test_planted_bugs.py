@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
+from perdure.testing.sweep.parallel import Lanes
 from tests.crash import cuts, faulty, lives
 from tests.crash.killsweep import Report, sweep
 from tests.crash.test_kill_sweep import on_sqlite

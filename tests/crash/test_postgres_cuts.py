@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from perdure.store.databases.postgres import connect
-from perdure.testing.lanes import Lanes
+from perdure.store.databases.postgres.database import connect
 from perdure.testing.postgres import PostgresServer
+from perdure.testing.sweep.parallel import Lanes
 from tests.crash import cuts, lives
 from tests.figures import record
 

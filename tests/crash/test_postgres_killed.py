@@ -13,9 +13,9 @@ import pytest
 
 from perdure.domain.lease import Holder
 from perdure.errors import PerdureError
-from perdure.store import event, fact, meta, session, usage
-from perdure.store.databases.postgres import PostgreSQL
+from perdure.store.databases.postgres.database import PostgreSQL
 from perdure.store.move import Move
+from perdure.store.moves import event, fact, meta, session, usage
 from perdure.store.store import Store, open_store
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.proxy import wait_until

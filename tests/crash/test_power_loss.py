@@ -9,8 +9,8 @@ import pytest
 
 from perdure.artifacts.directory import Directory
 from perdure.ids import digest
-from perdure.store.databases.place import make_folder
-from perdure.testing.lanes import Lane, Lanes
+from perdure.store.databases.sqlite.location import make_folder
+from perdure.testing.sweep.parallel import Lane, Lanes
 from tests.crash import recordings
 from tests.crash.platter import Report, sweep
 from tests.crash.powerloss import PowerLoss

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.testing.lanes import Lane, Lanes
+from perdure.testing.sweep.parallel import Lane, Lanes
 from tests.crash import realcut
 from tests.crash.judge import HEADS, Verdict
 from tests.figures import record

@@ -27,7 +27,12 @@ from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Worker
 from perdure.errors import NotFound
 from perdure.ids import encode
-from perdure.store import (
+from perdure.store import statements
+from perdure.store.databases.sqlite.database import SQLiteMigrator
+from perdure.store.databases.sqlite.engine import SQLiteEngine, connect
+from perdure.store.migrate import load, migrate
+from perdure.store.move import Move, Transaction
+from perdure.store.moves import (
     artifact,
     checkpoint,
     decision,
@@ -35,19 +40,14 @@ from perdure.store import (
     fact,
     inbox,
     lease,
-    leave,
     session,
-    statements,
+    session_end,
     step,
     task,
     usage,
     wait,
     worker,
 )
-from perdure.store.databases.engine import SQLiteEngine, connect
-from perdure.store.databases.sqlite import SQLiteMigrator
-from perdure.store.migrate import load, migrate
-from perdure.store.move import Move, Transaction
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 
@@ -161,7 +161,7 @@ MOVES: dict[str, Callable[[Life], Move[Any]]] = {
     "acquire at last": lambda life: life.acquire("n-3"),
     "take over": lambda life: lease.take_over(life.uid, "worker-2", nonce="n-4", ttl=TTL, because="it is dead"),
     "step at last": lambda life: life.record("write"),
-    "cancel": lambda life: leave.cancel(life.uid, "ada"),
+    "cancel": lambda life: session_end.cancel(life.uid, "ada"),
     "restart": lambda life: session.restart(life.holder, {"n": 2}),
     "finish": lambda life: session.finish(life.holder, Status.DONE, result={"ok": True}),
 }

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from perdure.domain.task import TaskState
-from perdure.store import decision, event, session, task
+from perdure.store.moves import decision, event, session, task
 from perdure.store.store import open_store
 from tests.tidy.source import ROOT
 

@@ -12,8 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from perdure.runtime import liveness
 from perdure.runtime.runtime import open as open_runtime
+from perdure.runtime.workers import liveness
 from perdure.testing import ManualClock, Sink
 from perdure.testing.sink import WHERE
 from tests.interchange.journey import begin, leave

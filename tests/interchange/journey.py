@@ -9,11 +9,12 @@ from typing import Any
 from perdure.errors import SessionWaiting
 from perdure.interchange.export import Exported, export
 from perdure.interchange.import_ import Imported, import_bundle
-from perdure.runtime.looking import SessionView
+from perdure.runtime.queries import SessionView
 from perdure.runtime.runtime import Runtime
-from perdure.store import event, inbox, transfer
+from perdure.store.moves import event, inbox
+from perdure.store.transfer import departure
 from perdure.testing import SinkClient
-from perdure.testing.trial import answer
+from perdure.testing.sweep.trial import answer
 from tests.interchange.traveller import traveller
 
 
@@ -46,9 +47,9 @@ async def see_through(rt: Runtime, name: str, sink: SinkClient) -> SessionView:
     raise AssertionError("it goes round and round")
 
 
-def kept(rt: Runtime, uid: str) -> transfer.Kept:
+def kept(rt: Runtime, uid: str) -> departure.Kept:
     """Everything stored of a session, in an order of its own."""
-    found = rt.store.read_now(transfer.line, uid)[-1]
+    found = rt.store.read_now(departure.line, uid)[-1]
     for some in found.tables.values():
         some.sort(key=repr)
     return found

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from perdure.artifacts.directory import missing
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.runtime import open as open_runtime
-from perdure.testing.fork_service import Voice
 from perdure.testing.sink import WHERE, SinkClient
+from perdure.testing.sweep.fork_process import Voice
 from tests.crash.kill import Countdown
 from tests.interchange import journey
 from tests.interchange.journey import arrive, begin, bodies, leave, see_through

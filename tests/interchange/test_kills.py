@@ -13,8 +13,8 @@ import pytest
 
 from perdure.store.store import open_store
 from perdure.testing import Sink
-from perdure.testing.lanes import Lane, Lanes
 from perdure.testing.postgres import PostgresServer
+from perdure.testing.sweep.parallel import Lane, Lanes
 from tests.interchange import lives
 from tests.seed import sample
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def lanes() -> Iterator[Lanes]:
-    with Lanes(lives, "perdure.store.databases.postgres", count=2) as running:
+    with Lanes(lives, "perdure.store.databases.postgres.database", count=2) as running:
         yield running
 
 

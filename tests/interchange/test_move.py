@@ -15,9 +15,10 @@ from perdure.domain.session import Status
 from perdure.domain.worker import Life
 from perdure.errors import Conflict, IllegalMove, LeaseHeld, NotFound
 from perdure.interchange.export import export
-from perdure.store import effect as effects
-from perdure.store import lease, meta, restore, session, transfer
 from perdure.store.move import Move
+from perdure.store.moves import effect as effects
+from perdure.store.moves import lease, meta, restore, session
+from perdure.store.transfer import departure
 from perdure.testing import SinkClient
 from tests.interchange import journey
 from tests.interchange.conftest import Open
@@ -150,7 +151,7 @@ async def test_an_act_whose_process_died_is_recovered_at_the_target_with_the_sam
     assert ended.returncode == -9
     here, there = opened("here"), opened(target)
     uid = (await here.get("t-1")).uid
-    (act,) = await here.store.read(transfer.acts_under_way, uid)
+    (act,) = await here.store.read(departure.acts_under_way, uid)
     expired = here.store.clock.now() + 16_000_000
     monkeypatch.setattr(here.store.database.clock, "now", lambda: expired)  # its lease ends by itself
     with pytest.raises(IllegalMove, match="may still be under way"):

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from perdure.store.damage import KEYS
+from perdure.store.inspection.damage import KEYS
 from perdure.store.statements import RECORDS, load
-from perdure.store.transfer import TABLES
+from perdure.store.transfer.departure import TABLES
 
 WRITES = {name: (write,) for name, (_, write) in TABLES.items()} | {
     "session": ("transfer.insert_session",),

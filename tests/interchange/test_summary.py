@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.interchange.summary import harmless
-from perdure.store import event, lease
+from perdure.store.moves import event, lease
 from perdure.testing import SinkClient
 from tests.interchange.conftest import Open
 from tests.interchange.journey import begin, leave

@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure import Call, Session, program, tool
 from perdure.domain.lease import UNTIL_SETTLED
-from perdure.store import lease
+from perdure.store.moves import lease
 from perdure.testing import SinkClient
 
 SHORT = "20ms"

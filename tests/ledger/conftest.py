@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.lanes import Lanes
 from perdure.testing.postgres import PostgresServer
+from perdure.testing.sweep.parallel import Lanes
 from tests.ledger.stops import Pairs
 from tests.memory import MEMORY
 
 APPS = (
     "tests.ledger.programs", "tests.ledger.scenes", "tests.ledger.branch", "tests.ledger.undone",
-    "tests.ledger.restored", "perdure.store.databases.postgres",
+    "tests.ledger.restored", "perdure.store.databases.postgres.database",
 )  # fmt: skip
 LANES = 4  # more than processors: much of a trial is waiting, for a lease to end or for something to land
 

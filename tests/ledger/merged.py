@@ -9,13 +9,13 @@ from typing import Any
 from perdure.domain.effect import AttemptOutcome, EffectState, idempotency_key, intent_digest
 from perdure.errors import LeaseLost
 from perdure.ids import encode
-from perdure.store import effect as effects
-from perdure.store import lease, session
-from perdure.store.intent import Dispatch, Intent, Outcome
 from perdure.store.move import Move
+from perdure.store.moves import effect as effects
+from perdure.store.moves import lease, session
+from perdure.store.moves.intent import Dispatch, Intent, Outcome
 from perdure.store.store import open_store
-from perdure.testing.fork_service import Voice
-from perdure.testing.lanes import Lanes
+from perdure.testing.sweep.fork_process import Voice
+from perdure.testing.sweep.parallel import Lanes
 from tests.ledger.planted import PLANTS
 
 

@@ -14,14 +14,18 @@ from perdure.domain import effect as domain
 from perdure.domain.effect import AttemptOutcome
 from perdure.domain.recovery import Action, Course
 from perdure.ids import new_name
-from perdure.runtime import dispatch, looking, records, worker
-from perdure.runtime import effect as ledger
+from perdure.runtime import queries
+from perdure.runtime.definitions.tool import Call, Outcome
+from perdure.runtime.ledger import dispatch, ledger
+from perdure.runtime.run import records
 from perdure.runtime.runtime import Runtime
-from perdure.runtime.tool import Call, Outcome
-from perdure.store import commit, move, restore
-from perdure.store import effect as effects
-from perdure.store.databases import engine, sqlite
-from perdure.store.intent import Outcome as Known
+from perdure.runtime.workers import identity
+from perdure.store import move
+from perdure.store.databases.sqlite import database, engine
+from perdure.store.moves import effect as effects
+from perdure.store.moves import restore
+from perdure.store.moves.intent import Outcome as Known
+from perdure.store.writer import group_commit
 
 PLANTS: dict[str, Callable[[], None]] = {}
 
@@ -40,7 +44,7 @@ def no_sync_before_dispatch() -> None:
         db.execute("PRAGMA synchronous = OFF")
         return db
 
-    engine.connect = sqlite.connect = connect
+    engine.connect = database.connect = connect
 
 
 @plant
@@ -69,9 +73,9 @@ def names_before_locks() -> None:
     """An attempt is ours if host name and process number are."""
 
     def is_here(process: Any) -> bool:
-        return bool((process["host"], process["pid"]) == (worker.host(), worker.os.getpid()))
+        return bool((process["host"], process["pid"]) == (identity.host(), identity.os.getpid()))
 
-    looking.is_here = is_here
+    queries.is_here = is_here
 
 
 @plant
@@ -249,8 +253,8 @@ def fork_repeating_an_effect() -> None:
 
 @plant
 def ambiguous_commit_guessed() -> None:
-    assert commit.GroupCommit._resolve is not None
-    commit.GroupCommit._resolve = lambda *_, **__: True
+    assert group_commit.GroupCommit._resolve is not None
+    group_commit.GroupCommit._resolve = lambda *_, **__: True
 
 
 @plant

@@ -18,13 +18,13 @@ import msgspec
 from perdure import Runtime
 from perdure.clock import SystemClock
 from perdure.ids import new_name
-from perdure.runtime import liveness
-from perdure.runtime.program import PROGRAMS, Bound
-from perdure.store.databases.sqlite import SQLite
+from perdure.runtime.definitions.program import PROGRAMS, Bound
+from perdure.runtime.workers import liveness
+from perdure.store.databases.sqlite.database import SQLite
 from perdure.store.store import Store
-from perdure.testing.fork_service import Voice
 from perdure.testing.sink import WHERE, SinkClient
-from perdure.testing.trial import answer, run_program
+from perdure.testing.sweep.fork_process import Voice
+from perdure.testing.sweep.trial import answer, run_program
 from tests.crash.platter import sweep
 from tests.crash.powerloss import PowerLoss
 from tests.ledger.planted import PLANTS

@@ -13,12 +13,12 @@ import apsw
 
 from perdure import Session, program
 from perdure.domain.restore import Cause
-from perdure.runtime.program import Bound
+from perdure.runtime.definitions.program import Bound
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.runtime.runtime import open as open_runtime
-from perdure.store import restore
 from perdure.store.move import Transaction, plain_move
-from perdure.testing.trial import Person, see_through
+from perdure.store.moves import restore
+from perdure.testing.sweep.trial import Person, see_through
 from tests.ledger import programs
 from tests.ledger.programs import comment, mail
 

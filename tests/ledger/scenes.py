@@ -16,13 +16,14 @@ from perdure.domain.effect import Replay
 from perdure.domain.lease import Holder
 from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Life, Worker
-from perdure.runtime import acquisition, liveness, worker
+from perdure.runtime.definitions.tool import TOOLS
+from perdure.runtime.run import session_lease
 from perdure.runtime.runtime import SessionView
-from perdure.runtime.tool import TOOLS
-from perdure.runtime.worker import Me
-from perdure.store.databases.engine import SQLiteEngine
+from perdure.runtime.workers import identity, liveness
+from perdure.runtime.workers.identity import Me
+from perdure.store.databases.sqlite.engine import SQLiteEngine
 from perdure.testing.sink import SinkClient
-from perdure.testing.trial import Person, see_through
+from perdure.testing.sweep.trial import Person, see_through
 from tests.ledger import planted
 
 PLANT, AMBIGUOUS, FORCED, NOTED = "LEDGER_PLANT", "LEDGER_AMBIGUOUS", "LEDGER_FORCED", "LEDGER_NOTED"
@@ -83,7 +84,7 @@ def _fail_commit(number: int, held: bool) -> None:
 def _share_names() -> None:
     """Every process is the first of a container called `box`, and they all began at the same tick."""
     first = SimpleNamespace(**vars(os) | {"getpid": lambda: 1})
-    for module in (worker, liveness):
+    for module in (identity, liveness):
         module.os, module.host = first, lambda: "box"  # type: ignore[attr-defined]
     liveness.began = lambda pid: "25"
 
@@ -99,14 +100,14 @@ def _take_over_by_force() -> None:
 
 def _note_leases() -> None:
     """Whoever gets a lease says so in the sink's log, in order with what others do outside."""
-    real = acquisition.acquire
+    real = session_lease.acquire
 
     async def acquire(runtime: Runtime, session: SessionRecord) -> Holder:
         holder = await real(runtime, session)
         await asyncio.to_thread(lambda: SinkClient.here().note(taken=session.uid))
         return holder
 
-    acquisition.acquire = acquire
+    session_lease.acquire = acquire
 
 
 async def once(runtime: Runtime, bound: Bound[Any], name: str, person: Person) -> list[SessionView]:

@@ -12,9 +12,9 @@ from typing import Any, Self
 
 import msgspec
 
-from perdure.testing.fork_service import FORKING
-from perdure.testing.forks import Ended, ForkServer, Life, fork_servers
-from perdure.testing.sweep import LIVE, Place, Sweep
+from perdure.testing.sweep.fork_process import FORKING
+from perdure.testing.sweep.fork_server import Ended, ForkServer, Life, fork_servers
+from perdure.testing.sweep.sweep import LIVE, Place, Sweep
 from tests.ledger import scenes
 from tests.ledger.tables import show
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perdure.testing.judge import HEADS
-from perdure.testing.sweep import Report
+from perdure.testing.sweep.expectation import HEADS
+from perdure.testing.sweep.sweep import Report
 from tests import figures
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.lanes import Lanes
-from perdure.testing.sweep import Report, Sweep
+from perdure.testing.sweep.parallel import Lanes
+from perdure.testing.sweep.sweep import Report, Sweep
 from tests.ledger import branch
 from tests.ledger.tables import show
 from tests.ledger.test_kills import COMMITTED, acting, mostly_reached, some

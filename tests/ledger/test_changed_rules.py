@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.lanes import Lane, Lanes
-from perdure.testing.sweep import LIVE, Place, Report, Sweep
+from perdure.testing.sweep.parallel import Lane, Lanes
+from perdure.testing.sweep.sweep import LIVE, Place, Report, Sweep
 from tests.ledger import scenes
 from tests.ledger.tables import show
 from tests.ledger.test_kills import acting, disturbed

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.testing.fork_service import FORKING, WARM, Voice
-from perdure.testing.forks import ForkServer, fork_servers
+from perdure.testing.sweep.fork_process import FORKING, WARM, Voice
+from perdure.testing.sweep.fork_server import ForkServer, fork_servers
 
 
 def speak(voice: Voice, *, words: int, end: str) -> int:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.lanes import Lanes
-from perdure.testing.sweep import Report, Sweep
+from perdure.testing.sweep.parallel import Lanes
+from perdure.testing.sweep.sweep import Report, Sweep
 from tests.ledger import programs, scenes
 from tests.ledger.matrix import POSTING, ROWS
 from tests.ledger.tables import show

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.lanes import Lanes
+from perdure.testing.sweep.parallel import Lanes
 from tests.ledger.power import cut_power
 from tests.seed import chance
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.lanes import Lanes
-from perdure.testing.sweep import Report, Sweep
+from perdure.testing.sweep.parallel import Lanes
+from perdure.testing.sweep.sweep import Report, Sweep
 from tests.ledger import scenes
 from tests.ledger.merged import merged_settle_is_there
 from tests.ledger.planted import PLANTS

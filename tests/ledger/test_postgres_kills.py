@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.lanes import Lane, Lanes
 from perdure.testing.postgres import PostgresServer
-from perdure.testing.sweep import LIVE, Place, Sweep
+from perdure.testing.sweep.parallel import Lane, Lanes
+from perdure.testing.sweep.sweep import LIVE, Place, Sweep
 from tests.ledger.conftest import with_debits
 from tests.ledger.matrix import POSTING, ROWS
 from tests.ledger.stops import Pairs, sweep_stops

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.lanes import Lanes
-from perdure.testing.sweep import Sweep
+from perdure.testing.sweep.parallel import Lanes
+from perdure.testing.sweep.sweep import Sweep
 from tests.ledger import programs, restored, scenes
 from tests.ledger.tables import show
 from tests.ledger.test_kills import mostly_reached

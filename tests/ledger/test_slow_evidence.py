@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.lanes import Lanes
-from perdure.testing.sweep import Report
+from perdure.testing.sweep.parallel import Lanes
+from perdure.testing.sweep.sweep import Report
 from tests.ledger import scenes
 from tests.ledger.programs import SLOW
 from tests.ledger.tables import show

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.lanes import Lanes
-from perdure.testing.sweep import LIVE, Place
+from perdure.testing.sweep.parallel import Lanes
+from perdure.testing.sweep.sweep import LIVE, Place
 from tests.ledger.matrix import ROWS
 from tests.ledger.stops import TAKEN, Pairs, Trial, sweep_stops
 from tests.ledger.test_kills import disturbed

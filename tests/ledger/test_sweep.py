@@ -10,7 +10,7 @@ import pytest
 
 from perdure import ConfigError
 from perdure.testing import Sink, crash_sweep
-from perdure.testing.sweep import Report
+from perdure.testing.sweep.sweep import Report
 from tests.ledger import naive, programs, scenes
 from tests.ledger.tables import show
 

@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from perdure.runtime.program import PROGRAMS
-from perdure.runtime.tool import TOOLS
+from perdure.runtime.definitions.program import PROGRAMS
+from perdure.runtime.definitions.tool import TOOLS
 from perdure.testing import ManualClock
 from tests.runtime.world import World
 

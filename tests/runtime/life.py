@@ -15,9 +15,9 @@ from typing import Any
 
 from perdure.domain.effect import Attempt
 from perdure.domain.worker import Worker
-from perdure.runtime.liveness import presences
 from perdure.runtime.runtime import Runtime
-from perdure.store import worker
+from perdure.runtime.workers.liveness import presences
+from perdure.store.moves import worker
 from perdure.store.store import open_store
 
 CHILD = [sys.executable, "-c", "import signal; signal.pause()"]

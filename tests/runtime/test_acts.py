@@ -23,14 +23,14 @@ from perdure import (
     program,
     tool,
 )
-from perdure.cli.effects import is_overdue
-from perdure.cli.sentence import sentence
+from perdure.cli.commands.effects import is_overdue
+from perdure.cli.text.sentence import sentence
 from perdure.clock import SECOND
 from perdure.errors import IllegalMove, StoreUnavailable
-from perdure.runtime.act import BROKEN_OFF
+from perdure.runtime.definitions.tool import TOOLS
+from perdure.runtime.ledger.execution import BROKEN_OFF
 from perdure.runtime.runtime import Runtime
-from perdure.runtime.tool import TOOLS
-from perdure.store import lease
+from perdure.store.moves import lease
 from perdure.store.store import open_store
 from tests.runtime.world import Outside, World, die
 

@@ -10,7 +10,7 @@ import pytest
 
 from perdure import ConfigError, Session, StepFailed, faults, program, tool
 from perdure.artifacts.directory import Directory
-from perdure.store import artifact, decision, fact, task
+from perdure.store.moves import artifact, decision, fact, task
 from tests.runtime.world import Outside, World
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")

@@ -21,11 +21,11 @@ from perdure import (
 )
 from perdure.domain.approval import Approval
 from perdure.domain.effect import intent_digest
-from perdure.runtime.policy import Intent
-from perdure.store import effect as effects
-from perdure.store import lease
-from perdure.store import session as sessions
-from perdure.store.intent import Dispatch
+from perdure.runtime.ledger.policy import Intent
+from perdure.store.moves import effect as effects
+from perdure.store.moves import lease
+from perdure.store.moves import session as sessions
+from perdure.store.moves.intent import Dispatch
 from tests.runtime.world import GATE, Outside, World
 from tests.store.scene import raw
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from perdure import ConfigError, Gate, tool
-from perdure.runtime.shape import Shape
+from perdure.runtime.definitions.signature import Shape
 
 
 class Client: ...

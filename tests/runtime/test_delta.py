@@ -13,14 +13,14 @@ from subprocess import PIPE, Popen
 
 import pytest
 
-from perdure.runtime import delta
-from perdure.runtime.delta import Delta, Deltas, Ear, Head
+from perdure.runtime import live_text
+from perdure.runtime.live_text import Delta, Deltas, Ear, Head
 from perdure.store.store import Store
 
 DIES = """
 import sys, time
 from pathlib import Path
-from perdure.runtime.delta import Head, Writing
+from perdure.runtime.live_text import Head, Writing
 writing = Writing(Path(sys.argv[1]), Head("c", 3))
 writing.append("said")
 print("said", flush=True)
@@ -135,7 +135,7 @@ def test_a_file_without_a_head_is_passed_over(deltas: Deltas, content: bytes) ->
 
 
 def test_garbage_after_the_head_is_text_and_bounded(deltas: Deltas, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta, "MOST", 100)
+    monkeypatch.setattr(live_text, "MOST", 100)
     ear = Ear(deltas, "u")
     with locked(path_of(deltas), b'{"call":"c","after":3}\n' + b"\xff\x00" * 500):
         heard = [text_of(ear.poll()) for _ in range(9)]
@@ -157,11 +157,11 @@ def test_what_is_no_file_of_ours_is_passed_over_and_never_waited_for(deltas: Del
 
 
 def test_nothing_is_written_beyond_the_bound_or_after_a_gap(deltas: Deltas, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta, "MOST", 10)
+    monkeypatch.setattr(live_text, "MOST", 10)
     writing, ear = deltas.begin("u", Head("c", 3)), Ear(deltas, "u")
     assert writing is not None
     writing.append("12345")
-    monkeypatch.setattr(delta, "MOST", 1000)
+    monkeypatch.setattr(live_text, "MOST", 1000)
     assert text_of(ear.poll()) == "12345"
     writing.append("a piece that is too long")
     writing.append("6")

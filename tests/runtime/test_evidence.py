@@ -10,7 +10,7 @@ from perdure import Call, EffectCompensated, EffectInDoubt, NotDone, Outcome, Pr
 from perdure import program as declare
 from perdure.domain.worker import Life
 from perdure.errors import StoreUnavailable
-from perdure.runtime.tool import TOOLS
+from perdure.runtime.definitions.tool import TOOLS
 from perdure.testing import ManualClock
 from tests.runtime.world import GATE, LEASE, Outside, World, die
 

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from perdure import Call, Outcome, Session, faults, program, tool
-from perdure.runtime.program import PROGRAMS
+from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.runtime.runtime import open as open_runtime
-from perdure.store import event, failover, restore
-from perdure.store.databases import postgres_history
+from perdure.store import failover
+from perdure.store.databases.postgres import history
+from perdure.store.moves import event, restore
 from perdure.testing import Sink, SinkClient
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.standby import Succession
@@ -173,7 +174,7 @@ async def test_a_failover_that_is_believed_repeats_an_effect(
 ) -> None:
     """Planted: a lost commit is not noticed, so what it told of is done again."""
     if bug == "timelines are not compared":
-        monkeypatch.setattr(postgres_history, "look_back", lambda db, known=0: ("", known))
+        monkeypatch.setattr(history, "look_back", lambda db, known=0: ("", known))
     else:
         monkeypatch.setattr(failover, "_is_there", lambda tx, one: True)
         monkeypatch.setattr(failover, "all_synchronous", lambda noted: True)

@@ -9,9 +9,9 @@ import pytest
 
 from perdure import Conflict, EffectCompensated, NotFound, Session, program
 from perdure.domain.effect import Verdict
-from perdure.runtime.fork import tell_left_behind
-from perdure.runtime.looking import SessionView
-from perdure.store import doubt, wait
+from perdure.runtime.queries import SessionView
+from perdure.runtime.run.lineage import tell_left_behind
+from perdure.store.moves import doubt, wait
 from tests.runtime.world import GATE, Outside, World
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
@@ -157,9 +157,9 @@ async def test_a_branch_follows_an_undone_effect_to_its_successor(world: World) 
 
 
 async def test_a_branch_is_told_that_what_it_inherits_was_undone(world: World) -> None:
-    from perdure.store import doubt, lease
-    from perdure.store import effect as effects
-    from perdure.store import session as sessions
+    from perdure.store.moves import doubt, lease
+    from perdure.store.moves import effect as effects
+    from perdure.store.moves import session as sessions
     from tests.runtime.test_machine import DISPATCH, DONE, an_intent
 
     act = Outside().tool("compensate")

@@ -12,7 +12,7 @@ import weakref
 import pytest
 
 from perdure import Session, program
-from perdure.runtime.act import Ended, in_thread
+from perdure.runtime.ledger.execution import Ended, in_thread
 from tests.forked import fork
 from tests.runtime.world import World
 

@@ -14,12 +14,12 @@ from perdure import Session, Transaction, faults, program, tool
 from perdure.clock import SECOND
 from perdure.domain.lease import Holder
 from perdure.errors import LeaseLost, StoreUnavailable
-from perdure.runtime.acquisition import acquire
-from perdure.runtime.heart import Heart
-from perdure.store import lease
-from perdure.store import session as sessions
+from perdure.runtime.run.session_lease import acquire
+from perdure.runtime.workers.heartbeat import Heart
 from perdure.store.move import Move
 from perdure.store.move import Transaction as StoreTransaction
+from perdure.store.moves import lease
+from perdure.store.moves import session as sessions
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from perdure.testing.proxy import wait_until
@@ -152,7 +152,7 @@ def test_an_unforeseen_error_is_logged_and_the_heart_beats_on(
             raise ZeroDivisionError("nobody foresaw this")
         return real(holder, ttl, **how)
 
-    monkeypatch.setattr("perdure.runtime.heart.lease.renew", renew)
+    monkeypatch.setattr("perdure.runtime.workers.heartbeat.lease.renew", renew)
     heart = Heart(store, SECOND // 10)
     for holder in (broken, sound):
         heart.keep(holder, clock.boot(), lambda _: None)

@@ -6,8 +6,8 @@ import pytest
 
 from perdure import Agent, Session, Tool, program
 from perdure.agent.model import Reply, Request, ToolCall
-from perdure.runtime.policy import Intent
-from perdure.runtime.program import PROGRAMS
+from perdure.runtime.definitions.program import PROGRAMS
+from perdure.runtime.ledger.policy import Intent
 from tests.runtime.world import Outside, World
 
 pytestmark = [pytest.mark.anyio, pytest.mark.databases("sqlite", "postgres")]

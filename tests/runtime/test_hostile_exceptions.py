@@ -11,9 +11,9 @@ import pytest
 from perdure import Call, ConfigError, Outcome, Session, StepFailed, ToolError, program, tool
 from perdure.errors import PerdureError
 from perdure.ids import decode
-from perdure.runtime.act import Ended, outcome
+from perdure.runtime.definitions.tool import Tool
 from perdure.runtime.description import describe, program_error
-from perdure.runtime.tool import Tool
+from perdure.runtime.ledger.execution import Ended, outcome
 from tests.runtime.world import World
 
 MEMORY = pytest.mark.databases("memory")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError, NotDone, Session, ToolError, program, tool
-from perdure.runtime.tool import TOOLS
+from perdure.runtime.definitions.tool import TOOLS
 from tests.runtime import isolated_app as app
 from tests.runtime.world import World
 

@@ -9,7 +9,7 @@ import pytest
 
 from perdure import NotDone, Session, Transaction, program, tool
 from perdure.errors import ConfigError, StoreFull, StoreUnavailable
-from perdure.store.databases import engine
+from perdure.store.databases.sqlite import engine
 from perdure.store.move import Transaction as StoreTransaction
 from tests.runtime.world import World
 from tests.store.scene import connection_of, plain, run_raw

@@ -9,11 +9,11 @@ import pytest
 from perdure import Call, Outcome, Session, program, tool
 from perdure.domain.effect import idempotency_key, intent_digest
 from perdure.errors import ConfigError
-from perdure.runtime.policy import Intent, Policy
-from perdure.runtime.values import KEPT, LIMIT, kept_as
-from perdure.store import artifact, event
-from perdure.store import effect as effects
-from perdure.store import session as sessions
+from perdure.runtime.ledger.policy import Intent, Policy
+from perdure.runtime.run.large_values import KEPT, LIMIT, kept_as
+from perdure.store.moves import artifact, event
+from perdure.store.moves import effect as effects
+from perdure.store.moves import session as sessions
 from tests.runtime.world import Outside, World, die
 
 pytestmark = pytest.mark.anyio

@@ -10,10 +10,10 @@ import pytest
 from perdure import Call, Session, program, tool
 from perdure.domain.effect import AttemptOutcome
 from perdure.errors import ConfigError, LeaseHeld, SessionWaiting
-from perdure.runtime.program import PROGRAMS, Bound
-from perdure.store import effect, lease
-from perdure.store.intent import Outcome
+from perdure.runtime.definitions.program import PROGRAMS, Bound
 from perdure.store.move import Log, outsider_move
+from perdure.store.moves import effect, lease
+from perdure.store.moves.intent import Outcome
 from perdure.testing import ManualClock
 from tests.runtime.world import Outside, World
 

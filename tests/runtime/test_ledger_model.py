@@ -15,11 +15,11 @@ from perdure.domain.approval import Decided
 from perdure.domain.effect import AttemptOutcome, Verdict
 from perdure.domain.lease import Holder
 from perdure.errors import IllegalMove, LeaseLost, PerdureError
-from perdure.store import approval, doubt, effect, event, lease, session, wait
-from perdure.store.approval import Question, approval_id
-from perdure.store.intent import Dispatch, Intent, Outcome
 from perdure.store.move import Move
-from perdure.store.session import NewSession
+from perdure.store.moves import approval, doubt, effect, event, lease, session, wait
+from perdure.store.moves.approval import Question, approval_id
+from perdure.store.moves.intent import Dispatch, Intent, Outcome
+from perdure.store.moves.session import NewSession
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
 

@@ -18,7 +18,9 @@ import pytest
 from perdure import Session, program
 from perdure.domain.worker import Life, Worker
 from perdure.errors import StoreUnavailable
-from perdure.runtime.liveness import (
+from perdure.runtime.runtime import open as open_runtime
+from perdure.runtime.workers.identity import Me, is_here
+from perdure.runtime.workers.liveness import (
     FIRST_NAMESPACE,
     FOLDER_ID,
     UNKNOWN,
@@ -27,9 +29,7 @@ from perdure.runtime.liveness import (
     presences,
     read_token,
 )
-from perdure.runtime.runtime import open as open_runtime
-from perdure.runtime.worker import Me, is_here
-from perdure.store import worker
+from perdure.store.moves import worker
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
 from perdure.testing.proxy import wait_until

@@ -11,8 +11,8 @@ from perdure.domain.lease import Holder
 from perdure.domain.record import check_move
 from perdure.domain.session import Status
 from perdure.errors import ConfigError, IllegalMove
-from perdure.store import doubt, effect, leave, wait
-from perdure.store.intent import Dispatch, Intent, Outcome
+from perdure.store.moves import doubt, effect, session_end, wait
+from perdure.store.moves.intent import Dispatch, Intent, Outcome
 from perdure.store.store import Store
 from tests.store.scene import a_holder, a_session, raw, session_of
 
@@ -113,13 +113,13 @@ def test_no_session_ends_with_an_effect_under_way(store: Store) -> None:
     for status in ("done", "failed", "cancelled"):
         with pytest.raises(IllegalMove, match="under way"):
             raw(store, f"update session set status = '{status}', {ended} where uid = '{holder.uid}'")
-    assert store.write_now(leave.finish(holder, Status.DONE, result=1)) is False
+    assert store.write_now(session_end.finish(holder, Status.DONE, result=1)) is False
     assert session_of(store, holder.uid).status == "running"
 
 
 def test_an_old_epoch_can_neither_plan_nor_dispatch_and_its_outcome_is_taken_all_the_same(store: Store) -> None:
     from perdure.errors import LeaseLost
-    from perdure.store import lease
+    from perdure.store.moves import lease
 
     holder = dispatched(store)
     store.write_now(lease.take_over(holder.uid, "w-2", nonce="n-2", ttl=60, because="found dead"))
@@ -170,7 +170,7 @@ def test_the_same_outcome_told_twice_is_not_news(store: Store) -> None:
 
 
 def newest_kind(store: Store, holder: Holder) -> str:
-    from perdure.store import event
+    from perdure.store.moves import event
 
     return store.read_now(event.last, holder.uid, limit=1)[0].kind
 

@@ -10,13 +10,13 @@ import pytest
 
 import perdure
 from perdure import Session, faults, program, tool
-from perdure.cli.worker import Working
+from perdure.cli.commands.worker import Working
 from perdure.domain.effect import AttemptOutcome, Effect
 from perdure.errors import Damaged, IllegalMove, StoreUnavailable
-from perdure.runtime.act import OWED, REFUSED, owe
-from perdure.runtime.payer import pay
+from perdure.runtime.ledger.execution import OWED, REFUSED, owe
+from perdure.runtime.ledger.late_outcomes import pay
 from perdure.runtime.runtime import Runtime
-from perdure.store.intent import Outcome
+from perdure.store.moves.intent import Outcome
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 SHORT = 0.6  # seconds; the heart looks three times in it what it may give back

@@ -10,7 +10,7 @@ from tests.runtime.world import World
 
 @program
 async def posts(s: Session) -> int:
-    from perdure.runtime.tool import TOOLS
+    from perdure.runtime.definitions.tool import TOOLS
 
     return int(await s.do(TOOLS["post"], n=1))
 

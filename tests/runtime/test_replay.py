@@ -20,7 +20,7 @@ from perdure import (
     program,
 )
 from perdure.domain.worker import Life
-from perdure.runtime.looking import SessionView
+from perdure.runtime.queries import SessionView
 from perdure.testing import ManualClock
 from tests.runtime.world import Outside, World
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError, IllegalMove, Session, faults, program, tool
-from perdure.runtime.records import load
-from perdure.store import leave, wait
+from perdure.runtime.run.records import load
 from perdure.store.move import Move
+from perdure.store.moves import session_end, wait
 from tests.runtime.world import GATE, Outside, World
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
@@ -151,7 +151,7 @@ class Interruption:
 async def test_cancel_that_comes_while_the_session_is_about_to_park_is_not_lost(world: World, place: int) -> None:
     """Every place where a request can come in is tried: after each move of a run that would park."""
     started = await world.rt.start(asks.bind(), id="s")
-    interruption = Interruption(world, leave.cancel(started.uid, "ada"), place)
+    interruption = Interruption(world, session_end.cancel(started.uid, "ada"), place)
     faults.arm(interruption)
     await world.again()
     await interruption.happen()
@@ -195,7 +195,7 @@ async def test_a_resume_is_not_lost_while_the_session_parks(world: World, place:
 
 @MEMORY
 async def test_a_session_without_code_can_be_cancelled(world: World) -> None:
-    from perdure.runtime.program import PROGRAMS
+    from perdure.runtime.definitions.program import PROGRAMS
 
     await world.rt.start(asks.bind(), id="s")
     gone = PROGRAMS.pop("asks")

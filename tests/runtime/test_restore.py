@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from perdure import Call, Outcome, Session, program, tool
-from perdure.control.doctor import examine
+from perdure.control.doctor.examination import examine
 from perdure.domain.lease import RESTORE_SHIFT
 from perdure.domain.restore import Cause, Restore
 from perdure.errors import ConfigError, Conflict, LeaseLost, NotFound
-from perdure.runtime.program import PROGRAMS
+from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.runtime.runtime import open as open_runtime
-from perdure.store import event, lease, meta, restore
-from perdure.store import session as sessions
-from perdure.store.databases.place import companion
+from perdure.store.databases.sqlite.location import companion
 from perdure.store.move import Move, Transaction, plain_move
+from perdure.store.moves import event, lease, meta, restore
+from perdure.store.moves import session as sessions
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock, Sink, SinkClient
 from perdure.testing.postgres import PostgresServer

@@ -15,10 +15,10 @@ from perdure.domain.session import SessionRecord
 from perdure.domain.wait import Wait
 from perdure.interchange.export import export
 from perdure.interchange.import_ import import_bundle
-from perdure.runtime.program import PROGRAMS
+from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.runtime.runtime import open as open_runtime
-from perdure.store import restore
+from perdure.store.moves import restore
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.runtime.test_restore import declare, put_back

@@ -12,8 +12,8 @@ import pytest
 import perdure
 from perdure import Outcome, Session, Transaction, program, tool
 from perdure.domain.effect import AttemptOutcome
-from perdure.runtime.act import OWED, is_acting
-from perdure.store.intent import Outcome as Known
+from perdure.runtime.ledger.execution import OWED, is_acting
+from perdure.store.moves.intent import Outcome as Known
 from perdure.testing import ManualClock
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import perdure
 from perdure import Call, Gate, Session, program, tool
-from perdure.store import artifact
-from perdure.store import session as sessions
+from perdure.store.moves import artifact
+from perdure.store.moves import session as sessions
 
 
 @program

@@ -11,9 +11,9 @@ import pytest
 import perdure
 from perdure import Session, faults, program, tool
 from perdure.errors import StoreUnavailable
-from perdure.store import leave
-from perdure.store import session as sessions
 from perdure.store.move import Move, Transaction
+from perdure.store.moves import session as sessions
+from perdure.store.moves import session_end
 from perdure.testing import ManualClock
 from tests.runtime.world import World
 
@@ -33,7 +33,7 @@ async def review_parent(s: Session) -> str:
 
 async def test_a_child_is_asked_to_stop_though_whoever_cancelled_its_parent_died_in_between(world: World) -> None:
     view = await world.run(review_parent.bind())
-    await world.rt.store.write(leave.cancel(view.uid, "ada"))  # and here `cancel` was killed
+    await world.rt.store.write(session_end.cancel(view.uid, "ada"))  # and here `cancel` was killed
     assert (await world.again()).status == "cancelled"
     assert (await world.rt.get("kid")).cancel_requested_at is not None
 

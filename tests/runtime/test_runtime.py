@@ -24,10 +24,10 @@ from perdure import (
     tool,
 )
 from perdure.domain.event import Event
-from perdure.runtime.program import PROGRAMS
-from perdure.runtime.tool import TOOLS
-from perdure.store import approval, effect, wait
-from perdure.store import session as sessions
+from perdure.runtime.definitions.program import PROGRAMS
+from perdure.runtime.definitions.tool import TOOLS
+from perdure.store.moves import approval, effect, wait
+from perdure.store.moves import session as sessions
 from tests.runtime.world import GATE, Outside, World
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")

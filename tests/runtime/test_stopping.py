@@ -12,8 +12,8 @@ from perdure import Call, NotDone, Outcome, Session, faults, program, tool
 from perdure.domain.worker import Life
 from perdure.errors import IllegalMove, StoreUnavailable
 from perdure.runtime.runtime import Runtime
-from perdure.store import effect as effects
-from perdure.store import leave
+from perdure.store.moves import effect as effects
+from perdure.store.moves import session_end
 from perdure.testing import ManualClock
 from tests.runtime.world import ENDED, GATE, Outside, World
 
@@ -121,7 +121,7 @@ async def test_the_plan_says_that_a_planned_effect_is_refused(world: World) -> N
         await s.do(act, n=1)
 
     await world.run(gated.bind())
-    await world.rt.store.write(leave.cancel((await world.rt.get("s")).uid, "ada"))
+    await world.rt.store.write(session_end.cancel((await world.rt.get("s")).uid, "ada"))
     plan = await world.rt.recovery_plan("s")
     assert [one.action for one in plan] in (["refuse"], [])
 
@@ -180,7 +180,7 @@ async def test_a_cancel_that_commits_just_before_a_dispatch_is_honoured(world: W
     @program
     async def once(s: Session) -> int:
         uid = (await world.rt.get("s")).uid
-        world.rt.store.write_now(leave.cancel(uid, "ada"))
+        world.rt.store.write_now(session_end.cancel(uid, "ada"))
         return int(await s.do(acting, n=1))
 
     view = await world.run(once.bind())
@@ -270,7 +270,7 @@ class Interruption:
 
     async def _request(self) -> None:
         with suppress(IllegalMove):  # it has ended meanwhile
-            await self._world.rt.store.write(leave.cancel(self._uid, "ada"))
+            await self._world.rt.store.write(session_end.cancel(self._uid, "ada"))
 
 
 RECOVERIES: dict[str, tuple[str, dict[str, Any]]] = {

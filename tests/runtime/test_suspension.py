@@ -11,8 +11,8 @@ import pytest
 
 from perdure import Session, Suspended, program, tool
 from perdure.errors import IllegalMove
-from perdure.runtime.looking import SessionView
-from perdure.store import inbox
+from perdure.runtime.queries import SessionView
+from perdure.store.moves import inbox
 from perdure.testing import ManualClock
 from tests.runtime.world import Outside, World
 
@@ -247,7 +247,7 @@ async def test_short_timers_are_held_in_place_and_long_ones_park(world: World, c
 
 
 def due(tx: Any) -> list[Any]:
-    from perdure.store import wait
+    from perdure.store.moves import wait
 
     return wait.open_waits(tx, kind="timer")
 

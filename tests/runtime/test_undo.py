@@ -8,7 +8,7 @@ import pytest
 
 from perdure import Call, EffectCompensated, Session, program, tool
 from perdure.errors import ConfigError, IllegalMove
-from perdure.runtime.program import PROGRAMS, Bound
+from perdure.runtime.definitions.program import PROGRAMS, Bound
 from tests.runtime.world import Outside, World
 
 pytestmark = pytest.mark.anyio

@@ -10,14 +10,14 @@ from perdure import Call, Gate, NotDone, Outcome, Tool, faults, tool
 from perdure.domain.effect import Attempt, Effect
 from perdure.domain.session import Status
 from perdure.errors import StoreUnavailable
-from perdure.runtime.act import OWED
-from perdure.runtime.looking import SessionView
-from perdure.runtime.policy import Intent
-from perdure.runtime.program import Bound
+from perdure.runtime.definitions.program import Bound
+from perdure.runtime.ledger.execution import OWED
+from perdure.runtime.ledger.policy import Intent
+from perdure.runtime.queries import SessionView
 from perdure.runtime.runtime import Runtime
-from perdure.store import effect as effects
-from perdure.store import event
-from perdure.store import session as sessions
+from perdure.store.moves import effect as effects
+from perdure.store.moves import event
+from perdure.store.moves import session as sessions
 from perdure.store.store import open_store
 from perdure.testing import ManualClock
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.intent import TOTAL, WIDTH, lines_of
-from perdure.cli.plain import intent, safe
+from perdure.cli.text.intent import TOTAL, WIDTH, lines_of
+from perdure.cli.text.plain import intent, safe
 from perdure.domain.effect import Effect
 from perdure.domain.session import SessionRecord
 from perdure.ids import encode
-from perdure.store import approval
-from perdure.store import session as sessions
-from perdure.store.approval import Question
-from perdure.store.intent import Intent
-from perdure.store.lease import acquire
+from perdure.store.moves import approval
+from perdure.store.moves import session as sessions
+from perdure.store.moves.approval import Question
+from perdure.store.moves.intent import Intent
+from perdure.store.moves.lease import acquire
 from perdure.store.store import open_store
 from tests.cli.terminal import Terminal
 

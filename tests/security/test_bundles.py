@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from perdure import Call, Gate, Session, program, tool
-from perdure.agent.allowing import allowed, scope_of
-from perdure.agent.stored import STORED
+from perdure.agent.permissions import allowed, scope_of
+from perdure.agent.stored_agent import STORED
 from perdure.errors import BundleInvalid
 from perdure.interchange.import_ import checked
 from perdure.runtime.runtime import Runtime
-from perdure.store import damage, event, fact
-from perdure.store.session import NewSession, create
+from perdure.store.inspection import damage
+from perdure.store.moves import event, fact
+from perdure.store.moves.session import NewSession, create
 from perdure.store.store import open_store
 from perdure.testing import SinkClient
 from tests.cli.terminal import Terminal

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent import gitdir, worktree
-from perdure.agent.gitlink import confirmed
-from perdure.agent.head import head_of
-from perdure.agent.sandboxes import homes
-from perdure.agent.snapshot import Snapshots
-from perdure.agent.tools import grep
-from perdure.agent.workspace import Workspace
+from perdure.agent.commands import home_folders
+from perdure.agent.files import worktree
+from perdure.agent.files.snapshot import Snapshots
+from perdure.agent.files.workspace import Workspace
+from perdure.agent.git import command_line
+from perdure.agent.git.head import head_of
+from perdure.agent.git.links import confirmed
+from perdure.agent.tools import search_process
 from perdure.errors import NotDone
 from tests.agent.needs import need_bubblewrap
 from tests.agent.tools.folder import call, make_repository, run_git
@@ -58,7 +59,7 @@ def test_a_git_folder_that_leads_to_another_repository_is_refused(way: str, repo
     for act, given in (("git_commit", {"message": "x"}), ("git_branch", {"name": "x"}), ("git_push", {})):
         with pytest.raises(NotDone, match=r"does not name this folder|not a git repository"):
             call(act, **given)
-    assert gitdir.find(repository) is None
+    assert command_line.find(repository) is None
     shots = Snapshots(repository, folder / "home")
     assert (shots.head(), shots.is_git) == (None, False)
     place = worktree.add(repository, folder / "home", "branch", snapshot=shots.take("x").tree)
@@ -76,7 +77,7 @@ def test_a_worktree_and_a_submodule_are_followed(repository: Path, folder: Path)
     for root in (other, other / "sub"):
         found = confirmed(root)
         assert found is not None
-        assert gitdir.find(root) is not None
+        assert command_line.find(root) is not None
         assert head_of(root) is not None
         with Workspace(root, session_uid="u").entered():
             (root / "a.txt").write_text("two\n")
@@ -99,7 +100,7 @@ def test_a_forged_worktree_shows_commands_no_folder_of_the_home(folder: Path, mo
     (root / ".git").write_text("gitdir: forged\n")
     (root / "forged/gitdir").write_text(f"{root}/.git\n")
     (root / "forged/commondir").write_text(f"{home}/.ssh\n")
-    assert home / ".ssh" not in homes.readable(root)
+    assert home / ".ssh" not in home_folders.readable(root)
 
 
 def test_a_head_that_names_a_file_elsewhere_is_not_read(repository: Path, folder: Path) -> None:
@@ -115,8 +116,8 @@ def test_a_search_does_not_follow_a_link_in_the_middle_of_a_path(place: Path) ->
     (place / "deep/link").symlink_to(place.parent / "outside")
     root = os.open(place, os.O_RDONLY)
     try:
-        assert grep.read(root, b"deep/folder/a.txt") == b"here\n"
-        assert grep.read(root, b"deep/link/secret.txt") == b""
-        assert grep.read(root, b"../outside/secret.txt") == b""
+        assert search_process.read(root, b"deep/folder/a.txt") == b"here\n"
+        assert search_process.read(root, b"deep/link/secret.txt") == b""
+        assert search_process.read(root, b"../outside/secret.txt") == b""
     finally:
         os.close(root)

@@ -15,17 +15,18 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from perdure.agent import gitprograms, worktree
-from perdure.agent.clearing import clear
-from perdure.agent.head import head_of
-from perdure.agent.merging import merge_home
-from perdure.agent.sandbox import Level
-from perdure.agent.snapshot import Snapshots
-from perdure.agent.tools.fenced import level_of
+from perdure.agent.commands.sandbox import Level
+from perdure.agent.files import worktree
+from perdure.agent.files.merge import merge_home
+from perdure.agent.files.snapshot import Snapshots
+from perdure.agent.files.workspace import Workspace, here
+from perdure.agent.files.worktree import clear
+from perdure.agent.git import programs
+from perdure.agent.git.head import head_of
+from perdure.agent.git.sandboxed_git import level_of
 from perdure.agent.tools.files import list_files
 from perdure.agent.tools.git import git_diff, git_log, git_status
 from perdure.agent.tools.search import search_files
-from perdure.agent.workspace import Workspace, here
 from perdure.errors import NotDone, PerdureError
 from tests.agent.needs import need_bubblewrap
 from tests.agent.tools.folder import call, do, make_repository, prepared, run_git, trust_hooks, write_hook
@@ -197,10 +198,10 @@ def test_the_planted_programs_would_run(sprung: tuple[Trap, list[str]]) -> None:
 
 
 def test_every_key_is_known_to_name_a_program() -> None:
-    fixed = {one.partition("=")[0].lower() for one in gitprograms.SETTINGS}
+    fixed = {one.partition("=")[0].lower() for one in programs.SETTINGS}
     others = {"merge.default", "core.hookspath", "url.ext::evil.insteadof"}  # set at every start, or no program
     lower = {f"{one.partition('.')[0]}.{one.partition('.')[2]}" for one in (*FILTERS, *SIGNS, *REACHES, *OTHER)}
-    unknown = {key for key in lower if not gitprograms.names_program(_as_listed(key))}
+    unknown = {key for key in lower if not programs.names_program(_as_listed(key))}
     assert {one.lower() for one in unknown} <= fixed | others
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from perdure.artifacts.directory import Directory
 from perdure.errors import StoreUnavailable
-from perdure.runtime.private_folder import runtime_folder
+from perdure.runtime.workers.private_folder import runtime_folder
 from tests.cli.agents import Work, calls
 
 

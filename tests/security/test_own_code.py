@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent import executables, gitdir
-from perdure.agent.sandbox import Level, available, environment
-from perdure.agent.workspace import here
+from perdure.agent.commands import executables
+from perdure.agent.commands.sandbox import Level, available, environment
+from perdure.agent.files.workspace import here
+from perdure.agent.git import command_line
 from tests.agent.needs import need_bubblewrap
 from tests.agent.tools.folder import do
 
@@ -19,7 +20,7 @@ IN_THE_VENV = """
 import sys
 from pathlib import Path
 from perdure.agent.tools import command
-from perdure.agent.workspace import Workspace
+from perdure.agent.files.workspace import Workspace
 from perdure.errors import NotDone
 from perdure.ids import new_uid
 from tests.agent.tools.folder import do
@@ -53,7 +54,7 @@ def test_a_program_planted_on_the_path_is_not_run(
         place = folder / "linked"
         place.symlink_to(repository / "bin")
     monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
-    assert gitdir.find(repository) is not None
+    assert command_line.find(repository) is not None
     do("git_status", {})
     available(repository)
     assert executables.executable(name, repository) != str(place / name)

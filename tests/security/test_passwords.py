@@ -6,8 +6,8 @@ import pytest
 
 from perdure.config import without_password
 from perdure.errors import ConfigError
-from perdure.store.doctor import place_of
-from perdure.store.session import NewSession, create
+from perdure.store.inspection.condition import place_of
+from perdure.store.moves.session import NewSession, create
 from tests.cli.terminal import Terminal
 
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perdure.agent import sandbox
-from perdure.agent.sandbox import Level
+from perdure.agent.commands import sandbox
+from perdure.agent.commands.read_only import READ_ONLY, is_read_only, words
+from perdure.agent.commands.sandbox import Level
+from perdure.agent.files.workspace import Workspace, here
 from perdure.agent.tools.command import look, looking_environment, looking_line, pick, run_command
-from perdure.agent.tools.harmless import READ_ONLY, is_read_only, words
-from perdure.agent.workspace import Workspace, here
 from perdure.errors import NotDone
-from perdure.runtime.tool import Call
+from perdure.runtime.definitions.tool import Call
 from tests.agent.hostile import living
 from tests.agent.needs import need_bubblewrap
 from tests.agent.tools.folder import make_repository, run_git

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from perdure import Agent
-from perdure.agent import sandbox
-from perdure.agent.allowing import allowed
+from perdure.agent.commands import bubblewrap, sandbox
 from perdure.agent.ledger import ask_first
-from perdure.agent.sandboxes import bubblewrap
+from perdure.agent.permissions import allowed
 from perdure.agent.tools.shipped import SHIPPED
 from perdure.testing import ScriptedModel
 from perdure.testing.proxy import wait_until

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.sandbox import Level
+from perdure.agent.commands.sandbox import Level
 from tests.agent.hostile import Den
 from tests.agent.needs import need_bubblewrap
 from tests.agent.tools.folder import make_repository, run_git

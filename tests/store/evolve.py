@@ -14,10 +14,12 @@ from perdure.clock import SystemClock
 from perdure.domain.event import genesis
 from perdure.domain.lease import Holder
 from perdure.ids import new_uid
-from perdure.store import doctor, event, lease, migrate
-from perdure.store.databases.postgres_migrator import PostgresTransaction
+from perdure.store import migrate
+from perdure.store.databases.postgres.migrator import PostgresTransaction
+from perdure.store.inspection import condition
 from perdure.store.migrate import Migrator
 from perdure.store.move import Log, Move, Transaction, read_head
+from perdure.store.moves import event, lease
 from perdure.store.upgrade import migrator
 from tests.store.crew import Ready
 from tests.store.scene import TTL
@@ -50,7 +52,7 @@ def dialect_of(target: str) -> str:
 
 @contextmanager
 def a_migrator(target: str) -> Iterator[Migrator]:
-    with migrator(doctor.place_of(target)) as found:
+    with migrator(condition.place_of(target)) as found:
         yield found
 
 

@@ -16,9 +16,22 @@ from perdure.domain.task import TaskState
 from perdure.domain.wait import WaitKind
 from perdure.errors import PerdureError
 from perdure.ids import new_uid
-from perdure.store import artifact, decision, event, fact, inbox, lease, leave, session, step, task, usage, wait
 from perdure.store.move import Move
-from perdure.store.step import Recorded
+from perdure.store.moves import (
+    artifact,
+    decision,
+    event,
+    fact,
+    inbox,
+    lease,
+    session,
+    session_end,
+    step,
+    task,
+    usage,
+    wait,
+)
+from perdure.store.moves.step import Recorded
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.scene import TTL, a_holder, a_session
@@ -75,7 +88,7 @@ MOVES: dict[str, Callable[[Life, int, int], Move[Any]]] = {
         expected=life.now().version,
         **({"title": f"t-{a}"} if b % 2 else {"owner": None, "priority": a}),
     ),
-    "cancel": lambda life, a, b: leave.cancel(life.uid, by="ada"),
+    "cancel": lambda life, a, b: session_end.cancel(life.uid, by="ada"),
     "pause": lambda life, a, b: session.request_pause(life.uid, by="ada"),
     "resume": lambda life, a, b: wait.resume(life.uid, by="ada"),
     "ask": lambda life, a, b: wait.open_(

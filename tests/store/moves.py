@@ -11,10 +11,10 @@ from typing import Any
 
 import perdure.store
 from perdure.domain.lease import Holder
-from perdure.store import checkpoint, effect, event, lease, step
-from perdure.store.intent import Dispatch, Intent
 from perdure.store.move import HolderMove, Move, OutsiderMove
-from perdure.store.step import Recorded
+from perdure.store.moves import checkpoint, effect, event, lease, step
+from perdure.store.moves.intent import Dispatch, Intent
+from perdure.store.moves.step import Recorded
 
 # Holder moves that are written out as functions, because they are hot or leave no event.
 WRITTEN_OUT: dict[str, Callable[[Holder], Move[Any]]] = {
@@ -40,7 +40,7 @@ HOT: dict[str, Callable[[Holder], Move[Any]]] = {
 
 
 def modules() -> list[ModuleType]:
-    found = pkgutil.iter_modules(perdure.store.__path__, "perdure.store.")
+    found = pkgutil.walk_packages(perdure.store.__path__, "perdure.store.")
     return [importlib.import_module(module.name) for module in found if not module.ispkg]
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from perdure.clock import SECOND
 from perdure.domain.lease import Holder
 from perdure.domain.session import SessionRecord
-from perdure.store import lease, session
 from perdure.store.move import Move, Transaction
-from perdure.store.session import NewSession
+from perdure.store.moves import lease, session
+from perdure.store.moves.session import NewSession
 from perdure.store.store import Store
 
 TTL = 60 * SECOND

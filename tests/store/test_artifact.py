@@ -5,7 +5,7 @@ import pytest
 from perdure.domain.artifact import Retention
 from perdure.errors import Conflict
 from perdure.ids import digest
-from perdure.store import artifact, event
+from perdure.store.moves import artifact, event
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.scene import a_session, everything

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.errors import ConfigError, LeaseLost
-from perdure.store import checkpoint, decision, event, fact, inbox, session, task
+from perdure.store.moves import checkpoint, decision, event, fact, inbox, session, task
 from perdure.store.store import Store
 from tests.store.scene import a_holder, everything
 

@@ -11,10 +11,11 @@ import pytest
 
 from perdure import faults
 from perdure.errors import Conflict, StoreFull, StoreUnavailable
-from perdure.store import commit, event, inbox, meta, session
-from perdure.store.databases import engine
+from perdure.store.databases.sqlite import engine
 from perdure.store.move import Move, Transaction
+from perdure.store.moves import event, inbox, meta, session
 from perdure.store.store import Store, open_store
+from perdure.store.writer import group_commit
 from perdure.testing.proxy import wait_until
 from tests.store.scene import a_session, connection_of, plain, session_of
 
@@ -264,7 +265,7 @@ async def test_two_event_loops_and_a_thread_are_answered(store: Store) -> None:
 @pytest.mark.databases("sqlite")
 def test_a_group_that_took_long_takes_in_what_came_while_it_ran(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise another process could write in between, and find that leases of this one ran out."""
-    monkeypatch.setattr(commit, "LONG", 0.0)
+    monkeypatch.setattr(group_commit, "LONG", 0.0)
     commits: list[str] = []
     inside, go = threading.Event(), threading.Event()
 

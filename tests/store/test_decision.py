@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.errors import ConfigError, Conflict, NotFound
-from perdure.store import decision, event
+from perdure.store.moves import decision, event
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.scene import a_holder, everything

@@ -16,9 +16,9 @@ from perdure.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from perdure.store import inbox, meta
-from perdure.store.databases.engine import translate
+from perdure.store.databases.sqlite.engine import translate
 from perdure.store.move import Transaction, enter
+from perdure.store.moves import inbox, meta
 from perdure.store.store import Store, open_store
 from perdure.testing.postgres import PostgresServer
 from tests.store.scene import a_session, connection_of, plain, raw

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.errors import ConfigError, Conflict, Damaged, IllegalMove, LeaseLost, NotFound
-from perdure.store import event, inbox, session
+from perdure.store.moves import event, inbox, session
 from perdure.store.store import Store
 from tests.store.scene import a_holder, a_session, raw, session_of
 

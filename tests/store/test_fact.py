@@ -6,8 +6,8 @@ import pytest
 
 from perdure.clock import SECOND
 from perdure.errors import ConfigError, Conflict
-from perdure.store import event, fact
 from perdure.store.move import Move, Transaction
+from perdure.store.moves import event, fact
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from perdure.testing.proxy import wait_until

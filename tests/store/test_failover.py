@@ -16,17 +16,18 @@ from psycopg import sql
 
 from perdure import faults
 from perdure.clock import SECOND
-from perdure.control.doctor import examine
+from perdure.control.doctor.examination import examine
 from perdure.domain.lease import Holder
 from perdure.domain.restore import Cause
 from perdure.errors import CommitUnknown, LeaseHeld, LeaseLost, StoreUnavailable
-from perdure.store import event, failover, lease, meta, restore
-from perdure.store import session as sessions
-from perdure.store.databases.postgres import PostgreSQL
-from perdure.store.databases.postgres_connection import Connection
+from perdure.store import failover
+from perdure.store.databases.postgres.connection import Connection
+from perdure.store.databases.postgres.database import PostgreSQL
 from perdure.store.move import Log, Transaction, outsider_move, plain_move
+from perdure.store.moves import event, lease, meta, restore
+from perdure.store.moves import session as sessions
 from perdure.store.store import Store, open_store
-from perdure.store.ticket import reading
+from perdure.store.writer.ticket import reading
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.proxy import wait_until
 from perdure.testing.standby import Standby, Succession

@@ -16,13 +16,13 @@ import pytest
 
 from perdure import process
 from perdure.errors import ForkedProcess, PerdureError
-from perdure.runtime.liveness import presences
-from perdure.store import event, session, worker
-from perdure.store.databases.place import companion
-from perdure.store.gate import life_of
+from perdure.runtime.workers.liveness import presences
+from perdure.store.databases.sqlite.location import companion
 from perdure.store.move import Move, Transaction
-from perdure.store.session import NewSession
+from perdure.store.moves import event, session, worker
+from perdure.store.moves.session import NewSession
 from perdure.store.store import Store, open_store
+from perdure.store.writer.lock import life_of
 from perdure.testing.proxy import wait_until
 from tests.store.scene import a_holder, a_session
 
@@ -125,9 +125,9 @@ def test_a_child_of_multiprocessing_is_told_too(store: Store) -> None:
 KEEPER = """
 import os, signal, sys, threading
 from perdure import faults, process
-from perdure.store import session
-from perdure.store.session import NewSession
-from perdure.runtime.liveness import presences
+from perdure.store.moves import session
+from perdure.store.moves.session import NewSession
+from perdure.runtime.workers.liveness import presences
 from perdure.store.store import open_store
 
 inside, go = threading.Event(), threading.Event()

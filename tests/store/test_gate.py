@@ -13,13 +13,13 @@ import pytest
 
 from perdure.domain.worker import Life
 from perdure.errors import StoreUnavailable
-from perdure.store.gate import Gate, Presence, life_of, living
+from perdure.store.writer.lock import Gate, Presence, life_of, living
 from perdure.testing.proxy import wait_until
 
 BEGIN = """
 import fcntl, os, subprocess, sys
 from pathlib import Path
-from perdure.store.gate import Gate, Presence
+from perdure.store.writer.lock import Gate, Presence
 folder = Path(sys.argv[1])
 """
 

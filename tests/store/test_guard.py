@@ -11,10 +11,10 @@ import pytest
 from perdure.clock import SECOND
 from perdure.domain.effect import AttemptOutcome, Effect, EffectState
 from perdure.domain.lease import Holder
-from perdure.store import doubt, effect, event, inbox, lease, leave, step
-from perdure.store.intent import Dispatch, Intent, Outcome
 from perdure.store.move import Move
-from perdure.store.step import Recorded
+from perdure.store.moves import doubt, effect, event, inbox, lease, session_end, step
+from perdure.store.moves.intent import Dispatch, Intent, Outcome
+from perdure.store.moves.step import Recorded
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.scene import TTL, a_holder, session_of
@@ -194,6 +194,6 @@ def test_a_hot_move_is_built_from_one_reading_of_the_head(store: Store, name: st
 
 def test_a_holder_that_knows_of_a_request_to_stop_dispatches_nothing(store: Store) -> None:
     holder = a_holder(store)
-    assert not store.write_now(leave.cancel(holder.uid, "ada"))
+    assert not store.write_now(session_end.cancel(holder.uid, "ada"))
     store.write_now(doubt.noted(holder, "e-0", "it looks at the log, and knows its end"))
     assert store.write_now(effect.plan_and_dispatch(holder, INTENT, DISPATCH)).state == EffectState.PLANNED

@@ -6,7 +6,7 @@ from perdure.domain.inbox import InboxMessage, Mode
 from perdure.domain.session import Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import Conflict
-from perdure.store import event, inbox, session, wait
+from perdure.store.moves import event, inbox, session, wait
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.scene import a_holder, a_session, everything, session_of

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from perdure.errors import StoreUnavailable
-from perdure.store import event, inbox
 from perdure.store.move import Transaction, enter
+from perdure.store.moves import event, inbox
 from perdure.store.store import Store, open_store
 from perdure.testing.postgres import PostgresServer
 from tests.store.scene import a_holder, a_session, connection_of, plain, run_raw

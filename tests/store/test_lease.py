@@ -8,8 +8,8 @@ from perdure.domain.lease import RESTORE_SHIFT, Holder
 from perdure.domain.session import Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import IllegalMove, LeaseHeld, LeaseLost, NotFound
-from perdure.store import event, inbox, lease, meta, session, wait
 from perdure.store.move import Move
+from perdure.store.moves import event, inbox, lease, meta, session, wait
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
 from tests.store.scene import TTL, a_holder, a_session, session_of

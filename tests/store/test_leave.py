@@ -7,9 +7,9 @@ from perdure.domain.lease import Holder
 from perdure.domain.session import Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import IllegalMove, LeaseLost
-from perdure.store import approval, effect, event, leave, session, wait
-from perdure.store.approval import Question
-from perdure.store.intent import Dispatch, Intent
+from perdure.store.moves import approval, effect, event, session, session_end, wait
+from perdure.store.moves.approval import Question
+from perdure.store.moves.intent import Dispatch, Intent
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.scene import a_holder, a_session, session_of
@@ -30,40 +30,40 @@ def intent(id: str) -> Intent:
 
 def test_whoever_was_not_asked_to_stop_parks(store: Store) -> None:
     holder = asking(store)
-    assert store.write_now(leave.park(holder, ["w"])) is True
+    assert store.write_now(session_end.park(holder, ["w"])) is True
     assert session_of(store, holder.uid).status == "waiting"
 
 
 def test_a_request_to_stop_that_came_before_parking_is_not_slept_through(store: Store) -> None:
     holder = asking(store)
-    store.write_now(leave.cancel(holder.uid, by="ada"))
-    assert store.write_now(leave.park(holder, ["w"])) is False
+    store.write_now(session_end.cancel(holder.uid, by="ada"))
+    assert store.write_now(session_end.park(holder, ["w"])) is False
     assert session_of(store, holder.uid).status == "running"
-    assert store.write_now(leave.park(holder, ["w"], stopping=True)) is True
+    assert store.write_now(session_end.park(holder, ["w"], stopping=True)) is True
 
 
 def test_an_answer_that_came_before_parking_is_not_slept_through(store: Store) -> None:
     holder = asking(store)
     store.write_now(wait.resolve(holder.uid, "ada", "w", "yes"))
-    assert store.write_now(leave.park(holder, ["w"])) is False
+    assert store.write_now(session_end.park(holder, ["w"])) is False
     assert session_of(store, holder.uid).status == "running"
 
 
 def test_a_finished_session_waits_for_nothing(store: Store) -> None:
     holder = asking(store)
-    assert store.write_now(leave.finish(holder, Status.DONE, result=1)) is True
+    assert store.write_now(session_end.finish(holder, Status.DONE, result=1)) is True
     assert store.read_now(wait.open_of_session, holder.uid) == []
     closed = store.read_now(wait.get, holder.uid, "w")
-    assert (closed.resolved_by, closed.answer) == (leave.CLOSED, None)
+    assert (closed.resolved_by, closed.answer) == (session_end.CLOSED, None)
     state = store.read_now(event.state_at, holder.uid)
-    assert (state.session["status"], state.waits["w"]["resolved_by"]) == ("done", leave.CLOSED)
+    assert (state.session["status"], state.waits["w"]["resolved_by"]) == ("done", session_end.CLOSED)
 
 
 def test_no_session_ends_while_an_effect_may_be_under_way(store: Store) -> None:
     holder = a_holder(store)
     store.write_now(effect.plan_and_dispatch(holder, intent("e-1"), Dispatch(worker="w", process="{}")))
-    assert store.write_now(leave.finish(holder, Status.DONE)) is False
-    assert store.write_now(leave.stop(holder)) is False
+    assert store.write_now(session_end.finish(holder, Status.DONE)) is False
+    assert store.write_now(session_end.stop(holder)) is False
     with pytest.raises(IllegalMove, match="under way"):
         store.write_now(session.finish(holder, Status.DONE))
     assert session_of(store, holder.uid).status == "running"
@@ -72,7 +72,7 @@ def test_no_session_ends_while_an_effect_may_be_under_way(store: Store) -> None:
 def test_a_session_that_is_to_stop_dispatches_nothing_but_undos(store: Store) -> None:
     holder, by = a_holder(store), Dispatch(worker="w", process="{}")
     store.write_now(effect.plan(holder, intent("e-1")))
-    store.write_now(leave.cancel(holder.uid, by="ada"))
+    store.write_now(session_end.cancel(holder.uid, by="ada"))
     assert store.write_now(effect.dispatch(holder, "e-1", by)) is None
     assert store.write_now(effect.plan_and_dispatch(holder, intent("e-2"), by)).state == "planned"
     undo = msgspec.structs.replace(intent("e-3"), position='["undo", "e-1"]')
@@ -85,7 +85,7 @@ def test_stopping_refuses_what_was_only_planned_and_ends_the_session(store: Stor
     holder = asking(store)
     question = Question(gate="merge", requester="ada", requester_may_decide=False, quorum=1, expires_at=None)
     store.write_now(approval.ask(holder, intent("e-1"), question))
-    assert store.write_now(leave.stop(holder)) is True
+    assert store.write_now(session_end.stop(holder)) is True
     assert session_of(store, holder.uid).status == "cancelled"
     assert store.read_now(effect.get, holder.uid, "e-1").state == "refused"
     assert store.read_now(wait.open_of_session, holder.uid) == []
@@ -98,10 +98,10 @@ def test_a_session_that_nobody_runs_is_cancelled_in_one_move(store: Store, clock
     if status == "ready":
         store.write_now(session.release(holder))
     elif status == "waiting":
-        store.write_now(leave.park(holder, ["w"]))
+        store.write_now(session_end.park(holder, ["w"]))
     else:
         clock.advance(hours=1)
-    assert store.write_now(leave.cancel(holder.uid, "ada")) is True
+    assert store.write_now(session_end.cancel(holder.uid, "ada")) is True
     now = store.read_now(event.verify, holder.uid)
     assert (now.status, now.error["code"], now.cancel_requested_at) == ("cancelled", "cancelled", clock.now())
     assert store.read_now(effect.get, holder.uid, "e-1").state == "refused"
@@ -113,15 +113,15 @@ def test_a_session_that_nobody_runs_is_cancelled_in_one_move(store: Store, clock
 
 def test_a_session_that_somebody_runs_is_only_asked_to_stop(store: Store) -> None:
     holder = asking(store)
-    assert store.write_now(leave.cancel(holder.uid, "ada")) is False
+    assert store.write_now(session_end.cancel(holder.uid, "ada")) is False
     assert session_of(store, holder.uid).status == "running"
 
 
 def test_a_waiting_session_with_an_effect_under_way_stays_waiting(store: Store) -> None:
     holder = asking(store)
     store.write_now(effect.plan_and_dispatch(holder, intent("e-1"), Dispatch(worker="w", process="{}")))
-    store.write_now(leave.park(holder, ["w"]))
-    assert store.write_now(leave.cancel(holder.uid, "ada")) is False
+    store.write_now(session_end.park(holder, ["w"]))
+    assert store.write_now(session_end.cancel(holder.uid, "ada")) is False
     now = session_of(store, holder.uid)
     assert (now.status, now.cancel_requested_at is not None) == ("waiting", True)
 
@@ -129,16 +129,16 @@ def test_a_waiting_session_with_an_effect_under_way_stays_waiting(store: Store) 
 def test_a_parent_does_not_end_before_its_children_are_asked_to_stop(store: Store) -> None:
     parent = a_session(store)
     child = a_session(store, parent_uid=parent.uid, parent_wait="w")
-    assert store.write_now(leave.cancel(parent.uid, "ada")) is False
+    assert store.write_now(session_end.cancel(parent.uid, "ada")) is False
     assert session_of(store, parent.uid).status == "ready"
-    assert store.write_now(leave.cancel(child.uid, "ada")) is True
-    assert store.write_now(leave.cancel(parent.uid, "ada")) is True
+    assert store.write_now(session_end.cancel(child.uid, "ada")) is True
+    assert store.write_now(session_end.cancel(parent.uid, "ada")) is True
 
 
 def test_restarting_closes_the_questions_of_the_last_run(store: Store) -> None:
     holder = asking(store)
     store.write_now(effect.plan(holder, intent("e-1")))
-    assert store.write_now(leave.restart(holder, {"pr": 8})) == 1
+    assert store.write_now(session_end.restart(holder, {"pr": 8})) == 1
     now = session_of(store, holder.uid)
     assert (now.status, now.restart_number, now.restart_arguments) == ("running", 1, {"pr": 8})
     assert store.read_now(wait.open_of_session, holder.uid) == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.store import meta
+from perdure.store.moves import meta
 from perdure.store.store import Store, open_store
 
 

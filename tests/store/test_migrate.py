@@ -13,12 +13,14 @@ import pytest
 from perdure.domain.lease import Holder
 from perdure.domain.worker import Worker
 from perdure.errors import ConfigError, SchemaMismatch
-from perdure.store import event, inbox, lease, meta, migrate, session, worker
-from perdure.store.databases import engine, postgres_migrator
-from perdure.store.databases.place import companion
-from perdure.store.gate import Presence
+from perdure.store import migrate
+from perdure.store.databases.postgres import migrator
+from perdure.store.databases.sqlite import engine
+from perdure.store.databases.sqlite.location import companion
 from perdure.store.move import Move
+from perdure.store.moves import event, inbox, lease, meta, session, worker
 from perdure.store.store import open_store
+from perdure.store.writer.lock import Presence
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.proxy import wait_until
 from tests.store import evolve
@@ -241,7 +243,7 @@ def test_a_migration_that_waits_is_in_no_readers_way(blank: str, steps: Path, mo
     """Whoever comes after a waiting `alter table` waits behind it. It steps back, again and again, and lets them by."""
     import psycopg
 
-    monkeypatch.setattr(postgres_migrator, "LOCK_TIMEOUT", "100ms")
+    monkeypatch.setattr(migrator, "LOCK_TIMEOUT", "100ms")
     migrate_to(blank, steps, 1)
     migrating = threading.Thread(target=migrate_to, args=(blank, steps))
     with psycopg.connect(blank) as long, psycopg.connect(blank, autocommit=True) as short:

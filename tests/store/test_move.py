@@ -9,9 +9,10 @@ import pytest
 from perdure.domain.lease import Holder
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, IllegalMove, LeaseLost, NotFound
-from perdure.store import fact, inbox, lease, leave, meta, session, transfer, wait
 from perdure.store.move import Move, Transaction, plain_move
+from perdure.store.moves import fact, inbox, lease, meta, session, session_end, wait
 from perdure.store.store import Store
+from perdure.store.transfer import departure
 from perdure.testing import ManualClock
 from tests.store.moves import WRITTEN_OUT, holder_moves, outsider_moves, written_out
 from tests.store.scene import TTL, a_holder, a_session, everything, session_of
@@ -61,7 +62,7 @@ def test_a_holder_of_nothing_cannot_move(store: Store, make: Make) -> None:
 @pytest.mark.databases("memory", "postgres")
 def test_no_outsider_moves_a_sealed_session_or_none(store: Store, make: Callable[[str, str], Move[Any]]) -> None:
     uid = a_session(store).uid
-    store.write_now(transfer.seal(uid, "ada", store="here"))
+    store.write_now(departure.seal(uid, "ada", store="here"))
     before = everything(store)
     with pytest.raises(IllegalMove, match="sealed"):
         store.write_now(make(uid, "ada"))
@@ -98,7 +99,7 @@ def test_outsiders_need_no_lease_and_disturb_no_holder(store: Store) -> None:
 def test_a_holder_sees_what_was_asked_of_it_at_its_next_move(store: Store) -> None:
     holder = a_holder(store)
     assert (holder.cancel_requested, holder.pause_requested) == (False, False)
-    store.write_now(leave.cancel(holder.uid, by="ada"))
+    store.write_now(session_end.cancel(holder.uid, by="ada"))
     store.write_now(session.request_pause(holder.uid, by="ada"))
     store.write_now(lease.renew(holder, TTL))
     assert (holder.cancel_requested, holder.pause_requested) == (True, True)

@@ -4,7 +4,7 @@ import pytest
 
 from perdure.domain.lease import Lease
 from perdure.errors import LeaseHeld, LeaseLost
-from perdure.store import lease
+from perdure.store.moves import lease
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.scene import TTL

@@ -10,10 +10,10 @@ from perdure.domain.lease import Holder
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Worker
 from perdure.errors import ConfigError
-from perdure.store import artifact, decision, fact, inbox, lease, meta, session, step, task, wait, worker
 from perdure.store.move import Move
-from perdure.store.session import NewSession
-from perdure.store.step import Recorded
+from perdure.store.moves import artifact, decision, fact, inbox, lease, meta, session, step, task, wait, worker
+from perdure.store.moves.session import NewSession
+from perdure.store.moves.step import Recorded
 from perdure.store.store import Store, open_store
 from tests.store.scene import TTL, a_holder, everything
 

@@ -7,7 +7,7 @@ import pytest
 
 from perdure.domain.event import Event
 from perdure.ids import new_uid
-from perdure.store import event, fact, inbox, meta, session
+from perdure.store.moves import event, fact, inbox, meta, session
 from perdure.store.store import Store, open_store
 from tests.store import work
 from tests.store.crew import Crew, Ready

@@ -10,9 +10,9 @@ from perdure.clock import SECOND
 from perdure.domain.session import MOVES, SessionRecord, Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, PerdureError
-from perdure.store import decision, event, inbox, lease, step, task, wait
 from perdure.store.move import Transaction
-from perdure.store.step import Recorded
+from perdure.store.moves import decision, event, inbox, lease, step, task, wait
+from perdure.store.moves.step import Recorded
 from perdure.store.store import Store
 from tests.store.scene import TTL, a_holder, a_session, everything, plain, raw, run_raw
 

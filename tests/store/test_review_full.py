@@ -11,7 +11,7 @@ import pytest
 SCRIPT = """
 import resource, sys
 import perdure
-from perdure.store.commit import GroupCommit
+from perdure.store.writer.group_commit import GroupCommit
 from perdure.store.store import open_store
 
 @perdure.program

@@ -6,10 +6,11 @@ import pytest
 
 from perdure.domain.session import TERMINAL, Status
 from perdure.errors import ConfigError, Conflict, IllegalMove, LeaseHeld, LeaseLost, NotFound
-from perdure.store import event, inbox, lease, leave, session, transfer, usage
 from perdure.store.move import Move
-from perdure.store.session import NewSession
+from perdure.store.moves import event, inbox, lease, session, session_end, usage
+from perdure.store.moves.session import NewSession
 from perdure.store.store import Store
+from perdure.store.transfer import departure
 from perdure.testing import ManualClock
 from tests.store.scene import TTL, a_holder, a_session, session_of
 
@@ -76,7 +77,7 @@ def test_a_finished_session_stays_finished(store: Store, status: Status) -> None
     moves: list[Move[Any]] = [
         lease.acquire(holder.uid, "b", nonce="n", ttl=TTL),
         lease.take_over(holder.uid, "b", nonce="n", ttl=TTL, because="why not"),
-        leave.cancel(holder.uid, by="ada"),
+        session_end.cancel(holder.uid, by="ada"),
         session.request_pause(holder.uid, by="ada"),
         inbox.receive(holder.uid, "ada", "m-1", "hello"),
     ]
@@ -118,10 +119,10 @@ def test_a_request_to_cancel_is_noted_once_and_leaves_a_running_session_running(
     store: Store, clock: ManualClock
 ) -> None:
     holder = a_holder(store)
-    store.write_now(leave.cancel(holder.uid, by="ada"))
+    store.write_now(session_end.cancel(holder.uid, by="ada"))
     asked_at = clock.now()
     clock.advance(seconds=5)
-    store.write_now(leave.cancel(holder.uid, by="bob"))
+    store.write_now(session_end.cancel(holder.uid, by="bob"))
     now = session_of(store, holder.uid)
     assert (now.status, now.cancel_requested_at, now.lease_epoch) == ("running", asked_at, holder.epoch)
     assert [line.kind for line in store.read_now(event.after, holder.uid)].count("cancel.requested") == 1
@@ -158,12 +159,12 @@ def test_describing_refuses_what_a_session_cannot_be(store: Store, changes: dict
 
 def test_a_sealed_session_lets_nobody_in(store: Store, clock: ManualClock) -> None:
     uid = a_session(store).uid
-    store.write_now(transfer.seal(uid, "ada", store="here"))
+    store.write_now(departure.seal(uid, "ada", store="here"))
     assert session_of(store, uid).sealed_at == clock.now()
     moves: list[Move[Any]] = [
         lease.acquire(uid, "w", nonce="n", ttl=TTL),
         inbox.receive(uid, "ada", "m", "hello"),
-        transfer.seal(uid, "ada", store="here"),
+        departure.seal(uid, "ada", store="here"),
     ]
     for refused in moves:
         with pytest.raises(IllegalMove, match="sealed"):
@@ -173,7 +174,7 @@ def test_a_sealed_session_lets_nobody_in(store: Store, clock: ManualClock) -> No
 def test_a_running_session_cannot_be_sealed(store: Store) -> None:
     holder = a_holder(store)
     with pytest.raises(LeaseHeld):
-        store.write_now(transfer.seal(holder.uid, "ada", store="here"))
+        store.write_now(departure.seal(holder.uid, "ada", store="here"))
 
 
 def test_a_session_that_is_not_there_is_not_found(store: Store) -> None:
@@ -181,4 +182,4 @@ def test_a_session_that_is_not_there_is_not_found(store: Store) -> None:
         with pytest.raises(NotFound):
             store.read_now(query, "nobody")
     with pytest.raises(NotFound):
-        store.write_now(leave.cancel("nobody", by="ada"))
+        store.write_now(session_end.cancel("nobody", by="ada"))

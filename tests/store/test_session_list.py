@@ -5,7 +5,7 @@ import pytest
 from perdure.domain.session import Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, NotFound
-from perdure.store import session, wait
+from perdure.store.moves import session, wait
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.scene import a_holder, a_session, session_of

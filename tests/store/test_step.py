@@ -3,8 +3,8 @@
 import pytest
 
 from perdure.errors import ConfigError, Conflict
-from perdure.store import event, inbox, session, step
-from perdure.store.step import Recorded
+from perdure.store.moves import event, inbox, session, step
+from perdure.store.moves.step import Recorded
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.scene import a_holder, everything

@@ -10,9 +10,9 @@ from typing import TypeVar
 import pytest
 
 from perdure.errors import ConfigError, NotFound, StoreUnavailable
-from perdure.store import event, inbox, meta, session
-from perdure.store.databases.place import check_file_system, check_library
+from perdure.store.databases.sqlite.location import check_file_system, check_library
 from perdure.store.move import Move, Transaction
+from perdure.store.moves import event, inbox, meta, session
 from perdure.store.store import Store, open_store
 from tests.store.scene import a_session, plain
 

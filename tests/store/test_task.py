@@ -4,7 +4,7 @@ import pytest
 
 from perdure.domain.task import TaskState
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
-from perdure.store import event, task
+from perdure.store.moves import event, task
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.scene import a_holder, everything

@@ -10,8 +10,8 @@ from perdure.domain.state import KEYS, NOT_STATE, SessionState, row_name
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Worker
 from perdure.ids import decode, encode
-from perdure.store import checkpoint, decision, event, fact, lease, session, task, wait, worker
 from perdure.store.move import Transaction
+from perdure.store.moves import checkpoint, decision, event, fact, lease, session, task, wait, worker
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
 from tests.store.lives import MOVES, Life, stories

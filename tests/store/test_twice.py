@@ -11,23 +11,23 @@ from perdure.domain.lease import Holder
 from perdure.domain.restore import Cause
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Worker
-from perdure.store import (
+from perdure.store.move import Move
+from perdure.store.moves import (
     artifact,
     checkpoint,
     decision,
     event,
     inbox,
     lease,
-    leave,
     meta,
     restore,
     session,
+    session_end,
     task,
     wait,
     worker,
 )
-from perdure.store.move import Move
-from perdure.store.session import NewSession
+from perdure.store.moves.session import NewSession
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.moves import plain_moves
@@ -101,7 +101,7 @@ WITHOUT_EVENT: dict[str, Scene] = {
 
 RETRIED: dict[str, Scene] = {
     "session.create": create,
-    "leave.cancel": with_holder(lambda holder: leave.cancel(holder.uid, "ada")),
+    "leave.cancel": with_holder(lambda holder: session_end.cancel(holder.uid, "ada")),
     "session.request_pause": with_holder(lambda holder: session.request_pause(holder.uid, "ada")),
     "lease.acquire": lambda store, clock: lease.acquire(a_session(store).uid, "w", nonce="n", ttl=TTL),
     "lease.take_over": with_holder(lambda holder: lease.take_over(holder.uid, "w", nonce="n", ttl=TTL, because="dead")),

@@ -8,8 +8,9 @@ from perdure.clock import SECOND
 from perdure.domain.lease import Holder
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, LeaseLost, NotFound
-from perdure.store import event, lease, transfer, wait
+from perdure.store.moves import event, lease, wait
 from perdure.store.store import Store
+from perdure.store.transfer import departure
 from perdure.testing import ManualClock
 from tests.store.scene import a_holder, session_of
 
@@ -153,7 +154,7 @@ def test_what_a_sealed_session_waits_for_is_left_out(store: Store, clock: Manual
         return [len(store.read_now(wait.due)), len(store.read_now(lease.freed)), len(told), soon]
 
     assert found() == [1, 1, 1, True]
-    store.write_now(transfer.seal(holder.uid, "ada", store="here"))
+    store.write_now(departure.seal(holder.uid, "ada", store="here"))
     assert found() == [0, 0, 0, False]
 
 

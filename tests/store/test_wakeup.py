@@ -12,12 +12,12 @@ import pytest
 
 from perdure.domain.event import Event
 from perdure.domain.session import Status
-from perdure.store import event, inbox, session, step
-from perdure.store.databases import engine
-from perdure.store.databases.sqlite import SQLite
-from perdure.store.step import Recorded
+from perdure.store.databases.sqlite import engine
+from perdure.store.databases.sqlite.database import SQLite
+from perdure.store.moves import event, inbox, session, step
+from perdure.store.moves.step import Recorded
 from perdure.store.store import Store, open_store
-from perdure.store.wakeup import Wakeups, watch_file
+from perdure.store.writer.wakeup import Wakeups, watch_file
 from perdure.testing.proxy import wait_until
 from tests.store.crew import Crew, Ready
 from tests.store.scene import a_holder, a_session

@@ -1,7 +1,7 @@
 """Workers: who is here, since when, and what they know."""
 
 from perdure.domain.worker import Worker
-from perdure.store import worker
+from perdure.store.moves import worker
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 

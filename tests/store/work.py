@@ -10,8 +10,8 @@ from perdure.clock import SECOND
 from perdure.domain.lease import Holder
 from perdure.errors import Conflict, LeaseHeld, LeaseLost
 from perdure.ids import new_uid
-from perdure.store import event, fact, inbox, lease, session
 from perdure.store.move import Move
+from perdure.store.moves import event, fact, inbox, lease, session
 from perdure.store.store import Store, open_store
 from perdure.testing.proxy import wait_until
 from tests.store.crew import Ready

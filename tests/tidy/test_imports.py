@@ -25,7 +25,7 @@ CHANCE = ("random", "secrets", "uuid", "uuid_utils", "os.urandom", "os.getrandom
 MAY_IMPORT_BY_NAME = {
     "src/perdure/__init__.py": "public names are loaded when first asked for",
     "src/perdure/cli/__init__.py": "a command of its own table is loaded when first asked for",
-    "src/perdure/runtime/isolated.py": "the worker names the module of a tool that it has loaded; rows never do",
+    "src/perdure/runtime/ledger/isolated_process.py": "the worker names the module of a loaded tool; rows never do",
     "src/perdure/testing/": "a sweep imports the code that it is told to kill; rows never name it",
     "src/perdure/cli/app.py": "a person names the module that defines programs and tools; rows never do",
 }
@@ -33,13 +33,13 @@ MAY_READ_THE_TIME = {
     "src/perdure/clock.py": "it is the clock",
 }
 MAY_MEASURE = {
-    "src/perdure/agent/shepherd.py": "a command has a time limit, whether or not its worker still lives",
-    "src/perdure/runtime/isolation.py": "a process is killed at its time limit, which no test clock should stretch",
-    "src/perdure/store/commit.py": "a group that took long takes in the renewals that came meanwhile",
-    "src/perdure/store/databases/engine.py": "a move has a time limit, which no test clock should stretch",
-    "src/perdure/store/databases/postgres_connection.py": "a lost server is given time to come back",
-    "src/perdure/store/databases/silence.py": "a server that says nothing is hung up on",
-    "src/perdure/store/gate.py": "the gate opens within a time limit, or says who keeps it shut",
+    "src/perdure/agent/commands/runner.py": "a command has a time limit, whether or not its worker still lives",
+    "src/perdure/runtime/ledger/isolation.py": "a process is killed at its time limit, by real time",
+    "src/perdure/store/writer/group_commit.py": "a group that took long takes in the renewals that came meanwhile",
+    "src/perdure/store/databases/sqlite/engine.py": "a move has a time limit, which no test clock should stretch",
+    "src/perdure/store/databases/postgres/connection.py": "a lost server is given time to come back",
+    "src/perdure/store/databases/postgres/silence.py": "a server that says nothing is hung up on",
+    "src/perdure/store/writer/lock.py": "the gate opens within a time limit, or says who keeps it shut",
     "src/perdure/testing/": "waits for real processes and sockets",
 }
 MAY_DRAW = {

@@ -11,8 +11,10 @@ from tests.tidy.source import files, literals, parsed, place, text
 
 HOMES = ("src/perdure/store/sql/", "src/perdure/store/migrations/")
 DATABASES = "src/perdure/store/databases/"
-JOURNAL = "src/perdure/store/databases/journal.py"  # replays rows of any table, so it makes its SQL from their names
-RAW = "src/perdure/store/databases/raw.py"  # reads rows of any query as bytes, so it makes its SQL from their columns
+JOURNAL = (
+    "src/perdure/store/databases/files/journal.py"  # replays rows of any table, so it makes its SQL from their names
+)
+RAW = "src/perdure/store/databases/sqlite/raw_rows.py"  # reads any row as bytes, so it makes its SQL from columns
 
 # Queries that one database has for itself. Each costs us a second thing to test, so the list is exact: adding one is a
 # decision.

@@ -16,27 +16,26 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.agent.branching import beside_of, home_of, place_of
-from perdure.agent.folders import open_folder
+from perdure.agent.files.branch import beside_of, home_of, place_of
+from perdure.agent.files.session_folder import open_folder
+from perdure.agent.files.workspace import Workspace
+from perdure.agent.history.state_reader import AgentRecords, read
 from perdure.agent.ledger import AgentLedger, ask_first
-from perdure.agent.limits import Limits
 from perdure.agent.loop import Loop
 from perdure.agent.model import Model, get_model
-from perdure.agent.reading import AgentRecords, read
-from perdure.agent.settings import Settings
+from perdure.agent.settings import Limits, Settings
 from perdure.agent.toolbox import Offered, Toolbox, is_known
 from perdure.agent.tools.shipped import SHIPPED
-from perdure.agent.workspace import Workspace
 from perdure.config import data_folder, default_store, user_file
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError
-from perdure.runtime.effect import Ledger
-from perdure.runtime.policy import Intent
-from perdure.runtime.private_folder import runtime_folder
-from perdure.runtime.program import PROGRAMS, Bound, Program
-from perdure.runtime.records import Records
-from perdure.runtime.run import Run
-from perdure.runtime.tool import Tool
+from perdure.runtime.definitions.program import PROGRAMS, Bound, Program
+from perdure.runtime.definitions.tool import Tool
+from perdure.runtime.ledger.ledger import Ledger
+from perdure.runtime.ledger.policy import Intent
+from perdure.runtime.run.records import Records
+from perdure.runtime.run.run import Run
+from perdure.runtime.workers.private_folder import runtime_folder
 from perdure.store.move import Transaction
 
 if TYPE_CHECKING:

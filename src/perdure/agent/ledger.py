@@ -15,28 +15,28 @@ from typing import Any
 
 import msgspec
 
-from perdure.agent.allowing import allowed
+from perdure.agent.files.snapshot import Snapshots
+from perdure.agent.files.workspace import Workspace
+from perdure.agent.permissions import allowed
 from perdure.agent.settings import Settings
-from perdure.agent.snapshot import Snapshots
-from perdure.agent.told import source_of
 from perdure.agent.toolbox import shipped
-from perdure.agent.workspace import Workspace
+from perdure.agent.tools.result import source_of
 from perdure.domain.effect import SETTLED, Effect, EffectState
 from perdure.domain.fact import Fact
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import NotDone, PerdureError, Suspended
 from perdure.ids import encode, host
-from perdure.runtime.effect import Ledger
-from perdure.runtime.fork import inherited
-from perdure.runtime.place import Lane
-from perdure.runtime.policy import Intent, Policy, Ruling
-from perdure.runtime.run import Run
-from perdure.runtime.tool import Gate, Outcome, Tool
-from perdure.store import doubt, wait
-from perdure.store import effect as effects
-from perdure.store import intent as intents
-from perdure.store import session as sessions
+from perdure.runtime.definitions.tool import Gate, Outcome, Tool
+from perdure.runtime.ledger.ledger import Ledger
+from perdure.runtime.ledger.policy import Intent, Policy, Ruling
+from perdure.runtime.run.lineage import inherited
+from perdure.runtime.run.position import Lane
+from perdure.runtime.run.run import Run
 from perdure.store.move import Transaction
+from perdure.store.moves import doubt, wait
+from perdure.store.moves import effect as effects
+from perdure.store.moves import intent as intents
+from perdure.store.moves import session as sessions
 
 ASKED = frozenset({"run_command", "git_push"})
 GATE = Gate("agent", expires=None, requester_may_decide=True)  # the model asks, and the person it works for decides

@@ -15,25 +15,26 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from perdure.agent import away, compaction, context, thinking
-from perdure.agent.calls import Calls
-from perdure.agent.folders import begun, perform
-from perdure.agent.hearing import Heard, hear, mode_of
+from perdure.agent import inference
+from perdure.agent.call_report import bounded, of_effect
+from perdure.agent.files.session_folder import begun, perform
+from perdure.agent.history import catch_up, compaction, context
+from perdure.agent.history.inbox import Heard, hear, mode_of
+from perdure.agent.history.state_reader import FINGERPRINT, AgentRecords
+from perdure.agent.history.transcript import CODEC, Line, line_of
 from perdure.agent.ledger import AgentLedger, Doubted, doubts
-from perdure.agent.limits import reached, time_left
 from perdure.agent.model import Request
-from perdure.agent.reading import FINGERPRINT, AgentRecords
-from perdure.agent.telling import bounded, of_effect
-from perdure.agent.transcript import CODEC, Line, line_of
+from perdure.agent.settings import reached, time_left
+from perdure.agent.tool_calls import Calls
 from perdure.domain.effect import Effect, EffectState
 from perdure.domain.fact import Fact
 from perdure.errors import ModelError, Suspended
-from perdure.runtime.delta import Speech
-from perdure.runtime.effect import tool_of
-from perdure.runtime.fork import newest, tell_branches
-from perdure.store import checkpoint, message
-from perdure.store import effect as effects
+from perdure.runtime.ledger.ledger import tool_of
+from perdure.runtime.live_text import Speech
+from perdure.runtime.run.lineage import newest, tell_branches
 from perdure.store.move import Transaction
+from perdure.store.moves import checkpoint, message
+from perdure.store.moves import effect as effects
 
 CHECKPOINT_EVERY = 100  # events; what a resume reads beside its window
 KEEP_EVERY = 1000  # events; a fork at any of them starts from a checkpoint that is at most this far away
@@ -97,7 +98,7 @@ class Loop:
         """While you were away: what changed since the last line that was there, if anything did."""
         if self.state.replies:
             with self.run.active():
-                found = await away.look(self.ledger, self.state, self._since)
+                found = await catch_up.look(self.ledger, self.state, self._since)
             if found is not None:
                 await self._say(found)
 
@@ -165,9 +166,9 @@ class Loop:
         request, question, model = self._request(), self._question(), self.settings.model
         try:
             with self.run.active(), Speech(self.run) as speech:
-                reply = await thinking.ask(self.ledger, model, request, question, speech)
-                body = thinking.body_of(reply) | self._worked()
-                self._add(await thinking.record(self.ledger, model, reply, question, body))
+                reply = await inference.ask(self.ledger, model, request, question, speech)
+                body = inference.body_of(reply) | self._worked()
+                self._add(await inference.record(self.ledger, model, reply, question, body))
         except ModelError as error:
             if error.details.get("too_long") and await self._compact(refused=True):
                 return
@@ -175,17 +176,17 @@ class Loop:
             why = f"The model could not answer: {error.message} {hint}".rstrip()
             body = {"role": "note", "about": "model", "content": why}
             with self.run.active():
-                self._add(await thinking.record_failure(self.ledger, model, error, question, body))
+                self._add(await inference.record_failure(self.ledger, model, error, question, body))
             if once:
                 await self._fail(error)
 
-    def _question(self) -> thinking.Question:
+    def _question(self) -> inference.Question:
         """What is asked now; if earlier runs asked the same, that counts."""
         position = ["think", self.run.session.uid, self.state.number, self.state.replies]
         until = time_left(self.settings.limits, self.state, self._unwritten())
         if self._since.said != self.state.said(self.run.session.uid):
-            return thinking.Question(position, until=until)
-        return thinking.Question(position, self._since.asked, self._since.waited, until)
+            return inference.Question(position, until=until)
+        return inference.Question(position, self._since.asked, self._since.waited, until)
 
     def _request(self) -> Request:
         standing = "".join(f"\n- {one.key}: {one.value}" for one in self._orders)

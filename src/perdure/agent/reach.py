@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import Any
 
 from perdure.domain.effect import Effect, EffectState, Replay
-from perdure.store import effect as effects
-from perdure.store import session as sessions
 from perdure.store.move import Transaction
+from perdure.store.moves import effect as effects
+from perdure.store.moves import session as sessions
 
 
 class Reach(StrEnum):

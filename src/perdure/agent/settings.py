@@ -1,12 +1,16 @@
-"""What one run of an agent goes by: its model, its tools, its words and its limits."""
+"""What one run of an agent goes by: its model, its tools, its words and its limits.
+
+Limits: how far an agent goes by itself. Each holds from one message of a person to the next.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
-from perdure.agent.limits import Limits
+from perdure.agent.history.transcript import State
 from perdure.agent.model import Model
 from perdure.agent.toolbox import Toolbox
+from perdure.runtime.definitions.durations import microseconds
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -20,3 +24,34 @@ class Settings(msgspec.Struct, frozen=True):
     snapshots: bool = True  # keep the files after each change, so that a branch can begin there
     parallel: int = 8  # calls of one message that run side by side
     most_calls: int = 64  # … that are made at all
+
+
+MICROS = 1_000_000
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """`turns` are model calls, `tokens` in and out, `cost` in dollars, `time` such as "30m". None: no limit."""
+
+    turns: int | None = 100
+    tokens: int | None = None
+    cost: float | None = None
+    time: str | float | None = None
+
+
+def reached(limits: Limits, state: State, unwritten: int = 0) -> str | None:
+    """The limit that is reached, as a sentence, or None. `unwritten` is time worked that no line tells yet."""
+    worked = state.worked + unwritten
+    if limits.turns is not None and state.turns >= limits.turns:
+        return f"{state.turns} model calls were made, which is the limit."
+    if limits.tokens is not None and state.tokens >= limits.tokens:
+        return f"{state.tokens:,} tokens were used, and the limit is {limits.tokens:,}."
+    if limits.cost is not None and state.cost_micros >= limits.cost * MICROS:
+        return f"${state.cost_micros / MICROS:.2f} were spent, and the limit is ${limits.cost:.2f}."
+    if limits.time is not None and worked >= microseconds(limits.time):
+        return f"It has worked for {worked // MICROS:,} s, and the limit is {limits.time}."
+    return None
+
+
+def time_left(limits: Limits, state: State, unwritten: int) -> int | None:
+    """How many microseconds it may still take, if that is limited."""
+    return None if limits.time is None else microseconds(limits.time) - state.worked - unwritten

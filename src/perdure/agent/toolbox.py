@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
+from perdure.agent.files.workspace import Workspace
 from perdure.agent.model import Offer
-from perdure.agent.workspace import Workspace
 from perdure.errors import ConfigError
-from perdure.runtime.tool import TOOLS, Tool
+from perdure.runtime.definitions.tool import TOOLS, Tool
 
 Known = Mapping[str, str | None]  # the files that were read, with the digest each had
 Prepare = Callable[[dict[str, Any], Known], dict[str, Any]]

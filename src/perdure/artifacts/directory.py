@@ -21,9 +21,9 @@ from perdure import faults
 from perdure.domain.artifact import Artifact, Retention
 from perdure.errors import Damaged, NotFound, StoreFull, StoreUnavailable
 from perdure.ids import digest, new_uid
-from perdure.store import artifact, session
-from perdure.store.databases.place import make_folder, sync_folder
+from perdure.store.databases.sqlite.location import make_folder, sync_folder
 from perdure.store.move import Transaction
+from perdure.store.moves import artifact, session
 from perdure.store.store import Store
 
 CHUNK = 1 << 20

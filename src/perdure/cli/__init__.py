@@ -4,7 +4,7 @@
 
     0 done    1 failed    2 wrong use    3 waiting for a person    4 held elsewhere    141 the output was closed
 
-To add a command, write `cli/NAME.py` with a function `NAME` under `@command` and give it a line in `COMMANDS`.
+To add a command, write `cli/commands/NAME.py` with a function `NAME` under `@command` and give it a line in `COMMANDS`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Commands(click.Group):
         if name not in COMMANDS:
             return None
         own = f"{name}_" if iskeyword(name) else name
-        found: click.Command = getattr(importlib.import_module(f"perdure.cli.{own}"), own)
+        found: click.Command = getattr(importlib.import_module(f"perdure.cli.commands.{own}"), own)
         return found
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
@@ -136,7 +136,7 @@ def complain(error: PerdureError, given: Sequence[str]) -> int:
         said = {"code": error.code, "message": message, "hint": hint, "retry": error.retry}
         click.echo(json.dumps({"error": said}, ensure_ascii=False), err=True)
     else:
-        from perdure.cli.plain import safe
+        from perdure.cli.text.plain import safe
 
         told = f"\n hint: {safe(hint)}" if hint else ""
         click.echo(f"error: {safe(message)} [{error.code}]{told}", err=True)

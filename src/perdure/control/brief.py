@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from perdure.agent import away
-from perdure.agent.branching import folder_of, home_of, open_worktree, place_of
-from perdure.agent.reading import state_of
-from perdure.agent.transcript import State
-from perdure.agent.workspace import Workspace
+from perdure.agent.files.branch import folder_of, home_of, open_worktree, place_of
+from perdure.agent.files.workspace import Workspace
+from perdure.agent.history import catch_up
+from perdure.agent.history.state_reader import state_of
+from perdure.agent.history.transcript import State
 from perdure.domain.decision import Decision
 from perdure.domain.effect import Effect, EffectState, Replay
 from perdure.domain.fact import Fact, private_scope
@@ -26,10 +26,10 @@ from perdure.domain.state import SessionState
 from perdure.domain.task import Task, TaskState
 from perdure.domain.wait import Wait
 from perdure.errors import NotDone, NotFound
-from perdure.store import decision, event, fact, inbox, task, wait
-from perdure.store import effect as effects
-from perdure.store import session as sessions
 from perdure.store.move import Transaction
+from perdure.store.moves import decision, event, fact, inbox, task, wait
+from perdure.store.moves import effect as effects
+from perdure.store.moves import session as sessions
 
 MOST = 8  # things of one kind
 FEWER = {"said": 3, "waits": 4}  # … that take several lines each
@@ -192,8 +192,8 @@ def _outside(state: State, place: Workspace | None) -> list[str]:
     if place is None:
         return []
     files = {path: was for path, was in state.files.items() if _is_plain(place, path)}
-    changed, head = away.compared(place, files)
-    return [f"{path} {what} since it was read" for path, what in changed] + away.moved(state.head, head)
+    changed, head = catch_up.compared(place, files)
+    return [f"{path} {what} since it was read" for path, what in changed] + catch_up.moved(state.head, head)
 
 
 def _is_plain(place: Workspace, path: str) -> bool:
@@ -209,6 +209,6 @@ def _since(tx: Transaction, found: SessionRecord, state: State) -> list[str]:
     """What others did to it since it last moved by itself."""
     since = max(state.number, event.newest_of(tx, found.uid, "session.parked"))
     events = event.after(tx, found.uid, since, limit=500)
-    items = [away.told(line) for line in events if line.kind in away.OUTSIDE]
+    items = [catch_up.told(line) for line in events if line.kind in catch_up.OUTSIDE]
     unread = len(inbox.unread(tx, found.uid))
     return [*items, *([f"messages that it has not read: {unread}"] if unread else [])]

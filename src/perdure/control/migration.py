@@ -12,8 +12,9 @@ import msgspec
 from perdure.clock import SECOND
 from perdure.domain.worker import Life, Worker
 from perdure.errors import ConfigError, IllegalMove, NotFound
-from perdure.runtime.liveness import Presences, presences_at
-from perdure.store import doctor, migrate
+from perdure.runtime.workers.liveness import Presences, presences_at
+from perdure.store import migrate
+from perdure.store.inspection import condition
 from perdure.store.upgrade import migrator
 
 DAY = 86_400 * SECOND
@@ -30,15 +31,15 @@ class Migrated(msgspec.Struct, frozen=True):
 
 def bring_up_to_date(target: str | None, migrations: list[migrate.Migration] | None = None) -> Migrated:
     """Migrate as far as the living allow. Raises `IllegalMove`, naming them, when that is not the whole way."""
-    place = doctor.place_of(target)
+    place = condition.place_of(target)
     if place.kind in ("memory", "files"):
         raise ConfigError(f"{place.shown} needs no migration.", hint="It is brought up to date whenever it is opened.")
-    with doctor.look(place) as found:
-        properties = doctor.properties(found.tx)
+    with condition.look(place) as found:
+        properties = condition.properties(found.tx)
         if not properties:
             raise NotFound(f"{place.shown} holds no Perdure store.", hint="The first use makes one, up to date.")
         locks = presences_at(place.folder, properties["store_id"], shared=place.kind == "postgres")
-        alive = [one for one in doctor.workers(found.tx) if may_live(locks, one, found.tx.now)]
+        alive = [one for one in condition.workers(found.tx) if may_live(locks, one, found.tx.now)]
     steps = migrate.load("postgres" if place.kind == "postgres" else "sqlite") if migrations is None else migrations
     before = int(properties["schema_version"])
     oldest = min((one.schema_to for one in alive), default=None)

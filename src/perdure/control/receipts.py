@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from perdure.config import data_folder
-from perdure.store.databases.place import make_folder
+from perdure.store.databases.sqlite.location import make_folder
 
 
 def keep(digest: str) -> None:

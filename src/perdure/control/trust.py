@@ -15,7 +15,7 @@ import msgspec
 from perdure.clock import SystemClock
 from perdure.config import data_folder
 from perdure.ids import digest
-from perdure.store.databases.place import make_folder, sync_folder
+from perdure.store.databases.sqlite.location import make_folder, sync_folder
 
 
 class Trusted(msgspec.Struct, frozen=True):

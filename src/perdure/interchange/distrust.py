@@ -18,7 +18,7 @@ from perdure.ids import decode, encode
 from perdure.interchange.bundle import ARTIFACT
 from perdure.interchange.unpack import Unpacked
 from perdure.store.statements import RECORDS
-from perdure.store.transfer import Columns, Kept
+from perdure.store.transfer.departure import Columns, Kept
 
 
 def check_rows(kept: Kept, bundle: Unpacked) -> None:

@@ -48,10 +48,12 @@ from perdure.interchange.bundle import (
 )
 from perdure.interchange.pack import Content, write
 from perdure.interchange.summary import summary
-from perdure.store import damage, doubt, meta, restore, session, transfer
+from perdure.store.inspection import damage
 from perdure.store.move import Transaction
+from perdure.store.moves import doubt, meta, restore, session
 from perdure.store.store import Store
-from perdure.store.transfer import TABLES, Columns, Kept
+from perdure.store.transfer import departure
+from perdure.store.transfer.departure import TABLES, Columns, Kept
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,14 +115,14 @@ def export(
 def _look(tx: Transaction, uid: str) -> tuple[list[Kept], Told | None]:
     """The line in one moment, and what the move of a session that was sealed here for one says."""
     _refuse_damaged(tx, uid)
-    line = transfer.line(tx, uid)
+    line = departure.line(tx, uid)
     _refuse_children(line)
     if restore.over(tx, session.get(tx, uid)) is not None:
         raise IllegalMove(
             "This store was put back to an earlier time, and what this session did since is not known.",
             hint="Look at what was lost, then `perdure restores --release --because TEXT`.",
         )
-    sealed, source = transfer.sealed_by(tx, uid), meta.get(tx, "store_id") or ""
+    sealed, source = departure.sealed_by(tx, uid), meta.get(tx, "store_id") or ""
     if sealed is not None and (sealed.body or {}).get("store") == source:
         return line, Told(mode=MOVE, copy=None, store=source, by=sealed.actor, at=sealed.at)
     return line, None
@@ -161,11 +163,11 @@ def _check_artifacts(line: list[Kept], artifacts: Artifacts | None) -> None:
 
 
 def _seal(store: Store, uid: str, by: str, life_of: Callable[[Attempt], Life]) -> None:
-    for one in store.read_now(transfer.acts_under_way, uid):
+    for one in store.read_now(departure.acts_under_way, uid):
         if life_of(one) is Life.DEAD:
             because = f"worker {one.worker} was found dead"
             store.write_now(doubt.ended(uid, by, one.effect_id, one.number, because=because))
-    store.write_now(transfer.seal(uid, by, store=store.read_now(meta.get, "store_id") or ""))
+    store.write_now(departure.seal(uid, by, store=store.read_now(meta.get, "store_id") or ""))
 
 
 def compose(line: list[Kept], told: Told, artifacts: Artifacts | None) -> tuple[dict[str, Content], Manifest]:

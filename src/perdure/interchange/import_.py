@@ -32,10 +32,10 @@ from perdure.interchange import rows
 from perdure.interchange.bundle import ARTIFACT, EVENTS, MOVE, TABLE, Artifacts, Manifest, Member
 from perdure.interchange.distrust import check_rows, granted_to, reduced, unsettled_votes
 from perdure.interchange.unpack import Limits, Unpacked, unpacked
-from perdure.store.arrival import Arrival, Arrived, take_in
 from perdure.store.statements import RECORDS
 from perdure.store.store import Store
-from perdure.store.transfer import TABLES, Columns, Kept
+from perdure.store.transfer.arrival import Arrival, Arrived, take_in
+from perdure.store.transfer.departure import TABLES, Columns, Kept
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):

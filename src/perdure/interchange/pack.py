@@ -24,7 +24,7 @@ from perdure.errors import Conflict, StoreFull, StoreUnavailable
 from perdure.ids import new_uid
 from perdure.interchange.bundle import MANIFEST
 from perdure.interchange.unpack import CHUNK, Limits
-from perdure.store.databases.place import sync_folder
+from perdure.store.databases.sqlite.location import sync_folder
 
 RATIO = Limits().ratio // 2
 Content = bytes | tuple[int, Iterable[bytes]]  # all of it, or its size and its pieces

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from perdure.errors import BundleInvalid
-from perdure.store.damage import KEYS, Columns, check, nullable
+from perdure.store.inspection.damage import KEYS, Columns, check, nullable
 from perdure.store.statements import RECORDS
-from perdure.store.transfer import TABLES
+from perdure.store.transfer.departure import TABLES
 
 assert KEYS.keys() == TABLES.keys() | {"session", "event"}
 

@@ -14,7 +14,7 @@ from perdure.clock import moment
 from perdure.domain.effect import SETTLED
 from perdure.domain.text import visible
 from perdure.ids import decode, encode
-from perdure.store.transfer import Kept
+from perdure.store.transfer.departure import Kept
 
 MESSAGES, LETTERS, CELL, EFFECTS = 20, 2000, 60, 200
 

@@ -16,27 +16,27 @@ from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, LeaseError, PerdureError, SessionFailed, SessionWaiting
 from perdure.ids import digest, encode, new_name
-from perdure.runtime import leases
-from perdure.runtime.act import ACTING, BROKEN_OFF, OWED
-from perdure.runtime.delta import Delta, Deltas
+from perdure.runtime.definitions.durations import microseconds
+from perdure.runtime.definitions.program import PROGRAMS, Bound, check_bound, get_program
+from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.description import Causes, recorded_summary
-from perdure.runtime.durations import microseconds
-from perdure.runtime.execute import execute
-from perdure.runtime.fork import newest
-from perdure.runtime.heart import Heart
-from perdure.runtime.looking import SessionView, waiting_sentence
-from perdure.runtime.outsider import Outsider
-from perdure.runtime.payer import Payer, pay
-from perdure.runtime.place import Lane
-from perdure.runtime.policy import Intent, Policy
-from perdure.runtime.program import PROGRAMS, Bound, check_bound, get_program
-from perdure.runtime.run import Run
-from perdure.runtime.tool import TOOLS
-from perdure.runtime.values import Values
-from perdure.store import approval, wait
-from perdure.store import effect as effects
-from perdure.store import session as sessions
+from perdure.runtime.ledger import leases
+from perdure.runtime.ledger.execution import ACTING, BROKEN_OFF, OWED
+from perdure.runtime.ledger.late_outcomes import Payer, pay
+from perdure.runtime.ledger.policy import Intent, Policy
+from perdure.runtime.live_text import Delta, Deltas
+from perdure.runtime.queries import SessionView, waiting_sentence
+from perdure.runtime.requests import Outsider
+from perdure.runtime.run.execute import execute
+from perdure.runtime.run.large_values import Values
+from perdure.runtime.run.lineage import newest
+from perdure.runtime.run.position import Lane
+from perdure.runtime.run.run import Run
+from perdure.runtime.workers.heartbeat import Heart
 from perdure.store.move import Transaction
+from perdure.store.moves import approval, wait
+from perdure.store.moves import effect as effects
+from perdure.store.moves import session as sessions
 from perdure.store.store import Store, open_store
 
 __all__ = ["Runtime", "SessionView", "open", "run"]

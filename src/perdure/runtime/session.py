@@ -14,19 +14,19 @@ from perdure.domain.effect import SETTLED, Effect
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, ProgramChanged, SessionFailed, Suspended
 from perdure.ids import encode
+from perdure.runtime.definitions.durations import microseconds
+from perdure.runtime.definitions.program import Bound, check_bound, get_program
+from perdure.runtime.definitions.signature import Shape, argument_digest
+from perdure.runtime.definitions.tool import Call, Tool
 from perdure.runtime.description import recorded_summary
-from perdure.runtime.durations import microseconds
-from perdure.runtime.effect import Ledger
-from perdure.runtime.fork import expects_successor, inherited
-from perdure.runtime.joint import Transaction
-from perdure.runtime.keeping import Keeping
-from perdure.runtime.place import Lane, Place
-from perdure.runtime.program import Bound, check_bound, get_program
-from perdure.runtime.run import Run
-from perdure.runtime.shape import Shape, argument_digest
-from perdure.runtime.told import failure, has_result
-from perdure.runtime.tool import Call, Tool
-from perdure.store import wait
+from perdure.runtime.ledger.errors import failure, has_result
+from perdure.runtime.ledger.joint import Transaction
+from perdure.runtime.ledger.ledger import Ledger
+from perdure.runtime.run.lineage import expects_successor, inherited
+from perdure.runtime.run.position import Lane, Place
+from perdure.runtime.run.run import Run
+from perdure.runtime.session_records import Keeping
+from perdure.store.moves import wait
 
 P = ParamSpec("P")
 T = TypeVar("T")

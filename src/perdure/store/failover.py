@@ -40,8 +40,8 @@ from perdure.clock import SECOND
 from perdure.domain.lease import RESTORE_SHIFT, Holder, is_void, next_epoch
 from perdure.domain.restore import Cause, Restore, Undecided
 from perdure.domain.writer import Acknowledgment, Writer, all_synchronous
-from perdure.store import meta, restore
 from perdure.store.move import Log, Transaction
+from perdure.store.moves import meta, restore
 
 REGISTERED_FOR = 1800 * SECOND  # a writer registers again before it writes after so long
 FORGOTTEN_AFTER = 2 * REGISTERED_FOR

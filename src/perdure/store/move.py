@@ -25,10 +25,10 @@ from perdure.domain import event as event_domain
 from perdure.domain.lease import Holder
 from perdure.errors import Conflict, LeaseLost, NotFound
 from perdure.ids import check_text, encode, new_uid, salt
-from perdure.store.seal import refusal
+from perdure.store.transfer.seal import refusal
 
 if TYPE_CHECKING:
-    from perdure.store.guard import Guarded
+    from perdure.store.hot_move import Guarded
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -26,10 +26,10 @@ from perdure.clock import Clock, SystemClock
 from perdure.config import default_store
 from perdure.domain.event import Event
 from perdure.errors import ConfigError
-from perdure.store import event
 from perdure.store.move import Move, Transaction
-from perdure.store.ticket import Ticket, reading
-from perdure.store.wakeup import SLOW_POLL, Wakeups
+from perdure.store.moves import event
+from perdure.store.writer.ticket import Ticket, reading
+from perdure.store.writer.wakeup import SLOW_POLL, Wakeups
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -151,18 +151,18 @@ def open_store(target: str | Path | None = None, *, clock: Clock | None = None, 
 def _database(name: str, clock: Clock | None, connections: int) -> Database:
     if name.startswith(("postgresql://", "postgres://")):
         try:
-            from perdure.store.databases.postgres import PostgreSQL
+            from perdure.store.databases.postgres.database import PostgreSQL
         except ImportError:
             raise ConfigError(
                 "PostgreSQL needs a package that is not installed.", hint="Run `pip install 'perdure[postgres]'`."
             ) from None
         return PostgreSQL(name, connections=connections, clock=clock)
     if name == "memory:":
-        from perdure.store.databases.sqlite import SQLite
+        from perdure.store.databases.sqlite.database import SQLite
 
         return SQLite(None, clock or SystemClock())
     if name.startswith("files:"):
-        from perdure.store.databases.files import Files
+        from perdure.store.databases.files.database import Files
 
         return Files(Path(name.removeprefix("files:")).expanduser(), clock or SystemClock())
     if "://" in name:
@@ -170,6 +170,6 @@ def _database(name: str, clock: Clock | None, connections: int) -> Database:
             f"{name.split('://', 1)[0]}:// is no kind of store.",
             hint="Use a path, memory:, files:DIR or postgresql://…",
         )
-    from perdure.store.databases.sqlite import SQLite
+    from perdure.store.databases.sqlite.database import SQLite
 
     return SQLite(Path(name).expanduser().absolute(), clock or SystemClock())

@@ -9,12 +9,12 @@ import apsw
 
 from perdure.clock import SystemClock
 from perdure.errors import ConfigError
-from perdure.store.databases.engine import SQLiteEngine, connect, translate
-from perdure.store.databases.place import make_folder, with_reserve
-from perdure.store.databases.sqlite import SQLiteMigrator
-from perdure.store.doctor import Place, no_driver
-from perdure.store.gate import Gate
+from perdure.store.databases.sqlite.database import SQLiteMigrator
+from perdure.store.databases.sqlite.engine import SQLiteEngine, connect, translate
+from perdure.store.databases.sqlite.location import make_folder, with_reserve
+from perdure.store.inspection.condition import Place, no_driver
 from perdure.store.migrate import Migrator
+from perdure.store.writer.lock import Gate
 
 
 @contextmanager
@@ -44,12 +44,12 @@ def _of_server(place: Place) -> Iterator[Migrator]:
     try:
         import psycopg
 
-        from perdure.store.databases import postgres
-        from perdure.store.databases.postgres_migrator import PostgresMigrator
+        from perdure.store.databases.postgres import database
+        from perdure.store.databases.postgres.migrator import PostgresMigrator
     except ImportError:
         raise no_driver() from None
     try:
-        with postgres.connect(place.address) as db:
+        with database.connect(place.address) as db:
             yield PostgresMigrator(db)
     except psycopg.Error as error:
-        raise postgres.translate(error) from error
+        raise database.translate(error) from error

@@ -10,11 +10,11 @@ from perdure.testing.clock import ManualClock
 if TYPE_CHECKING:
     from perdure.testing.model import ScriptedModel
     from perdure.testing.sink import Sink, SinkClient, SinkError, SinkRefused
-    from perdure.testing.sweep import Report, crash_sweep
+    from perdure.testing.sweep.sweep import Report, crash_sweep
 
 __all__ = ["ManualClock", "Report", "ScriptedModel", "Sink", "SinkClient", "SinkError", "SinkRefused", "crash_sweep"]
 
-_HOME = {"Report": "sweep", "ScriptedModel": "model", "crash_sweep": "sweep"}
+_HOME = {"Report": "sweep.sweep", "ScriptedModel": "model", "crash_sweep": "sweep.sweep"}
 
 
 def __getattr__(name: str) -> Any:

@@ -28,7 +28,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from perdure.errors import ConfigError
-from perdure.testing.sink_service import content_id, read_log
+from perdure.testing.sink_process import content_id, read_log
 
 __all__ = ["Sink", "SinkClient", "SinkError", "SinkRefused", "content_id", "lasting"]
 
@@ -130,7 +130,7 @@ class Sink(SinkClient):
     def __enter__(self) -> Self:
         self.folder = Path(self._given or tempfile.mkdtemp(prefix="perdure-sink-"))
         self.folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-P", "-m", "perdure.testing.sink_service", str(self.folder)]
+        command = [sys.executable, "-P", "-m", "perdure.testing.sink_process", str(self.folder)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)
         assert self._process.stdout is not None
         port = self._process.stdout.readline().strip()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from perdure.agent.model import Offer, Request, ToolCall, Turn, get_model
 from perdure.agent.models import anthropic, openai
-from perdure.agent.models.transcript import UNANSWERED
+from perdure.agent.models.turns import UNANSWERED
 from perdure.errors import ConfigError
 from tests.agent.models.conftest import Provider
 from tests.agent.models.raw_server import STREAM, RawServer, events, speech

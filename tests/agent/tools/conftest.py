@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.workspace import Workspace
+from perdure.agent.files.workspace import Workspace
 from perdure.artifacts.directory import Directory
 from tests.agent.tools.folder import make_repository
 

@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from perdure.agent.told import Said
 from perdure.agent.tools import edit, git  # noqa: F401 - they fill PREPARE
-from perdure.agent.tools.prepare import HIDDEN, PREPARE
-from perdure.runtime.tool import TOOLS, Call, Outcome
+from perdure.agent.tools.hidden_arguments import HIDDEN, PREPARE
+from perdure.agent.tools.result import Said
+from perdure.runtime.definitions.tool import TOOLS, Call, Outcome
 
 NAMED = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "init.defaultBranch=main"]
 ALONE = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from perdure import faults
+from perdure.agent.files.workspace import Workspace
 from perdure.agent.tools import command
-from perdure.agent.workspace import Workspace
-from perdure.runtime.tool import Call
+from perdure.runtime.definitions.tool import Call
 
 
 def workspace_of(folder: Path) -> Workspace:

@@ -9,14 +9,14 @@ from typing import Any
 
 import perdure
 from perdure import Session, program
+from perdure.agent.files.workspace import Workspace, here, settle_in
 from perdure.agent.tools.commit import git_commit
 from perdure.agent.tools.edit import edit_file, write_file
 from perdure.agent.tools.git import git_branch
 from perdure.agent.tools.push import git_push
-from perdure.agent.workspace import Workspace, here, settle_in
 from perdure.ids import digest
-from perdure.testing.fork_service import Voice
 from perdure.testing.sink import WHERE
+from perdure.testing.sweep.fork_process import Voice
 from tests.agent.tools.folder import make_repository, prepared, run_git
 
 ROOT = "PERDURE_SWEPT_ROOT"
@@ -53,7 +53,9 @@ def arrive_at(folder: Path, root: Path) -> None:
 def live(_: Voice, *, folder: str, root: str, name: str) -> Any:
     """One life without a sink: run a program, or go on with it, to its end."""
     arrive_at(Path(folder), Path(root))
-    return perdure.run(perdure.runtime.program.PROGRAMS[name].bind(), id="swept", store=Path(folder, "perdure.db"))
+    return perdure.run(
+        perdure.runtime.definitions.program.PROGRAMS[name].bind(), id="swept", store=Path(folder, "perdure.db")
+    )
 
 
 def state(place: Path) -> dict[str, Any]:

@@ -11,15 +11,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perdure.agent.told import Said
+from perdure.agent.commands.read_only import is_read_only
+from perdure.agent.files.workspace import Workspace
 from perdure.agent.tools import command
 from perdure.agent.tools.command import look, pick, reattach, run_command
-from perdure.agent.tools.harmless import is_read_only
-from perdure.agent.workspace import Workspace
+from perdure.agent.tools.result import Said
 from perdure.artifacts.directory import Directory
 from perdure.domain.effect import AttemptOutcome
 from perdure.errors import LeaseLost, NotDone
-from perdure.runtime.tool import Call
+from perdure.runtime.definitions.tool import Call
 from tests.agent.hostile import living, until
 from tests.agent.tools.labourer import hire, workspace_of
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from perdure import faults
-from perdure.agent.tools import beneath
+from perdure.agent.files import safe_files
+from perdure.agent.files.workspace import here
 from perdure.agent.tools.files import read_file
-from perdure.agent.workspace import here
 from perdure.errors import ConfigError, NotDone
 from perdure.ids import digest
-from perdure.runtime.tool import TOOLS
+from perdure.runtime.definitions.tool import TOOLS
 from tests.agent.tools.folder import call, do, prepared, probe
 from tests.forked import fork
 
@@ -150,9 +150,9 @@ def test_a_folder_that_becomes_a_link_is_not_followed(place: Path) -> None:
     (place / "src").rmdir()
     (place / "src").symlink_to(place.parent / "outside")
     with pytest.raises(NotDone):
-        beneath.replace(real, b"planted", None)
+        safe_files.replace(real, b"planted", None)
     with pytest.raises(NotDone):
-        beneath.digest_of(place / "src/secret.txt")
+        safe_files.digest_of(place / "src/secret.txt")
     assert tree(place.parent / "outside") == {"secret.txt": b"secret\n"}
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from perdure.agent.files.workspace import Workspace, here
 from perdure.agent.tools import fetch
 from perdure.agent.tools.fetch import fetch_url
-from perdure.agent.workspace import Workspace, here
 from perdure.errors import NotDone
 
 Answer = Callable[[BaseHTTPRequestHandler], None]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.told import LIMIT, Said, say
+from perdure.agent.files.workspace import Workspace, here
 from perdure.agent.tools.files import list_files, read_file
-from perdure.agent.workspace import Workspace, here
+from perdure.agent.tools.result import LIMIT, Said, say
 from perdure.errors import ConfigError, NotDone
 from perdure.ids import digest
 from tests.agent.tools.folder import run_git

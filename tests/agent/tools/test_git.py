@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from perdure import faults
-from perdure.agent.tools import repository as running
+from perdure.agent.files.workspace import Workspace
+from perdure.agent.git import repository as running
 from perdure.agent.tools.git import git_diff, git_log, git_status
-from perdure.agent.workspace import Workspace
 from perdure.errors import NotDone
 from perdure.testing.proxy import wait_until
 from tests.agent.tools.folder import ALONE, NAMED, call, do, prepared, probe, run_git, trust_hooks, write_hook

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent import executables, sandbox
-from perdure.agent.sandbox import Level
-from perdure.agent.sandboxes import bubblewrap
-from perdure.agent.tools.fenced import level_of
+from perdure.agent.commands import bubblewrap, executables, sandbox
+from perdure.agent.commands.sandbox import Level
+from perdure.agent.files.workspace import Workspace, here
+from perdure.agent.git.sandboxed_git import level_of
 from perdure.agent.tools.git import git_diff, git_status
-from perdure.agent.workspace import Workspace, here
 from perdure.errors import NotDone
 from perdure.ids import new_uid
 from tests.agent.hostile import living, until

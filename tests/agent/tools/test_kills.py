@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.fork_service import FORKING
-from perdure.testing.forks import ForkServer, fork_servers
-from perdure.testing.lanes import Lanes
-from perdure.testing.sweep import Sweep
+from perdure.testing.sweep.fork_process import FORKING
+from perdure.testing.sweep.fork_server import ForkServer, fork_servers
+from perdure.testing.sweep.parallel import Lanes
+from perdure.testing.sweep.sweep import Sweep
 from tests.agent.tools import programs
 from tests.agent.tools.folder import write_hook
 from tests.seed import sample

@@ -12,7 +12,7 @@ from perdure.agent.models.failures import from_event, from_sdk
 from perdure.agent.models.prices import count, price_of, priced
 from perdure.agent.models.stream import Answer, Block, Stop, corrupted, cut_off, part, read_events
 from perdure.agent.models.text import clean
-from perdure.agent.models.transcript import offers_of, well_formed, wire_id, wire_name, wire_names, wire_object
+from perdure.agent.models.turns import offers_of, well_formed, wire_id, wire_name, wire_names, wire_object
 from perdure.errors import ModelError
 
 STOPS: dict[str, Stop] = {

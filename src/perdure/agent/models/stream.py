@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from perdure.agent.model import Hear, Reply, Request, ToolCall, Usage
 from perdure.agent.models.text import clean, read_arguments
-from perdure.agent.models.transcript import wire_id
+from perdure.agent.models.turns import wire_id
 from perdure.errors import ModelError
 
 BOUND = 4 * 1024 * 1024  # characters of text, arguments and thinking that one answer may have

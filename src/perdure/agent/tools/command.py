@@ -15,18 +15,18 @@ from typing import Any
 
 import msgspec
 
-from perdure.agent.executables import executable, search_path
-from perdure.agent.fate import Bounds, Ending, Fate, Trail
-from perdure.agent.sandbox import Level, available, command_line, environment, level_for
-from perdure.agent.told import Said, plain, short
-from perdure.agent.tools.harmless import READ_ONLY, is_read_only, quiet_git, words
-from perdure.agent.tools.repository import SETTINGS
-from perdure.agent.workspace import Workspace, here
+from perdure.agent.commands.executables import executable, search_path
+from perdure.agent.commands.read_only import READ_ONLY, is_read_only, quiet_git, words
+from perdure.agent.commands.sandbox import Level, available, command_line, environment, level_for
+from perdure.agent.commands.state import Bounds, Ending, Fate, Trail
+from perdure.agent.files.workspace import Workspace, here
+from perdure.agent.git.repository import SETTINGS
+from perdure.agent.tools.result import Said, plain, short
 from perdure.config import FILE
 from perdure.domain.effect import AttemptOutcome
 from perdure.errors import NotDone, StoreError
 from perdure.ids import new_uid
-from perdure.runtime.tool import Call, Tool, tool
+from perdure.runtime.definitions.tool import Call, Tool, tool
 
 __all__ = ["READ_ONLY", "end", "forget", "is_read_only", "look", "pick", "reattach", "run_command"]
 

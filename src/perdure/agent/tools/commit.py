@@ -13,13 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from perdure.agent.gitlink import confirmed
-from perdure.agent.gitprograms import names_program
-from perdure.agent.told import Said, plain, say, short
-from perdure.agent.tools.beneath import real
-from perdure.agent.tools.fenced import act
-from perdure.agent.tools.prepare import Known, prepares
-from perdure.agent.tools.repository import (
+from perdure.agent.files.safe_files import real
+from perdure.agent.files.workspace import here
+from perdure.agent.git.links import confirmed
+from perdure.agent.git.programs import names_program
+from perdure.agent.git.repository import (
     Done,
     acting,
     commit_of,
@@ -29,9 +27,11 @@ from perdure.agent.tools.repository import (
     quiet,
     require,
 )
-from perdure.agent.workspace import here
+from perdure.agent.git.sandboxed_git import act
+from perdure.agent.tools.hidden_arguments import Known, prepares
+from perdure.agent.tools.result import Said, plain, say, short
 from perdure.errors import NotDone
-from perdure.runtime.tool import Call, Outcome, tool
+from perdure.runtime.definitions.tool import Call, Outcome, tool
 
 TRAILER = "Perdure-Effect"
 MESSAGE = 20_000

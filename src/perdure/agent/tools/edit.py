@@ -11,12 +11,12 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from perdure.agent.told import Said, plain, short
-from perdure.agent.tools.beneath import content_of, digest_of, label, replace, settled, writable
-from perdure.agent.tools.prepare import HIDDEN, PREPARE, Known, prepares
+from perdure.agent.files.safe_files import content_of, digest_of, label, replace, settled, writable
+from perdure.agent.tools.hidden_arguments import HIDDEN, PREPARE, Known, prepares
+from perdure.agent.tools.result import Said, plain, short
 from perdure.errors import NotDone
 from perdure.ids import digest
-from perdure.runtime.tool import Call, Outcome, tool
+from perdure.runtime.definitions.tool import Call, Outcome, tool
 
 __all__ = ["HIDDEN", "PREPARE", "edit_file", "write_file"]
 

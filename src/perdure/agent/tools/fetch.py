@@ -17,10 +17,10 @@ import threading
 from typing import Self
 from urllib.parse import quote, urljoin, urlsplit
 
-from perdure.agent.told import Said, say, short
-from perdure.agent.workspace import here
+from perdure.agent.files.workspace import here
+from perdure.agent.tools.result import Said, say, short
 from perdure.errors import NotDone
-from perdure.runtime.tool import tool
+from perdure.runtime.definitions.tool import tool
 
 LARGEST = 2_000_000
 SECONDS = 30.0

@@ -9,12 +9,12 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from perdure.agent.told import LIMIT, LINE, Said, plain, say, short
-from perdure.agent.tools.beneath import CHUNK, label, opened, real
-from perdure.agent.tools.repository import is_repository, look
-from perdure.agent.workspace import here
+from perdure.agent.files.safe_files import CHUNK, label, opened, real
+from perdure.agent.files.workspace import here
+from perdure.agent.git.repository import is_repository, look
+from perdure.agent.tools.result import LIMIT, LINE, Said, plain, say, short
 from perdure.errors import NotDone
-from perdure.runtime.tool import tool
+from perdure.runtime.definitions.tool import tool
 
 ENTRIES = 500  # that are listed
 FILES = 50_000  # that are walked

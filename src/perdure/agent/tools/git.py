@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.agent.told import Said, say, short
-from perdure.agent.tools.beneath import label, real
+from perdure.agent.files.safe_files import label, real
+from perdure.agent.git.repository import acting, commit_of, current_branch, look, look_at_files, quiet, require
+from perdure.agent.git.sandboxed_git import act
 from perdure.agent.tools.commit import git_commit
-from perdure.agent.tools.fenced import act
-from perdure.agent.tools.prepare import HIDDEN, PREPARE, Known, prepares
+from perdure.agent.tools.hidden_arguments import HIDDEN, PREPARE, Known, prepares
 from perdure.agent.tools.push import git_push
-from perdure.agent.tools.repository import acting, commit_of, current_branch, look, look_at_files, quiet, require
+from perdure.agent.tools.result import Said, say, short
 from perdure.errors import NotDone
-from perdure.runtime.tool import Call, Outcome, tool
+from perdure.runtime.definitions.tool import Call, Outcome, tool
 
 __all__ = ["HIDDEN", "PREPARE", "git_branch", "git_commit", "git_diff", "git_log", "git_push", "git_status"]
 

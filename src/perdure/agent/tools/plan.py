@@ -10,17 +10,17 @@ from typing import Any, Literal
 
 import msgspec
 
-from perdure.agent.told import Said
-from perdure.agent.workspace import here
+from perdure.agent.files.workspace import here
+from perdure.agent.tools.result import Said
 from perdure.domain.artifact import Retention
 from perdure.domain.fact import Fact, private_scope
 from perdure.domain.task import Task, TaskState
 from perdure.errors import NotDone
 from perdure.ids import digest, encode
-from perdure.runtime.durations import microseconds
-from perdure.runtime.tool import tool
-from perdure.store import artifact, decision, fact, session, task
+from perdure.runtime.definitions.durations import microseconds
+from perdure.runtime.definitions.tool import tool
 from perdure.store.move import Log
+from perdure.store.moves import artifact, decision, fact, session, task
 
 
 class Item(msgspec.Struct, frozen=True):

@@ -18,14 +18,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from perdure.agent.told import Said, plain, short
-from perdure.agent.tools.fenced import act, check_programs
-from perdure.agent.tools.prepare import Known, prepares
-from perdure.agent.tools.repository import Done, acting, commit_of, current_branch, look, quiet, require
-from perdure.agent.workspace import here
+from perdure.agent.files.workspace import here
+from perdure.agent.git.repository import Done, acting, commit_of, current_branch, look, quiet, require
+from perdure.agent.git.sandboxed_git import act, check_programs
+from perdure.agent.tools.hidden_arguments import Known, prepares
+from perdure.agent.tools.result import Said, plain, short
 from perdure.errors import NotDone
 from perdure.ids import digest
-from perdure.runtime.tool import Call, Outcome, tool
+from perdure.runtime.definitions.tool import Call, Outcome, tool
 
 _REJECTED = re.compile(rb"^!\t[^\t]*\t\[(?:remote )?rejected\]", re.MULTILINE)
 PUSH = ("push", "--porcelain", "--no-follow-tags", "--recurse-submodules=no")

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.agent.told import Said, say, short
-from perdure.agent.tools import grep
-from perdure.agent.tools.beneath import label, real
+from perdure.agent.files.safe_files import label, real
+from perdure.agent.files.workspace import here
+from perdure.agent.tools import search_process
 from perdure.agent.tools.files import FILES, walk
-from perdure.agent.workspace import here
+from perdure.agent.tools.result import Said, say, short
 from perdure.errors import NotDone
-from perdure.runtime.tool import tool
+from perdure.runtime.definitions.tool import tool
 
 MATCHES = 200
 LONGEST = 300
@@ -66,7 +66,7 @@ def _search(pattern: str, names: list[str]) -> tuple[list[_Line], bool]:
         request = msgspec.json.encode(told) + b"\n" + "\0".join(names).encode()
     except UnicodeEncodeError:
         raise NotDone("The pattern holds half of a pair of letters.") from None
-    command = [sys.executable, "-I", "-S", str(Path(grep.__file__).resolve())]
+    command = [sys.executable, "-I", "-S", str(Path(search_process.__file__).resolve())]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     ) as child:

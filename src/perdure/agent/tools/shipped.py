@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from perdure.agent.sandbox import level_for
+from perdure.agent.commands.sandbox import level_for
+from perdure.agent.git.sandboxed_git import level_of
 from perdure.agent.toolbox import Offered
 from perdure.agent.tools import command, edit, fetch, files, git, plan, search
-from perdure.agent.tools.fenced import level_of
 
 _EDITS = (edit.write_file, edit.edit_file)
 _GIT = (git.git_commit, git.git_branch, git.git_push)

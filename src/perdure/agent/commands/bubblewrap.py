@@ -1,0 +1,123 @@
+"""Bubblewrap: namespaces of its own. The folder is writable, everything else is read-only or not there at all.
+
+    /            as it is, read-only
+    /tmp /dev/shm /run   empty and the command's own; sockets of services, such as Docker's, are out of reach
+    home folders  empty and the command's own, but for what tools need (`homes.py`), read-only
+    /proc        its own processes; the kernel's settings are read-only, for root too
+    processes    a space of its own: nothing outside can be seen or signalled, and all of it ends with the command
+    network      none, but its own loopback, unless the workspace allows it
+    the folder   writable, but `.git` and `perdure.toml` (read-only) and what is protected (hidden)
+
+All of `.git` is read-only: a hook, a setting, a `commondir` or a rebase plan in it is code that git would run outside
+the sandbox, or that whoever comes next would. `git status` and `git log` read it as it is; commits are the git tools'.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from perdure.agent.commands.executables import executable, own_code
+from perdure.agent.commands.home_folders import homes, readable
+from perdure.agent.files.workspace import Workspace
+from perdure.config import FILE
+from perdure.errors import NotDone
+
+TEMPORARY = 1 << 30
+_EMPTY = (Path("/tmp"), Path("/dev/shm"), Path("/run"))  # where the command finds nothing
+_READ_ONLY = tuple(f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "asound"))
+_ALONE = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+_BOUND = ("--new-session", "--die-with-parent", "--cap-drop", "ALL")
+
+
+def found(*folders: Path) -> Found | None:
+    """Bubblewrap as it works here, and not one that lies in these folders."""
+    program = executable("bwrap", *folders)
+    return None if program is None else tried(program)
+
+
+@cache
+def tried(program: str) -> Found | None:
+    """Really tried, once; older versions know fewer of its options."""
+    for newer in (True, False):
+        one = Found(program, newer)
+        trial = [*one.ground(network=False), "--", "/bin/sh", "-c", "exit 42"]
+        try:
+            ended = subprocess.run(trial, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
+        except (OSError, subprocess.SubprocessError):
+            continue
+        if ended.returncode == 42:
+            return one
+    return None
+
+
+class Found:
+    """A bubblewrap that works here."""
+
+    def __init__(self, program: str, newer: bool) -> None:
+        self._program = program
+        self._newer = newer  # it can bound a tmpfs, and forbid further user namespaces
+
+    def ground(self, *, network: bool, root: Path | None = None) -> list[str]:
+        """Everything but the folder; with one, the home folders show only what a command needs."""
+        line = [self._program, *_ALONE, *_BOUND]
+        line += [] if network else ["--unshare-net"]
+        line += ["--disable-userns"] if self._newer else []
+        line += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+        for door in _READ_ONLY:
+            line += ["--ro-bind-try", door, door]
+        for empty in (*_EMPTY, *(homes() if root is not None else ())):
+            line += self._empty(empty)
+        for path in readable(root) if root is not None else ():
+            line += ["--ro-bind-try", str(path), str(path)]
+        line += ["--remount-ro", "/dev"]
+        names = "/run/systemd/resolve"  # where the names of the network are looked up on many machines
+        return line + (["--ro-bind-try", names, names] if network else [])
+
+    def _empty(self, place: Path) -> list[str]:
+        size = ["--size", str(TEMPORARY)] if self._newer else []
+        return [*size, "--tmpfs", str(place)]
+
+    def command_line(self, workspace: Workspace, argv: list[str], folders: Folders) -> list[str]:
+        root = workspace.root
+        if root == Path("/"):
+            raise NotDone("The whole file system cannot be the folder of a sandbox.")
+        line = self.ground(network=workspace.network and not folders.read_only, root=root)
+        inside = [path for path in folders.hidden if root in path.parents]
+        outside = [path for path in folders.hidden if path not in inside and not _is_covered(path)]
+        line += [word for path in outside for word in _hide(path)]
+        line += ["--ro-bind" if folders.read_only else "--bind", str(root), str(root)]
+        line += [word for path in inside for word in _hide(path)]
+        for kept in (root / ".git", root / FILE, *own_code(root)):
+            line += ["--ro-bind", str(kept), str(kept)] if kept.exists() and not kept.is_symlink() else []
+        for path in folders.shown:
+            if _is_covered(path) and not any(path == one or one in path.parents for one in (root, *folders.hidden)):
+                line += ["--ro-bind-try", str(path), str(path)]
+        for path in folders.granted:
+            line += ["--bind", str(path), str(path)]
+        for path in (*outside, *inside):  # last, because what is granted may lie in what is hidden
+            line += ["--remount-ro", str(path)] if path.is_dir() else []
+        return [*line, "--chdir", str(root), "--", *argv]
+
+
+class Folders(msgspec.Struct, frozen=True, kw_only=True):
+    """What is there for a command besides its folder."""
+
+    hidden: tuple[Path, ...] = ()
+    shown: tuple[Path, ...] = ()
+    granted: tuple[Path, ...] = ()
+    read_only: bool = False
+
+
+def _is_covered(path: Path) -> bool:
+    """Whether a path lies where a command finds nothing, unless it is put back."""
+    return any(path == empty or empty in path.parents for empty in (*_EMPTY, *homes()))
+
+
+def _hide(path: Path) -> list[str]:
+    if path.is_dir():
+        return ["--tmpfs", str(path)]
+    return ["--ro-bind", "/dev/null", str(path)] if path.exists() else []

@@ -1,0 +1,224 @@
+"""The sandbox: what a command that an agent runs can touch. The strongest level that works here is taken, or none.
+
+A level counts only after it was really tried. Where none works, a command is refused, unless whoever made the workspace
+said that it may run without one; the level of every attempt is written into the ledger.
+
+Whatever the level, a command is told no secrets by its environment, cannot gain privileges, and is limited by its
+shepherd in time, processes, room on the disk and output.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+from perdure.agent.commands import bubblewrap, landlock
+from perdure.agent.commands.bubblewrap import Folders
+from perdure.agent.commands.executables import own_code
+from perdure.agent.files.workspace import Workspace
+from perdure.config import FILE
+from perdure.errors import NotDone
+
+ADDED = "PERDURE_ENVIRONMENT"  # more names that commands may see, separated by commas
+_ALLOWED = frozenset(
+    [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "CI",
+        "SOURCE_DATE_EPOCH",
+        "MANPATH",
+        "XDG_CACHE_HOME",
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "XDG_STATE_HOME",
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+        "CONDA_DEFAULT_ENV",
+        "PYENV_ROOT",
+        "PYENV_VERSION",
+        "PYTHONPATH",
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONUNBUFFERED",
+        "PYTHONHASHSEED",
+        "PYTHONUTF8",
+        "PYTHONIOENCODING",
+        "PYTHONWARNINGS",
+        "NVM_DIR",
+        "NODE_ENV",
+        "NODE_PATH",
+        "NODE_OPTIONS",
+        "GOPATH",
+        "GOROOT",
+        "GOCACHE",
+        "GOMODCACHE",
+        "GOFLAGS",
+        "CARGO_HOME",
+        "RUSTUP_HOME",
+        "RUSTFLAGS",
+        "JAVA_HOME",
+        "M2_HOME",
+        "MAVEN_HOME",
+        "GRADLE_USER_HOME",
+        "DOTNET_ROOT",
+        "GEM_HOME",
+        "CC",
+        "CXX",
+        "CPP",
+        "CFLAGS",
+        "CXXFLAGS",
+        "CPPFLAGS",
+        "LDFLAGS",
+        "MAKEFLAGS",
+        "PKG_CONFIG_PATH",
+        "LD_LIBRARY_PATH",
+        "LIBRARY_PATH",
+        "CPATH",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS",
+        "PIP_INDEX_URL",
+        "PIP_EXTRA_INDEX_URL",
+        "PIP_TRUSTED_HOST",
+        "UV_INDEX_URL",
+        "NPM_CONFIG_REGISTRY",
+    ]
+)
+_PASSWORD = re.compile(r"://[^/@\s]*@")
+_QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "TERM": "dumb"}
+
+
+class Level(StrEnum):
+    BUBBLEWRAP = "bubblewrap"
+    LANDLOCK = "landlock"
+    NONE = "none"
+
+
+def available(*folders: Path) -> Level:
+    """The strongest level that works here, without help from these folders."""
+    if bubblewrap.found(*folders) is not None:
+        return Level.BUBBLEWRAP
+    return Level.LANDLOCK if landlock_works() else Level.NONE
+
+
+@cache
+def landlock_works() -> bool:
+    if landlock.abi() < landlock.ABI:
+        return False
+    trial = [*_fence(network=False, granted=[]), "--", "/bin/sh", "-c", "exit 42"]
+    try:
+        tried = subprocess.run(trial, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return tried.returncode == 42
+
+
+def level_for(workspace: Workspace) -> Level:
+    """The level that a command in this workspace runs at; `NotDone` where there is none and none is not allowed."""
+    level = available(workspace.root)
+    if level is Level.NONE and not workspace.unsandboxed:
+        raise NotDone(
+            "No sandbox can be had here, so the command was not run.",
+            hint="Install bubblewrap, or allow commands without a sandbox for this agent.",
+        )
+    return level
+
+
+def command_line(
+    workspace: Workspace,
+    argv: list[str],
+    *,
+    level: Level,
+    temporary: Path,
+    hidden: tuple[Path, ...] = (),
+    read_only: bool = False,
+    shown: tuple[Path, ...] = (),
+    granted: tuple[Path, ...] = (),
+) -> list[str]:
+    """What to run so that `argv` runs at this level. `argv` names its program by an absolute path.
+
+    `temporary` is where it may leave things where `/tmp` cannot be its own; with `read_only`, the folder is not
+    writable either, and there is no network. `hidden` is protected like what the workspace itself protects. `shown` can
+    be read wherever it lies, and `granted` can be written.
+    """
+    if level is Level.NONE:
+        return argv
+    protected = _protected(workspace, hidden, read_only=read_only)
+    if level is Level.BUBBLEWRAP:
+        found = bubblewrap.found(workspace.root)
+        assert found is not None
+        folders = Folders(hidden=protected, shown=shown, granted=granted, read_only=read_only)
+        return found.command_line(workspace, argv, folders)
+    kept = (*protected, workspace.root / ".git", workspace.root / FILE, *own_code(workspace.root))
+    may = [temporary, *granted, *(() if read_only else _grants(workspace.root, kept))]
+    return [*_fence(network=workspace.network and not read_only, granted=may), "--", *argv]
+
+
+def environment(workspace: Workspace, level: Level, temporary: Path) -> dict[str, str]:
+    """What a command is told by its environment: names that are known to be harmless, and those that a person adds.
+
+    An address with a password in it is left out whatever its name, and nothing asks or pages.
+    """
+    added = {name.strip() for name in os.environ.get(ADDED, "").split(",")} | set(workspace.environment)
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in added or ((name in _ALLOWED or name.startswith("LC_")) and not _PASSWORD.search(value))
+    }
+    own = {} if level is Level.BUBBLEWRAP else {"TMPDIR": str(temporary)}
+    return kept | _QUIET | own
+
+
+def _protected(workspace: Workspace, hidden: tuple[Path, ...], *, read_only: bool) -> tuple[Path, ...]:
+    """What must stay out of reach. A name that is not there yet cannot be kept free, so it is refused."""
+    root = workspace.root
+    if (root / ".git").is_symlink():
+        raise NotDone("The .git of this folder is a symbolic link, which cannot be protected.")
+    found = dict.fromkeys((*workspace.protected, *(path.resolve() for path in hidden)))
+    for path in found:
+        if path == root:
+            raise NotDone("The folder of this session is itself protected.")
+        if root in path.parents and not path.exists() and not read_only:
+            raise NotDone(f"{path.relative_to(root)} is protected and not there: a command could make it.")
+    return tuple(found)
+
+
+def _grants(folder: Path, kept: tuple[Path, ...]) -> Iterator[Path]:
+    """What may be written so that nothing in `kept` can be: a folder whole, or its other entries one by one."""
+    if not any(folder == path or folder in path.parents for path in kept if os.path.lexists(path)):
+        yield folder
+        return
+    for entry in sorted(folder.iterdir()):
+        if entry.is_symlink() or entry in kept:
+            continue
+        if entry.is_dir():
+            yield from _grants(entry, kept)
+        else:
+            yield entry
+
+
+def _fence(*, network: bool, granted: list[Path]) -> list[str]:
+    line = [sys.executable, "-I", "-S", landlock.__file__]
+    line += ["--network"] if network else []
+    for path in granted:
+        line += ["--write", str(path)]
+    return line

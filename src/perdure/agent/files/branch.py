@@ -1,0 +1,111 @@
+"""Branches of work: a folder of its own for each branch of a session, and a snapshot after each change of files.
+
+A session works in the folder it was started in; a branch of it in a worktree that begins with the files of the snapshot
+at its fork; a child where its parent works. The worktree is made by an effect of the branch, before anything else is
+done there, so a kill in between is no more than an effect to be recovered. A snapshot is named in the line of the
+transcript after which it was taken: the state at any event knows its files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.agent.files import worktree
+from perdure.agent.files.merge import merge_home
+from perdure.agent.files.snapshot import Snapshots
+from perdure.config import default_store
+from perdure.domain.session import SessionRecord
+from perdure.errors import Conflict, NotDone, NotFound
+from perdure.ids import digest
+from perdure.runtime.definitions.tool import Call, tool
+from perdure.store.move import Transaction
+from perdure.store.moves import session as sessions
+
+if TYPE_CHECKING:
+    from perdure.runtime.runtime import Runtime
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """Where a session works: in a repository itself, or in the worktree of the branch with this uid."""
+
+    repository: str
+    branch: str | None = None
+
+
+def folder_of(tx: Transaction, session: SessionRecord) -> Folder | None:
+    """A child works where its parent does, a branch in a place of its own; None for a session without a folder."""
+    while session.forked_from is None and session.parent_uid is not None:
+        session = sessions.get(tx, session.parent_uid)
+    if session.repository is None:
+        return None
+    return Folder(session.repository, None if session.forked_from is None else session.uid)
+
+
+def beside_of(runtime: Runtime) -> Path | None:
+    """The folder of the store, or the one that was named for its large things."""
+    if runtime.store.folder is not None:
+        return runtime.store.folder
+    return None if runtime.values.directory is None else runtime.values.directory.folder
+
+
+def home_of(repository: str, beside: Path | None) -> Path | None:
+    """Where the snapshots of a repository are kept: beside the store, unless that is inside the repository."""
+    if beside is None:
+        return None
+    root, home = Path(repository).resolve(), beside.resolve()
+    if home == root or root in home.parents:
+        home = default_store().parent.resolve()
+    if home == root or root in home.parents:
+        return None
+    return home / "snapshots" / digest(str(root))[:16]
+
+
+def place_of(folder: Folder, home: Path | None) -> Path | None:
+    """The folder on this disk; None for a branch that has none yet."""
+    if folder.branch is None:
+        return Path(folder.repository)
+    return None if home is None else worktree.folder_of(home, folder.branch)
+
+
+@tool(replay="idempotent", inflight="1s", retry=5, name="open_worktree")
+def open_worktree(call: Call, repository: str, home: str, branch: str, commit: str | None, snapshot: str | None) -> str:
+    """Give a branch a folder of its own; doing it again finishes what was begun."""
+    try:
+        made = str(worktree.add(Path(repository), Path(home), branch, commit=commit, snapshot=snapshot))
+    except (Conflict, NotFound) as error:
+        raise NotDone(error.message) from error
+    call.reference(made)
+    return made
+
+
+class Merged(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a merge came to: the paths that were written or removed, and those that a person has to decide on."""
+
+    tree: str
+    written: list[str] = []
+    removed: list[str] = []
+    conflicts: list[str] = []
+    marked: bool = False  # the conflicts are in the files, between markers
+    snapshot: str | None = None  # of the folder after it
+
+
+@tool(replay="idempotent", inflight="1s", retry=5, name="merge_branch", targets=("folder:{folder}",))
+def merge_branch(call: Call, folder: str, home: str, base: str, ours: str, theirs: str, mark: bool = False) -> Merged:
+    """Bring the changes of a branch home. What is written twice is the same; what changed meanwhile is refused."""
+    try:
+        made = merge_home(
+            Snapshots(Path(folder), Path(home)), base=base, ours=ours, theirs=theirs, write_conflicts=mark
+        )
+    except (Conflict, NotFound) as error:
+        raise NotDone(error.message) from error
+    call.reference(folder)
+    return Merged(
+        made.tree, list(made.written), list(made.removed), [f"{one.path} ({one.kind})" for one in made.conflicts],
+        marked=mark and bool(made.conflicts), snapshot=None if made.after is None else made.after.commit,
+    )  # fmt: skip
+
+
+ORDERS: dict[str, Any] = {merge_branch.name: merge_branch}

@@ -1,0 +1,145 @@
+"""Bringing a branch home: what is merged into what, and what the session at home is told.
+
+A branch that lives carries its merge out itself, ordered by a person. For one that has ended a session of its own does
+it, `bring_home`. Both look in the same way before the effect is planned: nobody but a person says whether conflicts are
+to be marked, and everything else is on record. What was written becomes a line of the session at home, with the
+snapshot after it, unless that session has ended; then its log is closed.
+
+    look       a snapshot of both folders; where they were last the same
+    merge      one effect, which names these three
+    tell       the line at home; told again after a crash, it is the same line
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perdure.agent.call_report import bounded
+from perdure.agent.files.branch import Merged, beside_of, folder_of, home_of, merge_branch, place_of
+from perdure.agent.files.snapshot import Snapshots
+from perdure.agent.history.state_reader import state_of
+from perdure.domain.effect import Effect, EffectState
+from perdure.domain.session import TERMINAL, SessionRecord
+from perdure.errors import ConfigError, IllegalMove, NotFound
+from perdure.ids import decode
+from perdure.runtime.definitions.program import program
+from perdure.runtime.runtime import Runtime
+from perdure.runtime.session import Session
+from perdure.store.move import Transaction
+from perdure.store.moves import effect as effects
+from perdure.store.moves import note
+from perdure.store.moves import session as sessions
+
+SHOWN = 4000  # letters of what was written and removed
+CARRIER = "bring_home"
+
+
+@program
+async def bring_home(s: Session, branch: str, mark: bool = False) -> Merged:
+    """The merge of a branch that has ended."""
+    runtime = s._run.runtime
+
+    async def looked() -> dict[str, Any]:
+        return await look(runtime, branch, mark)
+
+    async def told() -> None:
+        await tell_home(runtime, branch, made, s.uid)
+
+    arguments = await s.step("look", looked)
+    made = await s.do(merge_branch, **arguments)
+    await s.step("tell", told)
+    return made
+
+
+def home_of_branch(tx: Transaction, uid: str) -> tuple[SessionRecord, SessionRecord]:
+    """A branch, and the session that it was branched from."""
+    branch = sessions.get(tx, uid)
+    if branch.forked_from is None:
+        raise ConfigError(f"Session {branch.id} is no branch: there is nowhere to bring it.", hint="Name a branch.")
+    return branch, sessions.get(tx, branch.forked_from)
+
+
+async def places(runtime: Runtime, branch: SessionRecord, parent: SessionRecord) -> tuple[Path, Path | None, Path]:
+    """Where the snapshots are, where the branch works if it still has a folder, and where it is brought."""
+    both = [await runtime.store.read(folder_of, one) for one in (branch, parent)]
+    if both[0] is None or both[1] is None:
+        raise ConfigError(f"Session {branch.id} works in no folder: there are no files to merge.")
+    home = home_of(both[0].repository, beside_of(runtime))
+    own, there = (place_of(one, home) if one else None for one in both)
+    own = own if own is not None and own.is_dir() else None
+    if home is None or (own is None and branch.status not in TERMINAL):
+        raise IllegalMove(f"Branch {branch.id} has no folder here yet.", hint="Run it first: `perdure resume` does.")
+    if there is None or not there.is_dir():
+        raise IllegalMove(f"The folder of session {parent.id} is not here: there is nowhere to bring the branch.")
+    return home, own, there
+
+
+async def look(runtime: Runtime, uid: str, mark: bool) -> dict[str, Any]:
+    """The arguments of a merge, from what is on record and in the folders now."""
+    branch, parent = await runtime.store.read(home_of_branch, uid)
+    home, own, folder = await places(runtime, branch, parent)
+    base = await _base(runtime, branch, str(folder))
+    if own is None:
+        theirs = (await runtime.store.read(_state, branch)).snapshot
+    else:
+        theirs = (await asyncio.to_thread(Snapshots(own, home).take, "before the merge")).commit
+    if theirs is None:
+        raise NotFound(f"No files of branch {branch.id} were kept.", hint="There is nothing to merge.")
+    ours = (await asyncio.to_thread(Snapshots(folder, home).take, f"before the merge of {branch.id}")).commit
+    return {"folder": str(folder), "home": str(home), "base": base, "ours": ours, "theirs": theirs, "mark": mark}
+
+
+async def _base(runtime: Runtime, branch: SessionRecord, folder: str) -> str:
+    """Where the branch and the folder were last the same: at the last merge, or else at the fork."""
+    done, fork = await runtime.store.read(_merges_and_fork, branch)
+    for one in reversed(done):
+        if one.state == EffectState.ACKNOWLEDGED and one.intent["folder"] == folder:
+            made = msgspec.convert(decode(runtime.values.get(one.result, one.artifact)), Merged | None)
+            if made is not None and (made.marked or not made.conflicts):
+                return str(one.intent["theirs"])
+    if fork is None:
+        raise NotFound(
+            f"The files at the fork of {branch.id} were not kept, so nobody can tell what it changed.",
+            hint="Compare the two folders by hand.",
+        )
+    return fork
+
+
+def _merges_and_fork(tx: Transaction, branch: SessionRecord) -> tuple[list[Effect], str | None]:
+    by = [branch, *carriers(tx, branch)]
+    done = [one for session in by for one in effects.of_session(tx, session.uid) if one.tool == merge_branch.name]
+    fork, _ = state_of(tx, sessions.get(tx, branch.forked_from or ""), branch.forked_at or 0)
+    return done, fork.snapshot
+
+
+def carriers(tx: Transaction, branch: SessionRecord) -> list[SessionRecord]:
+    """The sessions that brought a branch home after its end, in order."""
+    found: list[SessionRecord] = []
+    while True:
+        try:
+            found.append(sessions.get_by_id(tx, carrier_id(branch, len(found) + 1)))
+        except NotFound:
+            return [one for one in found if one.program == CARRIER and one.arguments.get("branch") == branch.uid]
+
+
+def carrier_id(branch: SessionRecord, number: int) -> str:
+    return f"{branch.id[:180]}.merge-{number}"
+
+
+def _state(tx: Transaction, session: SessionRecord) -> Any:
+    return state_of(tx, session)[0]
+
+
+async def tell_home(runtime: Runtime, uid: str, made: Merged, key: str) -> None:
+    """Make the merged files part of the log at home, once; `key` names the merge."""
+    branch, parent = await runtime.store.read(home_of_branch, uid)
+    if made.snapshot is None or not (made.written or made.removed):
+        return
+    paths = [f"written {one}" for one in made.written] + [f"removed {one}" for one in made.removed]
+    said = bounded(f"The person merged branch {branch.id} into this folder: {', '.join(paths)}.", SHOWN)
+    body = {"role": "note", "about": "performed", "content": said, "snapshot": made.snapshot, "merge": key}
+    await runtime.store.write(note.leave(parent.uid, runtime.by, body, key="merge"))

@@ -1,0 +1,249 @@
+"""Makes a folder what it was in a snapshot.
+
+    keep       a snapshot of what the folder holds now, with every file that is about to be overwritten
+    check      nothing that is not kept stands in the way; else refuse before anything is touched
+    stage      every new content beside the others in one place inside the folder, whole and synced
+    move       remove what the snapshot does not hold, then rename each new file into its place
+    sync       the folders; then the place is removed
+
+A crash before `move` leaves the folder as it was, a crash within it leaves every file either as before or as in the
+snapshot. The same restore again comes to the same end: it compares the folder as it finds it. Nothing is lost, because
+what was there is in the first snapshot. Ignored files are left alone, by the rules before and by those restored.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure.agent.files.index import is_unfilled
+from perdure.agent.files.object_store import STAGING, Area, Held, sync_all
+from perdure.agent.files.objects import read_blobs
+from perdure.errors import Conflict, Damaged
+from perdure.store.databases.sqlite.location import sync_folder
+
+if TYPE_CHECKING:
+    from perdure.agent.files.snapshot import Snapshot, Snapshots
+
+LINK, NESTED, NOTHING = "120000", "160000", "000000"
+FEW = 64  # more than this are synced together
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """What a restore did. `before` is what the folder held; `spared` stayed because the restored rules ignore it."""
+
+    before: Snapshot
+    after: Snapshot
+    written: tuple[str, ...]
+    removed: tuple[str, ...]
+    spared: tuple[str, ...] = ()
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One path that differs between two trees."""
+
+    path: str
+    old_mode: str
+    mode: str
+    old: str
+    new: str
+
+    @property
+    def is_written(self) -> bool:
+        return self.mode not in (NOTHING, NESTED)
+
+    @property
+    def is_removed(self) -> bool:
+        """A repository inside is never removed: its content is not ours to bring back."""
+        return not self.is_written and self.old_mode not in (NOTHING, NESTED)
+
+
+def changes_between(held: Held, a: str, b: str) -> list[Change]:
+    """What differs from one tree to another, file by file."""
+    out = held.out("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", a, b)
+    fields = out.split(b"\0")[:-1]
+    found = []
+    for about, path in zip(fields[::2], fields[1::2], strict=True):
+        old_mode, mode, old, new, _ = about[1:].decode().split(" ")
+        found.append(Change(_checked(os.fsdecode(path)), old_mode, mode, old, new))
+    return found
+
+
+def _checked(path: str) -> str:
+    """Refuse a path that no folder of a person could have given."""
+    if any(part in ("", ".", "..") or part.lower() == ".git" for part in path.split("/")):
+        raise Damaged(f"The snapshot holds a path that cannot be: {path[:100]!r}.")
+    return path
+
+
+def restore(held: Held, snapshots: Snapshots, tree: str) -> Restored:
+    """Make the folder of `snapshots` what the tree says."""
+    area = snapshots.area
+    before = snapshots.take_held(held, f"before the restore of {tree[:12]}")
+    changes = changes_between(held, before.tree, tree)
+    hidden = [one.path for one in changes if one.is_written and one.old_mode == NOTHING and _is_file(area, one.path)]
+    if hidden:  # ignored now, and not then: they are about to be overwritten, so they are kept
+        before = snapshots.take_held(held, f"before the restore of {tree[:12]}", extra=hidden)
+        changes = changes_between(held, before.tree, tree)
+    spared = _ignored_then(held, area, tree, changes)
+    written = [one for one in changes if one.is_written]
+    removed = [one.path for one in changes if one.is_removed and one.path not in spared]
+    _refuse_obstacles(area.folder, written, set(removed))
+    if written or removed:
+        staged = _stage(held, area.folder, written)
+        _move(area.folder, staged, removed)
+    clear_staging(area.folder)
+    unfilled = {one.path: one.new for one in changes if one.mode == NESTED and _unfilled(area.folder / one.path)}
+    after = snapshots.take_held(held, f"after the restore of {tree[:12]}", unfilled=unfilled)
+    paths = tuple(one.path for one in written)
+    return Restored(before, after, paths, tuple(removed), tuple(sorted(spared)))
+
+
+def clear_staging(folder: Path) -> None:
+    """Remove what a restore that did not end left behind."""
+    if os.path.lexists(place := folder / STAGING):
+        shutil.rmtree(place)
+
+
+def _unfilled(place: Path) -> bool:
+    """Leave an empty folder where a repository inside was, as git does; False when something is there."""
+    if not os.path.lexists(place):
+        place.mkdir(parents=True)
+    return is_unfilled(place)
+
+
+def _is_file(area: Area, path: str) -> bool:
+    place = area.folder / path
+    return place.is_symlink() or place.is_file()
+
+
+def _ignored_then(held: Held, area: Area, tree: str, changes: Iterable[Change]) -> set[str]:
+    """Of what would be removed, what the rules of the snapshot ignore: it may have been there all the time."""
+    removed = [one.path for one in changes if one.is_removed]
+    if not removed or not any(os.path.basename(one.path) == ".gitignore" for one in changes):
+        return set()
+    with TemporaryDirectory(prefix="rules-", dir=held.path.parent) as place:
+        top = Path(place)
+        for depth in range(area.prefix.count("/")):
+            above = Path(*area.prefix.split("/")[:depth])
+            if (rules := area.top / above / ".gitignore").is_file():
+                (top / above).mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(rules, top / above / ".gitignore")
+        then = msgspec.structs.replace(area, top=top, folder=top / area.prefix, index=top / "no-index")
+        then.folder.mkdir(parents=True, exist_ok=True)
+        out = held.out("ls-tree", "-r", "-z", "--full-tree", tree)
+        rules_then = {}
+        for about, _, path in (entry.partition(b"\t") for entry in out.split(b"\0") if entry):
+            if os.path.basename(path) == b".gitignore" and about.startswith(b"100"):
+                rules_then[_checked(os.fsdecode(path))] = about.split(b" ")[2].decode()
+        for name, content in zip(rules_then, read_blobs(held, rules_then.values()), strict=True):
+            (then.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (then.folder / name).write_bytes(b"".join(content))
+        stdin = b"".join(b"./" + os.fsencode(path) + b"\0" for path in removed)  # or `:` and `*` would mean something
+        answer = held.git("check-ignore", "-z", "--no-index", "--stdin", area=then, stdin=stdin, answers=(0, 1))[1]
+    return {os.fsdecode(path.removeprefix(b"./")) for path in answer.split(b"\0") if path}
+
+
+def _refuse_obstacles(folder: Path, written: Iterable[Change], removed: set[str]) -> None:
+    """Refuse when something that is not kept would have to go, or a link would lead out of the folder."""
+    for change in written:
+        if change.old_mode == NESTED:
+            raise _in_the_way(change.path)
+        for depth in range(1, change.path.count("/") + 1):
+            above = "/".join(change.path.split("/")[:depth])
+            place = folder / above
+            if (place.is_symlink() or (place.exists() and not place.is_dir())) and above not in removed:
+                raise _in_the_way(above)
+            if os.path.lexists(place / ".git") and not place.is_symlink():
+                raise _in_the_way(above)
+        place = folder / change.path
+        if place.is_dir() and not place.is_symlink():
+            for root, folders, files in os.walk(place):
+                links = [one for one in folders if os.path.islink(os.path.join(root, one))]
+                for name in (*files, *links):
+                    if (path := os.path.relpath(os.path.join(root, name), folder)) not in removed:
+                        raise _in_the_way(path)
+
+
+def _in_the_way(path: str) -> Conflict:
+    return Conflict(
+        f"{path} is not part of any snapshot and stands where a file has to go; nothing was changed.",
+        hint="Move it away and restore again.",
+    )
+
+
+def _stage(held: Held, folder: Path, written: list[Change]) -> dict[str, Path]:
+    """Write every new content whole and synced; the paths and where their content waits."""
+    (folder / STAGING).mkdir()
+    staged = {}
+    for number, (change, chunks) in enumerate(
+        zip(written, read_blobs(held, [one.new for one in written]), strict=True)
+    ):
+        place = staged[change.path] = folder / STAGING / str(number)
+        if change.mode == LINK:
+            os.symlink(b"".join(chunks), os.fsencode(place))
+            continue
+        with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777), "wb") as file:
+            file.writelines(chunks)
+            file.flush()
+            os.fchmod(file.fileno(), _permissions(os.fstat(file.fileno()), folder / change.path, change.mode))
+            if len(written) <= FEW:
+                os.fsync(file.fileno())
+    if len(written) > FEW:
+        sync_all(folder)
+    return staged
+
+
+def _permissions(made: os.stat_result, place: Path, mode: str) -> int:
+    """Those of the file that is replaced, or what a new file gets here; executable as the snapshot says."""
+    try:
+        old = place.lstat()
+    except OSError:
+        old = made
+    bits = (old if stat.S_ISREG(old.st_mode) else made).st_mode & 0o777
+    return bits | ((bits & 0o444) >> 2) if mode == "100755" else bits & 0o666
+
+
+def _move(folder: Path, staged: dict[str, Path], removed: list[str]) -> None:
+    touched = set()
+    for path in removed:
+        (folder / path).unlink(missing_ok=True)
+        touched.add((folder / path).parent)
+    for path, waiting in staged.items():
+        place = folder / path
+        if place.is_dir() and not place.is_symlink():
+            _remove_empty(place)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        waiting.replace(place)
+        touched.add(place.parent)
+    for path in removed:
+        _remove_emptied(folder, (folder / path).parent)
+    there = [parent for parent in touched if parent.is_dir()]
+    if len(there) > FEW:
+        sync_all(folder)
+    else:
+        for parent in there:
+            sync_folder(parent)
+
+
+def _remove_empty(place: Path) -> None:
+    """Remove a folder that holds only folders; what stands in the way was refused before."""
+    for root, _, _ in os.walk(place, topdown=False):
+        os.rmdir(root)
+
+
+def _remove_emptied(folder: Path, parent: Path) -> None:
+    """Remove the folders that a removal left empty, up to the folder itself."""
+    while parent != folder and folder in parent.parents:
+        try:
+            parent.rmdir()
+        except OSError:
+            return
+        parent = parent.parent

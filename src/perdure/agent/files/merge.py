@@ -1,0 +1,118 @@
+"""Brings what a branch changed home into the folder that it was branched from.
+
+    merge      three trees, file by file: where the branch began, what the folder holds, where the branch ended
+    check      the folder still holds what the caller saw, or part of this very merge already
+    restore    the result into the folder, each file whole
+
+Nothing is written when there are conflicts, unless the caller asks for the files with conflict markers. A crash within
+the last line leaves every file either as it was or as merged; the same merge again sees that and goes on. A person's
+index, branches and commits are not touched: he finds changed files, and decides what to do with them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+import msgspec
+
+from perdure.agent.files import checkout
+from perdure.agent.files.checkout import changes_between
+from perdure.agent.files.object_store import Held
+from perdure.agent.files.snapshot import Snapshot, Snapshots, commit
+from perdure.errors import Conflict, NotFound
+
+PARENT, BRANCH = "folder", "branch"  # what the sides are called in conflict markers
+
+
+class MergeConflict(msgspec.Struct, frozen=True):
+    """A path that a person has to decide on. `text` is the file with its conflict markers, where there is such."""
+
+    path: str
+    kind: str
+    text: str | None = None
+
+
+class Merge(msgspec.Struct, frozen=True):
+    """What a merge came to. `tree` is the result, with conflict markers when there are conflicts.
+
+    `before` and `after` are what the folder held when the result was written into it; None when nothing was.
+    """
+
+    tree: str
+    conflicts: tuple[MergeConflict, ...] = ()
+    written: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    before: Snapshot | None = None
+    after: Snapshot | None = None
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.conflicts
+
+
+def merge_home(parent: Snapshots, *, base: str, ours: str, theirs: str, write_conflicts: bool = False) -> Merge:
+    """Merge a branch into the folder of `parent`. All three are snapshots, by tree or commit, in its home.
+
+    `base` is where the branch began, `theirs` where it ended, `ours` what the folder held when the caller looked.
+    """
+    with parent.held() as held:
+        sides = [held.tree(name) for name in (base, ours, theirs)]
+        tree, conflicts = _merged(held, parent, *sides)
+        held.sync()
+        if conflicts and not write_conflicts:
+            return Merge(tree, conflicts)
+        now = parent.take_held(held, "before a merge").tree
+        _refuse_changed(held, sides[1], now, tree)
+        done = checkout.restore(held, parent, tree)
+        changes = changes_between(held, sides[1], tree)  # all of them, though an earlier attempt may have written some
+        written = tuple(one.path for one in changes if one.is_written)
+        removed = tuple(one.path for one in changes if one.is_removed and one.path not in done.spared)
+        return Merge(tree, conflicts, written, removed, done.before, done.after)
+
+
+def _refuse_changed(held: Held, ours: str, now: str, tree: str) -> None:
+    """Whatever differs from what the caller saw must be this merge's own work."""
+    wanted = {(one.path, one.mode, one.new) for one in changes_between(held, ours, tree)}
+    for one in changes_between(held, ours, now):
+        if (one.path, one.mode, one.new) not in wanted:
+            raise Conflict(f"{one.path} has changed since the merge was prepared; nothing was written.")
+
+
+def _merged(held: Held, parent: Snapshots, base: str, ours: str, theirs: str) -> tuple[str, tuple[MergeConflict, ...]]:
+    root = commit(held, base, "base")
+    heads = {PARENT: commit(held, ours, PARENT, root), BRANCH: commit(held, theirs, BRANCH, root)}
+    orders = "".join(f"update refs/heads/{name} {head}\n" for name, head in heads.items())
+    held.out("update-ref", "--stdin", stdin=orders.encode())
+    code, out = held.git(
+        "merge-tree", "--write-tree", "-z", "--messages", PARENT, BRANCH, area=parent.area, answers=(0, 1)
+    )
+    fields = out.split(b"\0")
+    tree = fields[0].decode()
+    return tree, _conflicts(held, tree, fields[1:]) if code else ()
+
+
+def _conflicts(held: Held, tree: str, fields: list[bytes]) -> tuple[MergeConflict, ...]:
+    """First the conflicted entries, an empty field, then messages: a count, so many paths, a type, a sentence."""
+    end = fields.index(b"")
+    entries = dict.fromkeys(os.fsdecode(entry.partition(b"\t")[2]) for entry in fields[:end])
+    kinds: dict[str, str] = {}
+    rest = iter(fields[end + 1 :])
+    for count in rest:
+        if not count:
+            break
+        paths = [os.fsdecode(next(rest)) for _ in range(int(count))]
+        kind, _ = next(rest).decode(), next(rest)
+        if found := re.fullmatch(r"CONFLICT \((.*)\)", kind):
+            for path in paths:
+                kinds.setdefault(path, found[1])
+    every = {**kinds, **{path: kinds.get(path, "contents") for path in entries}}
+    return tuple(MergeConflict(path, kind, _text(held, tree, path)) for path, kind in sorted(every.items()))
+
+
+def _text(held: Held, tree: str, path: str) -> str | None:
+    try:
+        code, out = held.git("cat-file", "blob", f"{tree}:{path}", answers=(0, 128))
+        return out.decode() if code == 0 else None
+    except (UnicodeDecodeError, NotFound):
+        return None

@@ -1,0 +1,272 @@
+"""Where snapshots are kept: a git dir of our own, in a home of ours, used by one process at a time.
+
+    home/lock        held by flock around every use; handed to the git processes, so that it outlives us with them
+    home/git         our git dir: objects, excludes, attributes; a person's objects are lent to single commands
+    home/git/ready   made last; a git dir without it is thrown away and made anew
+    home/folders/X   for every folder that is kept here: its index, and the record of its last snapshot
+
+A process that dies in the middle leaves lock files of git behind. They are removed by whoever holds our lock next: at
+that moment neither the dead process nor a git that it started is alive.
+
+Git syncs one object after another, and never the folder that names it. So while a snapshot is made nothing is synced,
+and everything at once before it is given out: one sync in place of fifty. When the power fails in between, one may
+be there under its name and torn, and git would take it for the one it needs. So after a start of the machine every
+loose object is checked before the first use, and a damaged one removed: no snapshot that was given out needs it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from perdure.agent.git.command_line import Repository, run, start
+from perdure.errors import ConfigError, NotFound, StoreUnavailable
+from perdure.ids import boot_id, new_uid
+from perdure.process import open_for_parent
+from perdure.store.databases.sqlite.location import make_folder, sync_folder
+from perdure.store.writer.lock import Waiting, holder_of
+
+WAIT = 120.0  # seconds to wait for another process that uses the same home
+TOGETHER = ("core.fsync=none",)  # for what is synced as a whole afterwards
+STAGING = ".perdure-restore"  # files on their way into a folder; never part of a snapshot
+
+OURS = """[core]
+\trepositoryformatversion = {version}
+\tbare = false
+\tautocrlf = false
+\tsafecrlf = false
+\tfilemode = true
+\tsymlinks = true
+\tignorecase = false
+\tprotectNTFS = false
+\tprotectHFS = false
+\tquotePath = false
+\tlogAllRefUpdates = false
+[merge]
+\tdirectoryRenames = false
+[extensions]
+\t{format}
+"""
+EXACT = "* -text -ident !eol !filter !working-tree-encoding\n"  # bytes stay as they are, whatever .gitattributes says
+
+
+class GitDir:
+    """Our own git dir in a home of ours."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.path = home / "git"
+
+    @contextmanager
+    def held(self, repository: Repository | None = None) -> Iterator[Held]:
+        """Use the git dir, alone; it is made when it is not there. `repository` is whose objects are borrowed."""
+        with locked(self.home) as lock:
+            if not (self.path / "ready").exists():
+                self._make(lock, repository)
+            held = Held(self.path, lock, None if repository is None else repository.objects)
+            held.remove_stale()
+            held.remove_torn()
+            if repository is not None:
+                self._follow(repository)
+            yield held
+
+    def _make(self, lock: int, repository: Repository | None) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        form = repository.object_format if repository else "sha1"
+        run(
+            *("init", "--quiet", "--bare", "--template=", f"--object-format={form}", str(self.path)),
+            cwd=self.home,
+            keep=lock,
+        )
+        (self.path / "info").mkdir()
+        (self.path / "objects" / "info").mkdir(exist_ok=True)
+        plain = form == "sha1"
+        config = OURS.format(version=0 if plain else 1, format="" if plain else f"objectFormat = {form}")
+        write_whole(self.path / "config", config.encode())
+        write_whole(self.path / "info" / "attributes", EXACT.encode())
+        write_whole(self.path / "info" / "exclude", f"{STAGING}/\n".encode())
+        write_whole(self.path / "format", form.encode())
+        sync_all(self.path)
+        write_whole(self.path / "ready", b"")
+
+    def _follow(self, repository: Repository) -> None:
+        """Take over the repository's exclude file."""
+        if (form := (self.path / "format").read_text()) != repository.object_format:
+            raise ConfigError(f"The snapshots are {form} and the repository is {repository.object_format}.")
+        excludes = repository.exclude.read_bytes() if repository.exclude.is_file() else b""
+        write_changed(self.path / "info" / "exclude", excludes + b"\n" + STAGING.encode() + b"/\n")
+
+
+class Area(msgspec.Struct, frozen=True):
+    """A folder as git sees it with our index: `top` is where exclude rules begin, `prefix` the folder below it."""
+
+    folder: Path
+    top: Path
+    prefix: str
+    index: Path
+    settings: tuple[str, ...] = ()
+
+
+class Held:
+    """The right to use a git dir, as long as its lock is held."""
+
+    def __init__(self, path: Path, lock: int, lender: Path | None) -> None:
+        self.path = path
+        self._lock = lock
+        self.lender = lender  # a person's objects; only commands that borrow see them
+        self.stale = False
+
+    def git(
+        self,
+        *arguments: str,
+        area: Area | None = None,
+        stdin: bytes = b"",
+        answers: tuple[int, ...] = (0,),
+        settings: tuple[str, ...] = (),
+        borrow: bool = False,
+    ) -> tuple[int, bytes]:
+        """Run a command on our git dir; with an area, in its folder and with its index."""
+        cwd, env = self._where(area)
+        env |= self._lent() if borrow else {}
+        settings = (*(area.settings if area else ()), *settings)
+        return run(*arguments, cwd=cwd, env=env, stdin=stdin, answers=answers, keep=self._lock, settings=settings)
+
+    def out(
+        self, *arguments: str, area: Area | None = None, stdin: bytes = b"", settings: tuple[str, ...] = (),
+        borrow: bool = False,
+    ) -> bytes:  # fmt: skip
+        """What a command that has to succeed says."""
+        return self.git(*arguments, area=area, stdin=stdin, settings=settings, borrow=borrow)[1]
+
+    def start(self, *arguments: str, stdin: int) -> subprocess.Popen[bytes]:
+        """A command that is read while it runs."""
+        cwd, env = self._where(None)
+        return start(*arguments, cwd=cwd, env=env, stdin=stdin, keep=self._lock)
+
+    def _where(self, area: Area | None) -> tuple[Path, dict[str, str]]:
+        if area is None:
+            return self.path, {"GIT_DIR": str(self.path)}
+        env = {"GIT_DIR": str(self.path), "GIT_WORK_TREE": str(area.top), "GIT_INDEX_FILE": str(area.index)}
+        return area.folder, env
+
+    def _lent(self) -> dict[str, str]:
+        """Quoted, because a colon separates the folders of this variable."""
+        if self.lender is None:
+            return {}
+        path = str(self.lender).replace("\\", "\\\\").replace('"', '\\"')
+        return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{path}"'}
+
+    def tree(self, name: str) -> str:
+        """The tree that a snapshot's commit or tree stands for."""
+        if not name or set(name) - set("0123456789abcdef"):
+            raise NotFound(f"{name[:40]!r} is not the name of a snapshot.")
+        code, out = self.git("rev-parse", "--verify", "--quiet", f"{name}^{{tree}}", answers=(0, 1, 128))
+        if code:
+            raise NotFound(f"Snapshot {name[:12]} is not here.")
+        return out.decode().strip()
+
+    def nothing(self) -> str:
+        """The name that git gives to no object."""
+        return "0" * 2 * hashlib.new(self._form()).digest_size
+
+    def _form(self) -> str:
+        return (self.path / "format").read_text()
+
+    def remove_stale(self) -> None:
+        """Remove what processes that died here left locked."""
+        left = [*self.path.glob("*.lock"), *self.path.glob("refs/**/*.lock"), *self.path.glob("objects/info/*.lock")]
+        left += [*self.path.glob("objects/pack/.tmp-*"), *self.path.glob("objects/pack/tmp_*")]
+        left += self.path.parent.glob("folders/*/index.lock")
+        for path in left:
+            path.unlink(missing_ok=True)
+            self.stale = True
+
+    def remove_torn(self) -> None:
+        """After a start of the machine, remove the objects that it tore."""
+        mark = self.path / "boot"
+        if mark.is_file() and mark.read_text() == boot_id():
+            return
+        form = self._form()
+        for path in self.path.glob("objects/[0-9a-f][0-9a-f]/*"):
+            try:
+                whole = (
+                    hashlib.new(form, zlib.decompress(path.read_bytes())).hexdigest() == path.parent.name + path.name
+                )
+            except zlib.error:
+                whole = False
+            if not whole:
+                path.unlink()
+                self.stale = True
+        write_whole(mark, boot_id().encode())
+
+    def sync(self) -> None:
+        """Make everything durable that was written here until now, names included."""
+        sync_all(self.path)
+
+
+@contextmanager
+def locked(home: Path, name: str = "lock") -> Iterator[int]:
+    """Hold a lock of this home; its descriptor may be handed to processes that must be over before the next holder."""
+    make_folder(home)
+    lock = open_for_parent(home / name, os.O_RDWR | os.O_CREAT)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not Waiting(lock).within(WAIT):
+                raise StoreUnavailable(f"{holder_of(lock)} has used the snapshots for {WAIT:g} s.") from None
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Put a file in place whole and durable, or not at all."""
+    temporary = path.with_name(f".{path.name}-{new_uid()}")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def signature(path: Path) -> list[int]:
+    """Changes whenever a file does."""
+    try:
+        found = path.stat()
+    except OSError:
+        return []
+    return [found.st_ino, found.st_size, found.st_mtime_ns]
+
+
+def write_changed(path: Path, content: bytes) -> None:
+    """The same, when it does not hold this already."""
+    if not path.is_file() or path.read_bytes() != content:
+        write_whole(path, content)
+
+
+def sync_all(path: Path) -> None:
+    """Make everything durable that was written to the file system of `path`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+        if syncfs is None:
+            os.sync()
+        elif syncfs(descriptor):
+            raise StoreUnavailable(f"{path} cannot be synced: {os.strerror(ctypes.get_errno())}.")
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,89 @@
+"""Reads contents out of our git dir, many in one go and none of them whole in memory.
+
+What a person's repository lends while a snapshot is made: objects that are there already are not written again.
+
+Borrowing ends before the snapshot is given out. What it names and we do not have is copied, a few objects one by one
+and many as one pack, so a commit may be amended away and collected afterwards: no snapshot needs it. Only what differs
+from the folder's last snapshot is looked at, because that one is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterable, Iterator
+from tempfile import TemporaryFile
+
+from perdure.agent.files.object_store import TOGETHER, Area, Held
+from perdure.agent.git.command_line import LIMIT, stop
+from perdure.errors import Damaged
+
+CHUNK = 1 << 20
+
+
+def read_blobs(held: Held, names: Iterable[str]) -> Iterator[Iterator[bytes]]:
+    """The content of each blob, in pieces, in the order asked. Each must be read to its end before the next."""
+    names = list(names)
+    with TemporaryFile() as wanted:
+        wanted.write("".join(f"{name}\n" for name in names).encode())
+        wanted.seek(0)
+        process = held.start("cat-file", "--batch", "--buffer", stdin=wanted.fileno())
+    watch = threading.Timer(LIMIT, stop, [process])
+    watch.daemon = True
+    watch.start()
+    try:
+        for name in names:
+            yield _content(process, name)
+    finally:
+        watch.cancel()
+        stop(process)
+
+
+def _content(process: subprocess.Popen[bytes], name: str) -> Iterator[bytes]:
+    assert process.stdout is not None
+    header = process.stdout.readline().decode().split()
+    if len(header) != 3 or header[1] != "blob":
+        raise Damaged(f"Content {name[:12]} is missing from the snapshots.")
+    left = int(header[2])
+    while left:
+        if not (chunk := process.stdout.read(min(CHUNK, left))):
+            raise Damaged(f"Content {name[:12]} is cut short.")
+        left -= len(chunk)
+        yield chunk
+    process.stdout.read(1)  # the line break after each content
+
+
+FEW = 100  # up to so many are kept loose, as git does with what it fetches: a pack each time would be a heap of packs
+TREE, NESTED, NOTHING = "040000", "160000", "000000"
+
+
+def differing(held: Held, area: Area, before: str | None, tree: str) -> tuple[int, list[str]]:
+    """How many files differ from one tree to another, and every object that only the second one names."""
+    empty = before or held.out("mktree").decode().strip()
+    words = ("diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", "--no-abbrev", empty, tree)
+    fields = held.out(*words, area=area, borrow=True).split(b"\0")[:-1]
+    entries = [about[1:].decode().split(" ") for about in fields[::2]]
+    files = sum(TREE not in (old_mode, mode) for old_mode, mode, *_ in entries)
+    names = [new for _, mode, _, new, _ in entries if mode not in (NESTED, NOTHING)]
+    return files, list(dict.fromkeys([tree, *names]))
+
+
+def make_own(held: Held, names: list[str]) -> None:
+    """Copy those of these objects that we only have because somebody lends them."""
+    loose = held.path / "objects"
+    maybe = [one for one in names if not os.path.exists(loose / one[:2] / one[2:])]
+    if not maybe or held.lender is None:
+        return
+    said = held.out("cat-file", "--batch-check=%(objectname)", stdin=_lines(maybe)).decode().splitlines()
+    lent = [one for one, line in zip(maybe, said, strict=True) if " " in line]
+    pack = ("pack-objects", "-q", "--window=0")  # what is packed there stays as it is packed
+    if len(lent) > FEW:
+        held.out(*pack, str(loose / "pack" / "pack"), stdin=_lines(lent), borrow=True)
+    elif lent:
+        content = held.out(*pack, "--stdout", stdin=_lines(lent), borrow=True)
+        held.out("unpack-objects", "-q", stdin=content, settings=TOGETHER)
+
+
+def _lines(names: list[str]) -> bytes:
+    return "".join(f"{one}\n" for one in names).encode()

@@ -1,0 +1,105 @@
+"""Drops snapshots that nobody keeps, and what only they hold.
+
+    refs       one for every kept commit, and for what each folder's index names; the others go
+    repack     what is kept into one pack
+    prune      the rest, unless it is younger than the grace: its snapshot may not be recorded yet
+
+A crash between the lines leaves more than is needed, never less.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from perdure.agent.files.object_store import Held, signature
+
+
+class Pruned(msgspec.Struct, frozen=True):
+    """What is left, or would be. `missing` names what was to be kept and is not here, `dropped` counts snapshots."""
+
+    kept: int
+    missing: tuple[str, ...]
+    bytes_before: int
+    bytes_after: int
+    dropped: int = 0
+
+
+def prune(held: Held, keep: Iterable[str], grace: int) -> Pruned:
+    """Keep these snapshots, commits or trees, and what the folders stand on; drop the rest."""
+    before, commits = size_of(held.path), _commits(_objects(held))
+    wanted, missing = _sought(held, keep)
+    roots = (set(wanted) - set(missing)) | _standing(held)
+    there = set(held.out("for-each-ref", "--format=%(refname)").decode().split())
+    refs = {f"refs/keep/{name}": name for name in roots}
+    orders = [f"create {ref} {name}\n" for ref, name in refs.items() if ref not in there]
+    orders += [f"delete {ref}\n" for ref in there - refs.keys()]
+    held.out("update-ref", "--stdin", stdin="".join(sorted(orders)).encode())
+    held.out("pack-refs", "--all")
+    since = f"{grace}.seconds.ago" if grace > 0 else "now"
+    held.out("repack", "-q", "-A", "-d", f"--unpack-unreachable={since}")
+    held.out("prune", f"--expire={since}")
+    held.sync()
+    dropped = len(commits - _commits(_objects(held)))
+    return Pruned(len(wanted) - len(missing), missing, before, size_of(held.path), dropped)
+
+
+def plan(held: Held, keep: Iterable[str], grace: int, now: float) -> Pruned:
+    """What `prune` would leave; what it packs more tightly is not counted."""
+    before, there = size_of(held.path), _objects(held)
+    wanted, missing = _sought(held, keep)
+    young = {name for name in _commits(there) if _age(held, name, now) < grace}
+    roots = (set(wanted) - set(missing)) | _standing(held, forget=False) | young
+    stdin = "".join(f"{name}\n" for name in sorted(roots)).encode()
+    reached = held.out("rev-list", "--objects", "--no-object-names", "--stdin", stdin=stdin).decode() if roots else ""
+    rest = {name: about for name, about in there.items() if name not in set(reached.split())}
+    freed = sum(size for _, size in rest.values())
+    return Pruned(len(wanted) - len(missing), missing, before, before - freed, len(_commits(rest)))
+
+
+def _sought(held: Held, keep: Iterable[str]) -> tuple[list[str], tuple[str, ...]]:
+    """What is to be kept, and what of it is not here."""
+    wanted = list(dict.fromkeys(keep))
+    lines = held.out("cat-file", "--batch-check=%(objectname)", stdin="".join(f"{one}\n" for one in wanted).encode())
+    return wanted, tuple(one for one, line in zip(wanted, lines.decode().splitlines(), strict=True) if " " in line)
+
+
+def _objects(held: Held) -> dict[str, tuple[str, int]]:
+    """Every object by its name: its type, and its bytes on disk."""
+    words = ("cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objecttype) %(objectsize:disk)")
+    lines = (line.split(" ") for line in held.out(*words).decode().splitlines())
+    return {name: (kind, int(size)) for name, kind, size in lines}
+
+
+def _commits(objects: dict[str, tuple[str, int]]) -> set[str]:
+    return {name for name, (kind, _) in objects.items() if kind == "commit"}
+
+
+def _age(held: Held, name: str, now: float) -> float:
+    """Seconds; a packed one is as young as the youngest pack."""
+    loose, packs = held.path / "objects" / name[:2] / name[2:], held.path.glob("objects/pack/*.pack")
+    times = [one.stat().st_mtime for one in ([loose] if loose.exists() else packs)]
+    return now - max(times, default=now)
+
+
+def _standing(held: Held, *, forget: bool = True) -> set[str]:
+    """What the folders stand on. A folder that is gone is forgotten, and an index that is ahead of its record too."""
+    found = set()
+    for record in held.path.parent.glob("folders/*/record.json"):
+        about = msgspec.json.decode(record.read_bytes(), type=dict[str, object])
+        if not Path(os.fsdecode(msgspec.convert(about["folder"], bytes))).is_dir():
+            if forget:
+                shutil.rmtree(record.parent)
+            continue
+        found.add(str(about["commit"]))
+        if forget and signature(index := record.with_name("index")) != about["index"]:
+            index.unlink(missing_ok=True)  # it may name what nobody keeps; it is a cache of the folder
+    return found
+
+
+def size_of(folder: Path) -> int:
+    return sum(os.lstat(os.path.join(root, name)).st_size for root, _, names in os.walk(folder) for name in names)

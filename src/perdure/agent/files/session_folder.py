@@ -1,0 +1,102 @@
+"""Where a run finds its folder, and what it does when a person orders something: both are effects of the session."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perdure.agent.call_report import Told, not_started, of_effect
+from perdure.agent.files.branch import ORDERS, Merged, open_worktree
+from perdure.agent.files.branch_merge import look, tell_home
+from perdure.agent.git import command_line
+from perdure.agent.history.state_reader import AgentRecords
+from perdure.agent.history.transcript import Line, State
+from perdure.agent.ledger import AgentLedger, Doubted, line_of_effects, placed
+from perdure.domain.effect import EffectState
+from perdure.errors import ConfigError, PerdureError
+from perdure.ids import decode, encode
+from perdure.runtime.ledger.errors import failure
+
+
+async def open_folder(ledger: AgentLedger, records: AgentRecords) -> None:
+    """Give a branch its place before anything is done there."""
+    folder = records.folder
+    if folder is None or ledger.workspace is not None:
+        return
+    run = ledger.run
+    if ledger.home is None or folder.branch != run.session.uid:
+        return  # there is no place for it here: its tools say so, and nothing else is lost
+    arguments = {
+        "repository": folder.repository, "home": str(ledger.home), "branch": folder.branch,
+        "commit": await asyncio.to_thread(_commit_of, Path(folder.repository), records.state),
+        "snapshot": records.state.snapshot,
+    }  # fmt: skip
+    position = ["worktree", run.session.uid]
+    with run.active():
+        there = (await run.read(placed, run.session.uid, 0)).get(encode(position))
+        effect = await ledger.perform(open_worktree, arguments, position, there)
+    if effect.state != "acknowledged":
+        raise failure(effect)
+    ledger.workspace = ledger.enter(Path(decode(await ledger.result_of(effect))))
+
+
+def _commit_of(repository: Path, state: State) -> str | None:
+    """The commit that was checked out at the fork, if the repository still has it; None: whatever is now."""
+    then = str((state.head or {}).get("commit"))
+    if re.fullmatch("[0-9a-f]{40,64}", then) is None:
+        return None
+    asked = ("cat-file", "-e", f"{then}^{{commit}}")
+    code, _ = command_line.run(*asked, cwd=repository, answers=(0, 1, 128), settings=command_line.SAFE)
+    return then if code == 0 else None
+
+
+def begun(ledger: AgentLedger, state: State) -> dict[str, Any] | None:
+    """The first line of a branch: where it works. What it reads of that folder is compared with this from then on.
+
+    A branch that was rewound has lines from the moment it exists, and gets its folder after them.
+    """
+    place = ledger.workspace
+    if place is None or ledger.run.session.forked_from is None:
+        return None
+    newest = state.lines[-1].body.get("about") if state.lines else None
+    if state.number and newest != "rewound":
+        return None
+    said = f"This is a branch. It works in a folder of its own, {place.root}, with the files of its fork."
+    return {"role": "note", "about": "performed", "content": said, "head": place.head(), "snapshot": state.snapshot}
+
+
+async def perform(ledger: AgentLedger, line: Line) -> Told:
+    """Carry out what a person ordered, once."""
+    order: dict[str, Any] = line.order or {}
+    tool = ORDERS.get(str(order.get("tool")))
+    if tool is None:
+        return not_started(f"nothing called {order.get('tool')!r:.80} can be ordered.")
+    run, position = ledger.run, ["order", line.uid, line.number]
+    with run.active():
+        there = (await run.read(line_of_effects, run.session.uid, line.uid, line.number)).get(encode(position))
+        arguments: dict[str, Any] = {}
+        if there is None:
+            try:
+                arguments = tool.shape.bind((), await _arguments(ledger, order.get("arguments") or {}))
+            except PerdureError as error:
+                return not_started(error.message)
+        try:
+            effect = await ledger.perform(tool, arguments, position, there)
+        except Doubted as doubted:
+            return of_effect(doubted.effect, "null")
+        result = await ledger.result_of(effect)
+        if effect.state == EffectState.ACKNOWLEDGED:
+            await tell_home(run.runtime, run.session.uid, msgspec.json.decode(result, type=Merged), effect.id)
+        return of_effect(effect, result)
+
+
+async def _arguments(ledger: AgentLedger, given: Any) -> dict[str, Any]:
+    """What an order says of a merge is how to write conflicts. Where to and what is the session's own knowledge."""
+    mark = given.get("mark", False) if isinstance(given, dict) and not given.keys() - {"mark"} else None
+    if not isinstance(mark, bool):
+        raise ConfigError("an order to merge says whether to mark conflicts, and nothing else.")
+    return await look(ledger.run.runtime, ledger.run.session.uid, mark)

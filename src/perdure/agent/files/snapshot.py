@@ -1,0 +1,289 @@
+"""Snapshots of a folder: every file that is not ignored, kept in a git dir of our own.
+
+    index      bring our index in line with the folder; git writes each new content
+    tree       name the whole
+    own        copy what a person's repository lent until now
+    commit     name it with its words; the same files and words are the same commit
+    sync       all of it, at once
+    record     what the last snapshot of this folder was, in place whole or not at all
+
+A crash before the last line leaves objects that nothing names and an index that may be ahead of the record; the next
+snapshot goes on from there and comes to the same result. A damaged index is thrown away: it is a cache of the folder.
+
+A person's repository is never written to, and no snapshot needs anything of it once it is made. Not kept: ignored
+files, empty folders, owners and times, permissions other than the executable bit, the content of repositories inside
+the folder (submodules too), files above `LARGEST`. `left_out` names the last two.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from perdure.agent.files import checkout, prune
+from perdure.agent.files.index import LARGEST, LeftOut, Refreshed, refresh
+from perdure.agent.files.object_store import TOGETHER, Area, GitDir, Held, signature, write_whole
+from perdure.agent.files.objects import differing, make_own
+from perdure.agent.git.command_line import SAFE, Repository, find, global_excludes, run
+from perdure.agent.tools.result import short
+from perdure.errors import ConfigError, NotFound, StoreError, StoreFull, StoreUnavailable
+from perdure.ids import check_text, digest
+
+OUTSIDE = (
+    "The folder is not in a git repository: a branch gets a plain folder and no commits, "
+    "and the first snapshot copies every file."
+)
+
+
+TOLD = 50  # paths that a record of a snapshot names one by one
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """What a folder held. `files_changed` counts against the snapshot before, on the first one every file."""
+
+    tree: str
+    commit: str
+    files_changed: int = 0
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def incomplete(self) -> tuple[str, ...]:
+        """The paths that are there and not in the snapshot, though not ignored."""
+        return tuple(one.path for one in self.left_out)
+
+    @property
+    def not_kept(self) -> list[str]:
+        """The same in words, with why, and not more than `TOLD` of them."""
+        told = [f"{short(one.path)} ({one.why})" for one in self.left_out[:TOLD]]
+        return told if len(self.left_out) <= TOLD else [*told, f"and {len(self.left_out) - TOLD} more"]
+
+
+class File(msgspec.Struct, frozen=True):
+    """A file of a snapshot: its mode and object as git names them."""
+
+    path: str
+    mode: str
+    object: str
+
+
+class Record(msgspec.Struct, frozen=True):
+    """The last snapshot of a folder, and what it was made of. `index` and `rules` tell whether they changed since."""
+
+    folder: bytes
+    tree: str
+    commit: str
+    links: list[bytes]
+    index: list[int]
+    rules: list[list[int]]
+
+
+class Snapshots:
+    """The snapshots of one folder. Several folders, such as the worktrees of one repository, may share a home."""
+
+    def __init__(self, folder: Path, home: Path, *, largest: int = LARGEST) -> None:
+        self.folder = folder.resolve()
+        self.home = home.resolve()
+        self.largest = largest
+        if not self.folder.is_dir():
+            raise NotFound(f"{folder} is not a folder.")
+        if self.home == self.folder or self.folder in self.home.parents:
+            raise ConfigError(f"The home of the snapshots, {home}, is inside the folder that they are of.")
+        self._store = GitDir(self.home)
+        self._looked: tuple[Path | None, Repository | None, Area] | None = None
+
+    @property
+    def is_git(self) -> bool:
+        """Whether the folder is in a git repository."""
+        return self._look()[0] is not None
+
+    @property
+    def missing(self) -> str | None:
+        """What cannot be had here, as a sentence for a person; None when nothing is."""
+        return None if self.is_git else OUTSIDE
+
+    def head(self) -> str | None:
+        """The commit that the person's repository has checked out; None outside git and before the first commit."""
+        if not self.is_git:
+            return None
+        code, out = run("rev-parse", "--verify", "--quiet", "HEAD", cwd=self.folder, answers=(0, 1, 128), settings=SAFE)
+        return out.decode().strip() if code == 0 else None
+
+    def take(self, message: str) -> Snapshot:
+        """Keep what the folder holds now. When that is what was kept last, that snapshot is returned.
+
+        Of a repository inside the folder, such as a submodule, only its commit is kept: `left_out` names it.
+        """
+        check_text("The message of a snapshot", message)
+        with self.held() as held:
+            return self.take_held(held, message)
+
+    def restore(self, tree: str, into: Path | None = None) -> checkout.Restored:
+        """Make a folder what it was in a snapshot, given by tree or commit. What it held before is kept first."""
+        target = self if into is None else Snapshots(into, self.home, largest=self.largest)
+        with target.held() as held:
+            return checkout.restore(held, target, held.tree(tree))
+
+    def diff(self, a: str, b: str, *, paths: Iterable[str] | None = None, stat: bool = False) -> str:
+        """The differences from one snapshot to another, unified and without colours; `stat` only counts lines."""
+        shape = ("--stat=100",) if stat else ("--patch",)
+        only = [f":(top,literal){path}" for path in paths or ()]
+        with self.held() as held:
+            arguments = ("-r", "-M", "--no-color", "--no-ext-diff", "--no-textconv", *shape)
+            out = held.out("diff-tree", *arguments, held.tree(a), held.tree(b), "--", *only)
+        return out.decode(errors="replace")
+
+    def files(self, tree: str) -> list[File]:
+        """Every file of a snapshot, in git's order."""
+        with self.held() as held:
+            out = held.out("ls-tree", "-r", "-z", "--full-tree", held.tree(tree))
+        entries = (entry.partition(b"\t") for entry in out.split(b"\0") if entry)
+        parts = [(about.decode().split(" "), os.fsdecode(path)) for about, _, path in entries]
+        return [File(path, mode, name) for (mode, _, name), path in parts]
+
+    def read(self, tree: str, path: str) -> bytes:
+        """The content of one file of a snapshot."""
+        with self.held() as held:
+            code, out = held.git("cat-file", "blob", f"{held.tree(tree)}:{path}", answers=(0, 128))
+        if code:
+            raise NotFound(f"{path} is not a file of snapshot {tree[:12]}.")
+        return out
+
+    def prune(self, keep: Iterable[str], *, grace: int = 3600, plan_at: float | None = None) -> prune.Pruned:
+        """Drop every snapshot but those named, the last of each folder, and what is younger than `grace` seconds.
+
+        With a time, only say what would be dropped then.
+        """
+        with self.held() as held:
+            if plan_at is not None:
+                return prune.plan(held, keep, grace, plan_at)
+            return prune.prune(held, keep, grace)
+
+    @contextmanager
+    def held(self) -> Iterator[Held]:
+        """The right to use the store, for several acts that belong together."""
+        try:
+            with self._store.held(self._look()[0]) as held:
+                yield held
+        except OSError as error:
+            if error.errno in (28, 122):  # no space, quota
+                raise StoreFull("The disk is full; the files were not all written.") from error
+            raise StoreUnavailable(f"The files cannot be read or written: {error}.") from error
+
+    def take_held(
+        self, held: Held, message: str, extra: Iterable[str] = (), unfilled: Mapping[str, str] | None = None
+    ) -> Snapshot:
+        """Take while the store is held; `extra` is kept though ignored, `unfilled` though its folder is empty."""
+        repository, area = self._look()
+        area.index.parent.mkdir(parents=True, exist_ok=True)
+        checkout.clear_staging(area.folder)
+        refreshed = partial(refresh, extra=tuple(extra), unfilled=unfilled, largest=self.largest)
+        try:
+            return self._take(held, repository, area, message, refreshed)
+        except StoreFull:
+            raise
+        except StoreError:
+            if not area.index.exists():
+                raise
+            area.index.unlink()  # it may be torn, or name what is gone; the folder knows better
+            return self._take(held, repository, area, message, refreshed)
+
+    def _take(
+        self,
+        held: Held,
+        repository: Repository | None,
+        area: Area,
+        message: str,
+        refreshed: Callable[..., Refreshed],
+    ) -> Snapshot:
+        last, rules = self.last(area), _rules(repository, area)
+        whole = last is not None and last.index == signature(area.index) and not held.stale
+        fresh = not (last is not None and last.rules == rules and area.index.exists())
+        links = map(os.fsdecode, last.links) if last and area.index.exists() else ()
+        found = refreshed(held, area, repository, links, new_rules=fresh)
+        if last is not None and whole and not fresh and not found.changed:
+            return Snapshot(last.tree, last.commit, 0, found.left_out)
+        tree = _write_tree(held, area)
+        if last is not None and tree == last.tree:
+            snapshot = Snapshot(tree, last.commit, 0, found.left_out)
+        else:
+            files, names = differing(held, area, last.tree if last else None, tree)
+            make_own(held, names)
+            snapshot = Snapshot(tree, commit(held, tree, message), files, found.left_out)
+        held.sync()
+        now = [os.fsencode(link) for link in sorted(found.links)]
+        record = Record(os.fsencode(area.folder), tree, snapshot.commit, now, signature(area.index), rules)
+        write_whole(area.index.with_name("record.json"), msgspec.json.encode(record))
+        return snapshot
+
+    def last(self, area: Area | None = None) -> Record | None:
+        """The record of the last snapshot of this folder."""
+        path = (area or self._look()[1]).index.with_name("record.json")
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Record)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+
+    @property
+    def area(self) -> Area:
+        return self._look()[1]
+
+    def _look(self) -> tuple[Repository | None, Area]:
+        """Where the folder stands; looked up again when a repository appears or goes."""
+        nearest = next((one for one in (self.folder, *self.folder.parents) if os.path.lexists(one / ".git")), None)
+        if self._looked is None or self._looked[0] != nearest:
+            self._looked = (nearest, *_look(self.folder, self.home))
+        return self._looked[1:]
+
+
+def _look(folder: Path, home: Path) -> tuple[Repository | None, Area]:
+    repository = find(folder)
+    excludes = global_excludes(folder)
+    settings = (f"core.excludesFile={excludes}",) if excludes else ()
+    top, prefix = folder, ""
+    if repository is not None and not _is_ignored(repository, settings):
+        top, prefix = repository.top, repository.prefix
+    name = digest(os.fsencode(folder) + b"\0" + os.fsencode(prefix))[:24]
+    return repository, Area(folder, top, prefix, home / "folders" / name / "index", settings)
+
+
+def _is_ignored(repository: Repository, settings: tuple[str, ...]) -> bool:
+    """Whether the repository ignores the folder as a whole; it is then kept by its own rules alone."""
+    if not repository.prefix:
+        return False
+    env = {"GIT_DIR": str(repository.git_dir), "GIT_WORK_TREE": str(repository.top)}
+    code, _ = run(
+        *("check-ignore", "--quiet", "--", f"./{repository.prefix}".rstrip("/")),
+        cwd=repository.top,
+        env=env,
+        settings=settings,
+        answers=(0, 1),
+    )
+    return code == 0
+
+
+def _write_tree(held: Held, area: Area) -> str:
+    if area.prefix and not held.out("ls-files", "-z", area=area):
+        return held.out("mktree").decode().strip()
+    prefix = (f"--prefix={area.prefix}",) if area.prefix else ()
+    return held.out("write-tree", *prefix, area=area, settings=TOGETHER, borrow=True).decode().strip()
+
+
+def commit(held: Held, tree: str, message: str, *parents: str) -> str:
+    """Name a tree with words; the same in, the same out."""
+    words = [word for parent in parents for word in ("-p", parent)]
+    out = held.out("commit-tree", tree, *words, "-F", "-", stdin=message.encode(), settings=TOGETHER)
+    return out.decode().strip()
+
+
+def _rules(repository: Repository | None, area: Area) -> list[list[int]]:
+    """Changes when a person's index does, or the exclude rules outside the folder."""
+    above = [area.top.joinpath(*area.prefix.split("/")[:depth]) for depth in range(area.prefix.count("/"))]
+    paths = [one / ".gitignore" for one in above]
+    paths += [Path(one.partition("=")[2]) for one in area.settings]
+    paths += [repository.index, repository.exclude] if repository else []
+    return [signature(path) for path in paths]

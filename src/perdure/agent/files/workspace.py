@@ -1,0 +1,91 @@
+"""Where an agent works: the folder that its tools may touch, and what they need to know of the session.
+
+A tool asks `here()`. The ledger sets it around every act, probe and undo, in the first run and in recovery alike, so a
+tool never keeps a folder of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+from perdure.agent.git.head import head_of
+from perdure.artifacts.directory import Directory
+from perdure.errors import ConfigError, NotDone
+
+_HERE: ContextVar[Workspace | None] = ContextVar("perdure_workspace", default=None)
+
+
+class Workspace:
+    """One session's place on this machine."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        session_uid: str,
+        scratch: Path | None = None,
+        artifacts: Directory | None = None,
+        protected: tuple[Path, ...] = (),
+        network: bool = False,
+        private_network: bool = False,
+        unsandboxed: bool = False,
+        environment: tuple[str, ...] = (),
+    ) -> None:
+        """`scratch` is where commands leave their output until it is kept; `protected` is what no tool may write.
+
+        `network` lets commands and fetches reach the network, `private_network` lets fetches reach addresses that are
+        not public; `unsandboxed` lets commands run where no sandbox can be had. `environment` names variables that
+        commands may see besides those that are known to be harmless.
+        """
+        self.root = root.resolve()
+        self.session_uid = session_uid
+        self.scratch = scratch
+        self.artifacts = artifacts
+        self.protected = tuple(path.resolve() for path in protected)
+        self.network = network
+        self.private_network = private_network
+        self.unsandboxed = unsandboxed
+        self.environment = environment
+
+    def inside(self, path: str) -> Path:
+        """A path that a tool was given, as a real path inside the folder; nothing outside is reachable."""
+        if "\0" in path:
+            raise NotDone("The path holds a NUL.")
+        real = (self.root / path).resolve()
+        if real != self.root and self.root not in real.parents:
+            raise NotDone(f"{path} is outside the folder of this session.")
+        if real.relative_to(self.root).parts[:1] == (".git",) or any(_within(real, one) for one in self.protected):
+            raise NotDone(f"{path} is protected.")
+        return real
+
+    def head(self) -> dict[str, str | None] | None:
+        """The branch and the commit that the folder is on; None outside git."""
+        return head_of(self.root)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Be here for a while."""
+        token = _HERE.set(self)
+        try:
+            yield
+        finally:
+            _HERE.reset(token)
+
+
+def _within(path: Path, folder: Path) -> bool:
+    return path == folder or folder in path.parents
+
+
+def here() -> Workspace:
+    """The place of the session whose tool is running."""
+    if (found := _HERE.get()) is None:
+        raise ConfigError("This tool works in an agent's folder, and there is none here.")
+    return found
+
+
+def settle_in(workspace: Workspace) -> None:
+    """Be in a place for the rest of this context: for a process that serves one session only, such as a swept one."""
+    _HERE.set(workspace)

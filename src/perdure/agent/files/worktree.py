@@ -1,0 +1,233 @@
+"""A place of its own for every branch of a session: a git worktree, or a plain folder where there is no git.
+
+    clear      what an addition that did not end left: the folder, and its entry in the repository
+    intend     record what is about to be made, so that half of it can be found and removed
+    add        `git worktree add --detach`: the folder, its own index and head; no branch, no hook
+    restore    the snapshot on top, so that the branch begins with exactly those files
+    record     that it is ready; from here on the worktree is there
+
+A crash before the last line leaves a folder that nobody was given; the same addition again begins anew. A worktree
+that is there is never touched by adding it again.
+
+In a person's repository this writes `.git/worktrees/NAME` and nothing else, and removing takes that away again. What is
+committed in the worktree goes to the repository's objects, as with every worktree; a branch that names it is made by
+`publish` alone, when a person asks for it. Submodules are not filled, and no filter is run, whoever configured it: the
+files come from the snapshot, byte for byte. Without one they are what is committed: of a file in Git LFS its pointer.
+
+The folder of a branch that has ended: removed when nothing in it would be lost, and otherwise left where it is.
+
+Lost would be files that the branch's last snapshot does not hold, what no snapshot can hold (a repository inside, a
+file that is too large), and commits that no branch of the person's names. Ignored files go with the folder, as with
+`git worktree remove`. Removing begins with a record that says so: killed half-way, nobody takes what is left for files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from perdure.agent.files.index import is_unfilled
+from perdure.agent.files.object_store import locked, sync_all, write_whole
+from perdure.agent.files.prune import size_of
+from perdure.agent.files.snapshot import Snapshots
+from perdure.agent.git.command_line import SAFE, Repository, find, run, without_programs
+from perdure.errors import Conflict, NotFound
+from perdure.ids import check_name, digest
+from perdure.store.databases.sqlite.location import make_folder
+
+LOCK = "worktrees.lock"
+
+
+class Worktree(msgspec.Struct, frozen=True):
+    """The record of a branch's place: `folder` stands for the one that was branched, `git_dir` lists the worktree."""
+
+    branch: str
+    commit: str | None
+    snapshot: str | None
+    root: bytes
+    folder: bytes
+    git_dir: bytes | None
+    is_ready: bool = False
+
+
+def add(repository: Path, home: Path, branch: str, *, commit: str | None = None, snapshot: str | None = None) -> Path:
+    """Give a branch its place, beginning at a commit, with the files of a snapshot, or both; the folder to work in.
+
+    `repository` is the folder that is branched, `home` where its snapshots are. Without a commit it is the one checked
+    out now; before the first commit and outside git the place is a plain folder.
+    """
+    check_name("A branch", branch)
+    parent = Snapshots(repository, home)
+    with locked(parent.home, LOCK) as lock:
+        record = _record(parent.home, branch)
+        if (there := _read(record)) is not None and there.is_ready:
+            return _again(there, commit, snapshot)
+        theirs = find(parent.folder)
+        start = commit or (parent.head() if theirs else None)
+        root = _root(parent.home, branch)
+        tracked = theirs if start is not None else None
+        folder = root / tracked.prefix if tracked else root
+        git_dir = os.fsencode(_common(tracked.git_dir)) if tracked else None
+        made = Worktree(branch, commit, snapshot, os.fsencode(root), os.fsencode(folder), git_dir)
+        _clear(there or made)
+        make_folder(record.parent)
+        write_whole(record, msgspec.json.encode(made))
+        if tracked is not None and start is not None:
+            _check_out(tracked, root, start, lock)
+        folder.mkdir(parents=True, exist_ok=True)
+        if snapshot is not None:
+            parent.restore(snapshot, folder)
+        sync_all(parent.home)
+        write_whole(record, msgspec.json.encode(msgspec.structs.replace(made, is_ready=True)))
+        return folder
+
+
+def remove(home: Path, branch: str) -> None:
+    """Remove a branch's place with everything in it. Removing what is not there is fine."""
+    home = home.resolve()
+    with locked(home, LOCK):
+        record = _record(home, branch)
+        if (there := _read(record)) is not None:
+            write_whole(record, msgspec.json.encode(msgspec.structs.replace(there, is_ready=False)))
+            _clear(there)
+            record.unlink()  # last: until then, removing again finds what is left
+
+
+def all_of(home: Path) -> list[Worktree]:
+    """Every place that was given or begun here."""
+    found = [_read(one) for one in sorted((home.resolve() / "worktrees").glob("perdure-*.json"))]
+    return [one for one in found if one is not None]
+
+
+def folder_of(home: Path, branch: str) -> Path | None:
+    """Where a branch works, if it has a place here."""
+    there = _read(_record(home.resolve(), branch))
+    return Path(os.fsdecode(there.folder)) if there and there.is_ready else None
+
+
+def publish(home: Path, branch: str, name: str) -> str:
+    """Make the branch `perdure/NAME` in the person's repository point at what was committed in the worktree.
+
+    It is only ever moved forward. Changes that were not committed are not in it.
+    """
+    check_name("A branch", name)
+    there = _read(_record(home.resolve(), branch))
+    if there is None or there.git_dir is None or not there.is_ready:
+        raise NotFound(f"Branch {branch} has no git worktree here.")
+    root, ref = Path(os.fsdecode(there.root)), f"refs/heads/perdure/{name}"
+    run("check-ref-format", ref, cwd=root)
+    head = run("rev-parse", "--verify", "HEAD", cwd=root, settings=SAFE)[1].decode().strip()
+    code, out = run("rev-parse", "--verify", "--quiet", ref, cwd=root, answers=(0, 1), settings=SAFE)
+    now = out.decode().strip() if code == 0 else ""
+    if now and run("merge-base", "--is-ancestor", now, head, cwd=root, answers=(0, 1), settings=SAFE)[0]:
+        raise Conflict(f"perdure/{name} has commits that branch {branch} does not have.")
+    if now != head:
+        run("update-ref", ref, head, now or "0" * len(head), cwd=root, settings=SAFE)
+    return head
+
+
+def _again(there: Worktree, commit: str | None, snapshot: str | None) -> Path:
+    if (there.commit, there.snapshot) != (commit, snapshot):
+        raise Conflict(f"Branch {there.branch} has a place already, with another beginning.")
+    if not (folder := Path(os.fsdecode(there.folder))).is_dir():
+        raise NotFound(
+            f"The folder of branch {there.branch} is gone.", hint="Remove its place, add it again, and restore."
+        )
+    return folder
+
+
+def _check_out(theirs: Repository, root: Path, commit: str, lock: int) -> None:
+    env = {"GIT_DIR": str(theirs.git_dir), "GIT_WORK_TREE": str(theirs.top)} | without_programs(theirs)
+    arguments = ("worktree", "add", "--quiet", "--force", "--detach", str(root), commit)
+    run(*arguments, cwd=theirs.top, env=env, keep=lock)
+
+
+def _clear(made: Worktree) -> None:
+    """Remove a worktree whole or half; of the repository's list only the entry with our name, which nobody else has."""
+    root = Path(os.fsdecode(made.root))
+    if made.git_dir is not None:
+        entries = Path(os.fsdecode(made.git_dir)) / "worktrees"
+        for entry in entries.glob(f"{root.name}*"):
+            if re.fullmatch(r"\d*", entry.name.removeprefix(root.name)):
+                shutil.rmtree(entry)
+        with suppress(OSError):
+            entries.rmdir()  # as git does with the last one
+    if root.is_dir():
+        shutil.rmtree(root)
+
+
+def _common(git_dir: Path) -> Path:
+    """The git dir that the worktrees of a repository share; that of a single one goes when it is removed."""
+    pointer = git_dir / "commondir"
+    return Path(os.path.normpath(git_dir / pointer.read_text().strip())) if pointer.is_file() else git_dir
+
+
+def _root(home: Path, branch: str) -> Path:
+    """Named by home and branch, so that no two homes claim one entry of a repository."""
+    words = re.sub("[^A-Za-z0-9]+", "-", branch)[:40].strip("-")
+    return home / "worktrees" / f"perdure-{words}-{digest(os.fsencode(home) + b'/' + branch.encode())[:12]}"
+
+
+def _record(home: Path, branch: str) -> Path:
+    root = _root(home, branch)
+    return root.with_name(f"{root.name}.json")
+
+
+def _read(record: Path) -> Worktree | None:
+    try:
+        return msgspec.json.decode(record.read_bytes(), type=Worktree)
+    except FileNotFoundError:
+        return None
+
+
+class Cleared(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of a branch's folder. `kept` says why it is still there."""
+
+    branch: str
+    folder: str
+    bytes: int = 0
+    kept: str | None = None
+    is_git: bool = False
+
+
+def clear(home: Path, there: Worktree, last: str | None, *, plan: bool = False) -> Cleared:
+    """Remove the folder of a branch that has ended, unless something would be lost; `last` is its last snapshot."""
+    folder, root = Path(os.fsdecode(there.folder)), Path(os.fsdecode(there.root))
+    kept = _lost(home, there, folder, last) if there.is_ready and folder.is_dir() else None
+    freed = size_of(root) if kept is None else 0
+    if kept is None and not plan:
+        remove(home, there.branch)
+    return Cleared(there.branch, str(folder), freed, kept, there.git_dir is not None)
+
+
+def _lost(home: Path, there: Worktree, folder: Path, last: str | None) -> str | None:
+    """What would be lost with the folder, for a person; None if nothing would."""
+    shots = Snapshots(folder, home)
+    taken = shots.take("before its folder is removed")
+    if not _is_kept(shots, last, taken.tree):
+        return "it holds changes that its last snapshot does not"
+    if filled := [one.path for one in taken.left_out if not is_unfilled(folder / one.path)]:
+        return f"{filled[0]} is in no snapshot"
+    return "it holds commits that no branch names" if there.git_dir is not None and _is_alone(there, folder) else None
+
+
+def _is_kept(shots: Snapshots, last: str | None, tree: str) -> bool:
+    try:
+        with shots.held() as held:
+            return last is not None and held.tree(last) == tree
+    except NotFound:
+        return False
+
+
+def _is_alone(there: Worktree, folder: Path) -> bool:
+    """Whether the worktree's commit is no ref's, and not where it began."""
+    code, out = run("rev-parse", "--verify", "--quiet", "HEAD", cwd=folder, answers=(0, 1, 128), settings=SAFE)
+    head = out.decode().strip()
+    if code or head == there.commit:
+        return False
+    return not run("for-each-ref", "--count=1", f"--contains={head}", cwd=folder, settings=SAFE)[1]

@@ -1,0 +1,176 @@
+"""Git as a subordinate: runs the command line in a clean environment, and finds a person's repository.
+
+Nothing of a person's settings reaches the commands: no `GIT_*` variable, no global or system configuration, no hook, no
+file system monitor, no prompt, no network, no background work. What is read of a person is where his repository keeps
+its objects, index and exclude file, and which exclude file he named for all of them. Nothing of his is written here,
+and no program that his repository names is run (`perdure.agent.git.programs`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from perdure.agent.commands.executables import executable
+from perdure.agent.git import programs
+from perdure.agent.git.links import confirmed, top_of
+from perdure.errors import ConfigError, Damaged, StoreError, StoreFull, StoreUnavailable
+
+LIMIT = 600.0  # seconds that one git command may take
+
+SAFE = ("safe.directory=*",)  # for commands that run nothing of the repository, whoever owns it
+IMPERSONAL = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+CLEAN = {
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_AUTHOR_NAME": "Perdure",
+    "GIT_AUTHOR_EMAIL": "perdure@localhost",
+    "GIT_AUTHOR_DATE": "@0 +0000",  # the same files and words are the same commit, whenever they were kept
+    "GIT_COMMITTER_NAME": "Perdure",
+    "GIT_COMMITTER_EMAIL": "perdure@localhost",
+    "GIT_COMMITTER_DATE": "@0 +0000",
+    "LC_ALL": "C",
+}
+SETTINGS = (
+    *programs.SETTINGS,
+    *("core.hooksPath=/dev/null", "core.attributesFile=/dev/null", "core.fsync=all"),
+)
+
+
+class Repository(msgspec.Struct, frozen=True):
+    """Where a person's git keeps what belongs to a folder; `prefix` is the folder below `top`, ending in `/`."""
+
+    top: Path
+    prefix: str
+    git_dir: Path
+    objects: Path
+    index: Path
+    exclude: Path
+    object_format: str
+
+
+def run(
+    *arguments: str,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    answers: tuple[int, ...] = (0,),
+    keep: int | None = None,
+    settings: tuple[str, ...] = (),
+    personal: bool = False,
+) -> tuple[int, bytes]:
+    """Run git and return its exit status, one of `answers`, and its output. `keep` is a descriptor it holds on to."""
+    process = start(
+        *arguments, cwd=cwd, env=env, stdin=subprocess.PIPE, keep=keep, settings=settings, personal=personal
+    )
+    try:
+        out, complaint = process.communicate(stdin, timeout=LIMIT)
+    except BaseException as error:
+        stop(process)
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise StoreUnavailable(f"git {arguments[0]} did not end within {LIMIT:g} s.") from None
+        raise
+    if process.returncode not in answers:
+        raise failure(arguments[0], process.returncode, complaint)
+    return process.returncode, out
+
+
+def start(
+    *arguments: str,
+    cwd: Path,
+    stdin: int,
+    env: Mapping[str, str] | None = None,
+    keep: int | None = None,
+    settings: tuple[str, ...] = (),
+    personal: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Start git in a session of its own: what a person types at a terminal does not reach it."""
+    clean = programs.environment(cwd) | (CLEAN if personal else CLEAN | IMPERSONAL)
+    options = [word for setting in (*SETTINGS, *settings) for word in ("-c", setting)]
+    if (program := executable("git", cwd)) is None:
+        raise ConfigError("git is not installed.", hint="Install git 2.38 or later.")
+    try:
+        return subprocess.Popen(
+            [program, *options, *arguments],
+            cwd=cwd,
+            env=clean | dict(env or {}),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=() if keep is None else (keep,),
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise StoreUnavailable(f"{cwd} is not there.") from None
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a git process and those it started, and wait until it is gone."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def failure(command: str, code: int, complaint: bytes) -> StoreError | ConfigError:
+    """What git said, as one of our errors."""
+    text = complaint.decode(errors="replace").strip()
+    said = next((line for line in text.splitlines() if re.match("fatal|error", line)), text.partition("\n")[0])
+    if "No space left" in text or "quota exceeded" in text:
+        return StoreFull("The disk is full; git wrote nothing that counts.")
+    if re.search(r"(missing|invalid|bad|corrupt|unable to read|could not read|not a valid) .*(object|blob|tree)", text):
+        return Damaged(f"An object is missing or damaged: {said[:200]}.")
+    if code == 129:
+        return ConfigError(f"This git does not know how to {command}.", hint="Install git 2.38 or later.")
+    return StoreError(f"git {command} failed: {said[:300]}.", code=code, complaint=text[:4000])
+
+
+def find(folder: Path) -> Repository | None:
+    """The repository whose work tree holds the folder, or None outside git.
+
+    One that does not confirm that the work tree is its own is none.
+    """
+    if (nearest := top_of(folder)) is None or confirmed(nearest) is None:
+        return None
+    names = ("--git-path", "objects", "--git-path", "index", "--git-path", "info/exclude", "--show-object-format")
+    code, out = run(
+        *("rev-parse", "--is-inside-work-tree", "--show-toplevel", "--absolute-git-dir", *names, "--show-prefix"),
+        cwd=folder,
+        answers=(0, 128),
+        settings=SAFE,
+    )
+    if code:
+        return None
+    lines = out.decode("utf-8", "surrogateescape").split("\n")
+    if len(lines) != 9:
+        raise ConfigError(f"{folder} has a line break in its path.", hint="Work in a folder with an ordinary name.")
+    top, git_dir, *paths = lines[1:6]
+    if Path(top) != Path(os.path.realpath(nearest)):
+        return None  # by its settings, the work tree is another folder
+    objects, index, exclude = (Path(os.path.normpath(folder / path)) for path in paths)
+    return Repository(Path(top), lines[7], Path(git_dir), objects, index, exclude, lines[6])
+
+
+def without_programs(repository: Repository) -> dict[str, str]:
+    """The environment by which git runs no program that the repository's settings name."""
+    env = {"GIT_DIR": str(repository.git_dir), "GIT_WORK_TREE": str(repository.top)}
+    listed = run("config", "--list", "--name-only", "-z", cwd=repository.top, env=env)[1]
+    keys = dict.fromkeys(os.fsdecode(listed).split("\0"))
+    return programs.by_environment(programs.without([key for key in keys if programs.names_program(key)]))
+
+
+def global_excludes(folder: Path) -> str | None:
+    """The exclude file that a person names in his configuration. This command alone reads it, and runs nothing."""
+    code, out = run(
+        *("config", "--type=path", "-z", "--get", "core.excludesFile"),
+        cwd=folder,
+        personal=True,
+        answers=(0, 1, 128),
+    )
+    return out.rstrip(b"\0").decode("utf-8", "surrogateescape") if code == 0 else None

@@ -1,0 +1,39 @@
+"""Where a folder's branch points, read from git's own files: no process, no lock, nothing written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perdure.agent.git.links import GitFolders, confirmed, top_of
+
+
+def head_of(root: Path) -> dict[str, str | None] | None:
+    """The branch and the commit that a folder is on; None outside git."""
+    top = top_of(root)
+    found = None if top is None else confirmed(top)
+    if found is None:
+        return None
+    git = found.own
+    try:
+        said = (git / "HEAD").read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    if not said.startswith("ref: "):
+        return {"branch": None, "commit": said}
+    name = said.removeprefix("ref: ")
+    if not name.startswith("refs/") or ".." in name.split("/"):
+        return None
+    return {"branch": name.removeprefix("refs/heads/"), "commit": _commit(found, name)}
+
+
+def _commit(found: GitFolders, name: str) -> str | None:
+    for place in (found.own, found.common):
+        try:
+            return (place / name).read_text().strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+    try:
+        packed = (found.common / "packed-refs").read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return next((line.split(" ", 1)[0] for line in packed if line.endswith(f" {name}")), None)

@@ -1,0 +1,300 @@
+"""Running git in the folder of a session, and in no other repository (`perdure.agent.git.links`).
+
+Git outside the sandbox is told by its environment only what it needs, reaches no network but for a push that was
+approved, and runs no program that the repository names (`perdure.agent.git.programs`).
+
+What a look needs is short-lived and takes no locks. An act holds `perdure.lock` in git's folder, and hands its
+descriptor to git, whose keepers inherit it (`perdure.agent.git.sandboxed_git`):
+
+    lock      nobody of ours acts here: no living worker, and no git that outlived a dead one
+    mark      the lock file says that an act has begun; git's own lock files were not there
+    run       git, in a process group of its own
+    unmark    git has ended, and left no lock file behind
+
+A worker that is killed leaves git running. Whoever comes next, to act or to probe, waits for the lock, so nothing is
+looked at while it may still change. A git that is killed leaves its own lock files (`index.lock`). Their age proves
+nothing. One is removed only if our mark says that it came after we began, our lock says that what we began is dead,
+and no process on this machine has it open or is a git in this repository. Otherwise a person is told.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO
+
+import msgspec
+
+from perdure.agent.commands.executables import executable
+from perdure.agent.commands.sandbox import command_line, environment, level_for
+from perdure.agent.files.workspace import here
+from perdure.agent.git import programs
+from perdure.agent.git.links import confirmed
+from perdure.agent.tools.result import short
+from perdure.errors import NotDone
+from perdure.process import open_for_parent
+from perdure.store.writer.lock import Waiting
+
+LOOK = 60.0  # seconds
+PATIENCE = 120.0  # with a git that began earlier
+TRIES = 50  # ten in a second
+TEXT = 1 << 20
+
+SETTINGS = (*programs.SETTINGS, "core.quotePath=false", "color.ui=false")
+NO_HOOKS = ("core.hooksPath=/dev/null",)
+REMOTE = frozenset({"push", "fetch", "ls-remote"})  # what reaches a remote; only after a push was approved
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What git said. `code` is negative where it had to be killed."""
+
+    code: int
+    text: bytes
+    error: str
+    cut: bool = False
+
+    @property
+    def line(self) -> str:
+        return self.text.decode(errors="replace").strip()
+
+    @property
+    def words(self) -> str:
+        """Everything it said, for a person or a model; the end is where the reason stands."""
+        return "\n".join(part for part in (self.line, self.error.strip()) if part)[-4000:]
+
+
+def look_at_files(*arguments: str, limit: int = TEXT) -> Done:
+    """Run a git command that compares files with what is recorded; that may run filters, so it is fenced."""
+    with TemporaryDirectory() as temporary:
+        return look(*arguments, limit=limit, fence=Fence(Path(temporary)))
+
+
+def look(
+    *arguments: str, check: bool = True, limit: int = TEXT, seconds: float = LOOK, fence: Fence | None = None
+) -> Done:
+    """Run a git command that changes nothing; at most `limit` bytes of its output."""
+    with TemporaryFile() as error, begun(arguments, subprocess.DEVNULL, subprocess.PIPE, error, fence=fence) as git:
+        assert git.stdout is not None
+        timer = threading.Timer(seconds, end, [git])
+        timer.start()
+        try:
+            text = git.stdout.read(limit + 1)
+            if len(text) > limit:
+                end(git)
+            code = git.wait()
+        finally:
+            timer.cancel()
+        done = Done(code, text[:limit], said_in(error), cut=len(text) > limit)
+    if check and done.code and not done.cut:
+        raise NotDone(f"git {arguments[0]}: {short(done.words or f'it ended with {done.code}', 600)}")
+    return done
+
+
+def begun(
+    arguments: Sequence[str], given: IO[bytes] | int, text: IO[bytes] | int, error: IO[bytes], *,
+    lock: int | None = None, settings: Sequence[str] = (), fence: Fence | None = None,
+    told: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:  # fmt: skip
+    """Start git in the folder, in a process group of its own; with a `fence`, in the sandbox.
+
+    `told` is laid over its environment.
+    """
+    looks = lock is None and arguments[0] != "rev-parse"  # which is asked where the hooks are
+    chosen = (*SETTINGS, *(NO_HOOKS if looks else ()), *settings)
+    command = [git_program(), *(part for one in chosen for part in ("-c", one)), *arguments]
+    told = _environment(arguments[0], lock is None) | dict(told or {})
+    if fence is not None:
+        command = fence.line(command)
+        told = fence.environment() | {name: value for name, value in told.items() if name.startswith("GIT_")}
+    try:
+        return subprocess.Popen(
+            command, cwd=here().root, stdin=given, stdout=text, stderr=error, env=told, start_new_session=True,
+            pass_fds=() if lock is None else (lock,),
+        )  # fmt: skip
+    except (OSError, ValueError) as failure:
+        why = getattr(failure, "strerror", None) or str(failure)
+        raise NotDone(f"git cannot be started: {why}.") from None
+
+
+class Fence:
+    """The sandbox for a look at the files: filters may run, and nested repositories be read with their settings."""
+
+    def __init__(self, temporary: Path) -> None:
+        self._level = level_for(here())
+        self._temporary = temporary
+        self._folders = git_folders()
+
+    def line(self, command: list[str]) -> list[str]:
+        return command_line(
+            here(), command, level=self._level, temporary=self._temporary, read_only=True, shown=self._folders,
+            granted=lfs_folders(self._folders[1]),
+        )  # fmt: skip
+
+    def environment(self) -> dict[str, str]:
+        return environment(here(), self._level, self._temporary) | {"LC_ALL": "C.UTF-8", "LANGUAGE": ""}
+
+
+def lfs_folders(common: Path) -> tuple[Path, ...]:
+    """Where Git LFS keeps its objects, which filters and hooks may write; a link to elsewhere is not."""
+    lfs = common / "lfs"
+    return (lfs,) if lfs.is_dir() and not lfs.is_symlink() else ()
+
+
+def git_program() -> str:
+    """Where git is, but never in the folder: what lies there may be anything."""
+    if (found := executable("git", here().root)) is None:
+        raise NotDone("git is not installed.")
+    return found
+
+
+def git_folders(*names: str) -> tuple[Path, ...]:
+    """Git's folder for this working tree, the one that all working trees of the repository share, and more by name."""
+    wanted = [word for name in names for word in ("--git-path", name)]
+    said = look("rev-parse", "--absolute-git-dir", "--git-common-dir", *wanted).line.splitlines()
+    return tuple(Path(here().root, line).resolve() for line in said)
+
+
+def _environment(command: str, looking: bool) -> dict[str, str]:
+    """What git needs, without what would send it elsewhere, ask a person, or change what it says."""
+    remote = command in REMOTE
+    return programs.environment(here().root, personal=remote or command == "commit", network=remote) | {
+        "GIT_CEILING_DIRECTORIES": str(here().root.parent),
+        "GIT_OPTIONAL_LOCKS": "0" if looking else "1",
+        "LC_ALL": "C.UTF-8",
+        "LANGUAGE": "",
+    }
+
+
+def end(git: subprocess.Popen[bytes]) -> None:
+    """End git with all that it started in its group: first so that it removes its lock files."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(git.pid, how)
+        with suppress(subprocess.TimeoutExpired):
+            git.wait(2.0)
+
+
+def said_in(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(TEXT).decode(errors="replace")
+
+
+def is_repository() -> bool:
+    """Whether the folder of the session is the top of a repository's working tree, and the repository says so too."""
+    if confirmed(here().root) is None:
+        return False
+    try:
+        return look("rev-parse", "--show-toplevel", check=False).text == os.fsencode(here().root) + b"\n"
+    except NotDone:
+        return False
+
+
+def require() -> None:
+    if is_repository():
+        return
+    if os.path.lexists(here().root / ".git") and confirmed(here().root) is None:
+        raise NotDone(
+            "The .git of this folder names a repository that does not name this folder, so git is not run here.",
+            hint="A worktree is repaired by `git worktree repair`, typed in its repository.",
+        )
+    raise NotDone("The folder of this session is not a git repository.")
+
+
+def current_branch() -> str:
+    """The branch that is checked out; empty if none is."""
+    return look("symbolic-ref", "--quiet", "--short", "HEAD", check=False).line
+
+
+def commit_of(name: str) -> str | None:
+    """The commit that a ref stands at, or None."""
+    return look("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", check=False).line or None
+
+
+@contextmanager
+def quiet() -> Iterator[int]:
+    """Hold the lock: while it is held, no git that this or a dead worker began runs here."""
+    require()
+    folder = Path(look("rev-parse", "--absolute-git-dir").line)
+    try:
+        lock = open_for_parent(folder / "perdure.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+    except OSError as error:
+        raise NotDone(f"git's folder cannot be locked: {error.strerror}.") from None
+    try:
+        if not Waiting(lock).within(PATIENCE):
+            raise NotDone("A git command that began earlier still runs here; nothing was done.")
+        try:
+            yield lock
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)  # also for a daemon that git left behind with our descriptor
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def acting(*names: str) -> Iterator[int]:
+    """Hold the lock in order to act; `names` are the lock files that git will want for it."""
+    with quiet() as lock:
+        files = [Path(here().root, look("rev-parse", "--git-path", name).line) for name in names]
+        marked = os.fstat(lock).st_size > 0
+        for file in files:
+            _clear(file, marked)
+        os.pwrite(lock, b"begun\n", 0)
+        try:
+            yield lock
+        finally:
+            if not any(file.exists() for file in files):
+                os.ftruncate(lock, 0)
+
+
+def _clear(file: Path, marked: bool) -> None:
+    for _ in range(TRIES):
+        if not file.exists():
+            return
+        if marked and not _may_be_held(file):
+            file.unlink(missing_ok=True)
+            return
+        time.sleep(0.1)
+    raise NotDone(
+        f"Another git is at work in this repository, or was killed: {file.name} is there.",
+        hint=f"If no git runs there, remove {file}.",
+    )
+
+
+def _may_be_held(file: Path) -> bool:
+    """Whether a living process may rely on a lock file of git. What cannot be known counts as yes."""
+    places = (str(here().root), str(file.parent))
+    try:
+        processes = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return True
+    return any(_holds(Path("/proc", str(pid)), file, places) for pid in processes if pid != os.getpid())
+
+
+def _holds(process: Path, file: Path, places: tuple[str, ...]) -> bool:
+    try:
+        is_git = (process / "comm").read_text(errors="replace").startswith("git")
+    except OSError:
+        return False  # it has ended
+    try:
+        if is_git and f"{os.readlink(process / 'cwd')}/".startswith(tuple(f"{place}/" for place in places)):
+            return True
+        return any(_is(one, file) for one in (process / "fd").iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except OSError:
+        return is_git  # somebody else's git, of which nothing can be seen
+
+
+def _is(descriptor: Path, file: Path) -> bool:
+    try:
+        return os.readlink(descriptor) == str(file)
+    except OSError:
+        return False

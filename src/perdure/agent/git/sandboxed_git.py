@@ -1,0 +1,242 @@
+"""Git's acts, with what git runs by itself kept in the sandbox.
+
+Git stays outside: it needs `.git`, the person's keys and, for a push, the network. What it would run for the folder,
+every hook and every filter, is replaced by the hook runner (`perdure.agent.git.hook_runner`), so it runs as a command
+would: the same level, the same bounds, the same refusal where no sandbox can be had.
+
+Some programs have to run outside: those that sign, that know passwords, that reach the remote. They count only where
+they are named by the person's own settings, for all his repositories or with `includeIf`. An act that needs one which
+the repository names is refused. One that lies in the folder is refused, and so are settings that do: an agent could
+write it. Every other program that the repository names is set to nothing (`perdure.agent.git.programs`).
+
+A person who trusts what the hooks of a repository run says so with `git config --global --add perdure.hooks FOLDER`, or
+with the word `trusted` for all repositories; then git runs them itself. A repository's own word does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile, gettempdir
+
+import msgspec
+
+from perdure import faults
+from perdure.agent.commands import cgroup
+from perdure.agent.commands.sandbox import Level, command_line, environment, level_for
+from perdure.agent.commands.state import Bounds, limits_of
+from perdure.agent.files.workspace import Workspace, here
+from perdure.agent.git import hook_runner, programs
+from perdure.agent.git.links import confirmed
+from perdure.agent.git.programs import FILTER, HOOK, REACHES, SIGNS
+from perdure.agent.git.repository import Done, begun, end, git_folders, git_program, lfs_folders, look, said_in
+from perdure.errors import NotDone
+from perdure.ids import digest
+from perdure.runtime.workers.private_folder import runtime_folder
+from perdure.store.databases.sqlite.location import make_folder
+
+ACT = 600  # seconds; hooks run tests
+TRUSTED = "perdure.hooks"
+_USED = {"commit": (SIGNS,), "push": (SIGNS, REACHES)}  # the programs that a command runs outside, if they are set
+# Imported, and not run as a file, because then it is compiled only once; last on the path, so that it hides nothing.
+_SCRIPT = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from perdure.agent.git import hook_runner; hook_runner.main(*sys.argv[2:])"
+)
+
+
+class Configured(msgspec.Struct, frozen=True):
+    """One of git's settings, and the file that it comes from.
+
+    An agent can write a file of the folder, and by a hook what Git LFS keeps. `is_personal`: not from the repository.
+    """
+
+    key: str
+    value: str
+    file: Path | None
+    is_writable: bool
+    is_personal: bool
+
+
+def act(lock: int, *arguments: str, given: bytes = b"", settings: Sequence[str] = ()) -> Done:
+    """Run a git command that changes something, with the lock of `acting`."""
+    with _kept(arguments[0]) as kept, TemporaryFile() as source, TemporaryFile() as text, TemporaryFile() as error:
+        faults.point("git.before")
+        source.write(given)
+        source.seek(0)
+        with begun(arguments, source, text, error, lock=lock, settings=settings, told=kept) as git:
+            try:
+                code = git.wait(ACT)
+            except subprocess.TimeoutExpired:
+                end(git)
+                code = min(git.wait(), -1)
+        faults.point("git.after")
+        return Done(code, said_in(text).encode(), said_in(error))
+
+
+def check_programs() -> None:
+    """Refuse a push that would run, outside the sandbox, what an agent could have written or the repository names."""
+    configured = _configured()
+    if not _is_trusted(configured):
+        _check(configured, "push")
+
+
+def level_of(workspace: Workspace) -> Level:
+    """The level that hooks and filters run at in this workspace."""
+    with workspace.entered():
+        return _level(_configured())
+
+
+def _level(configured: list[Configured]) -> Level:
+    return Level.NONE if _is_trusted(configured) else level_for(here())
+
+
+def _configured() -> list[Configured]:
+    """Every setting of git here but those that we give on the command line, the last word last."""
+    listed = look("config", "--list", "--show-scope", "--show-origin", "-z", limit=8 << 20)
+    parts = listed.text.decode(errors="surrogateescape").split("\0")
+    repository = confirmed(here().root)
+    kept = None if repository is None else repository.common / "lfs"
+    found = []
+    for scope, origin, setting in zip(parts[::3], parts[1::3], parts[2::3], strict=False):
+        kind, _, path = origin.partition(":")
+        key, _, value = setting.partition("\n")
+        if scope == "command":
+            continue
+        file = (here().root / path).resolve() if kind == "file" else None
+        writable = file is not None and (_is_in_folder(file) or kept in file.parents)
+        found.append(Configured(key, value, file, writable, scope in programs.PERSONAL and not writable))
+    return found
+
+
+def _is_trusted(configured: list[Configured]) -> bool:
+    """By the word of a person, in his own settings: for every repository, or for this one by its folder."""
+    words = [one.value for one in configured if one.key == TRUSTED and one.is_personal]
+    found = confirmed(here().root)
+    folders = {str(here().root)} | ({str(found.common.parent)} if found and found.common.name == ".git" else set())
+    return words[-1:] == ["trusted"] or bool(folders & set(words))
+
+
+def _is_in_folder(file: Path) -> bool:
+    return here().root in file.parents and here().root / ".git" not in file.parents
+
+
+def _check(configured: list[Configured], command: str) -> None:
+    way = f"Take it out of the folder, or trust the folder: git config --global --add {TRUSTED} {here().root}"
+    for one in configured:
+        if one.is_writable:
+            raise NotDone(f"Git's settings include {one.file}, which an agent can write.", hint=way)
+        runs = [uses for uses in (SIGNS, REACHES) if uses.fullmatch(one.key)]
+        if runs and (found := _in_folder(one.value)) is not None:
+            raise NotDone(f"Git's {one.key} runs {found}, which an agent can write.", hint=way)
+        if HOOK.fullmatch(one.key):
+            raise NotDone(f"{one.key} is a hook that cannot be kept in the sandbox.", hint=way)
+        if not one.is_personal and any(uses in _USED.get(command, ()) for uses in runs):
+            raise NotDone(
+                f"The settings of this repository name a program, {one.key}, and only your own settings may.",
+                hint=f"Set it with `git config --global`, or trust: git config --global --add {TRUSTED} {here().root}",
+            )
+
+
+def _in_folder(command: str) -> Path | None:
+    """The file of the folder that a command names, if it does."""
+    try:
+        words = shlex.split(command.removeprefix("!"))
+    except ValueError:
+        words = command.split()
+    for word in words:
+        path = Path(os.path.normpath(here().root / os.path.expanduser(word)))
+        if here().root in path.resolve().parents and path.is_file():
+            return path
+    return None
+
+
+@contextmanager
+def _kept(command: str) -> Iterator[dict[str, str]]:
+    """The environment by which git runs keepers, while they can be run, and no program that the repository names."""
+    configured = _configured()
+    level = _level(configured)
+    if level is Level.NONE:  # git runs hooks itself, so it is told what they need
+        told = environment(here(), level, Path(gettempdir()))
+        yield {name: value for name, value in told.items() if name != "PATH" and not name.startswith("GIT_")}
+        return
+    _check(configured, command)
+    named = {one.key for one in configured if not one.is_personal and programs.names_program(one.key)}
+    settings = programs.without({key for key in named if not FILTER.fullmatch(key)})
+    scratch = here().scratch or runtime_folder() / "commands" / here().session_uid
+    folder = scratch / f"git-{digest(os.fsencode(here().root))[:16]}"
+    shutil.rmtree(folder, ignore_errors=True)  # of an act that was killed: we hold the lock, so it has ended
+    make_folder(folder)
+    fenced = cgroup.make(Bounds().processes)
+    try:
+        settings |= _keepers(level, scratch, folder, configured, str(fenced or ""))
+        yield programs.by_environment(settings)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if fenced is not None:
+            cgroup.remove(fenced)
+
+
+def _keepers(level: Level, scratch: Path, folder: Path, configured: list[Configured], fence: str) -> dict[str, str]:
+    """Write down what each keeper has to know, and make one for every hook and filter that there is."""
+    git_dir, common, hooks_folder, objects = git_folders("hooks", "objects")
+    hooks = {path.name: str(path) for path in _hooks(hooks_folder)}
+    filters = {one.key.removeprefix("filter."): one.value for one in configured if FILTER.fullmatch(one.key)}
+    spec, place = folder / "spec.json", folder / "place"
+    lfs = lfs_folders(common)
+    line = command_line(
+        here(), [], level=level, temporary=place, hidden=(scratch,), shown=(git_dir, common, hooks_folder),
+        granted=(*lfs, place) if level is Level.BUBBLEWRAP else lfs,
+    )  # fmt: skip
+    told = {
+        "line": line[:-1], "place": str(place), "refs": _own_refs(level, place, common), "common": str(common),
+        "environment": environment(here(), level, place), "limits": limits_of(Bounds(seconds=ACT)),
+        "pen": fence, "hooks": hooks, "filters": filters, "git": git_program(), "index": str(git_dir / "index"),
+        "objects": str(objects),
+    }  # fmt: skip
+    spec.write_text(json.dumps(told), encoding="utf-8")
+    (folder / "hooks").mkdir()
+    for name in hooks:
+        _write_hook(folder / "hooks" / name, _call(spec, "hook", name))
+    return {"core.hooksPath": str(folder / "hooks")} | _filter_settings(spec, filters)
+
+
+def _hooks(folder: Path) -> Iterator[Path]:
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if "." not in path.name and path.is_file() and os.access(path, os.X_OK):  # the samples have an ending
+            yield path
+
+
+def _own_refs(level: Level, place: Path, common: Path) -> list[str]:
+    """Bubblewrap can lay a copy of the refs over the person's, so that a hook can stash."""
+    if level is not Level.BUBBLEWRAP:
+        return []
+    names = [name for name in ("refs", "logs") if (common / name).is_dir()]
+    return [word for name in names for word in ("--bind", str(place / name), str(common / name))]
+
+
+def _filter_settings(spec: Path, filters: dict[str, str]) -> dict[str, str]:
+    return {
+        f"filter.{name}": f"{_call(spec, 'filter', name)}{'' if name.endswith('.process') else ' %f'}"
+        for name, command in filters.items()
+        if command
+    }
+
+
+def _write_hook(path: Path, call: str) -> None:
+    path.write_text(f'#!/bin/sh\nexec {call} "$@"\n', encoding="utf-8")
+    path.chmod(0o700)
+    if not os.access(path, os.X_OK):  # git would leave it out without a word
+        raise NotDone(f"Nothing can be run from {path.parent}, so hooks cannot be kept in the sandbox.")
+
+
+def _call(spec: Path, *words: str) -> str:
+    package = Path(hook_runner.__file__).parents[3]
+    return shlex.join([sys.executable, "-I", "-S", "-c", _SCRIPT, str(package), str(spec), *words])

@@ -1,0 +1,148 @@
+"""Compaction: a window that has grown too long begins later, with a summary in place of what came before.
+
+It is one commit: the summary joins the transcript and names the line at which the window now begins. What must not be
+lost in a summary is not left to the model: settled effects, decisions, open tasks and standing orders come from the
+record. A summary that cannot be made, or does not hold what it must, changes nothing; only when the window is half as
+long again as it may be does it begin later without the model's own words. The whole history stays on record.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from perdure.agent import inference
+from perdure.agent.history import context
+from perdure.agent.history.transcript import Line, State
+from perdure.agent.ledger import AgentLedger
+from perdure.agent.model import Reply, Request, Turn
+from perdure.agent.tools.plan import plan_text
+from perdure.domain.decision import Decision
+from perdure.domain.effect import Effect, Replay
+from perdure.domain.task import Task
+from perdure.errors import ModelError
+from perdure.ids import encode
+from perdure.store.move import Transaction
+from perdure.store.moves import decision, event, fact, task
+from perdure.store.moves import effect as effects
+from perdure.store.moves import session as sessions
+
+KEPT = 0.3  # of the budget stays as it is
+LAST_RESORT = 1.5
+LONGEST = 8_000  # letters of the model's own words
+MOST, PAGE, PAGES = 40, 500, 10
+INSTRUCTIONS = """\
+You are shortening the record of your own work so that you can go on with it. Say what the person wants, what you found
+out, what you did and what is left to do, with the names of files and functions that matter. Say nothing that is not in
+the record. At most 600 words."""
+
+
+async def compact(ledger: AgentLedger, state: State, *, refused: bool = False) -> Line | None:
+    """Shorten the window if it is too long, or if the model said so (`refused`); the line that says so, if it did."""
+    settings, size = ledger.settings, context.tokens(state.lines)
+    budget = min(size // 2, settings.context) if refused else settings.context
+    cut = _cut(state.lines, round(budget * KEPT)) if size > budget else 0
+    if cut == 0:
+        return None
+    first, run = state.lines[cut], ledger.run
+    question = inference.Question(["compact", first.uid, first.number])
+    facts = await run.read(kept_facts, run.session.uid)
+    try:
+        request = _request(state, cut, settings.context)
+        reply = _checked(await inference.ask(ledger, settings.model, request, question))
+    except ModelError as error:
+        await run.write(event.append(run.holder, "note", {"compaction": "failed", "why": error.message}))
+        if size <= budget * LAST_RESORT:
+            return None
+        before = str((state.summary or {}).get("content") or "")[:LONGEST]
+        text = f"(No summary could be made; what is on record follows.)\n{before}"
+        reply = Reply(text=text, model=settings.model.name)
+    body = {
+        "role": "summary", "content": f"{reply.text}\n\n{text_of(facts)}", "first": [first.uid, first.number],
+        "facts": facts, "usage": msgspec.to_builtins(reply.usage),
+    }  # fmt: skip
+    return await inference.record(ledger, settings.model, reply, question, body)
+
+
+def _cut(lines: list[Line], keep: int) -> int:
+    """Where the window may begin: at a message of a person or of the model, never between a call and its answer."""
+    kept, cut = 0, 0
+    for nth in range(len(lines) - 1, 0, -1):
+        kept += context.tokens([lines[nth]])
+        if lines[nth].role in ("user", "assistant") and nth > 0:
+            cut = nth
+            if kept >= keep:
+                break
+    return cut
+
+
+def _request(state: State, cut: int, most: int) -> Request:
+    old = State(lines=state.lines[:cut], summary=state.summary)
+    asked = Turn("user", "Shorten the record above as you were told.")
+    return Request(INSTRUCTIONS, (*context.turns(old, most), asked), number=state.replies)
+
+
+def _checked(reply: Reply) -> Reply:
+    """A summary that can stand for what it replaces, or the reason why it cannot."""
+    if not reply.text.strip():
+        raise ModelError("The summary is empty.", retry=False)
+    if reply.calls or reply.stop == "length" or len(reply.text) > LONGEST:
+        raise ModelError("The summary is not one: it is too long, unfinished, or calls tools.", retry=False)
+    return reply
+
+
+def kept_facts(tx: Transaction, uid: str) -> dict[str, Any]:
+    """What a summary must hold, from the record of the session and of its line before the fork."""
+    done: list[Effect] = []
+    decisions: list[Decision] = []
+    tasks: list[Task] = []
+    session, until, through = sessions.get(tx, uid), 2**62, 2**62
+    while True:
+        done += [one for one in _done(tx, session.uid) if one.number <= through]
+        decisions += [one for one in decision.recent(tx, session.uid, limit=MOST) if one.decided_at <= until]
+        known = {one.id for one in tasks}
+        tasks += [one for one in task.of_session(tx, session.uid) if one.created_at <= until and one.id not in known]
+        if session.forked_from is None or session.forked_at is None:
+            break
+        through = session.forked_at
+        session = sessions.get(tx, session.forked_from)
+        until = event.after(tx, session.uid, through - 1, limit=1)[0].at
+    return {
+        "effects": [_effect(one) for one in reversed(done[:MOST])],
+        "decisions": [
+            {"decision": one.decision, "because": one.rationale, "outcome": one.outcome}
+            for one in reversed(decisions[:MOST])
+        ],
+        "tasks": plan_text([one for one in tasks if one.state in task.UNFINISHED]),
+        "orders": {one.key: one.value for one in fact.known(tx, "orders")},
+    }
+
+
+def _done(tx: Transaction, uid: str) -> list[Effect]:
+    """The newest effects that changed something outside, however much was read since."""
+    found: list[Effect] = []
+    page = effects.listing(tx, uid=uid, limit=PAGE)
+    for _ in range(PAGES):
+        found += [one for one in page if one.replay not in (Replay.PURE, Replay.JOINT)]
+        if len(found) >= MOST or len(page) < PAGE:
+            break
+        page = effects.listing(tx, uid=uid, limit=PAGE, before=page[-1])
+    return found[:MOST]
+
+
+def _effect(effect: Effect) -> dict[str, Any]:
+    asked = encode(effect.intent)
+    short = asked if len(asked) <= 160 else asked[:160] + "…"
+    return {"id": effect.id, "tool": effect.tool, "state": effect.state, "reference": effect.reference, "asked": short}
+
+
+def text_of(facts: dict[str, Any]) -> str:
+    """The same for the model to read."""
+    lines = [f"- {one['state']}: {one['tool']} {one['asked']} [{one['id']}]" for one in facts["effects"]]
+    lines += [
+        f"- decided: {one['decision']}, because {one['because']} (outcome: {one['outcome'] or 'open'})"
+        for one in facts["decisions"]
+    ]
+    lines += [f"- standing order {key}: {value}" for key, value in facts["orders"].items()]
+    return "\n".join(["On record:", *lines, "Open tasks:", facts["tasks"]])

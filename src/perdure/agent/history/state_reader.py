@@ -1,0 +1,96 @@
+"""How an agent's state is read: the last checkpoint and the lines after it, or every line when there is none.
+
+A branch begins with the state of its line at the fork. Whatever the length of the history, this reads one checkpoint,
+the window that a model is shown, and what came since.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.agent.files.branch import Folder, folder_of
+from perdure.agent.history import catch_up
+from perdure.agent.history.catch_up import Since
+from perdure.agent.history.inbox import Heard, hear, mode_of
+from perdure.agent.history.transcript import CODEC, Line, State, line_of
+from perdure.domain.session import SessionRecord
+from perdure.ids import digest
+from perdure.runtime.run.position import Place
+from perdure.runtime.run.records import Records
+from perdure.store.move import Transaction
+from perdure.store.moves import checkpoint, message
+from perdure.store.moves import effect as effects
+from perdure.store.moves import session as sessions
+
+FINGERPRINT = digest(CODEC)
+END = 2**62
+
+
+class AgentRecords(Records):
+    """What a run of an agent knows when it begins."""
+
+    def __init__(
+        self, session: SessionRecord, state: State, checkpointed: int, folder: Folder | None, heard: Heard, since: Since
+    ) -> None:
+        super().__init__(session)
+        self.state = state
+        self.folder = folder
+        self.checkpointed = checkpointed  # the line after which there is a checkpoint in this session's own log
+        self.heard = heard
+        self.since = since
+        self.resting = False  # a rest is open that nobody ended: a run was killed, or something else woke the session
+
+
+def read(tx: Transaction, uid: str) -> AgentRecords:
+    """Everything that a run needs before it begins, whatever the length of the history."""
+    session = sessions.get(tx, uid)
+    state, checkpointed = state_of(tx, session)
+    heard = hear(tx, uid, mode_of(state))
+    since = catch_up.since_last_line(tx, uid, state, heard)
+    records = AgentRecords(session, state, checkpointed, folder_of(tx, session), heard, since)
+    records.resting = not since.unread and bool(message.rests(tx, uid))  # a message ends every rest
+    for effect in effects.unsettled(tx, uid):
+        records.effects[Place("", "call", effect.id, "", effect.generation)] = effect
+    return records
+
+
+def state_of(tx: Transaction, session: SessionRecord, through: int = END) -> tuple[State, int]:
+    """The state after event `through`, and the number of the checkpoint it was read from (0: none of its own)."""
+    kept = checkpoint.latest(tx, session.uid, FINGERPRINT, through=through)
+    found = None if kept is None else _opened(kept.body)
+    if kept is not None and found is not None:
+        state = found
+        state.lines = _window(tx, session, state, kept.number)
+    elif session.forked_from is not None and session.forked_at is not None:
+        state, _ = state_of(tx, sessions.get(tx, session.forked_from), session.forked_at)
+        state.number = 0
+    else:
+        state = State()
+    while page := message.between(tx, session.uid, state.number + 1, through):
+        for event in page:
+            state.fold(event)
+    return state, 0 if kept is None or found is None else kept.number
+
+
+def _opened(body: str) -> State | None:
+    """A checkpoint as a state; one that cannot be read is none."""
+    try:
+        return msgspec.json.decode(body, type=State)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _window(tx: Transaction, session: SessionRecord, state: State, through: int) -> list[Line]:
+    """The lines that the model is shown, as of a checkpoint, through the forks between."""
+    if state.first is None:
+        return []
+    uid, number = state.first
+    first = number if session.uid == uid else 1
+    found = [
+        line_of(one.session_uid, one.number, one.at, one.body)
+        for one in message.between(tx, session.uid, first, through)
+        if isinstance(one.body, dict) and one.body.get("role") != "summary"
+    ]
+    if session.uid == uid or session.forked_from is None or session.forked_at is None:
+        return found
+    return _window(tx, sessions.get(tx, session.forked_from), state, session.forked_at) + found

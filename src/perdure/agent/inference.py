@@ -1,0 +1,220 @@
+"""Asking the model: a `pure` effect whose answer joins the transcript in the commit that records it.
+
+Nothing is written before the request, so no sync delays the first token. A model that cannot answer now is asked again,
+after the time it names; a long one is waited for durably, and counts in the runs after it. One that cannot answer at
+all, or asks for patience for too long, is recorded as such, the person is told, and nothing else is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from perdure.agent.history.transcript import Line, line_of
+from perdure.agent.ledger import AgentLedger
+from perdure.agent.model import Hear, Model, Reply, Request, ToolCall, Usage
+from perdure.clock import SECOND
+from perdure.domain.effect import AttemptOutcome, Replay, idempotency_key, intent_digest
+from perdure.domain.event import Event
+from perdure.domain.wait import WaitKind
+from perdure.errors import ModelError, PerdureError
+from perdure.ids import decode, encode
+from perdure.runtime.description import describe
+from perdure.runtime.ledger.dispatch import Intent
+from perdure.runtime.live_text import Speech
+from perdure.store.moves import intent as intents
+from perdure.store.moves import message, wait
+
+ATTEMPTS = 6
+HELD = 30.0  # seconds that are waited in place; longer ones are waited for durably, and cost nothing
+LONGEST = 3600.0  # whatever a server says
+TIMEOUT = 600.0
+MAX_TEXT = 400_000  # letters
+MAX_ARGUMENTS = 1_000_000
+MAX_CALLS = 1_000
+MOST = 2**53  # tokens, or millionths of a dollar
+NAME = "model"
+
+
+class Question:
+    """One question to the model: where it stands, how often it was asked, and for how long it was waited.
+
+    `asked` and `waited` go on from the runs before: a model that asks for patience again and again is asked `ATTEMPTS`
+    times in all, and not past `until`, the time (in microseconds of waiting) that the agent still has.
+    """
+
+    def __init__(self, position: list[Any], asked: int = 0, waited: int = 0, until: int | None = None) -> None:
+        self.position = position
+        self.asked = asked
+        self.waited = waited
+        self.until = until
+
+    def patience(self, error: ModelError) -> float:
+        """How many seconds to wait before it is asked again; raises when that is enough."""
+        wanted = error.retry_after if error.retry_after is not None else 0.25 * 2**self.asked
+        seconds = min(wanted, LONGEST)
+        why = f"It was asked {self.asked} times." if self.asked >= ATTEMPTS else ""
+        if not why and self.until is not None and self.waited + seconds * SECOND > self.until:
+            why = f"It asks for {seconds:g} s of patience, and the agent has {max(self.until, 0) // SECOND:,} s in all."
+        if why:
+            raise ModelError(f"{error.message} {why}", hint=error.hint, **error.details) from error
+        self.waited += round(seconds * SECOND)
+        return seconds
+
+
+async def ask(
+    ledger: AgentLedger, model: Model, request: Request, question: Question, speech: Speech | None = None
+) -> Reply:
+    """Ask until the model answers, or until asking again cannot help: then `ModelError`."""
+    hear = listener(speech)
+    while True:
+        question.asked += 1
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                return clean(await model.reply(request, hear))
+        except asyncio.CancelledError:
+            this = asyncio.current_task()
+            if this is not None and this.cancelling():
+                raise
+            error = ModelError(f"{model.name} was cancelled from within.", retry=False)
+        except TimeoutError:
+            error = ModelError(f"{model.name} has not answered within {TIMEOUT:g} s.")
+        except ModelError as raised:
+            error = raised
+        except Exception as raised:  # a model of a user's own: what it raises is no proof of anything
+            error = ModelError(f"{model.name} failed: {type(raised).__name__}: {raised}", retry=False)
+        if not error.retry:
+            raise error
+        patience = question.patience(error)
+        if speech is not None:
+            speech.break_off()
+        await _pause(ledger, patience, question)
+
+
+def listener(speech: Speech | None) -> Hear:
+    """Whoever listens while the model speaks, if anybody may: each piece as it would be stored."""
+
+    def hear(text: str) -> None:
+        if speech is not None and text:
+            with suppress(Exception):  # a model of a user's own may say what is no text
+                speech.say(_text(text))
+
+    return hear
+
+
+async def _pause(ledger: AgentLedger, seconds: float, question: Question) -> None:
+    run, position = ledger.run, question.position
+    if seconds <= HELD:
+        await asyncio.sleep(seconds)
+        run.check()
+        return
+    due = run.clock.now() + round(seconds * SECOND)
+    id = f"retry-{idempotency_key(run.session.uid, position, NAME, {}, question.asked)[:16]}-{due}"
+    detail = {"why": f"The model asks for {seconds:g} s of patience.", "for": position[0]}
+    await run.write(wait.open_(run.holder, id, WaitKind.TIMER, ref=NAME, detail=detail, due_at=due))
+    await run.wait_for(id)
+
+
+def waited_for(events: Iterable[Event], what: str) -> tuple[int, int]:
+    """How often earlier runs asked the same since its last line, and for how long they waited after that."""
+    asked, waited = 0, 0
+    for one in events:
+        for row in ((one.body or {}).get("rows", {}).get("wait") or ()) if one.kind == "wait.opened" else ():
+            if row["kind"] == WaitKind.TIMER and row["ref"] == NAME and (row["detail"] or {}).get("for") == what:
+                asked, waited = asked + 1, waited + row["due_at"] - row["since"]
+    return asked, waited
+
+
+async def record(ledger: AgentLedger, model: Model, reply: Reply, question: Question, body: dict[str, Any]) -> Line:
+    """Write down what the model said and that it was asked, in one commit; returns its line."""
+    spent = message.Spent(reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.cost_micros)
+    said = {"stop": reply.stop, "calls": len(reply.calls), "letters": len(reply.text), "asked": question.asked}
+    reference = reply.model or model.name
+    known = intents.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=encode(said), reference=reference)
+    made = await _write(ledger, model, known, question.position, body, spent)
+    assert made is not None
+    return line_of(ledger.run.session.uid, *made, body)
+
+
+async def record_failure(
+    ledger: AgentLedger, model: Model, error: ModelError, question: Question, body: dict[str, Any]
+) -> Line:
+    """Write down that the model could not answer, and the line that says so, in one commit."""
+    told = encode(decode(describe(error)) | {"asked": question.asked})
+    known = intents.Outcome(outcome=AttemptOutcome.FAILED, error=told)
+    made = await _write(ledger, model, known, question.position, body, message.Spent())
+    assert made is not None
+    return line_of(ledger.run.session.uid, *made, body)
+
+
+async def _write(
+    ledger: AgentLedger, model: Model, known: intents.Outcome, position: list[Any], body: dict[str, Any] | None,
+    spent: message.Spent,
+) -> tuple[int, int] | None:  # fmt: skip
+    run = ledger.run
+    arguments = {"model": model.name}
+    key = idempotency_key(run.session.uid, position, NAME, arguments, 0)
+    intent = Intent(
+        id="e-" + key[:16], position=encode(position), generation=0, tool=NAME, replay=Replay.PURE, targets="[]",
+        intent=encode(arguments), intent_digest=intent_digest(NAME, arguments, []), idempotency_key=key,
+        arguments=arguments,
+    )  # fmt: skip
+    worker = run.runtime.worker
+    dispatch = intents.Dispatch(worker=worker.id, process=worker.process)
+    return await run.write(message.replied(run.holder, intent, dispatch, known, body, spent))
+
+
+def body_of(reply: Reply) -> dict[str, Any]:
+    """A reply as a line of the transcript."""
+    line: dict[str, Any] = {"role": "assistant", "content": reply.text}
+    if reply.calls:
+        line["calls"] = [{"id": one.id, "name": one.name, "arguments": one.arguments} for one in reply.calls]
+    usage = {"tokens_in": reply.usage.tokens_in, "tokens_out": reply.usage.tokens_out}
+    line |= {"model": reply.model, "stop": reply.stop, "usage": usage | {"cost_micros": reply.usage.cost_micros}}
+    return line | ({"extra": reply.extra} if reply.extra is not None else {})
+
+
+def clean(reply: Reply) -> Reply:
+    """A reply that can be stored: bounded, and nothing in it that is no text."""
+    calls = tuple(
+        ToolCall(_text(one.id)[:200], _text(one.name)[:200], _arguments(one.arguments))
+        for one in reply.calls[:MAX_CALLS]
+    )
+    text = _text(reply.text)
+    if len(text) > MAX_TEXT:
+        text = f"{text[:MAX_TEXT]}\n… {len(text) - MAX_TEXT:,} letters of this answer were not kept …"
+    spent = reply.usage
+    usage = Usage(_count(spent.tokens_in), _count(spent.tokens_out), _count(spent.cost_micros), spent.priced)
+    stop = reply.stop if reply.stop in ("end", "calls", "length", "refused") else "end"
+    return Reply(text, calls, usage, stop, _text(reply.model), _extra(reply.extra))
+
+
+def _count(given: int) -> int:
+    return min(max(given, 0), MOST)
+
+
+def _extra(given: Any) -> Any:
+    """What a provider wants back, if it can be kept at all."""
+    try:
+        return given if len(encode(given)) <= MAX_ARGUMENTS else None
+    except PerdureError:
+        return None
+
+
+def _arguments(given: dict[str, Any] | str) -> dict[str, Any] | str:
+    text = _text(given) if isinstance(given, str) else None
+    if text is None:
+        try:
+            text = encode(given)
+        except Exception:  # a lone surrogate, or something that is no JSON: shown to the model as it came
+            text = _text(repr(given))
+            given = text
+    if len(text) > MAX_ARGUMENTS:
+        return text[:1000] + f"… {len(text) - 1000:,} letters of these arguments were not kept …"
+    return given if isinstance(given, dict) else text
+
+
+def _text(given: str) -> str:
+    return given.encode("utf-8", "replace").decode().replace("\0", "\N{SYMBOL FOR NULL}")

@@ -1,1 +1,0 @@
-"""The sandboxes that `perdure.agent.sandbox` can choose from, strongest first."""

@@ -1,0 +1,64 @@
+"""The agent of the command line: its model, words, tools and limits are arguments of the session, kept as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from perdure.agent.agent import CONTEXT, DEFAULT_TOOLS, INSTRUCTIONS, Agent, limits_from
+from perdure.agent.ledger import ask_first
+from perdure.agent.model import get_model
+from perdure.agent.settings import Settings
+from perdure.agent.toolbox import Toolbox, is_known
+from perdure.domain.session import SessionRecord
+from perdure.errors import ConfigError
+from perdure.runtime.definitions.program import Bound
+from perdure.runtime.definitions.signature import Shape
+from perdure.runtime.ledger.policy import Intent
+
+if TYPE_CHECKING:
+    from perdure.runtime.session import Session
+
+NAME = "agent"
+
+
+class StoredAgent(Agent):
+    """An agent that is whatever its session says."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME, model="", tools=())
+        self.shape = Shape(_stored, given=["s"])
+
+    def bind_stored(self, prompt: str, *, model: str, **said: Any) -> Bound[str]:
+        """What a session is started with; everything is checked now, so that a mistake is heard at once."""
+        bound: Bound[str] = Bound(self, self.shape.bind((prompt,), {"model": model} | said))
+        self.settings(bound.arguments)
+        return bound
+
+    def settings(self, arguments: dict[str, Any]) -> Settings:
+        model = get_model(arguments["model"], base_url=arguments.get("base_url"))
+        toolbox = Toolbox(arguments.get("tools") or DEFAULT_TOOLS)
+        words, limits = arguments.get("instructions") or INSTRUCTIONS, limits_from(arguments.get("limits"))
+        return Settings(model, toolbox, words, limits, arguments.get("context") or CONTEXT)
+
+    def missing(self, session: SessionRecord) -> str | None:
+        return next((name for name in session.arguments.get("tools") or () if not is_known(name)), None)
+
+    def asking(self, session: SessionRecord) -> Callable[[Intent], str]:
+        allowed = frozenset(session.arguments.get("allow") or ())
+        return lambda intent: "allow" if intent.tool in allowed else ask_first(intent)
+
+    def may(self, session: SessionRecord) -> tuple[bool, bool]:
+        return bool(session.arguments.get("network")), bool(session.arguments.get("unsandboxed"))
+
+
+async def _stored(
+    s: Session, prompt: str, once: bool = False, model: str = "", instructions: str | None = None,
+    tools: list[str] | None = None, limits: dict[str, Any] | None = None, base_url: str | None = None,
+    context: int | None = None, allow: list[str] | None = None, network: bool = False, unsandboxed: bool = False,
+) -> str:  # fmt: skip
+    """The shape of the arguments; an agent runs its loop and not this."""
+    raise ConfigError("An agent is run by its loop.")
+
+
+STORED = StoredAgent()

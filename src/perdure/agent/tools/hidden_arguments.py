@@ -1,0 +1,51 @@
+"""What is added to a call before it is planned: arguments that the model is not shown and cannot give.
+
+An effect whose probe compares before and after needs both in its intent. So the agent calls
+`PREPARE[tool](arguments, known)` before it plans: `arguments` is what the model gave, `known` is path -> digest of what
+the agent has read (`Said.read`, the newest wins). It gets the complete arguments, or `NotDone` with a sentence for the
+model: then nothing is planned. `HIDDEN[tool]` are the parameters to leave out of the schema; a value that the model
+gives for one of them is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from perdure.errors import ConfigError, NotDone
+from perdure.runtime.definitions.tool import Tool
+
+Known = Mapping[str, str | None]
+Prepare = Callable[[dict[str, Any], Known], dict[str, Any]]
+
+PREPARE: dict[str, Prepare] = {}
+HIDDEN: dict[str, frozenset[str]] = {}
+
+
+def prepares(tool: Tool[..., Any], *hidden: str) -> Callable[[Callable[..., dict[str, Any]]], Prepare]:
+    """Declare what fills the hidden parameters of a tool: `(known, **what the model gave) -> them`, more or less.
+
+    What it returns is laid over the arguments, so that it may also put one of them right.
+    """
+
+    def declare(function: Callable[..., dict[str, Any]]) -> Prepare:
+        def prepare(arguments: dict[str, Any], known: Known) -> dict[str, Any]:
+            given = {name: value for name, value in arguments.items() if name not in hidden}
+            try:
+                opened = tool.shape.unbind(given | {name: _filler(tool, name) for name in hidden})
+            except ConfigError as error:
+                raise NotDone(f"{tool.name}: {error.message}") from None
+            for name in hidden:
+                del opened[name]
+            return opened | function(known, **opened)
+
+        PREPARE[tool.name] = prepare
+        HIDDEN[tool.name] = frozenset(hidden)
+        return prepare
+
+    return declare
+
+
+def _filler(tool: Tool[..., Any], name: str) -> str:
+    """Every hidden parameter is text or nothing, so any text lets the rest be checked."""
+    return f"{tool.name}.{name}"

@@ -1,0 +1,70 @@
+"""`perdure answer`: what a program asked with `s.ask`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from perdure.cli.shell import Shell, command, person
+
+if TYPE_CHECKING:
+    from perdure.domain.wait import Wait
+    from perdure.store.move import Transaction
+
+MANY = 10_000
+
+
+@command
+@click.argument("wait")
+@click.argument("text")
+@person
+def answer(shell: Shell, wait: str, text: str) -> None:
+    """Answer a question that a session asked.
+
+    WAIT is the question's id, or the id of a session that has asked one question.
+    """
+    from perdure.cli.store_access import acting, reading
+    from perdure.cli.text.plain import safe, short
+    from perdure.cli.text.waits import top_of
+    from perdure.store.moves import session
+
+    with reading(shell) as tx:
+        asked = find(tx, wait)
+        name, top = session.get(tx, asked.session_uid).id, top_of(tx, asked.session_uid)
+    given = acting(shell, lambda runtime: runtime.answer(asked.id, text, by=shell.by))
+    if shell.json:
+        shell.emit(given)
+    else:
+        shell.say(f"{safe(shell.by)} answered {safe(asked.id)} of session {safe(name)}: {short(text)}")
+        shell.say(f"`{shell.again('resume', top, app=True)}` lets it go on, unless a worker does.")
+
+
+def find(tx: Transaction, name: str) -> Wait:
+    """An open question by its id, by a beginning of it, or by its session."""
+    from perdure.domain.wait import WaitKind
+    from perdure.errors import Conflict, NotFound
+    from perdure.store.moves import session
+    from perdure.store.moves import wait as waits
+
+    unknown = NotFound(
+        f"Nobody asked anything called {name!r}.", hint="`perdure ls --waiting-for input` lists who did."
+    )
+    if not name:
+        raise unknown
+    found = [one for one in waits.open_waits(tx, kind="input", limit=MANY) if one.id.startswith(name)]
+    if not found:
+        try:
+            return waits.find(tx, name)  # resolved already, or not a question: the answer is refused with the reason
+        except NotFound:
+            pass
+        try:
+            found = waits.open_of_kind(tx, session.find(tx, name).uid, WaitKind.INPUT)
+        except NotFound:
+            raise unknown from None
+    if not found:
+        raise NotFound(f"Session {name!r} has not asked anything.", hint="`perdure show` says what it waits for.")
+    if len(found) > 1:
+        names = ", ".join(one.id for one in found[:5])
+        raise Conflict(f"{name!r} fits several questions: {names}.", hint="Give the question's id.")
+    return found[0]

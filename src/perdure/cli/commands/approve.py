@@ -1,0 +1,21 @@
+"""`perdure approve`: a person's vote."""
+
+from __future__ import annotations
+
+import click
+
+from perdure.cli.shell import Shell, command, person
+
+
+@command
+@click.argument("id")
+@click.option("--because", metavar="TEXT", required=True, help="Why; it is kept with the vote.")
+@person
+def approve(shell: Shell, id: str, because: str) -> None:
+    """Say yes to exactly what an approval is bound to.
+
+    `perdure approvals` lists what waits.
+    """
+    from perdure.cli.vote import vote
+
+    vote(shell, id, because, "approve")

@@ -1,0 +1,86 @@
+"""`perdure brief`: what somebody needs to know who takes a session over, made from the record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perdure.cli.shell import Shell, command
+
+if TYPE_CHECKING:
+    from perdure.cli.text.waits import Asked
+    from perdure.control.brief import Brief
+
+
+@command
+@click.argument("id")
+@click.option(
+    "--format", "form", type=click.Choice(["text", "agents-md"]), default="text", show_default=True,
+    help="For people, or as Markdown that another agent can start from.",
+)  # fmt: skip
+@click.option("--to", metavar="FILE", help="Write it to FILE instead, whole or not at all.")
+def brief(shell: Shell, id: str, form: str, to: str | None) -> None:
+    """Say what somebody needs to know who takes a session over.
+
+    Its goal, standing orders, decisions, open tasks, what is in doubt, what was done outside and what changed since.
+    It is made from the record and says as of which event. A FILE that is no brief is never overwritten.
+    """
+    told, asked = look(shell, id)
+    if shell.json:
+        shell.emit(told)
+        return
+    from perdure.cli.text.brief import as_markdown, as_text
+
+    lines = as_text(shell, told, asked) if form == "text" else as_markdown(shell, told, asked)
+    if to is None:
+        shell.say(*lines)
+        return
+    write(Path(to), "\n".join(click.unstyle(line) for line in lines) + "\n")
+    shell.say(f"{to} is the brief of session {told.session} as of event {told.number}.")
+
+
+def look(shell: Shell, id: str) -> tuple[Brief, list[Asked]]:
+    """One moment of the store: the brief, and what is waited for in words."""
+    from perdure.cli.store_access import reading
+    from perdure.cli.text import waits
+    from perdure.control import brief
+    from perdure.domain.session import TERMINAL
+    from perdure.store.inspection import condition
+    from perdure.store.moves import session
+
+    place, artifacts = condition.place_of(shell.store), shell.settings.get("artifacts")
+    beside = place.folder or (Path(artifacts) if artifacts else None)
+    with reading(shell) as tx:
+        found = session.find(tx, id)
+        asked = [] if found.status in TERMINAL or found.sealed_at is not None else waits.asked_of(tx, found)
+        return brief.brief(tx, found, beside), asked
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a brief by a newer one, in one step; anything else that is there stays."""
+    import os
+
+    from perdure.cli.text.brief import MARKS
+    from perdure.errors import Conflict
+    from perdure.ids import new_name
+    from perdure.store.databases.sqlite.location import sync_folder
+
+    if path.is_symlink() or (path.exists() and not _begins(path).startswith(MARKS)):
+        raise Conflict(f"{path} is there and is no brief.", hint="Name another file, or remove it first.")
+    temporary = path.with_name(f".{path.name}.{new_name('brief')}")
+    try:
+        with open(temporary, "x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def _begins(path: Path) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read(100)

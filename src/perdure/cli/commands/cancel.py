@@ -1,0 +1,69 @@
+"""`perdure cancel`: ask a session to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from perdure.cli.shell import Shell, command, person
+
+if TYPE_CHECKING:
+    from perdure.agent.files.worktree import Cleared
+    from perdure.domain.effect import Effect
+    from perdure.runtime.runtime import Runtime, SessionView
+
+
+@command
+@click.argument("id")
+@person
+def cancel(shell: Shell, id: str) -> None:
+    """Ask a session to stop, and its children with it.
+
+    One that no process runs ends at once, unless an effect of it may be under way. Otherwise whoever has it stops
+    between two acts; what was begun is seen to its end. The folder of a branch is removed with it, unless something in
+    there is kept nowhere else.
+    """
+    from perdure.cli.commands.prune import stays
+    from perdure.cli.store_access import acting
+    from perdure.cli.text.plain import safe
+
+    asked, held, left, cleared = acting(shell, lambda runtime: stopped(runtime, id, shell.by))
+    if shell.json:
+        shell.emit(asked)
+    elif asked.status == "cancelled":
+        shell.say(f"Session {safe(asked.id)} is cancelled.")
+        for one in cleared:
+            shell.say(*(stays(one) if one.kept else [f"Its folder {safe(one.folder)} is removed."]))
+    elif held:
+        holder = safe(asked.lease_holder or "")
+        shell.say(f"Session {safe(asked.id)} was asked to stop; {holder} has it and stops between acts.")
+    else:
+        shell.say(f"Session {safe(asked.id)} was asked to stop. It ends when these effects are settled:", "")
+        shell.say(*unsettled(shell, asked, left))
+
+
+def unsettled(shell: Shell, asked: SessionView, left: list[Effect]) -> Iterator[str]:
+    """What keeps a session from ending, and what to do about it."""
+    from perdure.cli.text.plain import safe
+    from perdure.cli.text.waits import settling
+
+    for effect in left:
+        doubted = effect.doubted_at is not None
+        yield f"  {safe(effect.id)} {safe(effect.tool)}: {'in doubt' if doubted else 'it may be under way'}"
+        yield from (f"    {shell.again(*way.words)}  {way.meaning}" for way in (settling(effect.id) if doubted else ()))
+    if any(effect.doubted_at is None for effect in left):
+        yield f"`{shell.again('resume', asked.id, app=True)}` settles what may be under way, unless a worker does."
+
+
+async def stopped(runtime: Runtime, name: str, by: str) -> tuple[SessionView, bool, list[Effect], list[Cleared]]:
+    """Ask for the end: whether a process has the session, which effects are left, what became of a branch's folder."""
+    from perdure.control.branches.prune import clear_folders
+    from perdure.store.moves import doubt
+
+    asked = await runtime.cancel(name, by=by)
+    left = await runtime.store.read(doubt.left, asked.uid)
+    ended = asked.forked_from is not None and asked.status == "cancelled"
+    held = asked.lease_holder is not None and await runtime.dead_holder(asked) is None
+    return asked, held, left, await clear_folders(runtime, only=asked.uid) if ended else []

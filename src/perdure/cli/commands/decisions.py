@@ -1,0 +1,44 @@
+"""`perdure decisions`: what was chosen and why, and what came of it."""
+
+from __future__ import annotations
+
+import click
+
+from perdure.cli.shell import Shell, command
+
+HEADINGS = ("session", "decided", "decision~", "because~", "then~", "outcome~")
+
+
+@command
+@click.argument("id", required=False)
+@click.option("--incomplete", is_flag=True, help="Only those whose outcome nobody wrote down, the oldest first.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+def decisions(shell: Shell, id: str | None, incomplete: bool, limit: int) -> None:
+    """List decisions, of one session or of all: what was chosen, why, and what came of it."""
+    from perdure.cli.store_access import reading
+    from perdure.cli.text.grid import grid
+    from perdure.cli.text.plain import safe, short, span
+    from perdure.store.moves import decision, session
+
+    with reading(shell) as tx:
+        uid = None if id is None else session.find(tx, id).uid
+        look = decision.incomplete if incomplete else decision.recent
+        found = look(tx, uid, limit=limit + 1)
+        now, names = tx.now, {one.session_uid: session.get(tx, one.session_uid).id for one in found}
+    if shell.json:
+        for one in found[:limit]:
+            shell.emit(one)
+        return
+    if not found:
+        shell.say("Every decision has an outcome." if incomplete else "No decision is written down.")
+        return
+    rows = [
+        [
+            safe(names[one.session_uid]), f"{span(now - one.decided_at)} ago", short(one.decision),
+            short(one.rationale), short(one.planned_action or ""), short(one.outcome or ""),
+        ]
+        for one in found[:limit]
+    ]  # fmt: skip
+    shell.say(*grid(HEADINGS, rows, width=shell.width))
+    if len(found) > limit:
+        shell.say("", f"There are more; these are the first {limit}. --limit shows more.")

@@ -1,0 +1,41 @@
+"""`perdure facts`: what is known, how old it is, and how to check it."""
+
+from __future__ import annotations
+
+import click
+
+from perdure.cli.shell import Shell, command
+
+HEADINGS = ("scope", "key", "value~", "version", "verified", "by~", "check with~")
+
+
+@command
+@click.option("--scope", metavar="NAME", help="Only facts of this scope.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="At most so many.")
+def facts(shell: Shell, scope: str | None, limit: int) -> None:
+    """List what sessions remember; a fact past its age is marked stale."""
+    from perdure.cli.store_access import reading
+    from perdure.cli.text.grid import grid
+    from perdure.cli.text.plain import safe, short, span, value
+    from perdure.store.moves import fact
+
+    with reading(shell) as tx:
+        found, now = fact.known(tx, scope, limit=limit + 1), tx.now
+    if shell.json:
+        for one in found[:limit]:
+            shell.emit(one)
+        return
+    if not found:
+        shell.say("Nothing is known." if scope is None else f"Nothing is known in the scope {safe(scope)}.")
+        return
+    rows = [
+        [
+            safe(one.scope), safe(one.key), value(one.value), str(one.version),
+            f"{span(now - one.verified_at)} ago{', stale' if one.is_stale(now) else ''}", safe(one.updated_by),
+            short(one.verify or ""),
+        ]
+        for one in found[:limit]
+    ]  # fmt: skip
+    shell.say(*grid(HEADINGS, rows, width=shell.width))
+    if len(found) > limit:
+        shell.say("", f"There are more; these are the first {limit}. --limit shows more.")

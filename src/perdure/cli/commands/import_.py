@@ -1,0 +1,104 @@
+"""`perdure import`: a bundle comes in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perdure.cli.shell import Shell, command, person
+
+if TYPE_CHECKING:
+    from perdure.interchange.import_ import Checked, Imported
+    from perdure.runtime.runtime import Runtime
+
+
+@command
+@click.argument("file")
+@click.option("--id", "new", metavar="NEW", help="A name of its own, where another session has its name already.")
+@click.option("--take-back", is_flag=True, help="Undo a move: say that it was imported nowhere else.")
+@click.option("--keep", metavar="NAMES", help="Permissions of the bundle to keep, with commas between; or `all`.")
+@person
+def import_(shell: Shell, file: str, new: str | None, take_back: bool, keep: str | None) -> None:
+    """Take a bundle in: a copy goes on beside its original, a move goes on in its place.
+
+    A bundle that is torn or does not verify is refused whole. Importing it again changes nothing.
+
+    Permissions in a bundle (allow, approvals, base_url, environment, network, repository, unsandboxed) are dropped
+    unless you exported it yourself, name them with --keep, or confirm each at the terminal.
+    """
+    from perdure.cli.store_access import acting
+    from perdure.interchange.import_ import checked
+
+    named = _named(keep)
+    with checked(Path(file)) as bundle:  # before a store is made for what is refused
+        kept = _kept(shell, bundle, named)
+
+        async def work(runtime: Runtime) -> Imported:
+            import asyncio
+
+            artifacts = runtime.values.directory
+            return await asyncio.to_thread(
+                bundle.into, runtime.store, by=shell.by, id=new, take_back=take_back, artifacts=artifacts,
+                keep=kept,
+            )  # fmt: skip
+
+        done = acting(shell, work, create=True)
+    if shell.json:
+        shell.emit(done)
+    else:
+        tell(shell, done)
+
+
+def _named(keep: str | None) -> frozenset[str] | None:
+    from perdure.domain.permission import NAMES
+    from perdure.errors import ConfigError
+
+    if keep is None:
+        return None
+    named = frozenset(NAMES) if keep == "all" else frozenset(filter(None, map(str.strip, keep.split(","))))
+    if unknown := named - frozenset(NAMES):
+        raise ConfigError(f"{min(unknown)!r} is no permission of a bundle.", hint=f"Name some of {', '.join(NAMES)}.")
+    return named
+
+
+def _kept(shell: Shell, bundle: Checked, named: frozenset[str] | None) -> frozenset[str]:
+    """The permissions to keep: those that were named, those of the user's own bundle, or those confirmed now."""
+    from perdure.cli.commands.trust import can_ask
+    from perdure.cli.text.plain import safe, value
+    from perdure.control import receipts
+    from perdure.domain.permission import NAMES
+
+    if named is not None:
+        return named
+    if receipts.has(bundle.digest):
+        return frozenset(NAMES)
+    if not bundle.permissions or not can_ask(shell):
+        return frozenset()
+    click.echo(f"The bundle says that it was made by {safe(bundle.by)}. It asks for permissions:", err=True)
+    return frozenset(
+        name
+        for name, one in bundle.permissions.items()
+        if click.confirm(f"  Keep {name} = {value(one)}?", default=False, err=True)
+    )
+
+
+def tell(shell: Shell, done: Imported) -> None:
+    from perdure.cli.text.plain import value
+    from perdure.domain.session import TERMINAL
+
+    here, source = done.session, done.source
+    if not done.changed:
+        shell.say(f"Session {here.id} is here already; nothing changed.")
+    elif done.mode == "copy":
+        shell.say(f"Session {here.id} is a copy of {source.id} at event {source.cursor}, which is kept as history.")
+    else:
+        shell.say(f"Session {here.id} goes on here, from event {source.cursor}.")
+    for name, was in done.dropped.items():
+        why = "these votes do not count here" if name == "approvals" else "the bundle gave itself this permission"
+        shell.say(f"Dropped {name} = {value(was)}: {why}.")
+    if here.sealed_at is not None:
+        shell.say("It is sealed: it was moved on from here.")
+    elif here.status not in TERMINAL:
+        shell.say(f"`{shell.again('resume', here.id, app=True)}` runs it.")

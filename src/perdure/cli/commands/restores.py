@@ -1,0 +1,99 @@
+"""`perdure restores`: restores of the store, declared by a person or detected, and their release."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from perdure.cli.shell import Shell, command, person
+
+if TYPE_CHECKING:
+    from perdure.domain.restore import Restore
+    from perdure.runtime.runtime import Runtime
+
+HEADINGS = ("epoch", "noticed", "put back to", "known by", "released", "detail~")
+
+
+@command
+@click.option("--declare", is_flag=True, help="Say that the store was put back to an earlier state.")
+@click.option("--release", is_flag=True, help="Say that you checked what was done after that state.")
+@click.option("--because", metavar="TEXT", help="With --declare: what was put back. With --release: what you checked.")
+@person
+def restores(shell: Shell, declare: bool, release: bool, because: str | None) -> None:
+    """List restores: when the store was put back to an earlier state, and who released each.
+
+    Until a restore is released, the first dispatch of an effect of a session that existed then counts as one whose
+    outcome is unknown. Perdure detects most restores. Declare one that it cannot detect, such as a whole disk that was
+    put back: stop the workers, put it back, declare it, and start the workers again.
+    """
+    from perdure.cli.store_access import acting
+    from perdure.errors import ConfigError
+
+    if declare and release:
+        raise ConfigError("--declare begins a restore and --release ends one.", hint="Give one of them.")
+    if (declare or release) != (because is not None):
+        raise ConfigError("--because belongs to --declare or --release.", hint="Give the reason with --because TEXT.")
+    if because is None:
+        found, unrecorded = _listed(shell)
+    elif release:
+        found, unrecorded = acting(shell, lambda runtime: _release(runtime, shell.by, because)), None
+    else:
+        found, unrecorded = acting(shell, lambda runtime: _declare(runtime, shell.by, because)), None
+    if shell.json:
+        for one in [unrecorded, *found] if unrecorded else found:
+            shell.emit(one.to_dict() | {"recorded": one is not unrecorded})
+        return
+    shell.say(*_lines(shell, found, unrecorded))
+
+
+def _listed(shell: Shell) -> tuple[list[Restore], Restore | None]:
+    from perdure.cli.store_access import looking
+    from perdure.store.inspection import condition
+    from perdure.store.moves import restore
+
+    with looking(shell) as look:
+        return restore.everything(look.tx), condition.unrecorded_restore(look)
+
+
+async def _release(runtime: Runtime, by: str, because: str) -> list[Restore]:
+    from perdure.store.moves import restore
+
+    return await runtime.store.write(restore.release(by=by, because=because))
+
+
+async def _declare(runtime: Runtime, by: str, because: str) -> list[Restore]:
+    from perdure.store.moves import restore
+
+    last = await runtime.store.read(restore.newest)
+    known = 0 if last is None else last.epoch
+    return [await runtime.store.write(restore.declare(by=by, because=because, known=known))]
+
+
+def _lines(shell: Shell, found: list[Restore], unrecorded: Restore | None) -> list[str]:
+    from perdure.cli.text.grid import grid
+
+    if not found and unrecorded is None:
+        return ["No restore of this store is known."]
+    rows = [_row(one, recorded=True) for one in found]
+    if unrecorded is not None:
+        rows.insert(0, _row(unrecorded, recorded=False))
+    lines = list(grid(HEADINGS, rows, width=shell.width))
+    if unrecorded is not None:
+        lines += ["", "The first restore in this list was found now and is not recorded yet. The next process that"]
+        lines += ["opens the store to write checks it again and records it. Stop the workers before you continue."]
+    if unrecorded is not None or any(one.released_at is None for one in found):
+        lines += ["", "Check what the sessions did outside after that state, then type:"]
+        lines += [f"  {shell.again('restores', '--release', '--because', 'TEXT')}"]
+    return lines
+
+
+def _row(one: Restore, *, recorded: bool) -> list[str]:
+    from perdure.cli.text.plain import safe, short
+    from perdure.clock import moment
+
+    released = "no" if one.released_at is None else f"{moment(one.released_at)} by {safe(one.released_by or '')}"
+    return [
+        str(one.epoch), moment(one.began_at) if recorded else "now", moment(one.rewound_to), one.cause,
+        released if recorded else "not recorded", short(one.detail or ""),
+    ]  # fmt: skip

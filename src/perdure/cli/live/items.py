@@ -1,0 +1,242 @@
+"""A session as scripts read it: its events folded into a small, stable vocabulary, one object for each thing.
+
+    session.started    turn.started    item.started    item.updated    item.completed    turn.completed
+    session.waiting    session.finished    error
+
+An item is a message, a tool_call, a note, an approval or a question. People are shown the same objects in other words
+(`live`), so that nobody sees what the other does not. `docs/how-to/json-stream.md` says what each of them holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from perdure.cli.text.plain import error as error_text
+from perdure.domain.event import Event
+
+TYPES = (
+    "session.started", "turn.started", "item.started", "item.updated", "item.completed", "turn.completed",
+    "session.waiting", "session.finished", "error",
+)  # fmt: skip
+KINDS = ("message", "tool_call", "note", "approval", "question")
+ENDS = {
+    "effect.failed": "failed", "effect.refused": "not started", "effect.compensated": "undone",
+    "effect.superseded": "superseded",
+}  # fmt: skip
+MODEL = "model"  # the effect of asking a model; its answer is a message
+Said = dict[str, Any]
+Body = Mapping[str, Any]
+
+
+class Items:
+    """The fold. `event` gives what one more event means; what it cannot read means nothing."""
+
+    def __init__(self) -> None:
+        self.turn = 0
+        self.is_open = False  # a turn is under way
+        self._usage = {"tokens_in": 0, "tokens_out": 0, "cost_micros": 0, "model_calls": 0}
+        self._calls: dict[str, Said] = {}  # those that are not completed
+        self._began: dict[str, int] = {}
+        self._of_effect: dict[str, str] = {}
+        self._asked: dict[str, Said] = {}
+        self._waits: dict[str, Said] = {}
+
+    def event(self, event: Event) -> list[Said]:
+        """What one more event means, in order."""
+        if not isinstance(event.body, Mapping):  # erased
+            return []
+        try:
+            said = self._read(event, event.body)
+        except (KeyError, IndexError, TypeError, AttributeError):  # a body of another version
+            return []
+        return [{"type": type_, "number": event.number, "at": event.at} | body for type_, body in said]
+
+    def _read(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+        if event.kind == "message":
+            return self._message(event, body)
+        if event.kind.startswith("effect."):
+            return self._effect(event, body)
+        read: Callable[[Event, Body], list[tuple[str, Said]]] | None = getattr(
+            self, "_" + event.kind.replace(".", "_"), None
+        )
+        return [] if read is None else read(event, body)
+
+    def _session_created(self, _: Event, body: Body) -> list[tuple[str, Said]]:
+        row = body["rows"]["session"]
+        names = ("id", "uid", "program", "title", "repository", "owner", "forked_from", "forked_at", "created_at")
+        return [("session.started", {"session": {name: row.get(name) for name in names}})]
+
+    def _message(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+        text = body.get("content")
+        item: Said = {"id": f"m-{event.number}", "kind": "message", "role": body.get("role"), "text": text}
+        match body.get("role"):
+            case "user":
+                begun = [] if self.is_open else [self._begin_turn()]
+                by = event.actor if "inbox" in body else None  # the first one is what the session was begun with
+                return [*begun, ("item.completed", {"item": item | {"by": by}})]
+            case "assistant":
+                return self._reply(event, body, item)
+            case "tool":
+                return self._told(event, body)
+            case "note" | "summary" as role:
+                about = str(body.get("about") or role)
+                note = {"id": f"n-{event.number}", "kind": "note", "about": about, "text": text}
+                note |= {"items": body["items"]} if body.get("items") else {}
+                ended = [self._end_turn(about)] if about in ("limit", "model") and self.is_open else []
+                return [("item.completed", {"item": note}), *ended]
+        return []
+
+    def _begin_turn(self) -> tuple[str, Said]:
+        self.turn, self.is_open = self.turn + 1, True
+        self._usage = dict.fromkeys(self._usage, 0)
+        return "turn.started", {"turn": self.turn}
+
+    def _end_turn(self, stopped: str | None) -> tuple[str, Said]:
+        self.is_open = False
+        return "turn.completed", {"turn": self.turn, "usage": self._usage, "stopped": stopped}
+
+    def _reply(self, event: Event, body: Body, item: Said) -> list[tuple[str, Said]]:
+        said = [] if self.is_open else [self._begin_turn()]
+        used = body.get("usage") or {}
+        self._usage = {name: had + int(used.get(name) or 0) for name, had in self._usage.items()}
+        self._usage["model_calls"] += 1
+        if item["text"]:
+            said.append(("item.completed", {"item": item}))
+        for index, call in enumerate(body.get("calls") or ()):
+            id = f"c-{event.session_uid}-{event.number}-{index}"
+            made = {"id": id, "kind": "tool_call", "name": call["name"], "arguments": call["arguments"]}
+            said.append(self._call(made | {"status": "called"}, event.at))
+        return said if body.get("calls") else [*said, self._end_turn(None)]
+
+    def _call(self, item: Said, at: int) -> tuple[str, Said]:
+        self._calls[item["id"]], self._began[item["id"]] = item, at
+        return "item.started", {"item": dict(item)}
+
+    def _told(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+        """What the model was told of a call, unless that was seen already when its effect was settled."""
+        uid, number = body["of"]
+        id = f"c-{uid}-{number}-{body['index']}"
+        if id not in self._calls:
+            return []
+        return [self._completed(id, event, str(body["status"]), body.get("content"), body.get("effect"))]
+
+    def _completed(self, id: str, event: Event, status: str, result: Any, effect: Any) -> tuple[str, Said]:
+        item = self._calls.pop(id)
+        seconds = round((event.at - self._began.pop(id, event.at)) / 1_000_000, 3)
+        more = {"status": status, "result": result, "effect": effect, "seconds": seconds}
+        return "item.completed", {"item": item | more}
+
+    def _effect(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+        rows = (body.get("rows") or {}).get("effect") or [{}]
+        row = rows[0] if isinstance(rows, list) else rows
+        begun = self._known(event, row)
+        id = self._of_effect.get(event.effect_id or "")
+        if id is None or id not in self._calls:
+            return begun
+        if event.kind == "effect.acknowledged" and row.get("artifact") is None:
+            return [*begun, self._completed(id, event, "done", result_text(row.get("result")), event.effect_id)]
+        if event.kind in ENDS:
+            why = None if row.get("error") is None else error_text(_decoded(row["error"]))
+            return [*begun, self._completed(id, event, ENDS[event.kind], why, event.effect_id)]
+        now = {"effect.planned": "planned", "effect.dispatched": "running", "effect.doubted": "unknown"}.get(event.kind)
+        if now is None:
+            return begun
+        if now == "running":
+            self._began[id] = event.at
+        self._calls[id]["status"] = now
+        more = {"effect": event.effect_id, "attempt": body.get("attempt"), "why": body.get("why")}
+        told = {"id": id, "kind": "tool_call", "name": self._calls[id]["name"], "status": now}
+        return [*begun, ("item.updated", {"item": told | {k: v for k, v in more.items() if v is not None}})]
+
+    def _known(self, event: Event, row: Body) -> list[tuple[str, Said]]:
+        """Remember which call an effect is of; one of a program is a call by itself."""
+        id, position = event.effect_id, row.get("position")
+        if id is None or id in self._of_effect or not isinstance(position, list) or row.get("tool") == MODEL:
+            return []
+        if position[0] == "call":
+            self._of_effect[id] = f"c-{position[1]}-{position[2]}-{position[3]}"
+            return []
+        self._of_effect[id] = id
+        item = {"id": id, "kind": "tool_call", "name": row["tool"], "arguments": row.get("intent"), "status": "called"}
+        return [self._call(item, event.at)]
+
+    def _wait_opened(self, _: Event, body: Body) -> list[tuple[str, Said]]:
+        rows = body["rows"]["wait"]
+        row = rows[0] if isinstance(rows, list) else rows
+        detail = row["detail"] if isinstance(row["detail"], Mapping) else {}
+        wait = {name: row[name] for name in ("id", "kind", "ref", "detail", "due_at")}
+        self._waits[row["id"]] = wait
+        if row["kind"] == "approval":
+            item = {"kind": "approval", "name": detail.get("tool"), "arguments": detail.get("intent")}
+            item |= {"gate": detail.get("gate"), "effect": row["ref"]}
+        elif row["kind"] == "input" and detail.get("question") is not None:
+            item = {"kind": "question", "text": detail["question"], "choices": detail.get("choices")}
+        else:
+            return []
+        self._asked[row["id"]] = {"id": row["id"]} | item
+        return [("item.started", {"item": self._asked[row["id"]]})]
+
+    def _wait_resolved(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+        rows = body["rows"]["wait"]
+        row = rows[0] if isinstance(rows, list) else rows
+        self._waits.pop(row["id"], None)
+        item = self._asked.get(row["id"])
+        if item is None or item["kind"] != "question":
+            return []
+        del self._asked[row["id"]]
+        return [("item.completed", {"item": item | {"answer": row.get("answer"), "by": event.actor}})]
+
+    def _approval_voted(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+        vote = {"decision": body["decision"], "by": event.actor, "because": body["because"]}
+        return [("item.updated", {"item": {"id": body["approval"], "kind": "approval"} | vote})]
+
+    def _approval_decided(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+        rows = body["rows"]["approval"]
+        row = rows[0] if isinstance(rows, list) else rows
+        item = self._asked.pop(body["approval"], {"id": body["approval"], "kind": "approval"})
+        made = {"decision": row["decision"], "because": body.get("because"), "by": event.actor}
+        return [("item.completed", {"item": item | made})]
+
+    def _session_parked(self, _: Event, body: Body) -> list[tuple[str, Said]]:
+        return [("session.waiting", {"waits": [self._waits.get(id, {"id": id}) for id in body["waits"]]})]
+
+    def _session_finished(self, _: Event, body: Body) -> list[tuple[str, Said]]:
+        row = body["rows"]["session"]
+        return [("session.finished", {name: row.get(name) for name in ("status", "result", "error")})]
+
+    def _lease_taken_over(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+        text = f"{event.actor} took it over from {body.get('from')}: {body.get('because')}"
+        return [self._note(event, "taken over", text)]
+
+    def _pause_requested(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+        what = "lets it go on" if body.get("over") else "asked it to pause"
+        return [self._note(event, "pause", f"{event.actor} {what}")]
+
+    def _cancel_requested(self, event: Event, _: Body) -> list[tuple[str, Said]]:
+        return [self._note(event, "cancel", f"{event.actor} asked it to stop")]
+
+    def _inbox_received(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+        if body.get("mode") != "steer" or not self.is_open:
+            return []
+        return [self._note(event, "steer", f"{event.actor} steers: {body['message']}")]
+
+    def _note(self, event: Event, about: str, text: str) -> tuple[str, Said]:
+        return "item.completed", {"item": {"id": f"n-{event.number}", "kind": "note", "about": about, "text": text}}
+
+
+def result_text(result: Any) -> Any:
+    """What a tool gave back: its text if it is one of ours, else the value itself."""
+    value = _decoded(result)
+    return value["text"] if isinstance(value, dict) and isinstance(value.get("text"), str) else value
+
+
+def _decoded(text: Any) -> Any:
+    if not isinstance(text, str):
+        return text
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text

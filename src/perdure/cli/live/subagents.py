@@ -1,0 +1,86 @@
+"""The children of a session that is shown at a terminal: each as itself, further to the right, line by line.
+
+A script is not told of them: what an object in its stream is about would no longer be plain. It attaches to the child.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.text import Text
+
+from perdure.cli.live.screen import KEEP, Screen
+from perdure.cli.live.views import AsSentences, Sight, as_conversation, is_agent
+from perdure.cli.text.plain import safe
+from perdure.domain.event import Event
+from perdure.runtime.runtime import Runtime
+from perdure.store.moves import event as events
+
+
+class Inset(Screen):
+    """A part of another screen, behind a mark."""
+
+    def __init__(self, outer: Screen) -> None:
+        super().__init__(outer.console)
+        self._outer = outer
+        self._mark = "  │ " if outer.speaks_unicode else "  | "
+
+    @property
+    def width(self) -> int:
+        return max(20, self._outer.width - len(self._mark))
+
+    def line(self, text: str | Text = "", style: str = "") -> None:
+        shown = text if isinstance(text, Text) else Text(safe(text, keep=KEEP), style)
+        for row in shown.split("\n", allow_blank=True):
+            self._outer.line(Text(self._mark, "dim").append_text(row))
+
+
+class Children:
+    """Those that have not ended, and those that they have. Nothing is shown where there is no screen."""
+
+    def __init__(self, runtime: Runtime, screen: Screen | None) -> None:
+        self._runtime = runtime
+        self._screen = screen
+        self._open: dict[str, tuple[Sight, Screen]] = {}
+
+    async def event(self, event: Event) -> None:
+        """An event of the session itself: a child begins, or what it waited for has come and was shown before."""
+        if self._screen is not None:
+            await self._begun(event, self._screen)
+            if event.kind == "wait.resolved":
+                await self.look()
+
+    async def look(self) -> None:
+        """Show what is new."""
+        for uid in list(self._open):
+            await self._catch_up(uid)
+
+    async def _begun(self, event: Event, screen: Screen) -> None:
+        uid = _child(event)
+        if uid is None or uid in self._open:
+            return
+        view, inset = await self._runtime.get(uid), Inset(screen)
+        store = self._runtime.store
+        if await store.read(is_agent, view):
+            self._open[uid] = as_conversation(inset, store.clock.now, 0), inset
+        else:
+            self._open[uid] = AsSentences(inset, store, uid, 0), inset
+        await self._catch_up(uid)
+
+    async def _catch_up(self, uid: str) -> None:
+        sight, screen = self._open[uid]
+        while page := await self._runtime.store.read(events.after, uid, sight.number):
+            for event in page:
+                await sight.event(event)
+                await self._begun(event, screen)
+                if event.kind == "session.finished":
+                    self._open.pop(uid, None)
+
+
+def _child(event: Event) -> str | None:
+    """The uid of a child that a session begins to wait for."""
+    if event.kind != "wait.opened" or not isinstance(event.body, Mapping):
+        return None
+    rows = (event.body.get("rows") or {}).get("wait") or {}
+    row = rows[0] if isinstance(rows, list) else rows
+    return str(row["ref"]) if row.get("kind") == "child" and row.get("ref") else None

@@ -1,0 +1,187 @@
+"""Events as sentences: one line that a person can read aloud. The body itself is shown by `--json`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from perdure.cli.text.plain import call, error, safe, short, value
+from perdure.clock import moment
+from perdure.domain.event import Event
+from perdure.store.move import Transaction
+from perdure.store.moves import effect
+
+Body = Mapping[str, Any]
+
+
+def line(event: Event, tools: Mapping[str, str]) -> str:
+    """An event with its number and its time. `tools` says which tool an effect is of."""
+    return f"{event.number:>6}  {moment(event.at)}  {sentence(event, tools)}"
+
+
+def tools_of(tx: Transaction, uid: str, events: list[Event]) -> dict[str, str]:
+    """The tools of the effects that these events are about."""
+    ids = {event.effect_id for event in events if event.effect_id is not None}
+    found = [effect.maybe(tx, uid, id) for id in sorted(ids)]
+    return {one.id: one.tool for one in found if one is not None}
+
+
+def sentence(event: Event, tools: Mapping[str, str]) -> str:
+    """What happened."""
+    if event.body is None:
+        return f"{event.kind}: what it said was erased"
+    if not isinstance(event.body, Mapping):
+        return f"{event.kind}: {value(event.body)}"
+    by = safe(event.actor)
+    try:
+        if event.kind.startswith("effect."):
+            return _effect(event, event.body, tools, by)
+        if (say := SAYINGS.get(event.kind)) is not None:
+            return say(event.body, by)
+    except (KeyError, IndexError, TypeError, AttributeError):  # a body of another version: it is shown as it is
+        pass
+    return f"{event.kind} by {by}: {value(event.body)}"
+
+
+def _row(body: Body, table: str) -> Mapping[str, Any]:
+    rows = body["rows"][table]
+    found: Mapping[str, Any] = rows if isinstance(rows, Mapping) else rows[0]
+    return found
+
+
+def _effect(event: Event, body: Body, tools: Mapping[str, str], by: str) -> str:
+    row = _row(body, "effect") if body.get("rows") else {}
+    id = event.effect_id or "?"
+    name = f"{safe(row.get('tool') or tools.get(id) or 'an effect')} {safe(id)}"
+    attempt = f"attempt {body['attempt']}" if body.get("attempt") else ""
+    because = body.get("because") or body.get("why")
+    said = {
+        "effect.planned": f"{name} is planned: {call(str(row.get('tool')), row.get('intent'))}",
+        "effect.dispatched": f"{name} is dispatched, {attempt}",
+        "effect.acknowledged": f"{name} happened: {value(row.get('result'))}",
+        "effect.failed": f"{name} did not happen: {error(row.get('error'))}",
+        "effect.unknown": f"{name}: {attempt} {_unknown(body)}: {error(body.get('error'))}",
+        "effect.absent": f"{name} was not found outside; it is planned again",
+        "effect.refused": f"{name} was refused: {error(row.get('error'))}",
+        "effect.compensated": f"{name} was undone",
+        "effect.superseded": f"{name} is superseded by a new effect",
+        "effect.doubted": f"{name} is in doubt",
+        "effect.settled": f"{by} says of {name}: {body.get('verdict')}",
+        "effect.ended": f"{name}: {attempt} is known to have ended",
+        "effect.late_outcome": f"{name}: {attempt} was reported as {body.get('outcome')}, too late to count",
+        "effect.recovered": f"{name}: recovery decided",
+        "effect.presumed": f"{name}: the store was put back, so {attempt} may have happened before",
+        "effect.undo_requested": f"{safe(event.actor)} asks to take {name} back",
+        "effect.undo_failed": f"{name} could not be taken back",
+    }.get(event.kind)
+    if said is None:
+        return f"{event.kind} {name}: {value(body)}"
+    return f"{said}. {short(str(because))}" if because else said
+
+
+def _unknown(body: Body) -> str:
+    if body.get("under_way"):
+        return "is overdue and still under way"
+    return (
+        "ended, and its outcome is unknown" if body.get("over", True) else "was stopped, and may still have an effect"
+    )
+
+
+def _created(body: Body, by: str) -> str:
+    row = _row(body, "session")
+    origin = f", a branch at event {row['forked_at']}" if row.get("forked_from") else ""
+    return f"{by} began it{origin}: {call(row['program'], row['arguments'])}"
+
+
+def _finished(body: Body, _: str) -> str:
+    row = _row(body, "session")
+    return f"it is {row['status']}: {value(row['result']) if row['status'] == 'done' else error(row['error'])}"
+
+
+def _taken(body: Body, by: str) -> str:
+    before = f" from {safe(body['from'])}" if body.get("from") else ""
+    return f"{by} took it over{before}: {short(str(body.get('because')))}"
+
+
+def _opened(body: Body, _: str) -> str:
+    row = _row(body, "wait")
+    detail = row["detail"] if isinstance(row["detail"], Mapping) else {}
+    about = detail.get("question") or detail.get("why") or row["ref"]
+    due = f", until {moment(row['due_at'])}" if row["due_at"] else ""
+    return f"it asks for {row['kind']} {safe(row['id'])}{due}" + (f": {short(str(about))}" if about else "")
+
+
+def _resolved(body: Body, by: str) -> str:
+    row = _row(body, "wait")
+    answer = "" if row["answer"] is None else f": {value(row['answer'])}"
+    return f"{by} gave it what it waited for, {body['kind']} {safe(row['id'])}{answer}"
+
+
+def _message(body: Body, by: str) -> str:
+    said = f"{safe(str(body.get('role') or by))}: {value(body.get('content'))}"
+    not_kept = body.get("not_kept")
+    return f"{said} (not in the snapshot: {short(', '.join(map(str, not_kept)))})" if not_kept else said
+
+
+def _noted(body: Body, by: str) -> str:
+    if "approval" in body:
+        row = _row(body, "approval")
+        return f"it asks at the gate {safe(row['gate'])} for approval {safe(row['id'])}"
+    return f"{by} notes: {value({key: one for key, one in body.items() if key != 'rows'})}"
+
+
+def _changed(body: Body, _: str) -> str:
+    row = dict(_row(body, "task"))
+    id, _at = row.pop("id"), row.pop("updated_at", None)
+    return f"task {safe(id)}: " + ", ".join(f"{key} {value(one)}" for key, one in row.items())
+
+
+def _fact(verb: str) -> Callable[[Body, str], str]:
+    def say(body: Body, by: str) -> str:
+        row = _row(body, "fact")
+        held = f" = {value(row['value'])}" if "value" in row else ""
+        return f"{by} {verb} {safe(row['scope'])}/{safe(row['key'])}{held}"
+
+    return say
+
+
+SAYINGS: dict[str, Callable[[Body, str], str]] = {
+    "session.created": _created,
+    "session.described": lambda body, by: f"{by} changed {value(body['rows']['session'])}",
+    "session.parked": lambda body, _: f"it waits for {short(', '.join(body['waits']))}",
+    "session.released": lambda _body, by: f"{by} gave it back; it is ready",
+    "session.finished": _finished,
+    "session.restarted": lambda body, _: f"the program began anew, restart {body['rows']['session']['restart_number']}",
+    "session.sealed": lambda _body, by: f"{by} sealed it; it goes on elsewhere",
+    "lease.acquired": lambda _body, by: f"{by} took it",
+    "lease.taken_over": _taken,
+    "lease.kept": lambda _body, by: f"another server took over, and {by} continues",
+    "lease.expired": lambda body, _: f"its holder {safe(str(body.get('from')))} fell silent",
+    "cancel.requested": lambda _body, by: f"{by} asked it to stop",
+    "pause.requested": lambda body, by: f"{by} lets it go on" if body.get("over") else f"{by} asked it to pause",
+    "message": _message,
+    "note": _noted,
+    "event.erased": lambda body, by: f"{by} erased events {value(body['numbers'])}: {short(str(body['because']))}",
+    "wait.opened": _opened,
+    "wait.resolved": _resolved,
+    "inbox.received": lambda body, by: f"{by} sent message {safe(body['id'])}: {value(body['message'])}",
+    "artifact.saved": lambda body, by: (
+        f"{by} saved {body['size']} bytes of {safe(body['kind'])}: {safe(body['digest'])}"
+    ),
+    "step.recorded": lambda body, _: f"step {safe(body['step']['name'])} is recorded",
+    "task.added": lambda body, _: f"task {safe(_row(body, 'task')['id'])}: {short(_row(body, 'task')['title'])}",
+    "task.changed": _changed,
+    "decision.made": lambda body, _: (
+        f"decided: {short(_row(body, 'decision')['decision'])}, because {short(_row(body, 'decision')['rationale'])}"
+    ),
+    "decision.settled": lambda body, _: f"what came of a decision: {short(_row(body, 'decision')['outcome'])}",
+    "fact.remembered": _fact("remembers"),
+    "fact.verified": _fact("verified"),
+    "fact.forgotten": _fact("forgot"),
+    "approval.voted": lambda body, by: (
+        f"{by} voted {safe(body['decision'])} on {safe(body['approval'])}: {short(body['because'])}"
+    ),
+    "approval.decided": lambda body, _: (
+        f"approval {safe(body['approval'])} is {safe(_row(body, 'approval')['decision'])}"
+    ),
+}

@@ -1,0 +1,1 @@
+"""The files of a session's branches: compare, merge, rewind and prune them."""

@@ -1,0 +1,150 @@
+"""The files of an agent's session and of its branches: at any event, between any two, and which are kept.
+
+Everything here only looks; `pruning` drops what nobody needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from perdure.agent.files.branch import Folder, beside_of, folder_of, home_of
+from perdure.agent.files.snapshot import Snapshots
+from perdure.agent.history.state_reader import END, state_of
+from perdure.agent.history.transcript import State
+from perdure.domain.effect import Effect
+from perdure.domain.session import SessionRecord
+from perdure.errors import ConfigError, NotFound, SessionWaiting
+from perdure.ids import encode
+from perdure.runtime.runtime import Runtime, SessionView
+from perdure.store.move import Transaction
+from perdure.store.moves import effect as effects
+from perdure.store.moves import session as sessions
+
+
+class Files(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a branch at an event of a session begins with. None where there is nothing to say."""
+
+    is_agent: bool
+    folder: str | None = None  # the repository that the session works on
+    snapshot: str | None = None
+    has_place: bool = True  # there is somewhere to put a folder for the branch
+    missing: str | None = None  # what cannot be had outside git
+    not_kept: list[str] = []  # files that were there at that event and that no snapshot holds
+    between: int | None = None  # calls that had begun and were not answered: what they changed is not there
+
+
+class Side(msgspec.Struct, frozen=True):
+    """One of two things that are compared."""
+
+    session: str
+    event: int
+    snapshot: str
+    not_kept: list[str] = []  # files that were there and are not compared
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """What differs from one snapshot to another, as a unified diff."""
+
+    before: Side
+    after: Side
+    text: str
+
+
+async def files_at(runtime: Runtime, name: str, number: int | None = None) -> Files:
+    """What a branch of a session at event `number` would begin with."""
+    session = await runtime.store.read(sessions.find, name)
+    at = session.cursor if number is None else number
+    state, folder = await runtime.store.read(_at, session, at)
+    newest, _ = await runtime.store.read(_at, session, END)
+    is_agent = bool(newest.lines or newest.summary)
+    if folder is None or not is_agent:
+        return Files(is_agent)
+    home = home_of(folder.repository, beside_of(runtime))
+    missing = None if home is None else await asyncio.to_thread(lambda: _open(folder, home).missing)
+    between = len(await runtime.store.read(begun_calls, session, state, at)) or None
+    return Files(is_agent, folder.repository, state.snapshot, home is not None, missing, state.not_kept, between)
+
+
+def begun_calls(tx: Transaction, session: SessionRecord, state: State, number: int) -> dict[int, Effect]:
+    """Of the calls that were open at an event, those that had become effects of the session by then."""
+    wanted = {encode(["call", one.line.uid, one.line.number, one.nth]): one.nth for one in state.open_calls()}
+    planned = effects.of_session(tx, session.uid, through=number) if wanted else []
+    return {wanted[at]: one for one in planned if (at := encode(one.position)) in wanted}
+
+
+async def diff(
+    runtime: Runtime, name: str, *, first: int | None = None, last: int | None = None, parent: bool = False,
+    stat: bool = False,
+) -> Difference:  # fmt: skip
+    """A session against its start, or a branch against its fork; from one event to another; or against its parent."""
+    session = await runtime.store.read(sessions.find, name)
+    folder, home = _place_of(runtime, session, await runtime.store.read(folder_of, session))
+    before, after = await runtime.store.read(_sides, session, first, last, parent)
+    text = await asyncio.to_thread(lambda: _open(folder, home).diff(before.snapshot, after.snapshot, stat=stat))
+    return Difference(before, after, text)
+
+
+def _place_of(runtime: Runtime, session: SessionRecord, folder: Folder | None) -> tuple[Folder, Path]:
+    """The folder of a session and where its files are kept, or why there is no such place."""
+    if folder is None:
+        raise NotFound(f"Session {session.id} works in no folder; no files of it are kept.", hint="Start it with one.")
+    beside = beside_of(runtime)
+    if beside is None:
+        raise NotFound(
+            f"No files of session {session.id} are kept: this store has no folder beside it, and none is named here.",
+            hint="Name one that its workers share in the setting `artifacts` (PERDURE_ARTIFACTS).",
+        )
+    if (home := home_of(folder.repository, beside)) is None:
+        raise NotFound(
+            f"No files of session {session.id} are kept: their place would be inside the folder that it works in.",
+            hint="Put the store outside of it.",
+        )
+    return folder, home
+
+
+def _sides(
+    tx: Transaction, session: SessionRecord, first: int | None, last: int | None, parent: bool
+) -> tuple[Side, Side]:
+    after = _side(tx, session, session.cursor if last is None else last)
+    if parent or (first is None and session.forked_from is not None):
+        if session.forked_from is None:
+            raise ConfigError(f"Session {session.id} is no branch.", hint="Leave --parent out.")
+        origin = sessions.get(tx, session.forked_from)
+        before = _side(tx, origin, origin.cursor if parent else session.forked_at or 0)
+    elif first is not None:
+        before = _side(tx, session, first)
+    else:
+        state, _ = _at(tx, session, END)
+        before = Side(session.id, 1, state.started or after.snapshot)
+    return before, after
+
+
+def _side(tx: Transaction, session: SessionRecord, number: int) -> Side:
+    if not 1 <= number <= session.cursor:
+        raise ConfigError(f"Session {session.id} has the events 1 to {session.cursor}, and no event {number}.")
+    state, _ = _at(tx, session, number)
+    if state.snapshot is None:
+        raise NotFound(
+            f"No files are recorded for session {session.id} at event {number}.",
+            hint="Files are kept for agents that work in a folder, from their first line on.",
+        )
+    return Side(session.id, number, state.snapshot, state.not_kept)
+
+
+def _at(tx: Transaction, session: SessionRecord, number: int) -> tuple[State, Folder | None]:
+    return state_of(tx, session, number)[0], folder_of(tx, session)
+
+
+def _open(folder: Folder, home: Path) -> Snapshots:
+    return Snapshots(Path(folder.repository), home)
+
+
+async def rested(runtime: Runtime, uid: str) -> SessionView:
+    """Run a session until it rests, through whatever time has to pass after a crash."""
+    try:
+        return await runtime.complete(uid)
+    except SessionWaiting:
+        return await runtime.get(uid)

@@ -1,0 +1,202 @@
+"""Merge: bring what a branch changed home, into the folder of the session that it was branched from.
+
+It is ordered and not done here: a session carries it out as an effect of its own, so a kill anywhere leaves an effect
+to be recovered and never half a merge that nobody knows of.
+
+    finish     an order that an earlier merge left behind
+    order      one message to the branch; for one that has ended, a session of its own
+    run        it, until the merge is done: it looks at both folders, merges, and tells the session at home
+
+Killed before the order there is nothing; after it, whoever runs that session next does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from perdure.agent.files.branch import Merged, folder_of, merge_branch
+from perdure.agent.files.branch_merge import bring_home, carrier_id, carriers, home_of_branch, places
+from perdure.agent.git.command_line import SAFE, run
+from perdure.agent.git.head import head_of
+from perdure.agent.history.state_reader import state_of
+from perdure.agent.history.transcript import Line, State
+from perdure.control.branches.files import rested
+from perdure.domain.session import TERMINAL, SessionRecord, Status
+from perdure.domain.wait import WaitKind
+from perdure.domain.worker import Life
+from perdure.errors import Conflict, IllegalMove, LeaseHeld, SessionWaiting
+from perdure.ids import decode
+from perdure.runtime.runtime import Runtime, SessionView
+from perdure.store.move import Transaction
+from perdure.store.moves import effect as effects
+from perdure.store.moves import inbox, worker
+from perdure.store.moves import session as sessions
+
+
+class Merging(msgspec.Struct, frozen=True):
+    """A branch that was brought home, or what stands in the way."""
+
+    branch: str
+    parent: str
+    folder: str
+    effect: str
+    merged: Merged
+    not_kept: list[str] = []  # files of the branch that its last snapshot does not hold, and that were not merged
+    commits: str | None = None  # where the branch's own commits end, if it made some that the folder does not have
+
+
+async def merge(runtime: Runtime, name: str, *, mark: bool = False) -> Merging:
+    """Bring a branch home into the folder of the session that it was branched from.
+
+    Nothing is written where there are conflicts, unless they are to be marked in the files.
+    """
+    branch, parent = await runtime.store.read(_branch_and_parent, name)
+    _, own, folder = await places(runtime, branch, parent)
+    await _refuse_busy(runtime, branch, parent)
+    by_itself = branch.status not in TERMINAL
+    left = await (_finish if by_itself else _finish_carrier)(runtime, branch, parent, folder)
+    if by_itself:
+        await runtime.send(branch.uid, {"perform": {"tool": merge_branch.name, "arguments": {"mark": mark}}})
+        made = await _carried_out(runtime, branch, parent, folder)
+    else:
+        made = await _carried(runtime, branch, parent, folder, mark)
+    is_empty = not (made.merged.written or made.merged.removed or made.merged.conflicts)
+    made = left if left is not None and is_empty else made
+    commits = None if own is None else await asyncio.to_thread(_commits, own, folder)
+    not_kept = (await runtime.store.read(_state, branch)).not_kept
+    return msgspec.structs.replace(made, commits=commits, not_kept=not_kept)
+
+
+def _commits(own: Path, folder: Path) -> str | None:
+    """The branch's commit, if the folder's branch does not have it."""
+    theirs, ours = head_of(own), head_of(folder)
+    commit = None if theirs is None or ours is None else theirs["commit"]
+    if commit is None or ours is None or ours["commit"] is None:
+        return None
+    asked = ("merge-base", "--is-ancestor", commit, ours["commit"])
+    has_it = run(*asked, cwd=folder, answers=(0, 1, 128), settings=SAFE)[0] != 1
+    return None if has_it else commit[:12]
+
+
+def _branch_and_parent(tx: Transaction, name: str) -> tuple[SessionRecord, SessionRecord]:
+    return home_of_branch(tx, sessions.find(tx, name).uid)
+
+
+async def _finish_carrier(
+    runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path
+) -> Merging | None:
+    """Go on with a merge of an ended branch that was left behind."""
+    there = await runtime.store.read(carriers, branch)
+    if not there or there[-1].status in TERMINAL:
+        return None
+    await _refuse_held(runtime, there[-1], "the folder that the branch is brought to")
+    return await _run_carrier(runtime, there[-1].uid, branch, parent, folder)
+
+
+async def _carried(runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path, mark: bool) -> Merging:
+    """Let a session of its own bring an ended branch home."""
+    number = len(await runtime.store.read(carriers, branch)) + 1
+    made = await runtime.start(
+        bring_home.bind(branch.uid, mark), id=carrier_id(branch, number), owner=branch.owner,
+        repository=branch.repository, title=f"the merge of {branch.id}",
+    )  # fmt: skip
+    return await _run_carrier(runtime, made.uid, branch, parent, folder)
+
+
+async def _run_carrier(
+    runtime: Runtime, uid: str, branch: SessionRecord, parent: SessionRecord, folder: Path
+) -> Merging:
+    view = await rested(runtime, uid)
+    if view.status not in TERMINAL:
+        raise _not_yet(view)
+    if view.status != Status.DONE:
+        said = (view.error or {}).get("message") or view.status
+        raise Conflict(str(said), hint="Look at what changed, and merge again.")
+    (effect,) = [one for one in await runtime.store.read(effects.of_session, uid) if one.tool == merge_branch.name]
+    return Merging(branch.id, parent.id, str(folder), effect.id, runtime.result_of(view))
+
+
+async def _finish(runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path) -> Merging | None:
+    """Carry out an order that was left behind, and refuse a branch that is in the middle of something else."""
+    if await runtime.store.read(_ordered, branch):
+        return await _carried_out(runtime, branch, parent, folder)
+    view = await runtime.get(branch.uid)
+    await _refuse_held(runtime, view, "the branch itself")
+    if await runtime.store.read(_has_nothing_to_do, branch):  # it may have died on its way to rest
+        view = await rested(runtime, branch.uid)
+    if not any(one.kind == WaitKind.INPUT and one.ref is None for one in view.waits):
+        raise IllegalMove(
+            f"Branch {view.id} is in the middle of its work.", hint="Let it come to rest first: `perdure resume` does."
+        )
+    return None
+
+
+def _ordered(tx: Transaction, branch: SessionRecord) -> bool:
+    unread = [one.body for one in inbox.unread(tx, branch.uid)]
+    orders = [one["perform"] for one in unread if isinstance(one, dict) and isinstance(one.get("perform"), dict)]
+    line = _state(tx, branch).open_order()
+    orders += [] if line is None or line.order is None else [line.order]
+    return any(one.get("tool") == merge_branch.name for one in orders)
+
+
+def _has_nothing_to_do(tx: Transaction, branch: SessionRecord) -> bool:
+    state = _state(tx, branch)
+    waits = state.answer() is not None or state.stopped() is not None
+    return waits and not state.open_calls() and not inbox.unread(tx, branch.uid, limit=1)
+
+
+async def _refuse_busy(runtime: Runtime, branch: SessionRecord, parent: SessionRecord) -> None:
+    """Nobody may be at work where the branch is brought: two hands in one folder undo each other."""
+    there = await runtime.store.read(folder_of, parent)
+    async for one in runtime.sessions(status=Status.RUNNING, repository=parent.repository):
+        if one.uid != branch.uid and await runtime.store.read(folder_of, one) == there:
+            await _refuse_held(runtime, one, "the folder that the branch is brought to")
+
+
+async def _refuse_held(runtime: Runtime, session: SessionRecord, what: str) -> None:
+    holder = session.lease_holder or ""
+    if session.status != Status.RUNNING or (session.lease_until or 0) < runtime.store.clock.now():
+        return
+    known = {one.id: one for one in await runtime.store.read(worker.workers)}
+    row = known.get(holder.split("@", 1)[0])
+    if row is None or runtime.worker.life(row) is not Life.DEAD:
+        raise LeaseHeld(
+            f"{holder} runs session {session.id} in {what}; nothing was merged.",
+            hint=f"Wait until it rests, or type `perdure pause {session.id}`.", holder=holder,
+        )  # fmt: skip
+
+
+async def _carried_out(runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path) -> Merging:
+    """Run the branch until it has done what was ordered, and tell what came of it."""
+    since = (await runtime.store.read(_state, branch)).number
+    view = await rested(runtime, branch.uid)
+    state = await runtime.store.read(_state, branch)
+    line = next((one for one in reversed(state.lines) if _is_report(one, branch, since)), None)
+    if line is None:
+        raise _not_yet(view)
+    if line.body.get("status") != "done" or line.body.get("effect") is None:
+        raise Conflict(str(line.body.get("content")), hint="Look at what changed, and merge again.")
+    effect = await runtime.store.read(effects.get, branch.uid, line.body["effect"])
+    made = msgspec.convert(decode(runtime.values.get(effect.result, effect.artifact)), Merged)
+    return Merging(branch.id, parent.id, str(folder), effect.id, made)
+
+
+def _state(tx: Transaction, session: SessionRecord) -> State:
+    return state_of(tx, session)[0]
+
+
+def _is_report(line: Line, branch: SessionRecord, since: int) -> bool:
+    return (
+        line.uid == branch.uid and line.number > since and line.body.get("about") == "performed" and "of" in line.body
+    )
+
+
+def _not_yet(view: SessionView) -> Exception:
+    asks = ", ".join(sorted({one.kind for one in view.waits})) or "its turn"
+    return SessionWaiting(
+        f"The merge is ordered, and branch {view.id} waits for {asks} before it is done.",
+        hint=f"`perdure show {view.id}` says what to type.", waits=list(view.waits),
+    )  # fmt: skip

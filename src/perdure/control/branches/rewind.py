@@ -1,0 +1,146 @@
+"""Rewind: a branch from an earlier event, with the files of then, that waits for a person before it does anything.
+
+The branch exists from one transaction on, and its first lines with it: what becomes of the calls that were open at that
+event, and that it was rewound. So no worker that finds it can think or act by itself. Then it is run once, which opens
+its folder. Killed before the transaction there is nothing; after it, whoever runs the branch opens the folder.
+
+What the original did outside since then stays done. It is listed, for the person and for the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perdure.agent.call_report import Told
+from perdure.agent.files.branch import beside_of, folder_of, home_of, open_worktree, place_of
+from perdure.agent.history.state_reader import state_of
+from perdure.agent.history.transcript import OpenCall, State
+from perdure.control.branches.files import begun_calls, rested
+from perdure.domain.effect import Effect, EffectState, Replay, Verdict
+from perdure.domain.session import TERMINAL, SessionRecord
+from perdure.domain.wait import WaitKind
+from perdure.errors import ConfigError, PerdureError
+from perdure.ids import encode
+from perdure.runtime.definitions.tool import TOOLS
+from perdure.runtime.runtime import Runtime, SessionView
+from perdure.store.move import Transaction
+from perdure.store.moves import effect as effects
+from perdure.store.moves import session as sessions
+from perdure.store.moves import wait
+
+WITHIN = frozenset(
+    {"write_file", "edit_file", open_worktree.name}
+)  # what they do is in the snapshots, and nowhere else
+COMMAND = "run_command"
+TOLD = 20  # outside effects that the model is told of one by one
+SHORT = 200
+
+
+class Outside(msgspec.Struct, frozen=True):
+    """Something that the original did outside after the event, and that stays done."""
+
+    effect: str
+    session: str
+    tool: str
+    arguments: Any
+    reference: str | None
+    state: str
+    undo: bool  # its tool can take it back
+
+
+class Rewound(msgspec.Struct, frozen=True):
+    """A branch at an earlier event. `problem` says why its folder could not be opened yet."""
+
+    session: SessionView
+    parent: str
+    at: int
+    snapshot: str | None
+    folder: str | None
+    outside: list[Outside]
+    problem: str | None = None
+    not_kept: list[str] = []  # files that were there at that event and that no snapshot holds
+
+
+async def rewind(runtime: Runtime, name: str, *, to: int, id: str | None = None) -> Rewound:
+    """Branch a session at event `to` with the files of then; the branch waits for the person's next message."""
+    session = await runtime.store.read(sessions.find, name)
+    state, outside, lines = await runtime.store.read(_prepared, session, to)
+    branch = await runtime.fork(session.uid, at=to, id=id, lines=lines)
+    problem: str | None = None
+    try:
+        branch = await rested(runtime, branch.uid)
+    except PerdureError as error:
+        problem = error.message
+    folder = await runtime.store.read(folder_of, branch)
+    place: Path | None = None
+    if folder is not None and folder.branch is not None:
+        place = place_of(folder, home_of(folder.repository, beside_of(runtime)))
+    shown = None if place is None else str(place)
+    return Rewound(branch, session.id, to, state.snapshot, shown, outside, problem, state.not_kept)
+
+
+def _prepared(
+    tx: Transaction, session: SessionRecord, number: int
+) -> tuple[State, list[Outside], list[dict[str, Any]]]:
+    if not 1 <= number <= session.cursor:
+        raise ConfigError(f"Session {session.id} has the events 1 to {session.cursor}, and no event {number}.")
+    state, _ = state_of(tx, session, number)
+    if not state.lines and state.summary is None:
+        if not state_of(tx, session)[0].number:
+            raise ConfigError(
+                f"Session {session.id} is no agent's: it has no files to restore.",
+                hint=f"`perdure fork {session.id} --at {number}` branches it.",
+            )
+        raise ConfigError(f"Nothing had been said at event {number}.", hint="`perdure show` lists the events.")
+    outside = outside_since(tx, session, number)
+    begun = begun_calls(tx, session, state, number)
+    calls = [_closed(session, call, begun.get(call.nth)) for call in state.open_calls()]
+    return state, outside, [*calls, _note(session, number, outside, state.not_kept)]
+
+
+def outside_since(tx: Transaction, session: SessionRecord, number: int) -> list[Outside]:
+    """What a session and its children did outside after one of its events; commands come last."""
+    return sorted(_outside(tx, session, number), key=lambda one: one.tool == COMMAND)
+
+
+def _outside(tx: Transaction, session: SessionRecord, number: int) -> Iterator[Outside]:
+    for one in effects.of_session(tx, session.uid):
+        if (one.number > number or (one.settled_number or number + 1) > number) and _stays(one):
+            known = TOOLS.get(one.tool)
+            can_undo = known is not None and known.undoing is not None and session.status not in TERMINAL
+            undo = can_undo and one.state == EffectState.ACKNOWLEDGED
+            yield Outside(one.id, session.id, one.tool, one.intent, one.reference, one.state, undo)
+    for asked in wait.of_session(tx, session.uid):
+        if asked.kind == WaitKind.CHILD and asked.ref is not None and asked.number > number:
+            yield from _outside(tx, sessions.get(tx, asked.ref), 0)
+
+
+def _stays(effect: Effect) -> bool:
+    """Whether something may be outside that no snapshot holds."""
+    if effect.replay in (Replay.PURE, Replay.JOINT) or effect.tool in WITHIN or effect.position[0] == "undo":
+        return False
+    abandoned = effect.state == EffectState.FAILED and effect.verdict == Verdict.ABANDON
+    return abandoned or effect.state in (EffectState.ACKNOWLEDGED, EffectState.DISPATCHED)
+
+
+def _closed(session: SessionRecord, call: OpenCall, begun: Effect | None) -> dict[str, Any]:
+    """What the model is told of a call that it had made at that event and had not been told about."""
+    if begun is None:
+        return Told("not started", "the session was rewound to before it was begun.").body(call)
+    text = f"it was under way at the event that the session was rewound to; in {session.id} it is {begun.state} now."
+    return Told("unknown", f"{text} The files here are as they were before it. Look before you repeat it.").body(call)
+
+
+def _note(session: SessionRecord, number: int, outside: list[Outside], not_kept: list[str]) -> dict[str, Any]:
+    said = [f"The person rewound the work to event {number} of {session.id}: the files are as they were then."]
+    if not_kept:
+        said.append(f"These files are not in the snapshot, and may be missing or differ: {', '.join(not_kept)}.")
+    if outside:
+        named = [f"{one.tool}({encode(one.arguments)[:SHORT]})" for one in outside[:TOLD]]
+        more = [f"and {len(outside) - TOLD} more"] if len(outside) > TOLD else []
+        said.append(f"Done outside since then, and not undone: {'; '.join([*named, *more])}.")
+    return {"role": "note", "about": "rewound", "content": " ".join(said)}

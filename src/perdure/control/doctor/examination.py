@@ -1,0 +1,211 @@
+"""The doctor: looks at a store from outside and says what is there, what is wrong, and what to do about it.
+
+Owns the report and the judgement in it. It never repairs, never migrates, never creates a store, and gives an answer
+for a store that cannot be opened too: then that is the finding, beside everything else that could be seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+from perdure.clock import SECOND, boot_time
+from perdure.control.doctor import depth, findings
+from perdure.control.doctor.report import Disk, Latency, Report, Schema, Stale, WorkerLife
+from perdure.domain.worker import Life, Worker
+from perdure.errors import ConfigError, Damaged, NotFound, PerdureError, StoreFull
+from perdure.ids import new_uid
+from perdure.runtime.workers.liveness import presences_at
+from perdure.store import failover, migrate
+from perdure.store.databases.sqlite.engine import FULL
+from perdure.store.databases.sqlite.location import Reserve, check_file_system, check_library
+from perdure.store.databases.sqlite.read_only import is_writable
+from perdure.store.inspection import condition, damage
+from perdure.store.inspection.condition import Look, Place
+from perdure.store.inspection.damage import DamagedRow
+from perdure.store.inspection.survey import survey as take_survey
+from perdure.store.move import Transaction
+from perdure.store.moves import restore
+from perdure.store.writer.lock import life_of
+
+SAMPLES = 20
+SHOWN = 20  # damaged rows that are told one by one; --json lists all
+BLOCK = bytes(4096)
+WEEK = 7 * 86_400 * SECOND
+
+
+def examine(target: str | None = None, *, deep: bool = False) -> Report:
+    """Look at the store at `target`, which may not exist. `deep` reads every page and every chain."""
+    place = condition.place_of(target)
+    report = Report(kind=place.kind, place=place.shown)
+    looks: list[Callable[[], None]] = [lambda: _see_inside(report, place, deep=deep)]
+    if place.kind in ("sqlite", "files"):
+        looks.insert(0, lambda: _see_disk(report, place))
+    for look in looks:  # what this user may not see of the one is no reason to leave out the other
+        try:
+            look()
+        except PerdureError as error:
+            report.findings.append(findings.cannot_open(error, expected=place.given))
+        except OSError as error:
+            report.findings.append(findings.cannot_read(error))
+    report.findings += findings.judge(report)
+    report.depth = depth.of(report)
+    report.healthy = not any(finding.level in ("wrong", "stuck") for finding in report.findings)
+    return report
+
+
+def _see_inside(report: Report, place: Place, *, deep: bool) -> None:
+    if place.kind == "memory":
+        return
+    if place.kind == "files" and report.processes:
+        report.exists = True
+        report.findings.append(findings.in_use(report.processes[0]))
+        return
+    with condition.look(place) as found:
+        _see_store(report, place, found, deep=deep)
+
+
+def _see_store(report: Report, place: Place, found: Look, *, deep: bool) -> None:
+    properties = condition.properties(found.tx)
+    if place.kind == "postgres":
+        report.server, report.clock_offset = condition.server(found.tx), found.offset
+        report.size = report.server.size
+        report.processes = [f"{host}: {count} connections" for host, count in report.server.clients.items()]
+    if not properties:
+        raise NotFound(f"{place.shown} holds no Perdure store.", hint="Check the address; the first use makes a store.")
+    report.exists = True
+    known = len(migrate.load("postgres" if place.kind == "postgres" else "sqlite"))
+    version, compatible_from = int(properties["schema_version"]), int(properties["compatible_from"])
+    report.store_id, report.schema = properties["store_id"], Schema(version, compatible_from, known)
+    if place.kind == "sqlite" and place.path is not None and is_writable(place.path.parent):
+        report.durability = condition.durability(found.tx, place.path)
+    if place.kind == "postgres" and report.server is not None and not report.server.in_recovery:
+        report.latency = measure(lambda: condition.commit(found.tx), of="commit on the server")
+    migrate.check(version, compatible_from, known)
+    if version < known:  # its rows may lack what this code would read
+        return
+    try:
+        _see_rows(report, place, found)
+    except Damaged as error:
+        report.findings.append(findings.wrong(error.message, error.hint))
+    if deep:
+        _read_everything(report, found.tx)
+
+
+def _read_everything(report: Report, tx: Transaction) -> None:
+    """Every page of the file, and every session; what is damaged is named, and the others are still read."""
+    report.findings += [findings.damaged(what) for what in damage.file_damage(tx)]
+    sessions, damaged = 0, 0
+    for uid in damage.session_uids(tx):
+        found = [uid] if isinstance(uid, DamagedRow) else damage.of_session(tx, uid)
+        sessions, damaged = sessions + 1, damaged + bool(found)
+        report.damaged += found
+    report.damaged += damage.shared_facts(tx)
+    report.findings += [findings.damaged(str(one)) for one in report.damaged[:SHOWN]]
+    if damaged:
+        report.findings.append(findings.intact(sessions - damaged, len(report.damaged) - SHOWN))
+    report.read_everything = True
+
+
+def _see_rows(report: Report, place: Place, found: Look) -> None:
+    survey = take_survey(found.tx)
+    locks = presences_at(place.folder, report.store_id or "", shared=place.kind == "postgres")
+    report.sessions, report.stale = survey.sessions, survey.stale
+    report.undecided, report.in_doubt = survey.undecided, survey.in_doubt
+    report.quarantined, report.overdue = survey.quarantined, survey.overdue
+    restores = restore.everything(found.tx)
+    report.restores = [one for one in restores if one.released_at is None]
+    recent = [one for one in restores[:1] if found.tx.now - one.began_at < WEEK]
+    report.failover = next((one for one in recent if one.released_by == failover.BY), None)
+    report.unheard = failover.missing(found.tx)
+    report.unrecorded_restore = condition.unrecorded_restore(found)
+    report.workers = [_with_life(one, locks.life(one)) for one in survey.workers]
+    report.stale_sessions = [
+        Stale(one.id, one.lease_holder or "", found.tx.now - (one.lease_until or 0)) for one in survey.stale_sessions
+    ]
+
+
+def _with_life(one: Worker, life: Life) -> WorkerLife:
+    return WorkerLife(one.id, one.host, one.pid, life, one.seen_at)
+
+
+def _see_disk(report: Report, place: Place) -> None:
+    """The disk is looked at even where there is no store: it is where one would be."""
+    assert place.folder is not None
+    assert place.path is not None
+    report.sqlite = condition.sqlite_version()
+    folder = next(level for level in (place.folder, *place.folder.parents) if level.is_dir())
+    file_system = "network"
+    try:
+        check_library()
+        file_system = check_file_system(folder.resolve())
+    except ConfigError as error:
+        report.findings.append(findings.wrong(error.message, error.hint))
+    there, reserve, full = os.statvfs(folder), Reserve(folder).path, False
+    try:
+        report.latency = measure_disk(folder)
+    except StoreFull:
+        full = True
+    report.disk = Disk(
+        str(folder), file_system, there.f_bavail * there.f_frsize,
+        reserve.stat().st_size if reserve.exists() else 0, full,
+    )  # fmt: skip
+    if place.kind == "sqlite":
+        files = [place.path.with_name(place.path.name + end) for end in ("", "-wal")]
+        report.size = sum(file.stat().st_size for file in files if file.is_file())
+    else:
+        report.size = sum(file.stat().st_size for file in place.path.rglob("*.jsonl"))
+    report.processes = _present(place)
+
+
+def _present(place: Place) -> list[str]:
+    """The processes that have a store on this machine open: each holds a lock, named by its number."""
+    assert place.folder is not None
+    if place.kind == "files":
+        return [holder.lower() for holder in [condition.holder_of_files(place)] if holder]
+    folder = place.folder / "present"
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    return [f"process {name.partition('-')[0]}" for name in names if life_of(folder, name) is not Life.DEAD]
+
+
+def measure(act: Callable[[], object], *, of: Literal["sync of this disk", "commit on the server"]) -> Latency:
+    times = []
+    for _ in range(SAMPLES):
+        began = boot_time()
+        act()
+        times.append(boot_time() - began)
+    return Latency(int(median(times)), max(times), SAMPLES, of)
+
+
+def measure_disk(folder: Path) -> Latency | None:
+    """Write and sync one page again and again in a file that nobody else sees; None where that is not allowed.
+
+    Raises `StoreFull` where there is no room for it.
+    """
+    path = folder / f"doctor-{new_uid()}"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        _refuse_full(error)
+        return None
+    try:
+
+        def act() -> None:
+            os.write(descriptor, BLOCK)
+            os.fsync(descriptor)
+
+        return measure(act, of="sync of this disk")
+    except OSError as error:
+        _refuse_full(error)
+        return None
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _refuse_full(error: OSError) -> None:
+    if error.errno in FULL:
+        raise StoreFull("The disk is full; nothing was written.") from error

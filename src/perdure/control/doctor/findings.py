@@ -1,0 +1,263 @@
+"""What the doctor makes of what it saw: a sentence, how bad it is, and what to do.
+
+Whatever is as it should be is no finding.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from perdure.clock import moment
+from perdure.control.doctor.report import Finding, Report
+from perdure.domain.worker import Life
+from perdure.errors import Damaged, NotFound, PerdureError
+from perdure.store.databases.sqlite.location import MANY_PROCESSES
+
+SCARCE = 64 << 20
+FAST = 20  # microseconds: no disk that keeps its word syncs faster than this
+SKEWED = 2_000_000
+
+
+def wrong(what: str, do: str) -> Finding:
+    return Finding("wrong", what, do)
+
+
+def stuck(what: str, do: str) -> Finding:
+    return Finding("stuck", what, do)
+
+
+def risk(what: str, do: str) -> Finding:
+    return Finding("risk", what, do)
+
+
+def note(what: str, do: str) -> Finding:
+    return Finding("note", what, do)
+
+
+def cannot_open(error: PerdureError, *, expected: bool) -> Finding:
+    """The store cannot be read. One that nobody has made yet is a fault only where somebody named it."""
+    if isinstance(error, NotFound):
+        if not expected:
+            return note(error.message, error.hint)
+        return wrong(error.message, "Check the address. If it is right, the first session makes the store.")
+    return damaged(error.message) if isinstance(error, Damaged) else wrong(error.message, error.hint)
+
+
+def cannot_read(error: OSError) -> Finding:
+    return wrong(f"{error.filename} cannot be read: {error.strerror}.", "Run as the user that the store belongs to.")
+
+
+def in_use(process: str) -> Finding:
+    return note(f"It is in use by {process}, and text files are for one process at a time.", "Look again later.")
+
+
+def damaged(what: str) -> Finding:
+    return wrong(what, "Stop the workers, keep a copy of the files as they are, and restore a backup.")
+
+
+def intact(sessions: int, more: int) -> Finding:
+    """What can still be done with the sessions that are not damaged."""
+    also = f"Damaged rows that are not shown here: {more}; --json lists all. " if more > 0 else ""
+    do = "`perdure export ID` writes a session that is intact as a bundle." if sessions else "Restore a backup."
+    return note(f"{also}Sessions that are intact: {sessions}.", do)
+
+
+def judge(report: Report) -> list[Finding]:
+    """Every rule, applied."""
+    rules = (_schema, _durability, _disk, _server, _standbys, _restores, _sessions, _workers)
+    return [finding for rule in rules for finding in rule(report)]
+
+
+def privileged() -> list[Finding]:
+    """What the doctor's own process says about how agents run here."""
+    if os.geteuid() != 0:
+        return []
+    said = "Perdure runs as root, so the commands of agents do too, inside their sandbox."
+    return [note(said, "Run it as an ordinary user where you can.")]
+
+
+def _schema(report: Report) -> Iterator[Finding]:
+    schema = report.schema
+    if schema is None:
+        return
+    behind = f"The schema is at {schema.version}; this version of Perdure wants {schema.known}."
+    if schema.version < schema.known and report.kind == "postgres":
+        yield wrong(behind, "Run `perdure migrate` once.")
+    elif schema.version < schema.known:
+        yield note(behind, "The next use brings it up to date; `perdure migrate` does it now.")
+    elif schema.version > schema.known >= schema.compatible_from:
+        yield note(
+            f"The schema is at {schema.version}, newer than the {schema.known} known here, and still compatible.",
+            "Upgrade Perdure on this machine when it suits.",
+        )
+
+
+def _durability(report: Report) -> Iterator[Finding]:
+    durable = report.durability
+    if durable is not None and (durable.journal_mode != "wal" or durable.synchronous not in ("full", "extra")):
+        yield wrong(
+            f"A power cut can take acknowledged work: journal mode {durable.journal_mode}, sync {durable.synchronous}.",
+            "Find out which program changed the file's journal mode, and keep it away from the store.",
+        )
+
+
+def _disk(report: Report) -> Iterator[Finding]:
+    disk = report.disk
+    if disk is None:
+        return
+    if disk.full:
+        yield wrong(
+            f"The disk is full: nothing more can be written in {disk.folder}.",
+            "Make room there. What is left of the reserve is for looking, and for `perdure prune`.",
+        )
+    elif disk.free < SCARCE:
+        yield stuck(f"Only {disk.free >> 20} MiB are free in {disk.folder}.", "Make room before the store is full.")
+    if report.exists and report.kind == "sqlite" and not disk.reserve:
+        yield note("The reserve for a full disk is not there.", "It is filled again at the next use, if there is room.")
+    if disk.file_system in ("tmpfs", "ramfs"):
+        yield wrong(
+            f"{disk.folder} is in memory ({disk.file_system}): it is gone when the machine restarts.",
+            "Put the store on a disk.",
+        )
+    if disk.file_system == "overlay":
+        yield risk(f"{disk.folder} is a container's own layer: it is gone with the container.", "Mount a volume there.")
+    if report.latency is None and not disk.full:
+        yield wrong(
+            f"Nothing can be written in {disk.folder}: the store can be inspected and not used.",
+            "Give this user the right to write there, or mount it writable.",
+        )
+    elif report.latency is not None and report.latency.median < FAST and disk.file_system not in ("tmpfs", "ramfs"):
+        yield risk(
+            f"A sync takes {report.latency.median} µs, faster than a disk can be: something answers before it is done.",
+            "Find out whether this disk keeps synced data through a power cut.",
+        )
+    if report.processes and len(report.processes) > MANY_PROCESSES:
+        yield note(f"{len(report.processes)} processes share one SQLite file.", "PostgreSQL is made for this.")
+
+
+def _server(report: Report) -> Iterator[Finding]:
+    server = report.server
+    if server is None:
+        return
+    if server.in_recovery:
+        yield wrong("This server is a standby and takes no writes.", "Point the address at the primary.")
+    if server.fsync != "on":
+        yield wrong("The server runs with fsync off: a crash can destroy the database.", "Set fsync = on and restart.")
+    if server.full_page_writes != "on":
+        yield wrong("full_page_writes is off: a crash can leave torn pages.", "Set full_page_writes = on and reload.")
+    if server.synchronous_commit == "off":
+        yield wrong(
+            "synchronous_commit is off: commits that were acknowledged can be lost in a crash.",
+            "Set synchronous_commit = on for this role or database.",
+        )
+    if abs(report.clock_offset or 0) > SKEWED:
+        yield note(
+            f"The server's clock is {(report.clock_offset or 0) / 1e6:+.1f} s from this machine's.",
+            "Leases follow the server's clock, so nothing breaks; synchronise both, or logs will confuse you.",
+        )
+
+
+def _standbys(report: Report) -> Iterator[Finding]:
+    server = report.server
+    if server is None or server.in_recovery:
+        return
+    waited_for = bool(server.synchronous_standby_names) and server.synchronous_commit not in ("off", "local")
+    in_step = [name for name, state in server.standbys if state in ("sync", "quorum")]
+    if waited_for and not in_step and not any(state == "unknown" for _, state in server.standbys):
+        yield stuck(
+            f"Commits wait for a standby ({server.synchronous_standby_names}), and none is connected.",
+            "Bring the standby back, or take its name out of synchronous_standby_names.",
+        )
+    if not waited_for and (server.standbys or server.absent_standbys):
+        yield risk(
+            "The standby is asynchronous: commits that were acknowledged can be lost in a failover. "
+            "In our experiment 374 of 1,040 were.",
+            "Name it in synchronous_standby_names, with synchronous_commit = on.",
+        )
+    if server.absent_standbys:
+        yield note(
+            f"A place is kept for a standby that is not connected: {', '.join(server.absent_standbys)}.",
+            "Bring it back or drop its slot; until then the server keeps every log file for it.",
+        )
+
+
+KNOWN_BY = {
+    "declared": "a person declared it",
+    "witness": "the store lacks an event that was committed to it",
+    "timeline": "the PostgreSQL server has another timeline than before",
+}
+
+
+def _restores(report: Report) -> Iterator[Finding]:
+    found = report.unrecorded_restore
+    if found is not None:
+        yield stuck(
+            f"The store was put back to an earlier state: {KNOWN_BY[found.cause]} ({found.detail}). This is not "
+            "recorded yet. The next process that opens the store to write checks it again and records a restore.",
+            "Stop the workers. Check what the sessions did outside after that state. `perdure restores` shows more.",
+        )
+    if report.failover is not None:
+        yield note(
+            f"Another PostgreSQL server took over at {moment(report.failover.began_at)}. Nothing was lost: every "
+            "process found what it had acknowledged.",
+            "Nothing to do.",
+        )
+    for one in report.restores[:1]:
+        if one.timeline is not None and report.unheard:
+            yield note(_unheard(report), "Start a worker where one of them ran, or release the restore as shown below.")
+        yield stuck(
+            f"The store was put back to an earlier state ({KNOWN_BY[one.cause]}). What its sessions did after that is "
+            "not in the ledger. Until you release this restore, the first dispatch of an effect counts as one with an "
+            "unknown outcome.",
+            "Check what the sessions did outside, then type `perdure restores --release --because TEXT`.",
+        )
+
+
+def _unheard(report: Report) -> str:
+    """Who could show that a change of server lost nothing, and what is known of them."""
+    said = [f"{one.host} ({one.finding or 'has not connected to the new server'})" for one in report.unheard[:3]]
+    more = ", …" if len(report.unheard) > 3 else ""
+    return f"Another PostgreSQL server took over, and it is not shown that nothing was lost: {', '.join(said)}{more}."
+
+
+def _sessions(report: Report) -> Iterator[Finding]:
+    if report.stale:
+        names = ", ".join(one.id for one in report.stale_sessions[:3]) + (", …" if report.stale > 3 else "")
+        one = report.stale == 1
+        yield stuck(
+            f"{report.stale} {'session stands' if one else 'sessions stand'} still, left by a silent worker: {names}.",
+            f"Nothing is lost. Run {'it' if one else 'them'} again, or start a worker: any may go on now.",
+        )
+    if report.quarantined:
+        names, one = _first(report.quarantined), len(report.quarantined) == 1
+        yield stuck(
+            f"{'A session waits' if one else 'Sessions wait'} for a person, after several workers in a row were lost "
+            f"while they ran {'it' if one else 'them'}: {names}.",
+            f"Find out why with `perdure show {report.quarantined[0]} --last 20`; `perdure resume ID` tries again.",
+        )
+    if report.overdue:
+        yield note(
+            f"A time has passed that sessions wait for, and they still wait: {_first(report.overdue)}.",
+            "Start a worker, or run them: `perdure worker`, `perdure resume ID`. A worker says what it cannot do.",
+        )
+    if report.in_doubt:
+        yield note(
+            f"{report.in_doubt} {'effect is' if report.in_doubt == 1 else 'effects are'} in doubt: "
+            "dispatched, and nobody knows what came of it.",
+            "Look at the outside system, and settle each with what you find.",
+        )
+
+
+def _first(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+
+
+def _workers(report: Report) -> Iterator[Finding]:
+    dead = [one.id for one in report.workers if one.life is Life.DEAD]
+    if dead:
+        names = ", ".join(dead[:3]) + (", …" if len(dead) > 3 else "")
+        yield note(
+            f"{len(dead)} {'worker' if len(dead) == 1 else 'workers'} died without leaving in order: {names}.",
+            "Nothing to do: what a dead worker held is free for others.",
+        )

@@ -1,0 +1,114 @@
+"""The doctor's report: what was seen, what was made of it. Its field names are what `perdure doctor --json` prints."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from perdure.domain.restore import Restore
+from perdure.domain.worker import Life
+from perdure.domain.writer import Writer
+from perdure.store.inspection.condition import Durability, Server
+from perdure.store.inspection.damage import DamagedRow
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing to know, and what to do about it.
+
+    `wrong`: a promise does not hold. `stuck`: work stands still, or soon will. `risk`: all is well, and one more
+    failure may break a promise. `note`: worth knowing.
+    """
+
+    level: Literal["wrong", "stuck", "risk", "note"]
+    what: str
+    do: str
+
+
+class Depth(msgspec.Struct, frozen=True):
+    """The level that the deployment really holds (None: not even the first), and what the next one needs."""
+
+    holds: str | None
+    name: str
+    next: str | None
+    missing: list[str]
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """The store's schema, and the newest one that this code knows."""
+
+    version: int
+    compatible_from: int
+    known: int
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """How long one durable write takes, in microseconds."""
+
+    median: int
+    worst: int
+    samples: int
+    of: Literal["sync of this disk", "commit on the server"]
+
+
+class Disk(msgspec.Struct, frozen=True):
+    """The disk under a store on this machine, in bytes."""
+
+    folder: str
+    file_system: str
+    free: int
+    reserve: int
+    full: bool = False  # nothing more can be written: no room, or none for this user
+
+
+class WorkerLife(msgspec.Struct, frozen=True):
+    """A worker, and whether it still runs."""
+
+    id: str
+    host: str
+    pid: int
+    life: Life
+    seen_at: int
+
+
+class Stale(msgspec.Struct, frozen=True):
+    """A session that is marked running although its lease is over; `overdue` in microseconds."""
+
+    id: str
+    holder: str
+    overdue: int
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """Everything the doctor saw. A part that could not be seen is null."""
+
+    kind: str
+    place: str
+    exists: bool = False
+    store_id: str | None = None
+    size: int | None = None
+    schema: Schema | None = None
+    sqlite: str | None = None
+    durability: Durability | None = None
+    server: Server | None = None
+    clock_offset: int | None = None
+    disk: Disk | None = None
+    latency: Latency | None = None
+    sessions: dict[str, int] | None = None
+    stale: int = 0
+    stale_sessions: list[Stale] = msgspec.field(default_factory=list)
+    workers: list[WorkerLife] = msgspec.field(default_factory=list)
+    processes: list[str] | None = None
+    undecided: int | None = None
+    in_doubt: int | None = None
+    quarantined: list[str] = msgspec.field(default_factory=list)  # sessions whose workers crashed, by id
+    overdue: list[str] = msgspec.field(default_factory=list)  # sessions that wait for a time that has passed, by id
+    restores: list[Restore] = msgspec.field(default_factory=list)
+    unrecorded_restore: Restore | None = None  # found now; the next process that writes records it
+    failover: Restore | None = None  # the newest change of server, if it is known to have lost nothing
+    unheard: list[Writer] = msgspec.field(default_factory=list)  # have not said whether it lost anything
+    read_everything: bool = False
+    damaged: list[DamagedRow] = msgspec.field(default_factory=list)
+    findings: list[Finding] = msgspec.field(default_factory=list)
+    depth: Depth | None = None
+    healthy: bool = True

@@ -1,0 +1,1 @@
+"""Programs and tools as their authors declare them: decorators, signatures and stored types."""

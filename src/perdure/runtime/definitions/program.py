@@ -1,0 +1,103 @@
+"""Programs: durable functions, registered by name. Rows name programs, never modules."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from perdure.domain.session import SessionRecord
+from perdure.errors import ConfigError, ProgramUnknown
+from perdure.ids import check_name
+from perdure.runtime.definitions.signature import Shape
+from perdure.runtime.definitions.tool import register
+from perdure.runtime.ledger.ledger import Ledger
+from perdure.runtime.run.records import Records, load
+from perdure.runtime.run.run import Run
+from perdure.store.move import Transaction
+
+if TYPE_CHECKING:
+    from perdure.runtime.session import Session
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Bound(Generic[T]):
+    """A program with its arguments: what a session is started with."""
+
+    def __init__(self, program: Program[..., T], arguments: dict[str, Any]) -> None:
+        self.program = program
+        self.arguments = arguments
+
+    def __repr__(self) -> str:
+        return f"{self.program.name}.bind({', '.join(f'{k}={v!r}' for k, v in self.arguments.items())})"
+
+
+def check_bound(bound: object) -> None:
+    if not isinstance(bound, Bound):
+        name = getattr(bound, "name", None) or type(bound).__name__
+        raise ConfigError(f"{name} was given without its arguments.", hint=f"Give {name}.bind(...).")
+
+
+class Program(Generic[P, T]):
+    """A durable function."""
+
+    hears = False  # whether what is sent to it is heard before it may end
+
+    def __init__(self, function: Callable[Concatenate[Session, P], Coroutine[Any, Any, T]], name: str) -> None:
+        first = next(iter(inspect.signature(function).parameters), None)
+        if first is None or not inspect.iscoroutinefunction(function):
+            raise ConfigError(f"Program {name} must be an async function whose first parameter is the session.")
+        self.function = function
+        self.name = check_name("The program", name)
+        self.shape = Shape(function, given=[first])
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[T]:
+        """Fix the arguments; they are validated now."""
+        return Bound(self, self.shape.bind(args, kwargs))
+
+    def read(self, tx: Transaction, uid: str) -> Records:
+        """What a run must know of a session before it begins, in one read."""
+        return load(tx, uid)
+
+    def missing(self, session: SessionRecord) -> str | None:  # noqa: ARG002 - an agent's tools are in its arguments
+        """What else must be loaded before this session can run."""
+        return None
+
+    def ledger(self, run: Run) -> Ledger:
+        """What performs the effects of a run, and recovers those that an earlier one left."""
+        return Ledger(run, run.runtime.policy)
+
+    async def main(self, run: Run, ledger: Ledger) -> Any:
+        """Run it from the top."""
+        from perdure.runtime.session import Session
+
+        given = run.session.restart_arguments if run.session.restart_number else run.session.arguments
+        function: Callable[..., Coroutine[Any, Any, T]] = self.function
+        arguments, handle = self.shape.unbind(given), Session(run, ledger)
+        handle._begin()
+        with handle.calls:
+            result = await function(handle, **arguments)
+            if not run.unwinding and (forgotten := handle.calls.forgotten()) is not None:
+                raise run.give_up(forgotten)  # nothing terminal is written: the code is wrong, and not the session
+            return result
+
+    def __repr__(self) -> str:
+        return f"Program({self.name})"
+
+
+PROGRAMS: dict[str, Program[..., Any]] = {}
+
+
+def program(function: Callable[Concatenate[Session, P], Coroutine[Any, Any, T]]) -> Program[P, T]:
+    """Declare a durable program."""
+    made = Program(function, function.__name__)
+    register(PROGRAMS, made.name, made, function)
+    return made
+
+
+def get_program(name: str) -> Program[..., Any]:
+    if name not in PROGRAMS:
+        raise ProgramUnknown(f"No program named {name} is loaded here.")
+    return PROGRAMS[name]

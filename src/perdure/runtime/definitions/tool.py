@@ -1,0 +1,299 @@
+"""Tools: how a program reaches the outside world, and what each declares about being asked twice.
+
+A tool says which replay rule it deserves. Nothing is guessed: without a declaration the rule is `escalate`, and a
+person is asked whenever the outcome is unknown.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+
+import msgspec
+
+from perdure.clock import SECOND
+from perdure.domain.effect import Replay, Rule
+from perdure.errors import ConfigError, NotDone
+from perdure.ids import check_name
+from perdure.runtime.definitions.decorator_arguments import Declaration
+from perdure.runtime.definitions.signature import Shape
+from perdure.runtime.description import short_text
+
+Q = ParamSpec("Q")
+X = TypeVar("X", covariant=True)  # noqa: PLC0105 - one letter, as in the contract
+F = TypeVar("F", bound=Callable[..., Any])
+
+REFERENCE_LIMIT = 2000
+WHY_LIMIT = 4000
+
+
+class Isolation(StrEnum):
+    """Where a tool's function runs, if not in a thread or the event loop of its worker."""
+
+    PROCESS = "process"
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """Ask people before the effect is dispatched.
+
+    The requester is the session's owner. A session without one asks in its own name, and anybody may decide.
+    """
+
+    name: str
+    quorum: int = 1
+    expires: str | float | None = "24h"
+    requester_may_decide: bool = False
+
+
+class Call:
+    """What a tool may know about the attempt it is in. `key` is the same for every attempt of one effect.
+
+    `undoes` is for an undo: the key that was given to what it takes back.
+    """
+
+    __slots__ = ("_heartbeat", "attempt", "effect_id", "given_reference", "key", "session_id", "undoes")
+
+    def __init__(
+        self, key: str, attempt: int, session_id: str, effect_id: str, heartbeat: Callable[[], None] | None = None
+    ) -> None:
+        self.key = key
+        self.attempt = attempt
+        self.session_id = session_id
+        self.effect_id = effect_id
+        self.undoes: str | None = None
+        self.given_reference: str | None = None
+        self._heartbeat = heartbeat
+
+    def heartbeat(self) -> None:
+        """Say that a long act still goes on. Raises `LeaseLost` when it must stop."""
+        if self._heartbeat is not None:
+            self._heartbeat()
+
+    def reference(self, reference: str | None) -> None:
+        """Give the name of what was done in the outside system: an address, a number, a path. The last one counts.
+
+        It is recorded with the outcome of this attempt, also when that outcome is unknown, and it never raises: by
+        then the act may have happened.
+        """
+        self.given_reference = None if reference is None else short_text(reference, REFERENCE_LIMIT) or None
+
+
+class Outcome:
+    """A probe's answer: it happened, it is not there, or it cannot be told."""
+
+    __slots__ = ("reference", "result", "said", "why")
+
+    def __init__(self, said: str, result: Any = None, reference: str | None = None, why: str | None = None) -> None:
+        self.said = said
+        self.result = result
+        self.reference = reference
+        self.why = why
+
+    def storable(self) -> Outcome:
+        """The same answer in words that every database can keep."""
+        reference = None if self.reference is None else short_text(self.reference, REFERENCE_LIMIT)
+        why = None if self.why is None else short_text(self.why, WHY_LIMIT)
+        return Outcome(self.said, self.result, reference, why)
+
+    @classmethod
+    def happened(cls, result: Any = None, *, reference: str | None = None) -> Outcome:
+        return cls("happened", result, reference)
+
+    @classmethod
+    def absent(cls) -> Outcome:
+        return cls("absent")
+
+    @classmethod
+    def unknown(cls, why: str = "The probe cannot tell.") -> Outcome:
+        return cls("unknown", why=why)
+
+    def __repr__(self) -> str:
+        return f"Outcome.{self.said}"
+
+
+class Tool(Generic[Q, X]):
+    """A tool: a function and its rule. Calling it directly just calls the function."""
+
+    def __init__(self, function: Callable[Q, X], name: str, **declared: Any) -> None:
+        self.function = function
+        self.name = check_name("The tool", name)
+        self.key: str | None = None
+        given = Declaration(name, declared)
+        self.replay = given.choice("replay", Replay)
+        self.inflight = given.duration("inflight") or 0
+        self.timeout = given.duration("timeout")
+        self.retry = given.count("retry")
+        self.key_ttl = given.duration("key_ttl")
+        self.safe_errors: tuple[type[BaseException], ...] = (NotDone, *given.errors("safe_errors"))
+        self.targets = given.texts("targets")
+        self.leases = given.texts("leases")
+        self.gate: Gate | None = given.gate("gate", Gate)
+        self.isolate = None if declared["isolate"] is None else given.choice("isolate", Isolation)
+        first = next(iter(inspect.signature(function).parameters.values()), None)
+        self.wants_call = first is not None and first.name == "call"
+        self.wants_transaction = self.replay is Replay.JOINT
+        self.wants_log = self.wants_transaction and first is not None and first.name == "log"  # ours: it makes moves
+        self.shape = Shape(
+            function, given=[first.name] if first and (self.wants_call or self.wants_transaction) else []
+        )
+        self.probing: Callable[..., Any] | None = None
+        self.undoing: Tool[..., Any] | None = None
+        self.outlives_worker = False  # what it began may go on without us, and can be found again
+        self.undoes: str | None = None  # for an undo: the name of the tool that it takes back
+        self._check(first)
+
+    def _check(self, first: inspect.Parameter | None) -> None:
+        if self.wants_transaction and (first is None or self.shape.is_async):
+            raise ConfigError(f"Tool {self.name}: a joint tool is a plain function whose first parameter is `tx`.")
+
+        if self.isolate is not None:
+            if self.wants_transaction:
+                raise ConfigError(f"Tool {self.name}: a joint tool runs inside our transaction and cannot be isolated.")
+            importable(self.function)
+        if self.leases and self.replay in (Replay.PURE, Replay.JOINT):
+            raise ConfigError(f"Tool {self.name}: a {self.replay} effect needs no lease; it changes nothing outside.")
+
+    def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> X:
+        return self.function(*args, **kwargs)
+
+    def probe(self, function: F) -> F:
+        """Declare how to find out whether it happened: the tool's parameters, an `Outcome` back."""
+        self.probing = function
+        return function
+
+    def undo(self, function: F) -> F:
+        """Declare how to take it back: `(call, result, ...)`, idempotent, and content when there is nothing to undo."""
+        self.undoing = Tool(
+            function, f"{self.name}.undo",
+            replay=Replay.IDEMPOTENT, inflight=self.inflight / SECOND, timeout=None, retry=self.retry, key_ttl=None,
+            safe_errors=(), targets=self.targets, leases=self.leases, gate=None, isolate=None,
+        )  # fmt: skip
+        self.undoing.undoes = self.name
+        TOOLS[self.undoing.name] = self.undoing
+        return function
+
+    def keyed(self, key: str) -> Tool[Q, X]:
+        """The same tool for one of several equal calls side by side, told apart by `key`."""
+        twin = cast("Tool[Q, X]", object.__new__(Tool))
+        twin.__dict__ = self.__dict__ | {"key": check_name("The key", key)}
+        return twin
+
+    @property
+    def rule(self) -> Rule:
+        if self.replay is Replay.PROBE and self.probing is None:
+            raise ConfigError(
+                f"Tool {self.name} is declared `probe` and has no probe.", hint=f"Add @{self.name}.probe."
+            )
+        if self.replay is Replay.COMPENSATE and self.undoing is None:
+            raise ConfigError(
+                f"Tool {self.name} is declared `compensate` and has no undo.", hint=f"Add @{self.name}.undo."
+            )
+        return Rule(
+            self.replay, self.inflight, self.retry, self.key_ttl, self.probing is not None, self.undoing is not None
+        )
+
+    def targets_of(self, arguments: dict[str, Any]) -> list[str]:
+        """What an intent touches, by the tool's templates."""
+        return self._filled("target", self.targets, arguments)
+
+    def leases_of(self, arguments: dict[str, Any]) -> list[str]:
+        """What must be nobody else's while it is done, by the tool's templates."""
+        return [check_name("The resource", name) for name in self._filled("lease", self.leases, arguments)]
+
+    def _filled(self, what: str, templates: tuple[str, ...], arguments: dict[str, Any]) -> list[str]:
+        try:
+            return [template.format(**arguments) for template in templates]
+        except (KeyError, IndexError, AttributeError) as error:
+            raise ConfigError(f"Tool {self.name}: a {what} names an unknown parameter: {error}.") from None
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name}, {self.replay})"
+
+
+def importable(function: Callable[..., Any]) -> str:
+    """The module that another process imports to find a function."""
+    module, qualname = getattr(function, "__module__", None), getattr(function, "__qualname__", "<unknown>")
+    if module == "__main__":
+        spec = getattr(sys.modules["__main__"], "__spec__", None)
+        module = None if spec is None else spec.name
+    if module is None or "<" in qualname:
+        raise ConfigError(
+            f"{qualname} cannot be isolated: another process could not import it.",
+            hint="Define it at the top of a module that can be imported, not in a script, a notebook or a function.",
+        )
+    return str(module)
+
+
+TOOLS: dict[str, Tool[..., Any]] = {}
+
+
+@overload
+def tool(function: Callable[Q, X], /) -> Tool[Q, X]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = ...,
+    replay: str = ...,
+    inflight: str | float = ...,
+    timeout: str | float | None = ...,
+    retry: int = ...,
+    key_ttl: str | float | None = ...,
+    safe_errors: tuple[type[BaseException], ...] = ...,
+    targets: Sequence[str] = ...,
+    leases: Sequence[str] = ...,
+    gate: Gate | None = ...,
+    isolate: str | None = ...,
+) -> Callable[[Callable[Q, X]], Tool[Q, X]]: ...
+
+
+def tool(
+    function: Callable[Q, X] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    replay: str = "escalate",
+    inflight: str | float = "30s",
+    timeout: str | float | None = None,
+    retry: int = 3,
+    key_ttl: str | float | None = None,
+    safe_errors: tuple[type[BaseException], ...] = (),
+    targets: Sequence[str] = (),
+    leases: Sequence[str] = (),
+    gate: Gate | None = None,
+    isolate: str | None = None,
+) -> Any:
+    """Declare a tool. See `docs/how-to/choose-a-replay-rule.md` for which rule it deserves.
+
+    `isolate="process"` runs it in a process of its own, which `timeout` really stops.
+    """
+
+    def declare(function: Callable[Q, X]) -> Tool[Q, X]:
+        if not callable(function):
+            raise ConfigError(f"{function!r} is no function.", hint='Give a name as `@tool(name="...")`.')
+        made: Tool[Q, X] = Tool(
+            function, name or function.__name__,
+            replay=replay, inflight=inflight, timeout=timeout, retry=retry, key_ttl=key_ttl, safe_errors=safe_errors,
+            targets=targets, leases=leases, gate=gate, isolate=isolate,
+        )  # fmt: skip
+        register(TOOLS, made.name, made, made.function)
+        return made
+
+    return declare if function is None else declare(function)
+
+
+def register(registry: dict[str, Any], name: str, thing: Any, function: Callable[..., Any]) -> None:
+    """Register by name. The same source again replaces it (notebooks, `__main__`); another one is refused."""
+    there = registry.get(name)
+    if there is not None and _source(there.function) != _source(function):
+        raise ConfigError(f"Two definitions are named {name}.", hint="Rename one; rows refer to names.")
+    registry[name] = thing
+
+
+def _source(function: Callable[..., Any]) -> tuple[str, str]:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return (code.co_filename if code else "", getattr(function, "__qualname__", ""))

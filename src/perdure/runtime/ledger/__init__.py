@@ -1,0 +1,1 @@
+"""The effect ledger at work: plan, dispatch, run, settle and recover each effect."""

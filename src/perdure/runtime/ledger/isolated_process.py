@@ -1,0 +1,97 @@
+"""The process of an isolated tool: import the tool's module, call the function once, say what came of it, end.
+
+It has no store and writes nothing but its messages. It dies with the worker that started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import importlib
+import os
+import signal
+import socket
+import sys
+from typing import Any, NoReturn
+
+import msgspec
+
+from perdure.errors import ConfigError, LeaseLost
+from perdure.ids import storable
+from perdure.runtime.definitions.tool import TOOLS, Call, Tool
+from perdure.runtime.description import summary
+from perdure.runtime.ledger.execution import await_to_end, call_to_end, outcome
+from perdure.runtime.ledger.isolation import Message, Request
+
+PR_SET_PDEATHSIG = 1
+
+
+class Line:
+    """The way to the worker."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_inheritable(descriptor, False)
+        self._socket = socket.socket(fileno=descriptor)
+        self._file = self._socket.makefile("rb")
+
+    def say(self, message: Message) -> None:
+        self._socket.sendall(msgspec.json.encode(message) + b"\n")
+
+    def hear(self) -> bytes:
+        return self._file.readline()
+
+
+class DistantCall(Call):
+    """A call whose references and heartbeats go to the worker."""
+
+    __slots__ = ("_line",)
+
+    def __init__(self, line: Line, asked: Request) -> None:
+        super().__init__(asked.key, asked.attempt, asked.session_id, asked.effect_id)
+        self._line = line
+
+    def reference(self, reference: str | None) -> None:
+        super().reference(reference)
+        if self.given_reference is not None:
+            self._line.say(Message(reference=self.given_reference))
+
+    def heartbeat(self) -> None:
+        self._line.say(Message(heartbeat=True))
+        lost = msgspec.json.decode(self._line.hear(), type=str | None)
+        if lost is not None:
+            raise LeaseLost(lost)
+
+
+def main(descriptor: int, parent: int) -> NoReturn:
+    """Called by the interpreter that `isolation` starts."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before we could ask to die with it
+        os._exit(1)
+    line = Line(descriptor)
+    asked = msgspec.json.decode(line.hear(), type=Request)
+    try:
+        tool = _find(asked)
+        arguments = tool.shape.unbind(asked.arguments)
+    except BaseException as error:
+        line.say(Message(refused=storable(summary(error))))
+        os._exit(1)
+    given = DistantCall(line, asked)
+    first = (given,) if tool.wants_call else ()
+    line.say(Message(begun=True))
+    if tool.shape.is_async:
+        ended = asyncio.run(await_to_end(tool.function, first, arguments))
+    else:
+        ended = call_to_end(tool.function, first, arguments)
+    line.say(Message(outcome=outcome(tool, ended, given.given_reference)))
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(0)
+
+
+def _find(asked: Request) -> Tool[..., Any]:
+    importlib.import_module(asked.module)
+    tool = TOOLS.get(asked.tool)
+    if tool is None or tool.function.__qualname__ != asked.qualname:
+        raise ConfigError(f"Module {asked.module} does not define the tool {asked.tool} as {asked.qualname}.")
+    return tool

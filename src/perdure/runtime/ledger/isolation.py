@@ -1,0 +1,170 @@
+"""`@tool(isolate="process")`: the tool's function runs in a process of its own, and its `timeout` is a real stop.
+
+    start     a fresh interpreter, never a fork; it imports the tool's module and finds the tool there
+    begin     the process says that it begins; until then it is certain that nothing was done
+    act       references and heartbeats come over a socket
+    end       the process says what came of it; or it dies; or it is killed, with its process group, at the deadline
+    reap      only now has the act ended
+
+The process dies with the worker, and it inherits the worker's presence lock: while it lives, the worker counts as
+alive. What the function starts in a session of its own (`setsid`) is neither killed nor seen.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from perdure.clock import SECOND
+from perdure.domain.effect import AttemptOutcome
+from perdure.errors import LeaseLost
+from perdure.ids import encode
+from perdure.runtime.definitions.tool import Call, Tool, importable
+from perdure.store.moves.intent import Outcome
+
+START_LIMIT = 60.0  # seconds until the function must have begun, beside its own time limit
+CODE = (
+    "import sys; sys.path[:] = {path!r}; "
+    "from perdure.runtime.ledger.isolated_process import main; main({descriptor}, {parent})"
+)
+
+
+class Message(msgspec.Struct, omit_defaults=True):
+    """One line from the process: one of these is set."""
+
+    begun: bool = False
+    heartbeat: bool = False
+    reference: str | None = None
+    refused: str | None = None
+    outcome: Outcome | None = None
+
+
+class Request(msgspec.Struct):
+    """What the process is given. The module is that of the code at hand, and never one that a row names."""
+
+    module: str
+    qualname: str
+    tool: str
+    arguments: dict[str, Any]
+    key: str
+    attempt: int
+    session_id: str
+    effect_id: str
+
+
+class Isolated:
+    """A tool's function for one attempt, in a process of its own. Called in a thread; returns what came of it."""
+
+    def __init__(self, tool: Tool[..., Any], given: Call, arguments: dict[str, Any], locks: tuple[int, ...]) -> None:
+        self._tool = tool
+        self._given = given
+        self._locks = locks
+        self._request = Request(
+            importable(tool.function), tool.function.__qualname__, tool.name, arguments, given.key, given.attempt,
+            given.session_id, given.effect_id,
+        )  # fmt: skip
+        self._timeout = None if tool.timeout is None else tool.timeout / SECOND
+        self._began = False
+        self._refused: str | None = None
+        self._outcome: Outcome | None = None
+        self._rest = b""
+
+    def __call__(self, *_: Any, **__: Any) -> Outcome:
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                descriptor = theirs.fileno()
+                code = CODE.format(path=sys.path, descriptor=descriptor, parent=os.getpid())
+                try:
+                    process = subprocess.Popen(
+                        [sys.executable, "-c", code],
+                        pass_fds=(descriptor, *self._locks), start_new_session=True, stdin=subprocess.DEVNULL,
+                    )  # fmt: skip
+                except OSError as error:
+                    return _not_started(f"Its process could not be started: {error}.")
+            try:
+                stopped = not self._follow(ours, process)
+            finally:
+                if process.poll() is None or self._outcome is None:  # what it started may still be acting
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            self._drain(ours)
+        return self._came(stopped, process.returncode)
+
+    def _follow(self, ours: socket.socket, process: subprocess.Popen[bytes]) -> bool:
+        """Talk with the process until it has ended. False: its time is over."""
+        deadline: float | None = time.monotonic() + START_LIMIT
+        began = False
+        try:
+            with suppress(BrokenPipeError, ConnectionResetError):
+                ours.sendall(msgspec.json.encode(self._request) + b"\n")
+            while True:
+                if self._began and not began:
+                    began = True
+                    deadline = None if self._timeout is None else time.monotonic() + self._timeout
+                ours.settimeout(None if deadline is None else max(0.001, deadline - time.monotonic()))
+                with suppress(ConnectionResetError):
+                    if self._outcome is None and (content := ours.recv(65536)):
+                        self._read(content, ours)
+                        continue
+                process.wait(None if deadline is None else max(0.001, deadline - time.monotonic()))
+                return True
+        except (TimeoutError, subprocess.TimeoutExpired):
+            return False
+
+    def _drain(self, ours: socket.socket) -> None:
+        """What it said before it was killed counts."""
+        ours.settimeout(0)
+        with suppress(OSError):
+            while content := ours.recv(65536):
+                self._read(content, None)
+
+    def _read(self, content: bytes, answer: socket.socket | None) -> None:
+        *lines, self._rest = (self._rest + content).split(b"\n")
+        for line in lines:
+            message = msgspec.json.decode(line, type=Message)
+            self._began = self._began or message.begun
+            self._refused = message.refused or self._refused
+            self._outcome = message.outcome or self._outcome
+            if message.reference is not None:
+                self._given.reference(message.reference)
+            if message.heartbeat and answer is not None:
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    answer.sendall(self._heartbeat() + b"\n")
+
+    def _heartbeat(self) -> bytes:
+        try:
+            self._given.heartbeat()
+        except LeaseLost as error:
+            return encode(error.message).encode()
+        return b"null"
+
+    def _came(self, stopped: bool, status: int) -> Outcome:
+        reference = self._given.given_reference
+        if self._outcome is not None:
+            return msgspec.structs.replace(self._outcome, reference=self._outcome.reference or reference)
+        if not self._began:
+            why = self._refused or f"Its process ended with status {status} before it began."
+            return _not_started(why)
+        if stopped:
+            error = _error("TimeoutError", f"no answer within {self._timeout:g} s; its process was killed")
+        else:
+            error = _error("ProcessEnded", f"its process ended with status {status} and gave no answer")
+        return Outcome(outcome=AttemptOutcome.UNKNOWN, error=error, reference=reference)
+
+
+def _not_started(why: str) -> Outcome:
+    return Outcome(outcome=AttemptOutcome.FAILED, error=_error("ProcessNotStarted", why))
+
+
+def _error(kind: str, message: str) -> str:
+    return encode({"type": kind, "code": None, "message": message})

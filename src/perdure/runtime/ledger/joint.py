@@ -1,0 +1,84 @@
+"""The act of a joint tool: a function of the store's own transaction, which commits with the record or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from perdure.domain.effect import AttemptOutcome
+from perdure.errors import ConfigError, PerdureError
+from perdure.runtime.definitions.tool import Tool
+from perdure.store.move import Log
+from perdure.store.moves.intent import Outcome
+
+
+class Transaction:
+    """The store's own transaction, given to a `joint` tool: what it writes commits with the record, or not at all."""
+
+    __slots__ = ("_execute",)
+
+    def __init__(self, execute: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]) -> None:
+        self._execute = execute
+
+    def execute(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement with `?` for its parameters; return its rows."""
+        words = _SKIPPED.sub(" ", sql).split(";")
+        first = _FIRST_WORD.match(words[0])[1].lower()  # type: ignore[index] # it always matches
+        if first in _NOT_ALLOWED:
+            raise ConfigError(f"A joint tool may not {first or 'run nothing'}: the transaction is not its own.")
+        if any(word.strip() for word in words[1:]):
+            raise ConfigError("A joint tool runs one statement at a time.")
+        return self._execute(sql, params)
+
+
+_NOT_ALLOWED = frozenset(
+    {
+        *("", "begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release", "prepare"),
+        *("set", "reset", "discard", "pragma", "attach", "detach", "vacuum"),
+    }
+)
+_FIRST_WORD = re.compile(r"[\s(]*(\w*)")
+_SKIPPED = re.compile(  # texts, names and comments: what looks like a statement in them is none
+    r"""\b[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\$|--[^\n]*|/\*(?:(?!/\*).)*?(?:\*/|\Z)""",
+    re.DOTALL,
+)
+
+
+class RolledBack(Exception):
+    """A joint tool raised; its transaction is rolled back, and nothing of it happened."""
+
+
+def act_inside(tool: Tool[..., Any], log: Log, arguments: dict[str, Any]) -> Outcome:
+    """Act inside a transaction. What the database itself could not do is its own error, and not the tool's.
+
+    A tool may catch the error of a statement and return, but not if that statement undid what came before it.
+    """
+    broken: list[Exception] = []
+    returned = False
+
+    def execute(sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        if returned:
+            raise ConfigError("A joint tool's transaction ends when the tool returns.")
+        try:
+            return log.tx.execute(sql, parameters)
+        except PerdureError:
+            raise
+        except Exception as error:
+            broken.append(error)
+            raise
+
+    try:
+        value = tool.function(log if tool.wants_log else Transaction(execute), **arguments)
+        known = Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=tool.shape.encode_result(value))
+    except Exception as error:
+        if broken:
+            raise broken[0] from None
+        raise RolledBack from error
+    finally:
+        returned = True
+    if broken:
+        raise broken[0]
+    if log.tx.rolled_back is not None:
+        raise RolledBack from log.tx.rolled_back
+    return known

@@ -1,0 +1,93 @@
+"""Policy and gates: may this be done, must somebody be asked, or is it forbidden?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from perdure.clock import Clock
+from perdure.domain.session import SessionRecord
+from perdure.errors import ConfigError
+from perdure.runtime.definitions.durations import microseconds
+from perdure.runtime.definitions.tool import Gate, Tool
+from perdure.runtime.description import short_repr, summary
+from perdure.store.moves.approval import Question
+
+GATE = Gate("policy")
+SAYS = 'It says "allow", "ask" or "deny".'
+
+
+class Intent(msgspec.Struct, frozen=True):
+    """What a policy is shown: exactly what will be done."""
+
+    tool: str
+    replay: str
+    arguments: dict[str, Any]
+    targets: list[str]
+    session_id: str
+    owner: str | None
+    repository: str | None
+    origins: tuple[str, ...] = ()  # where what an agent has read came from: `file:`, `command:`, `web:` …
+
+
+class Ruling(msgspec.Struct, frozen=True):
+    """What was decided about an intent; `question` is what people are asked."""
+
+    answer: str
+    why: str
+    question: Question | None = None
+
+
+class Policy:
+    """The runtime's policy together with the tools' own gates. The stricter of the two holds."""
+
+    def __init__(self, rule: Callable[[Intent], str] | None, clock: Clock, gate: Gate = GATE) -> None:
+        """`gate` is how people are asked where the tool has no gate of its own."""
+        self._rule = rule
+        self._gate = gate
+        self._clock = clock
+        self.name = None if rule is None else getattr(rule, "__name__", "policy")
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the process was started with a policy."""
+        return self._rule is not None
+
+    def rule(
+        self, tool: Tool[..., Any], session: SessionRecord, arguments: dict[str, Any], origins: tuple[str, ...] = ()
+    ) -> Ruling:
+        answer = "allow"
+        if self._rule is not None:
+            shown = Intent(
+                tool.name, tool.replay, arguments, tool.targets_of(arguments), session.id, session.owner,
+                session.repository, origins,
+            )  # fmt: skip
+            answer = self._answer(self._rule, shown)
+        if answer == "deny":
+            return Ruling("deny", f"The policy {self.name} forbids {tool.name}.")
+        gate = tool.gate or (self._gate if answer == "ask" else None)
+        if gate is None:
+            return Ruling("allow", "Nothing asks.")
+        expires = None if gate.expires is None else self._clock.now() + microseconds(gate.expires)
+        question = Question(
+            gate=gate.name,
+            requester=session.owner or session.id,
+            requester_may_decide=gate.requester_may_decide,
+            quorum=gate.quorum,
+            expires_at=expires,
+        )
+        return Ruling("ask", f"The gate {gate.name} asks.", question)
+
+    def _answer(self, rule: Callable[[Intent], str], shown: Intent) -> str:
+        """What the policy says. One that raises has not allowed anything."""
+        try:
+            answer = rule(shown)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise ConfigError(f"The policy {self.name} raised {summary(error)}", hint=SAYS) from error
+        if type(answer) is not str or answer not in ("allow", "ask", "deny"):
+            raise ConfigError(f"The policy {self.name} said {short_repr(answer, 200)}.", hint=SAYS)
+        return answer

@@ -1,0 +1,39 @@
+"""Undo on request: taking back an effect that was acknowledged.
+
+    ask        one transaction, by anybody entitled: the request is on the effect, and a waiting session is woken
+    take back  whoever holds the session next: the tool's undo, an effect at ["undo", effect id]; before the program
+               runs again, and before the session is left
+    end        its undo was acknowledged: compensated. It failed: the request is over, and the effect stays as it was
+
+A crash between any two leaves a request that the next holder honours; the undo has the same key each time. A session
+that has ended has no holder and cannot have an effect under way, so what it did is no longer taken back here. An undo
+of which nobody knows what came of it is in doubt like any other effect, and a person is asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.domain.effect import Effect, EffectState
+from perdure.ids import decode
+from perdure.runtime.definitions.tool import Tool
+from perdure.runtime.ledger.ledger import Ledger
+from perdure.store.moves import doubt
+
+
+async def take_back(ledger: Ledger, tool: Tool[..., Any], effect: Effect) -> None:
+    """Honour a request to take an effect back."""
+    run = ledger.run
+    if tool.undoing is None:
+        await run.write(doubt.undo_failed(run.holder, effect.id, f"Tool {tool.name} has no undo."))
+        return
+    effect = run.runtime.values.whole(effect)
+    result = decode(run.runtime.values.get(effect.result, effect.artifact))
+    earlier = await run.read(doubt.undos, effect)
+    generation = sum(one.state == EffectState.FAILED for one in earlier)
+    undoing = await ledger.undo(tool, effect, result, None, generation=generation)
+    if undoing.state == EffectState.ACKNOWLEDGED:
+        run.tell(await run.write(doubt.compensated(run.holder, effect.id, by_effect=undoing.id)), at_once=True)
+    else:
+        why = (undoing.error or {}).get("message") or undoing.state
+        await run.write(doubt.undo_failed(run.holder, effect.id, f"Its undo {undoing.id} failed: {why}"))

@@ -1,0 +1,236 @@
+"""Live deltas: what a model is just saying, for whoever watches. The record never depends on them.
+
+    begin      with the first piece: a new file for the session, locked, then its head
+    go on      each piece is appended, up to a bound; nothing is synced
+    recorded   the message is on record: the file is removed
+    broke off  the lock is free and the file is still there: the worker died, or the call failed
+
+The head says after which event the text belongs, so a watcher never shows a piece of a message that it has already
+shown whole. A watcher asks the lock, so it shows nothing that the dead left behind. Whatever goes wrong here is let be:
+then there is no live text, and the message comes whole. A crash anywhere leaves at most one file a session, which the
+next call of that session or the next worker removes.
+"""
+
+from __future__ import annotations
+
+import codecs
+import fcntl
+import os
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from perdure.ids import new_uid
+from perdure.process import open_for_parent
+from perdure.runtime.workers.private_folder import runtime_folder
+from perdure.store.moves import meta
+from perdure.store.store import Store
+from perdure.store.writer.lock import living
+
+if TYPE_CHECKING:
+    from perdure.runtime.run.run import Run
+
+MOST = 1 << 20  # bytes of one answer; whatever is longer is shown when it is on record
+LISTEN = 0.05  # seconds between two looks of a watcher
+
+
+class Delta(msgspec.Struct, frozen=True):
+    """A piece of what a model says, or that it broke off: in which call, and after which event of the session."""
+
+    session: str
+    call: str
+    after: int
+    text: str = ""
+    broke_off: bool = False
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The first line of a file."""
+
+    call: str
+    after: int
+
+
+class Deltas:
+    """The live deltas of one store on this machine."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._swept = False
+
+    @cached_property
+    def folder(self) -> Path | None:
+        """Where processes of this user find them; None for a store in memory, at which nobody else can look."""
+        if self._store.folder is not None:
+            return self._store.folder / "live"
+        if self._store.database.dialect == "sqlite":
+            return None
+        store_id = self._store.read_now(meta.get, "store_id")
+        return None if store_id is None else runtime_folder() / store_id / "live"
+
+    def begin(self, uid: str, head: Head) -> Writing | None:
+        if self.folder is None:
+            return None
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        return Writing(self.folder / uid, head)
+
+    def sweep(self) -> None:
+        """Remove what the dead left, once for each process."""
+        if not self._swept and self.folder is not None:
+            self._swept = True
+            living(self.folder)
+
+
+class Writing:
+    """The file of one model call, while it lasts."""
+
+    def __init__(self, path: Path, head: Head) -> None:
+        path.unlink(missing_ok=True)
+        self._path = path
+        self._room = MOST
+        self._file = open_for_parent(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(self._file, msgspec.json.encode(head) + b"\n")
+        except OSError:
+            os.close(self._file)
+            raise
+
+    def append(self, text: str) -> None:
+        """Nothing is appended after a gap: neither beyond the bound nor where the disk was full for a moment."""
+        data = text.encode()
+        room, self._room = self._room - len(data), 0
+        if room > 0 and os.write(self._file, data) == len(data):
+            self._room = room
+
+    def close(self, *, recorded: bool) -> None:
+        try:
+            if recorded:
+                self._path.unlink(missing_ok=True)
+        finally:
+            os.close(self._file)
+
+
+class Speech:
+    """An answer while it is said: to whoever listens in this process, then to those in others.
+
+    Used as a context manager around asking and recording: left without an error, the answer is on record.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._head: Head | None = None
+        self._file: Writing | None = None
+
+    def say(self, text: str) -> None:
+        """One more piece; the first one begins the call."""
+        if self._head is None:
+            self._head = Head(new_uid(), self._run.holder.cursor)
+            self._tell(self._head, text)
+            with suppress(Exception):
+                self._file = self._run.runtime.deltas.begin(self._run.session.uid, self._head)
+        else:
+            self._tell(self._head, text)
+        with suppress(Exception):
+            if self._file is not None:
+                self._file.append(text)
+
+    def break_off(self) -> None:
+        """What was said so far will not be on record; what follows is another call."""
+        self._over(recorded=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over(recorded=error is None)
+        if error is None:
+            with suppress(Exception):
+                self._run.runtime.deltas.sweep()
+
+    def _tell(self, head: Head, text: str, *, broke_off: bool = False) -> None:
+        hear = self._run.runtime.hear
+        if hear is not None:
+            with suppress(Exception):
+                hear(Delta(self._run.session.uid, head.call, head.after, text, broke_off))
+
+    def _over(self, *, recorded: bool) -> None:
+        head, self._head = self._head, None
+        file, self._file = self._file, None
+        if head is not None and not recorded:
+            self._tell(head, "", broke_off=True)
+        if file is not None:
+            with suppress(Exception):
+                file.close(recorded=recorded)
+
+
+class Ear:
+    """What the worker of one session, in whichever process of this machine, lets be heard. Ask it often."""
+
+    def __init__(self, deltas: Deltas, uid: str) -> None:
+        self._path = None if deltas.folder is None else deltas.folder / uid
+        self._uid = uid
+        self._file: int | None = None
+        self._head = Head("", 0)
+        self._text = codecs.getincrementaldecoder("utf-8")("replace")
+        self._room = MOST
+
+    def poll(self) -> list[Delta]:
+        """The pieces that came since the last time."""
+        try:
+            return self._begin() if self._file is None else self._go_on(self._file)
+        except OSError:
+            self.close()
+            return []
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _begin(self) -> list[Delta]:
+        """Open the file, if there is one that is whole, ours and alive; the pieces that it has already."""
+        if self._path is None:
+            return []
+        self._file = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        first, newline, text = os.read(self._file, MOST).partition(b"\n")
+        try:
+            self._head = msgspec.json.decode(first, type=Head)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            newline = b""
+        if not newline or os.fstat(self._file).st_uid != os.geteuid() or not self._is_spoken(self._file):
+            self.close()
+            return []
+        self._text.reset()
+        self._room = MOST
+        return self._heard(text)
+
+    def _go_on(self, file: int) -> list[Delta]:
+        spoken = self._is_spoken(file)  # asked before it is read: then nothing is missed of one that has ended
+        said = self._heard(os.read(file, self._room)) if self._room else []
+        if not spoken:
+            if os.fstat(file).st_nlink:
+                said.append(Delta(self._uid, self._head.call, self._head.after, broke_off=True))
+            self.close()
+        return said
+
+    def _heard(self, data: bytes) -> list[Delta]:
+        self._room = max(0, self._room - len(data))
+        text = self._text.decode(data)
+        return [Delta(self._uid, self._head.call, self._head.after, text)] if text else []
+
+    @staticmethod
+    def _is_spoken(file: int) -> bool:
+        """Whether somebody still holds the lock. A shared one: two who look do not take each other for it."""
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        fcntl.flock(file, fcntl.LOCK_UN)
+        return False

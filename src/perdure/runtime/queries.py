@@ -1,0 +1,157 @@
+"""Looking: what anybody may read of a store, without moving anything."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from perdure.domain.approval import Approval
+from perdure.domain.decision import Decision
+from perdure.domain.effect import Attempt, Effect
+from perdure.domain.event import Event
+from perdure.domain.fact import Fact
+from perdure.domain.session import SessionRecord
+from perdure.domain.state import SessionState
+from perdure.domain.task import Task
+from perdure.domain.wait import FOR_A_PERSON, Wait
+from perdure.domain.worker import Life
+from perdure.runtime.definitions.program import PROGRAMS
+from perdure.runtime.ledger import recovery
+from perdure.runtime.ledger.execution import life_here
+from perdure.runtime.ledger.policy import Policy
+from perdure.runtime.run.large_values import Values
+from perdure.runtime.workers.identity import Me, is_here, life_seen, locks_of
+from perdure.store.move import Transaction
+from perdure.store.moves import approval, decision, event, fact, task, wait
+from perdure.store.moves import effect as effects
+from perdure.store.moves import session as sessions
+from perdure.store.store import Store
+
+MANY = 1_000_000
+
+
+class SessionView(SessionRecord, frozen=True):
+    """A session with what it waits for."""
+
+    waits: tuple[Wait, ...] = ()
+
+
+def waiting_sentence(view: SessionView) -> str:
+    """What a session waits for: of several things, those that only a person can give."""
+    kinds = {one.kind for one in view.waits}
+    return f"Session {view.id} waits for {', '.join(sorted(kinds & FOR_A_PERSON or kinds))}."
+
+
+def _with_waits(tx: Transaction, name: str) -> tuple[SessionRecord, list[Wait]]:
+    """Both of one moment: a session that was woken in between would seem to wait for nothing."""
+    found = sessions.find(tx, name)
+    return found, wait.open_of_session(tx, found.uid)
+
+
+class Looking:
+    """An open store, and what can be read of it."""
+
+    def __init__(self, store: Store, policy: Policy) -> None:
+        self.store = store
+        self.policy = policy
+        self.values = Values(store)
+        self._me: Me | None = None
+
+    @property
+    def worker(self) -> Me:
+        """This process as a worker; registered when it first runs something."""
+        if self._me is None:
+            self._me = Me(self.store, sorted(PROGRAMS))
+        return self._me
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether this process has run something of this store."""
+        return self._me is not None
+
+    def life_of(self, attempt: Attempt) -> Life:
+        """Whether an attempt may still be under way."""
+        if is_here(attempt.process):
+            return life_here(attempt)
+        return self.worker.life_of(attempt.process)
+
+    async def get(self, name: str) -> SessionView:
+        """A session by its id or a beginning of it, with what it waits for."""
+        found, waits = await self.store.read(_with_waits, name)
+        return SessionView(**self.values.of_session(found).to_dict(), waits=tuple(waits))
+
+    async def recovery_plan(self, name: str) -> list[recovery.Recovery]:
+        """What a run would do with each unsettled effect, and why; nothing is done."""
+        session = await self.store.read(sessions.find, name)
+        locks = locks_of(self.store)  # a look is no reason to become a worker
+
+        def life_of(attempt: Attempt) -> Life:
+            return life_here(attempt) if is_here(attempt.process) else life_seen(locks, attempt.process)
+
+        return await self.store.read(recovery.plan, session.uid, life_of, self.policy, self.values.shown)
+
+    async def state_at(self, name: str, number: int | None = None) -> SessionState:
+        """Time travel: the state of a session after event `number`."""
+        session = await self.store.read(sessions.find, name)
+        return await self.store.read(event.state_at, session.uid, number)
+
+    async def sessions(
+        self, *, status: str | None = None, waiting_for: str | None = None, owner: str | None = None,
+        repository: str | None = None,
+    ) -> AsyncIterator[SessionRecord]:  # fmt: skip
+        """Sessions, the most recently moved first."""
+        before: SessionRecord | None = None
+        while page := await self.store.read(
+            sessions.page, status=status, waiting_for=waiting_for, owner=owner, repository=repository, before=before
+        ):
+            for before in page:
+                yield before
+
+    async def events(self, name: str, *, after: int = 0, follow: bool = False) -> AsyncIterator[Event]:
+        """A session's events; with `follow`, each new one as it comes."""
+        session = await self.store.read(sessions.find, name)
+        if follow:
+            async for line in self.store.follow(session.uid, after):
+                yield line
+            return
+        while page := await self.store.read(event.after, session.uid, after):
+            for line in page:
+                yield line
+            after = page[-1].number
+
+    async def effects(
+        self, *, session: str | None = None, state: str | None = None, tool: str | None = None,
+        in_doubt: bool = False, since: int = 0,
+    ) -> AsyncIterator[Effect]:  # fmt: skip
+        """Effects, the newest first."""
+        uid, before = await self._uid(session), None
+        while page := await self.store.read(
+            effects.listing, uid=uid, state=state, tool=tool, in_doubt=in_doubt, since=since, before=before
+        ):
+            for before in page:
+                yield self.values.shown(before)
+
+    async def approvals(self, *, session: str | None = None, decision: str | None = None) -> AsyncIterator[Approval]:
+        """Approvals; those that wait come first."""
+        for one in await self.store.read(approval.listing, uid=await self._uid(session), decision=decision, limit=MANY):
+            yield one
+
+    async def tasks(self, *, session: str) -> AsyncIterator[Task]:
+        """A session's plan."""
+        uid = await self._uid(session)
+        assert uid is not None
+        for one in await self.store.read(task.of_session, uid, limit=MANY):
+            yield one
+
+    async def decisions(self, *, session: str | None = None, incomplete: bool = False) -> AsyncIterator[Decision]:
+        """Decisions, the newest first; or those whose outcome nobody wrote down."""
+        uid = await self._uid(session)
+        for one in await self.store.read(decision.incomplete if incomplete else decision.recent, uid, limit=MANY):
+            yield one
+
+    async def facts(self, *, scope: str | None = None) -> AsyncIterator[Fact]:
+        """What is known."""
+        for one in await self.store.read(fact.known, scope, limit=MANY):
+            yield one
+
+    async def _uid(self, name: str | None) -> str | None:
+        return None if name is None else (await self.store.read(sessions.find, name)).uid

@@ -1,0 +1,248 @@
+"""Running a session: take the lease, settle what is in doubt, run the program, and leave it in a named state.
+
+    acquire      or take over from a process found dead
+    recover      every effect that was dispatched and not settled is driven to its end, before the program runs
+    run          the program from the top; what is on record is not done again
+    leave        finished, parked on what it waits for, or given back
+
+Whatever happens in between, the session is never left running without a live lease: the lease ends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from perdure.domain.effect import Effect, EffectState
+from perdure.domain.lease import Holder
+from perdure.domain.session import CRASHES, SessionRecord, Status
+from perdure.domain.wait import WaitKind
+from perdure.errors import ConfigError, LeaseLost, Suspended
+from perdure.runtime.definitions.program import PROGRAMS, Program, get_program
+from perdure.runtime.definitions.tool import TOOLS
+from perdure.runtime.description import program_error
+from perdure.runtime.ledger import leases
+from perdure.runtime.ledger.execution import Ended, is_acting, is_owing
+from perdure.runtime.ledger.late_outcomes import pay
+from perdure.runtime.ledger.ledger import Ledger, tool_of
+from perdure.runtime.ledger.undo import take_back
+from perdure.runtime.run.records import bare
+from perdure.runtime.run.run import Run
+from perdure.runtime.run.session_lease import acquired, acquired_again, give_back
+from perdure.store.moves import doubt, restore, session_end, wait
+from perdure.store.moves import session as sessions
+
+if TYPE_CHECKING:
+    from perdure.runtime.runtime import Runtime
+
+
+async def execute(runtime: Runtime, session: SessionRecord, *, only_settle: bool = False) -> None:
+    """Move a session here until it is finished or waits, or only settle what there is to settle before it runs."""
+    holder = await acquired(runtime, session)
+    while True:
+        try:
+            await _hold(runtime, session, holder, only_settle=only_settle)
+            return
+        except LeaseLost:
+            if (again := await acquired_again(runtime, holder)) is None:
+                raise
+            holder = again
+
+
+async def _hold(runtime: Runtime, session: SessionRecord, holder: Holder, *, only_settle: bool) -> None:
+    """Run a session under one lease, and leave it."""
+    try:
+        while await _once(runtime, holder, PROGRAMS.get(session.program), only_settle=only_settle):
+            pass
+    except LeaseLost:
+        raise
+    except (Exception, asyncio.CancelledError):
+        unfinished = is_acting(session.uid) or is_owing(session.uid)
+        if unfinished or not await asyncio.shield(give_back(runtime, holder)):
+            runtime.heart.leave(holder)  # it gives it back when that has ended, or the store is there again
+        raise
+    finally:
+        runtime.heart.drop(holder)
+
+
+async def _once(
+    runtime: Runtime, holder: Holder, program: Program[..., Any] | None, *, only_settle: bool = False
+) -> bool:
+    """One run of the program. True: something changed meanwhile, run it again."""
+    run = Run(runtime, holder, await runtime.store.read(program.read if program else bare, holder.uid))
+    runtime.heart.keep(holder, holder.boot_deadline - runtime.heart.ttl, run.stop)
+    run.restore = await runtime.store.read(restore.over, run.session)  # one may be declared while we have it open
+    try:
+        if run.session.cancel_requested_at is not None and await _stopped(run):
+            return False
+        if held := _held_back(run):
+            return await _park_for(run, *held)
+        assert program is not None
+        ledger = program.ledger(run)
+        if not await _recover(run, program, ledger):
+            return await _suspend(run)
+        if only_settle:
+            await run.write(sessions.release(holder))
+            return False
+        return await _leave(run, await _program(run, program, ledger))
+    except Suspended:
+        assert run.stopped is not None
+        raise run.stopped from None
+    finally:
+        if run.needs_leases:
+            await leases.tell(runtime.store, holder.name)
+
+
+def _held_back(run: Run) -> tuple[WaitKind, str | None] | None:
+    """What must be there before this session is moved at all."""
+    if run.session.crash_count >= CRASHES:
+        return WaitKind.QUARANTINE, None
+    if run.session.policy_at is not None and not run.runtime.policy.is_given:
+        return WaitKind.POLICY, None
+    missing = _missing_code(run)
+    return None if missing is None else (WaitKind.PROGRAM, missing)
+
+
+def _missing_code(run: Run) -> str | None:
+    """What must be loaded before this session can move."""
+    if run.session.program not in PROGRAMS:
+        return run.session.program
+    program = PROGRAMS[run.session.program]
+    for effect in run.records.effects.values():
+        needed = effect.state == EffectState.DISPATCHED or effect.undo_requested_at is not None
+        needed = needed or (program.hears and effect.state == EffectState.PLANNED)  # nobody asks for it again
+        if needed and effect.tool not in TOOLS:
+            return effect.tool
+    return program.missing(run.session)
+
+
+async def _park_for(run: Run, kind: WaitKind, ref: str | None) -> bool:
+    """Wait for what this process cannot give; nothing of the session is moved, so requests to it stand."""
+    there = [one.id for one in await run.read(wait.open_of_kind, run.session.uid, kind) if one.ref == ref]
+    id = there[0] if there else f"{kind}-{run.session.cursor}"
+    if not there:
+        detail = {"crashes": run.session.crash_count} if kind is WaitKind.QUARANTINE else None
+        await run.write(wait.open_(run.holder, id, kind, ref=ref, detail=detail))
+    asked = {one.id for one in await run.read(doubt.left, run.session.uid) if one.undo_requested_at is not None}
+    return not await run.write(session_end.park(run.holder, [id], stopping=True, undos=asked))
+
+
+async def _recover(run: Run, program: Program[..., Any], ledger: Ledger) -> bool:
+    """Settle doubts before the program runs again. False: something must be waited for first."""
+    paid = await pay(run.runtime, run.session.uid, run.holder.name)
+    if run.needs_leases:
+        await leases.tell(run.store, run.holder.name)  # whoever gave something back may have died before he told
+    found = await run.read(doubt.left, run.session.uid)
+    run.undos = {one.id for one in found if one.undo_requested_at is not None}
+    under_way = {one.id: one for one in found if one.state == EffectState.DISPATCHED or one.id in run.undos}
+    left = [one for one in under_way.values() if one.position[0] != "undo" or one.position[1] not in under_way]
+    if left:
+
+        async def drive(effect: Effect) -> None:
+            with run.active():
+                if effect.id in run.undos:
+                    await take_back(ledger, tool_of(effect), effect)
+                else:
+                    await ledger.recover(tool_of(effect), effect)
+
+        ends = await run.see_through(_all([drive(effect) for effect in left]), unwinds=True)
+        for error in ends:
+            if isinstance(error, BaseException) and not isinstance(error, Suspended):
+                raise error
+        if run.stopped is not None:
+            raise run.stopped
+        if run.unwinding:
+            return False
+    if left or paid:
+        run.records = await run.read(program.read, run.session.uid)
+    try:
+        run.honour_requests()
+    except Suspended:
+        return False
+    return True
+
+
+async def _all(work: list[Coroutine[Any, Any, None]]) -> list[BaseException | None]:
+    return await asyncio.gather(*work, return_exceptions=True)
+
+
+async def _program(run: Run, program: Program[..., Any], ledger: Ledger) -> Ended:
+    """Run the program from the top to its end, however it ends: what it raised, or what it returned."""
+    ended = Ended()
+    interrupted: BaseException | None = None
+    try:
+        ended = await asyncio.ensure_future(_to_end(program, run, ledger))
+    except BaseException as error:
+        interrupted = error
+    this = asyncio.current_task()
+    cancelled = isinstance(interrupted, asyncio.CancelledError) and this is not None and this.cancelling() > 0
+    if cancelled:
+        run.unwind()
+    await run.see_through(run.settle_down())
+    if interrupted is not None and (cancelled or isinstance(interrupted, KeyboardInterrupt)):
+        raise interrupted
+    return ended if interrupted is None else Ended(error=interrupted)
+
+
+async def _to_end(program: Program[..., Any], run: Run, ledger: Ledger) -> Ended:
+    """Whatever the program raises is its end, `SystemExit` too; a task that raised that would end its event loop."""
+    try:
+        return Ended(value=await program.main(run, ledger))
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        return Ended(error=error)
+
+
+async def _leave(run: Run, ended: Ended) -> bool:
+    """Leave the session in a named state. True: it could not be left, run it again."""
+    if run.stopped is not None:
+        raise run.stopped
+    if run.restart is not None:
+        given = await run.runtime.values.put_arguments(run.session.uid, run.holder.name, run.restart)
+        await run.write(session_end.restart(run.holder, given))
+        return True
+    if run.unwinding:
+        return await _suspend(run)
+    error = ended.error
+    program = get_program(run.session.program)
+    if error is None:
+        try:
+            text = program.shape.encode_result(ended.value)
+            done = await run.runtime.values.put_result(run.session.uid, run.holder.name, text)
+        except ConfigError as unstorable:
+            error = unstorable
+        else:
+            return not await _finish(run, Status.DONE, result=done)
+    run.runtime.causes.note(run.session.uid, error)
+    return not await _finish(run, Status.FAILED, error=program_error(error, program.function))
+
+
+async def _suspend(run: Run) -> bool:
+    stopping = run.holder.cancel_requested
+    if stopping and await _stopped(run):
+        return False
+    waits = run.blocked_on
+    pausing = not stopping and (run.pausing or (not waits and run.holder.pause_requested))
+    if not waits and not pausing:
+        return True
+    move = session_end.park(run.holder, waits, stopping=stopping, pausing=pausing, undos=run.undos)
+    return not await run.write(move)
+
+
+async def _stopped(run: Run) -> bool:
+    """Whether a request to stop could be honoured: not while an effect may be under way."""
+    await run.runtime.cancel_children(run.session.uid, run.holder.name)
+    stopped = await run.write(session_end.stop(run.holder))
+    if stopped:
+        await run.runtime.tell_parent(run.session.uid)
+    return stopped
+
+
+async def _finish(run: Run, status: Status, *, result: Any = None, error: Any = None) -> bool:
+    hears = PROGRAMS[run.session.program].hears and status is Status.DONE
+    finished = await run.write(session_end.finish(run.holder, status, result=result, error=error, hears=hears))
+    if finished:
+        await run.runtime.tell_parent(run.session.uid)
+    return finished

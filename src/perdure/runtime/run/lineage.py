@@ -1,0 +1,134 @@
+"""Branches and the effects of their line.
+
+A branch inherits what was settled at its fork and cannot repeat it. What was unsettled there belongs to the session
+that planned it, and the branch waits for its outcome, whatever stands in its place by then: an undone effect has a
+successor. Telling a branch is a courtesy that saves it a look: what is not told is found when the branch runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from perdure.domain.effect import SETTLED, Effect, EffectState, attempts_allowed
+from perdure.domain.session import TERMINAL
+from perdure.domain.wait import Wait, WaitKind
+from perdure.errors import Conflict, NotFound, PerdureError
+from perdure.runtime.definitions.tool import TOOLS
+from perdure.store.move import Transaction
+from perdure.store.moves import effect as effects
+from perdure.store.moves import session as sessions
+from perdure.store.moves import wait
+from perdure.store.moves.session_end import CANCELLED
+from perdure.store.store import Store
+
+if TYPE_CHECKING:
+    from perdure.runtime.run.position import Lane
+    from perdure.runtime.run.run import Run
+
+
+def expects_successor(effect: Effect, retry: int) -> bool:
+    """Whether it was undone because nobody knew, and not because somebody wanted it; `retry` bounds the generations.
+
+    One that was undone because of a restore is always followed: nobody knows that it was there at all. What follows
+    the last of those begins at a multiple of `retry`, and has as many generations as any other.
+    """
+    unwanted = effect.result is None and effect.artifact is None
+    more = effect.restore_epoch is not None or (effect.generation + 1) % attempts_allowed(effect, retry) != 0
+    return effect.state == EffectState.COMPENSATED and unwanted and more
+
+
+def is_open(tx: Transaction, effect: Effect) -> bool:
+    """Whether the session that planned an effect may still change what came of it for those who asked for it."""
+    if effect.state not in SETTLED:
+        return True
+    tool = TOOLS.get(effect.tool)
+    if not expects_successor(effect, tool.retry if tool else effect.retry or 1):
+        return False
+    return sessions.get(tx, effect.session_uid).status not in TERMINAL
+
+
+def newest(tx: Transaction, effect: Effect) -> tuple[Effect, bool]:
+    """What stands in an effect's place now, and whether that is still open."""
+    now = effects.get(tx, effect.session_uid, effect.id)
+    while now.state == EffectState.SUPERSEDED and (after := effects.successor(tx, now.session_uid, now.id)):
+        now = after
+    return now, is_open(tx, now)
+
+
+def was_cancelled(effect: Effect) -> bool:
+    """Whether it was refused only because its session was: it never happened, and a branch may plan its own."""
+    return effect.state == EffectState.REFUSED and (effect.error or {}).get("code") == CANCELLED
+
+
+async def inherited(run: Run, effect: Effect, lane: Lane | None = None) -> Effect | None:
+    """What came of an effect of the line, which is its planner's to settle. None: it never happened, and is ours to
+    plan."""
+    now, is_still_open = await run.read(newest, effect)
+    while is_still_open:
+        asked = await run.write(wait.open_for_effect(run.holder, now.id))
+        now, is_still_open = await run.read(newest, effect)
+        if is_still_open:
+            await run.wait_for(asked.id, lane)
+            now, is_still_open = await run.read(newest, effect)
+    return None if was_cancelled(now) else now
+
+
+async def tell_branches(store: Store, effect: Effect, by: str) -> None:
+    """Let branches go on that wait for this effect, or for one whose place it took."""
+    await tell_branches_of_all(store, [effect], by)
+
+
+async def tell_branches_of_all(store: Store, settled: Sequence[Effect], by: str) -> None:
+    """The same for several effects of one session."""
+    with suppress(PerdureError):  # nobody can be told now
+        for effect, waiting in await store.read(_waiting_for_any, settled):
+            with suppress(PerdureError):  # somebody else told it first
+                await store.write(wait.resolve(waiting.session_uid, by, waiting.id, effect.state))
+
+
+async def tell_branches_of_session(store: Store, uid: str, by: str) -> None:
+    """Let branches go on that wait for an effect of a session that has ended: what was only planned is refused."""
+    with suppress(PerdureError):  # nobody can be told now
+        if settled := await store.read(_of_forked, uid):
+            await tell_branches_of_all(store, settled, by)
+
+
+async def tell_left_behind(store: Store, by: str) -> None:
+    """Let branches go on whose effect is closed: the process that closed it may have died before it told them."""
+    with suppress(PerdureError):
+        for effect, waiting in await store.read(_left_behind):
+            with suppress(PerdureError):  # another process told it first
+                await store.write(wait.resolve(waiting.session_uid, by, waiting.id, effect.state))
+
+
+def _left_behind(tx: Transaction) -> list[tuple[Effect, Wait]]:
+    found = []
+    for one in wait.open_waits(tx, kind=WaitKind.EFFECT, limit=1000):
+        with suppress(NotFound, Conflict):
+            effect, is_unsettled = newest(tx, effects.find(tx, one.ref or ""))
+            if not is_unsettled:
+                found.append((effect, one))
+    return found
+
+
+def _of_forked(tx: Transaction, uid: str) -> list[Effect]:
+    return effects.of_session(tx, uid) if wait.may_concern_others(tx, uid) else []
+
+
+def _waiting_for_any(tx: Transaction, settled: Sequence[Effect]) -> list[tuple[Effect, Wait]]:
+    if not wait.may_concern_others(tx, settled[0].session_uid):
+        return []
+    return [(effect, one) for effect in settled for one in _waiting_for(tx, effect)]
+
+
+def _waiting_for(tx: Transaction, effect: Effect) -> list[Wait]:
+    found: list[Wait] = []
+    if is_open(tx, effect):
+        return found
+    line: Effect | None = effect
+    while line is not None:
+        found += [one for one in wait.for_ref(tx, line.id) if one.kind == WaitKind.EFFECT]
+        line = effects.maybe(tx, line.session_uid, line.supersedes) if line.supersedes else None
+    return found

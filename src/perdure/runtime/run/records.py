@@ -1,0 +1,172 @@
+"""What a session has on record, in one bulk read, for a program that runs again from the top.
+
+A branch reads its own records and those its line had at the fork: steps, effects and answers up to that event. What was
+settled there it inherits and cannot repeat; what was unsettled there belongs to the session that planned it. A restart
+bounds the read: what came before it is not asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from perdure.domain.effect import Effect, EffectState, Replay
+from perdure.domain.fact import private_scope
+from perdure.domain.session import SessionRecord
+from perdure.domain.step import Step
+from perdure.domain.wait import Wait, WaitKind
+from perdure.errors import Damaged, ProgramChanged
+from perdure.ids import digest, encode
+from perdure.runtime.run.position import Place
+from perdure.store.move import Transaction
+from perdure.store.moves import effect as effects
+from perdure.store.moves import event, fact
+from perdure.store.moves import session as sessions
+from perdure.store.moves import step as steps
+from perdure.store.moves import wait as waits
+from perdure.store.moves.session_end import CLOSED
+
+
+class Records:
+    """The records of one run."""
+
+    def __init__(self, session: SessionRecord) -> None:
+        self.session = session
+        self.steps: dict[Place, Step] = {}
+        self.effects: dict[Place, Effect] = {}
+        self.waits: dict[str, Wait] = {}
+        self.line = [session.uid]
+        self._asked: set[Place] = set()
+        self._by_tool: dict[tuple[str, str], set[Place]] = {}
+
+    def step_at(self, place: Place) -> Step | None:
+        return self.steps.get(place)
+
+    def ask(self, place: Place) -> None:
+        """The program has called this, awaited or not."""
+        self._asked.add(place)
+
+    def effect_at(self, place: Place, replay: Replay) -> Effect | None:
+        """The effect recorded for a call. None: it is new, and no record of the same tool is left waiting for it.
+
+        A `pure` call may run beside others and be recorded after them, and running it again is not acting twice.
+        """
+        if (found := self.effects.get(place)) is not None:
+            return found
+        left = self._by_tool.get((place.scope, place.name), set()) - self._asked
+        if left and replay is not Replay.PURE:
+            asked = min(left, key=lambda other: self.effects[other].number)
+            raise ProgramChanged(
+                f"The program calls {place.name} with new arguments, while its recorded call "
+                f"({self.effects[asked].id}) was not asked for again."
+            )
+        return None
+
+    def wait_id(self, prefix: str, place: Place) -> str:
+        """The name of the wait that this session opens at a place."""
+        return wait_id(prefix, self.session.uid, place, self.session.restart_number)
+
+    def wait_at(self, prefix: str, place: Place) -> Wait | None:
+        """The wait recorded at a place, by this session or by one of its line before the fork."""
+        for uid in self.line:
+            if found := self.waits.get(wait_id(prefix, uid, place, self.session.restart_number)):
+                return found
+        return None
+
+    def is_foreign(self, effect: Effect) -> bool:
+        """Whether another session of the line planned it."""
+        return effect.session_uid != self.session.uid
+
+
+def bare(tx: Transaction, uid: str) -> Records:
+    """The session alone: what is recorded of it is read by the code of its program, and that is not loaded here."""
+    return Records(sessions.get(tx, uid))
+
+
+def load(tx: Transaction, uid: str) -> Records:
+    """Read everything that the current run of a session can ask for."""
+    records = Records(sessions.get(tx, uid))
+    for one, after, through in line_of(tx, records.session):
+        if one.uid != uid:
+            records.line.append(one.uid)
+        _add(tx, records, one.uid, after, through)
+    for place in records.effects:
+        if "#" not in place.name:
+            records._by_tool.setdefault((place.scope, place.name), set()).add(place)
+    return records
+
+
+def line_of(tx: Transaction, session: SessionRecord) -> Iterator[tuple[SessionRecord, int, int]]:
+    """The sessions whose records count for this run, each with the events after and up to which they do.
+
+    Numbers are those of each session's own log. A restart cuts the line: what came before it is not asked for again.
+    """
+    through = 2**62
+    while True:
+        restarted = session.restart_number > 0
+        after = event.newest_of(tx, session.uid, "session.restarted", through=through) if restarted else 0
+        yield session, after, through
+        if after or session.forked_from is None or session.forked_at is None:
+            return
+        through = session.forked_at
+        session = sessions.get(tx, session.forked_from)
+
+
+def recalled(tx: Transaction, session: SessionRecord, scope: str | None, key: str) -> Any:
+    """A fact's value; of a private one, what the line knew at the fork, unless the branch knows better."""
+    known = fact.get(tx, scope or private_scope(session.uid), key)
+    while known is None and scope is None and session.forked_from is not None:
+        then = event.state_at(tx, session.forked_from, session.forked_at)
+        session = sessions.get(tx, session.forked_from)
+        if (row := then.facts.get(f"{private_scope(session.uid)} {key}")) is not None:
+            return row["value"]
+    return None if known is None else known.value
+
+
+def wait_id(prefix: str, uid: str, place: Place, restart_number: int) -> str:
+    return f"{prefix}-{digest(encode([uid, *place.position(restart_number)]))[:16]}"
+
+
+def _add(tx: Transaction, records: Records, uid: str, after: int, through: int) -> None:
+    restart = records.session.restart_number
+    for step in steps.of_session(tx, uid, restart, through=through):
+        place = Place(step.scope, "step", step.name, step.argument_digest, step.occurrence)
+        records.steps.setdefault(place, step)
+    for effect in effects.of_session(tx, uid, after=after, through=through):
+        place_, number = _place(effect)
+        if place_ is not None and number == restart:
+            _keep_newest(records, place_, effect)
+    for wait in map(as_open, waits.between(tx, uid, after, through)):
+        if wait.kind == WaitKind.CHILD or _is_settled(wait, through) or uid == records.session.uid:
+            records.waits.setdefault(wait.id, wait)
+
+
+def as_open(wait: Wait) -> Wait:
+    """A wait that was closed with its session is unanswered; who inherits a child or a question still waits for it."""
+    if wait.resolved_by != CLOSED:
+        return wait
+    return msgspec.structs.replace(wait, answer=None, resolved_by=None, resolved_at=None, resolved_number=None)
+
+
+def _is_settled(wait: Wait, through: int) -> bool:
+    """Whether an answer was there at the fork; one that came later, or was never given, is not inherited."""
+    return wait.resolved_number is not None and wait.resolved_number <= through
+
+
+def _place(effect: Effect) -> tuple[Place | None, int]:
+    """Where a recorded effect stands, and in which run of the program; an undo stands nowhere in it."""
+    position = effect.position
+    if isinstance(position, list) and position[:1] == ["undo"]:
+        return None, 0
+    if not isinstance(position, list) or len(position) != 6 or not isinstance(position[0], int):
+        raise Damaged(f"Effect {effect.id} stands nowhere: its position is {position!r:.80}.")
+    return Place(*position[1:]), position[0]
+
+
+def _keep_newest(records: Records, place: Place, effect: Effect) -> None:
+    there = records.effects.get(place)
+    same = there is not None and there.session_uid == effect.session_uid
+    if there is None or (same and there.generation < effect.generation and there.state == EffectState.SUPERSEDED):
+        records.effects[place] = effect

@@ -1,0 +1,305 @@
+"""One run of one session: the program from the top, until it ends or can only wait.
+
+A wait holds its caller. Only when no act is running and nothing else can progress is the program unwound, with
+`Suspended`, and the session parked. Between the two the answer may have come: parking looks once more, under the
+session's lock, and the program runs again at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from weakref import WeakSet
+
+from perdure.clock import SECOND
+from perdure.domain.effect import Effect
+from perdure.domain.lease import Holder
+from perdure.domain.restore import Restore
+from perdure.domain.wait import Wait
+from perdure.errors import IllegalMove, LeaseLost, StoreError, Suspended
+from perdure.runtime.ledger import leases
+from perdure.runtime.run.lineage import tell_branches_of_all
+from perdure.runtime.run.position import Lane
+from perdure.runtime.run.records import Records
+from perdure.store.move import Move, Transaction
+from perdure.store.moves import wait
+
+if TYPE_CHECKING:
+    from perdure.runtime.runtime import Runtime
+
+P = ParamSpec("P")
+T = TypeVar("T")
+LINGER = 0.01
+TELL_AFTER = 0.1
+HOLD_SHORT = SECOND  # a timer that is due this soon is waited for in place
+
+
+class Run:
+    """What the program, the ledger and the waits of one run share."""
+
+    def __init__(self, runtime: Runtime, holder: Holder, records: Records) -> None:
+        self.runtime = runtime
+        self.store = runtime.store
+        self.clock = runtime.store.clock
+        self.holder = holder
+        self.records = records
+        self.session = runtime.values.of_session(records.session)
+        self.unwinding = False
+        self.pausing = False  # it is unwound because of a request to pause
+        self.over = False
+        self.stopped: Exception | None = None
+        self.restart: dict[str, Any] | None = None
+        self.undos: set[str] = set()  # the requests to take something back that it knows of
+        self.restore: Restore | None = None  # one that the session was alive at, and that nobody has released
+        self.needs_leases = any(effect.leases for effect in records.effects.values())
+        self.blocked_on: list[str] = []  # the waits that held the program when it was unwound
+        self.lanes: list[Lane] = []
+        self._active = 0
+        self._idle = asyncio.Event()
+        self._waiting: dict[str, list[asyncio.Future[Wait]]] = {}
+        self._due: dict[str, int] = {}
+        self._watcher: asyncio.Task[None] | None = None
+        self._check_planned = False
+        self._main_awaits: Any = None
+        self._hushed: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self._hushed_last: asyncio.Task[Any] | None = None
+        self._untold: list[Effect] = []
+        self._telling: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+
+    async def write(self, move: Move[T]) -> T:
+        """Commit a move. Without the lease or the store the program cannot go on, whatever it would catch."""
+        try:
+            return await self.store.write(move)
+        except (LeaseLost, StoreError) as error:
+            raise self.give_up(error) from error
+
+    async def read(self, query: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Read; without the store the program cannot go on either."""
+        try:
+            return await self.store.read(query, *args, **kwargs)
+        except StoreError as error:
+            raise self.give_up(error) from error
+
+    async def see_through(self, work: Coroutine[Any, Any, T], *, unwinds: bool = False) -> T:
+        """Do something to its end, even if the caller is cancelled meanwhile; it then hears of it afterwards.
+
+        Of work that `unwinds`, what has begun is seen to its end, and no further act begins.
+        """
+        ended: asyncio.Future[T] = self._loop.create_future()
+        task = self._loop.create_task(_carry(work, ended))
+        try:
+            return await ended
+        except asyncio.CancelledError as error:
+            if unwinds:
+                self.unwind()
+            while not task.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({task})
+            _ = ended.cancelled() or ended.exception()
+            raise error from None
+
+    def tell(self, effect: Effect, *, at_once: bool) -> None:
+        """Let branches go on that wait for this effect: of many together, a moment later, before the run is left."""
+        self._untold.append(effect)
+        if at_once:
+            self._tell_soon()
+        elif len(self._untold) == 1:
+            self._loop.call_later(TELL_AFTER, self._tell_soon)
+
+    def _tell_soon(self) -> None:
+        if self._untold:
+            task = self._loop.create_task(self._tell())
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def _tell(self) -> None:
+        settled, self._untold = self._untold, []
+        if settled:
+            await tell_branches_of_all(self.store, settled, self.holder.name)
+        if any(effect.leases for effect in settled):
+            await leases.tell(self.store, self.holder.name)
+
+    def give_up(self, error: Exception) -> Suspended:
+        """The run cannot go on, whatever its program would catch; returns what unwinds it."""
+        self.stopped = self.stopped or error
+        self.unwind()
+        return Suspended()
+
+    def stop(self, error: Exception) -> None:
+        """Give the run up, from any thread."""
+        with suppress(RuntimeError):  # the loop is closed, and the run with it
+            self._loop.call_soon_threadsafe(self.give_up, error)
+
+    def check(self) -> None:
+        """Nothing new begins in a run that is being unwound or is over, or in a forked child, which has none of it."""
+        self.store.check_process()
+        if self.unwinding or self.over:
+            raise Suspended
+
+    def active(self) -> Self:
+        """`with run.active()`: something of this run is going on; while it is, the program is not unwound."""
+        return self
+
+    def __enter__(self) -> None:
+        self.check()
+        self.hush()
+        self._active += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._active -= 1
+        self._idle.set()
+        self._check_soon()
+
+    def hush(self) -> None:
+        """A task that nobody awaits any more may end suspended; that is no error, and nobody needs to hear of it."""
+        task = asyncio.current_task()
+        if task is None or task is self._hushed_last:
+            return
+        if task not in self._hushed:
+            self._hushed.add(task)
+            task.add_done_callback(_retrieve)
+        self._hushed_last = task
+
+    def honour_requests(self) -> None:
+        """Between acts: stop or pause if somebody asked for it."""
+        if self.holder.cancel_requested or self.holder.pause_requested:
+            self.pausing = self.pausing or not (self.unwinding or self.holder.cancel_requested)
+            self.unwind()
+            raise Suspended
+
+    async def wait_for(self, id: str, lane: Lane | None = None) -> Wait:
+        """Hold the caller until a wait of this session is resolved."""
+        found = await self.read(wait.get, self.session.uid, id)
+        if found.resolved_at is not None:
+            return found
+        self.check()
+        future: asyncio.Future[Wait] = self._loop.create_future()
+        self._waiting.setdefault(id, []).append(future)
+        if found.due_at is not None:
+            self._due[id] = found.due_at
+        if self._watcher is not None:
+            self._watcher.cancel()  # it may sleep longer than this wait can
+        self._watcher = self._loop.create_task(self._watch())
+        self._active -= 1
+        if lane is not None:
+            lane.waiting += 1
+        self._check_soon()
+        try:
+            return await future
+        finally:
+            self._active += 1
+            if lane is not None:
+                lane.waiting -= 1
+            self._forget(id, future)
+
+    def _forget(self, id: str, future: asyncio.Future[Wait]) -> None:
+        """Nobody waits there any more: it was given, or its task was cancelled."""
+        left = [other for other in self._waiting.get(id, ()) if other is not future]
+        if left:
+            self._waiting[id] = left
+        else:
+            self._waiting.pop(id, None)
+            self._due.pop(id, None)
+
+    async def _watch(self) -> None:
+        """Look for answers while somebody waits for one."""
+        while self._waiting and not self.unwinding:
+            seen = self.store.wakeups.version
+            try:
+                await self._look()
+            except Exception as error:  # whatever it is, the run hears of it: otherwise it would wait for ever
+                self.stop(error)
+                break
+            soonest = min(self._due.values(), default=None)
+            pause = 5.0 if soonest is None else min(5.0, max(0.0, (soonest - self.clock.now()) / SECOND))
+            await self.store.wakeups.wait(seen, self.session.uid, pause)
+
+    async def _look(self) -> None:
+        now = self.clock.now()
+        for id, due in list(self._due.items()):
+            if due <= now and id in self._waiting:
+                with suppress(IllegalMove):  # the clock was set back in between: it is fired when it is due again
+                    await self.runtime.fire(await self.store.read(wait.get, self.session.uid, id))
+        for found in await self.store.read(wait.some, self.session.uid, list(self._waiting)):
+            if found.resolved_at is not None:
+                for future in self._waiting.get(found.id, ()):
+                    if not future.done():
+                        future.set_result(found)
+
+    def _check_soon(self) -> None:
+        if self._waiting and not self._check_planned and not self.unwinding:
+            self._check_planned = True
+            self._loop.call_soon(self._note_main)
+            self._loop.call_later(LINGER, self._check)
+
+    def _check(self) -> None:
+        """Unwind when nothing can progress: no act, and every side-by-side task waits."""
+        self._check_planned = False
+        if self.unwinding or self._active or not self._waiting:
+            return
+        given = any(future.done() for futures in self._waiting.values() for future in futures)
+        if given or self._main_moved() or not all(lane.is_blocked() for lane in self.lanes):
+            self._check_soon()
+            return
+        soonest = min(self._due.values(), default=None)
+        if soonest is not None and soonest - self.clock.now() <= HOLD_SHORT:
+            self._check_soon()
+            return
+        self.unwind()
+
+    def _note_main(self) -> None:
+        """Remember what the program's own line awaits; if it awaits something else later, it is not idle."""
+        self._main_awaits = getattr(self.lanes[0].owner, "_fut_waiter", None) if self.lanes else None
+
+    def _main_moved(self) -> bool:
+        before = self._main_awaits
+        self._note_main()
+        return self._main_awaits is not before
+
+    def unwind(self) -> None:
+        """Unwind the program: everything that waits is told, and nothing new begins."""
+        if not self.unwinding:
+            self.blocked_on = list(self._waiting)
+        self.unwinding = True
+        self._dismiss()
+
+    def _dismiss(self) -> None:
+        for futures in self._waiting.values():
+            for future in futures:
+                if not future.done():
+                    future.set_exception(Suspended())
+
+    async def settle_down(self) -> None:
+        """The program has ended. An act that began is never left alone; what else its tasks wanted is not begun."""
+        self.over = True
+        self._dismiss()
+        while self._active:
+            self._idle.clear()
+            await self._idle.wait()
+        await asyncio.gather(self._tell(), *self._telling, return_exceptions=True)
+        if self._watcher is not None:
+            self._watcher.cancel()
+
+
+async def _carry(work: Coroutine[Any, Any, T], ended: asyncio.Future[T]) -> None:
+    """Do the work, in a task of its own, and say how it ended to whoever still waits for it."""
+    try:
+        result = await work
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except asyncio.CancelledError:
+        ended.cancel()
+    except BaseException as error:
+        if not ended.done():
+            ended.set_exception(error)
+    else:
+        if not ended.done():
+            ended.set_result(result)
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    if isinstance(getattr(task, "_exception", None), Suspended):
+        task.exception()

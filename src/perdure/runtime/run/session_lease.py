@@ -1,0 +1,80 @@
+"""Taking a session's lease for a run, giving it back, and taking it again when a restore has ended it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from perdure.clock import SECOND
+from perdure.domain.lease import RESTORE_SHIFT, Holder, is_void
+from perdure.domain.session import SessionRecord
+from perdure.domain.worker import Life
+from perdure.errors import LeaseHeld, NotFound, PerdureError, StoreError
+from perdure.ids import new_uid
+from perdure.runtime.ledger.execution import is_acting
+from perdure.store.moves import lease, worker
+from perdure.store.moves import session as sessions
+
+if TYPE_CHECKING:
+    from perdure.runtime.runtime import Runtime
+
+
+async def acquired_again(runtime: Runtime, lost: Holder) -> Holder | None:
+    """Take up a session again whose lease a restore ended; None if it is not that, or somebody else was first.
+
+    Nobody may do that before the lease's time is over, and neither may this process: what it does not know of may be
+    under way elsewhere.
+    """
+    while True:
+        try:
+            now = await runtime.store.read(sessions.get, lost.uid)
+            is_ours = now.lease_nonce in (lost.nonce, None)  # none, if it was put back to before it was taken
+            if not is_ours or not is_void(now.lease_epoch, now.lease_epoch >> RESTORE_SHIFT):
+                return None
+            return await acquired(runtime, now)
+        except NotFound:  # it was put back to before the session began
+            return None
+        except LeaseHeld:
+            await asyncio.sleep(runtime.heart.ttl / SECOND / 20)
+
+
+async def acquired(runtime: Runtime, session: SessionRecord) -> Holder:
+    """Take the lease to its end: one that is taken while the caller goes away is given back."""
+    taking = asyncio.ensure_future(acquire(runtime, session))
+    try:
+        return await asyncio.shield(taking)
+    except asyncio.CancelledError:
+        with suppress(PerdureError):
+            await give_back(runtime, await taking)
+        raise
+
+
+async def acquire(runtime: Runtime, session: SessionRecord) -> Holder:
+    """Take the lease; from a holder that is known to be dead, before its time is over."""
+    nonce, name, asked_at = new_uid(), runtime.worker.name, runtime.store.clock.boot()
+    if is_acting(session.uid):  # of a run that has ended, or has lost its lease
+        holding = session.lease_holder or name
+        raise LeaseHeld(f"An act of session {session.id} is still under way in this process.", holder=holding)
+    try:
+        holder = await runtime.store.write(lease.acquire(session.uid, name, nonce=nonce, ttl=runtime.heart.ttl))
+    except LeaseHeld as held:
+        who = str(held.details.get("holder") or "")
+        known = {one.id: one for one in await runtime.store.read(worker.workers)}
+        row = known.get(who.split("@", 1)[0])
+        if row is None or runtime.worker.life(row) is not Life.DEAD:
+            raise
+        because = f"{who} was found dead"
+        move = lease.take_over(session.uid, name, nonce=nonce, ttl=runtime.heart.ttl, because=because, taken_from=who)
+        holder = await runtime.store.write(move)
+    holder.boot_deadline = asked_at + runtime.heart.ttl
+    return holder
+
+
+async def give_back(runtime: Runtime, holder: Holder) -> bool:
+    """Give the lease back; False if the store is away."""
+    try:
+        await runtime.store.write(sessions.release(holder))
+    except PerdureError as error:  # otherwise the lease is gone already
+        return not isinstance(error, StoreError)
+    return True

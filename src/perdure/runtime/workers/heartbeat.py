@@ -1,0 +1,180 @@
+"""The heart: one thread that keeps every lease this process holds.
+
+It is a thread of its own, so a program or a tool that blocks the event loop keeps its lease. Each beat notes the
+deadline on the boot clock *before* the request is sent: the holder always stops acting earlier than the store lets
+anybody else begin. A lease that is lost is marked, and the run that held it is told.
+
+All renewals of a beat are sent at once, and none of them waits for a row that a move holds just now, such as a `joint`
+tool on PostgreSQL: that session is tried again soon, and costs the others nothing. On SQLite such a tool holds the one
+writer, for all processes; what was sent meanwhile is committed with it, before any other process may write (`commit`).
+
+A lease whose run has ended is kept while a thread still acts for it, while an outcome is owed to it, and until a store
+that was away takes it back. Nothing ends this thread but `close`: an error that nobody foresaw is logged, and the next
+beat tries again; a run whose lease runs out meanwhile is told.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from perdure.clock import SECOND
+from perdure.domain.lease import Holder
+from perdure.errors import LeaseLost, PerdureError, StoreError
+from perdure.runtime.ledger.execution import is_acting, is_owing
+from perdure.store.moves import lease, session
+from perdure.store.store import Store
+from perdure.store.writer.ticket import Ticket
+
+logger = logging.getLogger("perdure")
+Lost = Callable[[PerdureError], None]
+BEATS = 3  # in the time of a lease
+AGAIN = 20  # times within a beat that a busy session is tried again
+
+
+class Heart:
+    """Beats for every holder that was given to it."""
+
+    def __init__(self, store: Store, ttl: int) -> None:
+        self._store = store
+        self.ttl = ttl
+        self._holders: dict[Holder, Lost] = {}
+        self._left: set[Holder] = set()  # whose run has ended, and not what it began
+        self._given_back: dict[Holder, Ticket[None]] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def keep(self, holder: Holder, asked_at: int, lost: Lost) -> None:
+        """Keep a lease from now on; `lost` is called, in the heart's thread, when that failed."""
+        holder.boot_deadline = asked_at + self.ttl
+        with self._lock:
+            self._holders[holder] = lost
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._beat, name="perdure-heart", daemon=True)
+                self._thread.start()
+
+    def drop(self, holder: Holder) -> None:
+        """Its run has ended: keep the lease no longer than an act of it is under way or an outcome is owed."""
+        with self._lock:
+            if is_acting(holder.uid) or is_owing(holder.uid):
+                self._left.add(holder)
+            elif holder not in self._left:
+                self._holders.pop(holder, None)
+
+    def leave(self, holder: Holder) -> None:
+        """Its run has ended and could not give the lease back: give it back as soon as that can be done."""
+        with self._lock:
+            if holder in self._holders:
+                self._left.add(holder)
+
+    def beat(self, holder: Holder) -> None:
+        """Renew one lease now. A store that is away ends no act while the lease lasts."""
+        asked_at = self._store.clock.boot()
+        try:
+            self._store.write_now(lease.renew(holder, self.ttl))
+        except StoreError as error:
+            if self._store.clock.boot() >= holder.boot_deadline:
+                raise LeaseLost(f"The lease of session {holder.uid} ran out while the store was away.") from error
+        else:
+            self._renewed(holder, asked_at)
+
+    def _renewed(self, holder: Holder, asked_at: int) -> None:
+        holder.boot_deadline = max(holder.boot_deadline, asked_at + self.ttl)
+
+    def _beat(self) -> None:
+        busy: set[Holder] = set()
+        tries = 0
+        while not self._stop.wait(self.ttl / SECOND / BEATS / (AGAIN if busy else 1)):
+            with self._lock:
+                held = dict(self._holders)
+            tries = tries + 1 if busy else AGAIN
+            if tries >= AGAIN:
+                tries, busy = 0, set(held)
+            try:
+                busy = self._round([(holder, held[holder]) for holder in busy if holder in held])
+            except Exception:
+                logger.exception("The leases of this process could not be renewed; the next beat tries again.")
+
+    def _round(self, held: Iterable[tuple[Holder, Lost]]) -> set[Holder]:
+        """Renew these leases, or give back those that are no longer needed; returns those that are busy."""
+        sent: list[tuple[Holder, Lost, int, Ticket[bool]]] = []
+        busy: set[Holder] = set()
+        for holder, lost in held:
+            with self._guard(holder, lost):
+                if holder in self._left and not (is_acting(holder.uid) or is_owing(holder.uid)):
+                    self._give_back(holder)
+                else:
+                    asked_at = self._store.clock.boot()
+                    sent.append((holder, lost, asked_at, self._store.submit(lease.renew(holder, self.ttl, wait=False))))
+        for holder, lost, asked_at, ticket in sent:
+            with self._guard(holder, lost):
+                if ticket.wait():
+                    self._renewed(holder, asked_at)
+                else:
+                    busy.add(holder)
+        return busy
+
+    def _give_back(self, holder: Holder) -> None:
+        """Send it, and look at the next beat what came of it: another move of the session may hold its row for long."""
+        sent = self._given_back.pop(holder, None)
+        if sent is None:
+            self._given_back[holder] = self._store.submit(session.release(holder))
+        elif not sent.is_answered:
+            self._given_back[holder] = sent
+        elif isinstance(sent.error, StoreError):
+            return
+        else:
+            self._forget(holder)
+
+    def _guard(self, holder: Holder, lost: Lost) -> Guard:
+        return Guard(self, holder, lost)
+
+    def failed(self, holder: Holder, lost: Lost, error: Exception) -> None:
+        """What an error means for a lease. One that is lost is forgotten, and its run is told; else the next beat
+        tries again, for as long as the lease lasts."""
+        if isinstance(error, LeaseLost):
+            self._forget(holder)
+            lost(error)
+            return
+        if isinstance(error, PerdureError):  # the store is away; the deadline stands
+            return
+        logger.error("The lease of session %s could not be renewed.", holder.uid, exc_info=error)
+        if self._store.clock.boot() >= holder.boot_deadline:
+            self._forget(holder)
+            lost(LeaseLost(f"The lease of session {holder.uid} ran out, because it could not be renewed: {error!r}."))
+
+    def _forget(self, holder: Holder) -> None:
+        with self._lock:
+            self._holders.pop(holder, None)
+            self._left.discard(holder)
+            self._given_back.pop(holder, None)
+
+    def close(self) -> None:
+        self._stop.set()
+        with self._lock:  # whoever starts the thread holds it until the thread has started
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+
+class Guard:
+    """Around what is done for one lease: whatever goes wrong there must not reach the others."""
+
+    def __init__(self, heart: Heart, holder: Holder, lost: Lost) -> None:
+        self._heart = heart
+        self._holder = holder
+        self._lost = lost
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        try:
+            self._heart.failed(self._holder, self._lost, error)
+        except Exception:
+            logger.exception("The run of session %s could not be told of its lease.", self._holder.uid)
+        return True

@@ -1,0 +1,279 @@
+"""Who is alive: each worker holds a lock for life, and the lock is asked, never a clock.
+
+    enter     take the lock, then write the worker's row: whoever can read the row can already ask the lock
+    live      hand the lock's descriptor to the commands it starts: they count as the worker while they live
+    leave     give the lock back; if no child kept it, remove the file and the row
+
+A crash before the row leaves a file that nobody asks about. A crash after it leaves a row whose lock is free: dead, at
+the moment of death and however it came. A child that outlives its worker keeps the lock, so the worker is still alive:
+what it was doing to the world may still be going on.
+
+An answer is given only where it is certain, because "dead" lets another worker act. Two machines or two containers may
+share their host name, their process numbers and even the start times of their processes, so names are compared last:
+
+    the lock        on the same boot, in the same folder: it alone decides. The folder is known by a random id in it
+    the process     the lock file is gone: machine, pid namespace, pid and start time together name one process
+    an earlier boot of this very machine: dead
+    anything less   "cannot tell", and the lease decides after its time
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from perdure.domain.worker import Life, Worker
+from perdure.errors import StoreUnavailable
+from perdure.ids import boot_id, digest, host, new_name, new_uid
+from perdure.runtime.workers.private_folder import runtime_folder
+from perdure.store import migrate
+from perdure.store.moves import meta, worker
+from perdure.store.store import Store
+from perdure.store.writer.lock import Presence, life_of
+
+UNKNOWN = "unknown"
+FOLDER_ID = ".folder"
+FIRST_NAMESPACE = "4026531836"  # the kernel's own number for the pid namespace of the machine itself
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """What a start token says beside the row: when the process began, on which machine, where its lock is, and in which
+    pid namespace its number counts."""
+
+    began: str
+    machine: str
+    folder: str
+    namespace: str = UNKNOWN
+
+    def token(self) -> str:
+        return f"{self.began} {self.machine} {self.folder} {self.namespace}"
+
+
+class Presences:
+    """Where the workers of one store keep their locks on this machine."""
+
+    def __init__(
+        self, folder: Path, *, host: str, boot_id: str, machine: str, shared: bool, namespace: str = UNKNOWN
+    ) -> None:
+        self.folder = folder
+        self.host = host
+        self.boot_id = boot_id
+        self.machine = machine
+        self.namespace = namespace
+        self.shared = shared  # the store may be used from other machines
+
+    def enter(self, store: Store, *, programs: Sequence[str] = (), id: str | None = None) -> Alive:
+        """Take a lock for life and register the worker that this process is."""
+        name = id or new_name("w")
+        try:
+            self._make_folder()
+            presence = Presence(self.folder, name)
+        except OSError as error:
+            raise StoreUnavailable(f"The lock of worker {name} cannot be taken: {error.strerror}.") from error
+        known = len(migrate.load(store.database.dialect))
+        row = Worker(
+            name, self.host, self.boot_id, os.getpid(), self._origin().token(),
+            known, known, list(programs), store.clock.now(), store.clock.now(),
+        )  # fmt: skip
+        try:
+            store.write_now(worker.register(row))
+        except BaseException:
+            presence.close()
+            raise
+        return Alive(store, presence, row)
+
+    def life(self, one: Worker) -> Life:
+        """Whether a worker, or a command that it started, still runs."""
+        origin = read_token(one.start_token)
+        if UNKNOWN in (one.boot_id, self.boot_id):
+            return Life.CANNOT_TELL
+        if one.boot_id != self.boot_id:
+            return self._life_of_other_boot(one, origin)
+        in_this_folder = origin.folder != UNKNOWN and origin.folder in (folder_id(self.folder), identity(self.folder))
+        try:
+            (self.folder / one.id).stat()
+        except FileNotFoundError:
+            return self._life_without_lock(one, origin, in_this_folder)
+        except OSError:
+            return Life.CANNOT_TELL
+        if not in_this_folder:  # a copy of its lock file, which nobody ever locked
+            return self._life_without_lock(one, origin, in_this_folder)
+        return life_of(self.folder, one.id)
+
+    def _life_of_other_boot(self, one: Worker, origin: Origin) -> Life:
+        """Of this machine: dead. The machine id is trusted outside containers only, because images carry one along."""
+        if not self.shared and one.host == self.host:
+            return Life.DEAD
+        same = origin.machine == self.machine != UNKNOWN and origin.namespace == self.namespace == FIRST_NAMESPACE
+        return Life.DEAD if same else Life.CANNOT_TELL
+
+    def _life_without_lock(self, one: Worker, origin: Origin, in_this_folder: bool) -> Life:
+        """Its file is gone: it left in order, or we look in another folder, or somebody tidied up under it.
+
+        A process that is gone is dead only where its lock file would be: elsewhere a command of it may keep the lock.
+        """
+        same = (origin.machine, origin.namespace) == (self.machine, self.namespace) and self.namespace != UNKNOWN
+        if not same or origin.began == UNKNOWN:
+            return Life.CANNOT_TELL
+        began_at = began(one.pid)
+        if began_at == origin.began:
+            return Life.ALIVE
+        return Life.DEAD if in_this_folder and (began_at != UNKNOWN or is_gone(one.pid)) else Life.CANNOT_TELL
+
+    def sweep(self, store: Store) -> list[Worker]:
+        """Forget the dead, and return them."""
+        dead = [one for one in store.read_now(worker.workers) if self.life(one) is Life.DEAD]
+        if dead:
+            store.write_now(worker.forget([one.id for one in dead]))
+        for one in dead:
+            (self.folder / one.id).unlink(missing_ok=True)
+        return dead
+
+    def _make_folder(self) -> None:
+        self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        make_folder_id(self.folder)
+
+    def _origin(self) -> Origin:
+        return Origin(began(os.getpid()), self.machine, folder_id(self.folder), self.namespace)
+
+
+class Alive:
+    """This process, as a registered worker. Close it, or use it as a context manager."""
+
+    def __init__(self, store: Store, presence: Presence, row: Worker) -> None:
+        self._store = store
+        self._presence = presence
+        self.worker = row
+
+    @property
+    def id(self) -> str:
+        return self.worker.id
+
+    @property
+    def pass_fds(self) -> tuple[int, ...]:
+        """For `subprocess.Popen(..., pass_fds=...)`: the child then counts as this worker for as long as it lives."""
+        return (self._presence.descriptor,)
+
+    def beat(self) -> None:
+        """Say that this worker is still here; if somebody forgot it meanwhile, register it again."""
+        if not self._store.write_now(worker.seen(self.id)):
+            self._store.write_now(worker.register(self.worker))
+
+    def close(self, *, acting: bool = False) -> None:
+        """Leave. While a child keeps the lock, the file and the row stay: the work is not over.
+
+        Nor is it while this process is `acting`: then the lock is kept until the process ends.
+        """
+        if acting:
+            return
+        os.close(self._presence.descriptor)
+        if life_of(self._presence.path.parent, self._presence.path.name) is Life.DEAD:
+            self._presence.path.unlink(missing_ok=True)
+            self._store.write_now(worker.forget([self.id]))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def presences(store: Store) -> Presences:
+    """The locks of an open store's workers: beside a store on this machine, else in the user's runtime folder."""
+    store_id = store.read_now(meta.get, "store_id") or UNKNOWN
+    return presences_at(store.folder, store_id, shared=store.database.dialect == "postgres")
+
+
+def presences_at(folder: Path | None, store_id: str, *, shared: bool) -> Presences:
+    place = folder / "workers" if folder is not None else runtime_folder() / store_id
+    return Presences(place, host=host(), boot_id=boot_id(), machine=machine(), shared=shared, namespace=pid_namespace())
+
+
+def machine() -> str:
+    """This machine, told from others of the same name; hashed, because the raw id is meant to stay here."""
+    try:
+        content = Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        return UNKNOWN
+    return digest(f"perdure {content}")[:16] if content else UNKNOWN
+
+
+def pid_namespace() -> str:
+    """In which process numbers count: two containers have two, and each may have a process 1."""
+    try:
+        return os.readlink("/proc/self/ns/pid").removeprefix("pid:[").removesuffix("]")
+    except OSError:
+        return UNKNOWN
+
+
+def began(pid: int) -> str:
+    """When a process began, in ticks since the machine started; unknown where /proc counts in another namespace."""
+    try:
+        if os.readlink("/proc/self") != str(os.getpid()):
+            return UNKNOWN
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return UNKNOWN
+
+
+def is_gone(pid: int) -> bool:
+    """Whether there is certainly no process of this number; one that is hidden from us is not gone."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+def folder_id(folder: Path) -> str:
+    """A folder, told from others of the same name in other containers, and from its own copies.
+
+    The file names its own inode, so that a copy of it counts for nothing.
+    """
+    try:
+        with open(folder / FOLDER_ID) as file:
+            id, inode = file.read().split()
+            return id if inode == str(os.fstat(file.fileno()).st_ino) else UNKNOWN
+    except (OSError, ValueError):
+        return UNKNOWN
+
+
+def make_folder_id(folder: Path) -> None:
+    """Give a folder its id, once; the folder is locked meanwhile, so that two workers cannot give it two."""
+    if folder_id(folder) != UNKNOWN:
+        return
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX)
+        if folder_id(folder) == UNKNOWN:
+            fresh = folder / f"{FOLDER_ID}-{new_uid()}"
+            with open(fresh, "x") as file:
+                file.write(f"{new_uid()} {os.fstat(file.fileno()).st_ino}")
+            fresh.replace(folder / FOLDER_ID)
+    finally:
+        os.close(place)
+
+
+def identity(folder: Path) -> str:
+    """A folder as older versions wrote it down."""
+    try:
+        there = folder.stat()
+    except OSError:
+        return UNKNOWN
+    return f"{there.st_dev}:{there.st_ino}"
+
+
+def read_token(token: str) -> Origin:
+    parts = token.split(" ")
+    return Origin(*parts) if len(parts) in (3, 4) else Origin(UNKNOWN, UNKNOWN, UNKNOWN)

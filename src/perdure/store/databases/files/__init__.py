@@ -1,0 +1,1 @@
+"""Sessions as text files in a folder."""

@@ -1,0 +1,119 @@
+"""PostgreSQL through psycopg: many workers, many machines.
+
+Threads with a connection each, one set for writing and one for reading. What a move goes through on its way to the
+server, and what happens when that way is cut, is in `postgres_connection.py`.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from perdure.clock import Clock, ServerClock
+from perdure.errors import SchemaMismatch
+from perdure.store import migrate
+from perdure.store.databases.postgres.connect import connect
+from perdure.store.databases.postgres.connection import Connection
+from perdure.store.databases.postgres.errors import translate
+from perdure.store.databases.postgres.history import REGISTRATION, History
+from perdure.store.databases.postgres.migrator import PostgresMigrator, PostgresTransaction
+from perdure.store.databases.postgres.silence import SILENCE, Listener
+from perdure.store.move import Row
+from perdure.store.writer.threads import Threads
+from perdure.store.writer.ticket import Ticket
+from perdure.store.writer.wakeup import Notifier, Wakeups, listen
+
+URGENT = 2  # connections for what must not wait behind other moves
+__all__ = ["PostgreSQL", "connect", "prepare", "translate"]
+
+
+class PostgreSQL:
+    """A PostgreSQL database: threads with a connection each for writing, and others for reading."""
+
+    dialect = "postgres"
+    keeps_other_tables = True
+    folder: Path | None = None
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        connections: int = 8,
+        clock: Clock | None = None,
+        patience: float = 30.0,
+        silence: float = SILENCE,
+    ) -> None:
+        self.url = url
+        self.server_clock = ServerClock()
+        self.clock: Clock = clock or self.server_clock
+        self.history = History(self, REGISTRATION + 1 + connections + URGENT)
+        self.patience = patience
+        self.listener = Listener(silence)
+        with connect(url) as db:
+            self.schema_version = prepare(db)
+            self.history.look_back(db)
+        self._notifier = Notifier(lambda: connect(url))
+        self.wakeups = Wakeups(listen(lambda: connect(url)))
+        self._places = count(REGISTRATION + 1)
+        self._writers = Threads("perdure-writer", connections, self._connection, serve_write)
+        self._urgent = Threads("perdure-urgent", URGENT, self._connection, serve_write)
+        self._readers = Threads("perdure-reader", max(2, connections // 2), lambda: Connection(self), serve_read)
+
+    @property
+    def restore_epoch(self) -> int:
+        return self.history.restore_epoch
+
+    def _connection(self) -> Connection:
+        return Connection(self, next(self._places))
+
+    def submit_write(self, ticket: Ticket[Any]) -> None:
+        (self._urgent if ticket.move.urgent else self._writers).submit(ticket)
+
+    def submit_read(self, ticket: Ticket[Any]) -> None:
+        self._readers.submit(ticket)
+
+    def committed(self, uids: set[str]) -> None:
+        self.wakeups.bump(uids)
+        self._notifier.notify(uids)
+
+    def close(self) -> None:
+        self.wakeups.close()
+        self._readers.close()
+        self._writers.close()
+        self._urgent.close()
+        self.history.leave(self.url)
+        self._notifier.close()
+        self.listener.close()
+
+
+def serve_write(connection: Connection, ticket: Ticket[Any]) -> None:
+    try:
+        ticket.result = connection.write(ticket.move)
+    except BaseException as error:
+        ticket.error = translate(error)
+
+
+def serve_read(connection: Connection, ticket: Ticket[Any]) -> None:
+    try:
+        ticket.result = connection.read(ticket.move)
+    except BaseException as error:
+        ticket.error = translate(error)
+
+
+def prepare(db: psycopg.Connection[Row]) -> int:
+    """Create the tables in an empty database; say no to one that this code would misread."""
+    migrator, migrations = PostgresMigrator(db), migrate.load("postgres")
+    version, compatible_from = migrator.version()
+    if version < len(migrations) and (version == 0 or not PostgresTransaction(db, 0, "open", 0).all("session.count")):
+        migrate.migrate(migrator, migrations)  # new, or its creation was cut off: nobody has used it yet
+        version, compatible_from = migrator.version()
+    migrate.check(version, compatible_from, len(migrations))
+    if version < len(migrations):
+        raise SchemaMismatch(
+            f"The store has schema {version}; this version of Perdure needs {len(migrations)}.",
+            hint="Run `perdure migrate` once; workers may go on meanwhile.",
+        )
+    return version

@@ -1,0 +1,197 @@
+"""Which server a process writes to, and what servers have acknowledged to it.
+
+Every connection looks back before its first statement: the server's timeline is compared with the one that the store
+was last used with (`restore.follow_timeline`). A process that has written before then looks for what it had noted, and
+vouches for it. What follows from that is in `store.failover`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Lock
+from typing import Protocol, TypeVar
+
+import psycopg
+from psycopg import errors
+
+from perdure.clock import Clock
+from perdure.config import data_folder
+from perdure.domain.writer import Acknowledgment
+from perdure.errors import StoreError, StoreUnavailable
+from perdure.ids import host
+from perdure.store import failover
+from perdure.store.databases.postgres.acknowledgments import Acknowledgments
+from perdure.store.databases.postgres.connect import connect
+from perdure.store.databases.postgres.migrator import PostgresMigrator, PostgresTransaction
+from perdure.store.databases.postgres.pipeline import waits_for_standby
+from perdure.store.move import Row
+from perdure.store.moves import meta, restore
+
+T = TypeVar("T")
+REGISTRATION = 0  # its place among what is noted; each connection has one of its own
+
+
+class HasClock(Protocol):
+    clock: Clock
+
+
+class History:
+    """What one process knows of the server behind its store."""
+
+    def __init__(self, store: HasClock, places: int) -> None:
+        """`places` is how many connections note what they write, and one for the registration."""
+        self.timeline = ""
+        self.restore_epoch = 0
+        self.intact = 0
+        self.switched_at = 0
+        self.registered_until = 0
+        self._store = store
+        self._places = places
+        self._store_id = ""
+        self._vouched = ""
+        self._noted = Acknowledgments(None)
+        self._known = Lock()
+        self._asking = Lock()
+
+    def _boot(self) -> int:
+        return self._store.clock.boot()
+
+    def look_back(self, db: psycopg.Connection[Row]) -> str:
+        """Begin a restore epoch if the server's history is another one than before; return which history it has.
+
+        Every connection does this before its first statement: a thread may connect for the first time long after the
+        store was opened, when another server has taken over. A server whose history has ended, as far as this process
+        knows, is refused: it may be an old primary that nobody has taken out of service.
+        """
+        timeline, epoch = look_back(db, self.restore_epoch)
+        with self._known:
+            if restore.is_behind(timeline, self.timeline):
+                raise StoreUnavailable(
+                    f"This server is at timeline {timeline}, and this process has used {self.timeline} already.",
+                    hint="Take the old primary out of service; only the new one may take writes.",
+                )
+            if self.timeline not in ("", timeline):
+                self.switched_at = self._boot()
+            self.timeline, self.restore_epoch = timeline, max(self.restore_epoch, epoch)
+        with self._asking:
+            if self._vouched != timeline:
+                self._vouch(db, timeline)
+                self._vouched = timeline
+        return timeline
+
+    def _vouch(self, db: psycopg.Connection[Row], timeline: str) -> None:
+        """Look for what this process had noted under another timeline; what it notes later is under this one."""
+        tx, noted = PostgresTransaction(db, _now(db), "vouch", self.restore_epoch), self._noted
+        if not self._vouched:
+            self._store_id = meta.get(tx, "store_id") or ""
+            self._noted = Acknowledgments(data_folder() / "writers" / self._store_id, self._places)
+            newest = restore.newest(tx)
+            if newest is not None and newest.timeline is not None:  # another process saw the switch before this one
+                self.switched_at = self._boot() - max(0, tx.now - newest.began_at)
+        if not noted.registered:
+            self.intact = self.restore_epoch
+            return
+        fresh = self._boot() < self.registered_until
+        verdict = self._commit(
+            db, timeline, lambda: failover.vouch(tx, noted.id, host(), timeline, noted.all(), registered=fresh)
+        )
+        self.intact = self.restore_epoch if verdict.intact else self.intact
+        if verdict.finding is not None:
+            noted.begin_again()
+            self.registered_until = 0
+
+    def register(self, db: psycopg.Connection[Row], timeline: str) -> None:
+        """Say that this process writes, and vouch for those on this host that died, before its first write."""
+        with self._asking:
+            if self._boot() < self.registered_until:
+                return
+            if not timeline:  # a server that hides it cannot be compared with another one
+                self.registered_until = self._boot() + failover.REGISTERED_FOR
+                return
+            noted, tx = self._noted, PostgresTransaction(db, _now(db), "register", self.restore_epoch)
+            noted.open_file()
+            asked = self._boot()
+            noted.note(REGISTRATION, Acknowledgment(self._store_id, timeline, False, asked, asked))
+            dead = list(noted.of_the_dead())
+
+            def write() -> None:
+                for id, left in dead:
+                    failover.adopt(tx, id, timeline, left)
+                failover.register(tx, noted.id, host(), timeline)
+
+            self._commit(db, timeline, write)
+            noted.registered = True
+            self.registered_until = asked + failover.REGISTERED_FOR
+            for id, _ in dead:
+                noted.forget(id)
+
+    def _commit(self, db: psycopg.Connection[Row], timeline: str, write: Callable[[], T]) -> T:
+        """Commit what this process says about itself, and note that, as any other commit is noted."""
+        warned: list[errors.Diagnostic] = []
+        db.add_notice_handler(warned.append)
+        asked = self._boot()
+        try:
+            with db.transaction():
+                result = write()
+                (durability,) = PostgresTransaction(db, 0, "register", 0).one("meta.durability") or ("",)
+        finally:
+            db.remove_notice_handler(warned.append)
+        synchronous = waits_for_standby(durability) and not any(map(is_warning, warned))
+        self._noted.note(REGISTRATION, Acknowledgment(self._store_id, timeline, synchronous, asked, self._boot()))
+        return result
+
+    def note(self, place: int, tx: PostgresTransaction, timeline: str) -> bool:
+        """Note an acknowledged commit. False: it was made on a server that this process knows to be replaced."""
+        with self._known:
+            if timeline != self.timeline:
+                return False
+            if tx.appended:
+                uid, number = tx.appended[-1]
+                one = Acknowledgment(
+                    self._store_id, timeline, tx.synchronous, tx.boot, self._boot(), uid, number, tx.move_id
+                )
+                self._noted.note(place, one)
+            return True
+
+    def leave(self, url: str) -> None:
+        """This process writes no more. If the server cannot be told, the next process on this host will."""
+        if not self._noted.registered:
+            return
+        with suppress(psycopg.Error, StoreError, OSError), connect(url) as db:
+            self.look_back(db)
+            PostgresTransaction(db, 0, "leave", 0).send("writer.delete", id=self._noted.id)
+            self._noted.remove()
+        self._noted.leave()
+
+
+def is_warning(notice: errors.Diagnostic) -> bool:
+    """Whether a commit may not have waited for its standby: the server then answers it with a warning."""
+    return notice.severity_nonlocalized == "WARNING"
+
+
+def look_back(db: psycopg.Connection[Row], known: int = 0) -> tuple[str, int]:
+    """Compare the server's timeline with the one that the store was last used with.
+
+    Returns the timeline, empty if it is hidden, and the restore epoch in force. `known` is the epoch that this process
+    has seen: one that is used up must not come back, even if the rows that tell of it are lost.
+    """
+    tx = PostgresTransaction(db, 0, "open", 0)
+    try:
+        (now,) = tx.one("restore.timeline") or ("",)
+    except psycopg.Error:  # a server that hides it, or a role that may not ask
+        now = ""
+    if now and meta.get(tx, restore.TIMELINE) != now:
+        migrator = PostgresMigrator(db)
+        migrator.lock()
+        try:
+            with db.transaction():
+                restore.follow_timeline(PostgresTransaction(db, _now(db), "restore", 0), now, after=known)
+        finally:
+            migrator.unlock()
+    return now, int(meta.get(tx, "restore_epoch") or 0)
+
+
+def _now(db: psycopg.Connection[Row]) -> int:
+    (at,) = PostgresTransaction(db, 0, "open", 0).one("meta.server_time") or (0,)
+    return int(at)

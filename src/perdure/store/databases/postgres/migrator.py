@@ -1,0 +1,132 @@
+"""PostgreSQL's side of a transaction, and its migrations: under an advisory lock, and never in a reader's way for long.
+
+A migration waits at most `LOCK_TIMEOUT` for a table lock, because everybody who comes after it waits behind it; then
+it steps back and tries again. Backups are the operator's here: `pg_dump`, or the server's own archive.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import psycopg
+from psycopg import errors
+
+from perdure import faults
+from perdure.errors import ConfigError, Conflict
+from perdure.store import migrate
+from perdure.store.move import Row, Transaction
+from perdure.store.moves import meta
+from perdure.store.statements import load
+
+LOCK_TIMEOUT = "500ms"
+ATTEMPTS = 40
+NO_LIMIT = "SET LOCAL statement_timeout = 0"
+
+
+_PARAMETER = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|\?""", re.DOTALL)
+
+
+def _placed(found: re.Match[str]) -> str:
+    """A question mark is a parameter, unless it stands in a text, a name or a comment."""
+    return "%s" if found[0] == "?" else found[0]
+
+
+class PostgresTransaction(Transaction):
+    """Named statements on a connection: what reads, migrations and a look from outside need."""
+
+    def __init__(self, db: psycopg.Connection[Row], now: int, move_id: str, restore_epoch: int) -> None:
+        super().__init__(now, move_id, restore_epoch)
+        self._db = db
+        self._sql = load("postgres")
+        self.result: Any = None
+        self.synchronous = False  # whether a standby has it too, known when it is committed
+        self.waits: Callable[[], None] = lambda: None  # told before every statement that waits for its answer
+
+    def run(self, name: str, /, **values: Any) -> int:
+        self.wrote = True
+        self.waits()
+        return self._db.execute(self._sql[name], values).rowcount
+
+    def send(self, name: str, /, **values: Any) -> None:
+        self.wrote = True
+        self._db.execute(self._sql[name], values)
+
+    def execute(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
+        """A statement of somebody else's, who may catch its error and go on: a savepoint keeps the rest alive."""
+        self.wrote = True
+        self.waits()
+        try:
+            with self._db.transaction():
+                cursor = self._db.execute(_PARAMETER.sub(_placed, sql.replace("%", "%%")), tuple(parameters))
+                return cursor.fetchall() if cursor.description else []
+        except psycopg.IntegrityError as error:
+            raise Conflict(f"The database refused this: {error}.") from error
+        except (psycopg.ProgrammingError, psycopg.DataError) as error:
+            raise ConfigError(f"The statement cannot be run: {error}.") from error
+
+    def one(self, name: str, /, **values: Any) -> Row | None:
+        self.waits()
+        return self._db.execute(self._sql[name], values).fetchone()
+
+    def all(self, name: str, /, **values: Any) -> list[Row]:
+        self.waits()
+        return self._db.execute(self._sql[name], values).fetchall()
+
+
+class PostgresMigrator(migrate.Migrator):
+    """Migrations on one connection."""
+
+    dialect = "postgres"
+
+    def __init__(self, db: psycopg.Connection[Row]) -> None:
+        self._db = db
+
+    def _tx(self) -> PostgresTransaction:
+        return PostgresTransaction(self._db, 0, "migrate", 0)
+
+    def version(self) -> tuple[int, int]:
+        tx = self._tx()
+        if tx.one("meta.exists") is None:
+            return (0, 0)
+        return (int(meta.get(tx, "schema_version") or 0), int(meta.get(tx, "compatible_from") or 0))
+
+    def lock(self) -> None:
+        """Wait for other migrators, longer than a statement may take: a migration takes as long as it takes."""
+        while True:
+            try:
+                self._tx().one("meta.lock_migrations")
+            except (errors.LockNotAvailable, errors.QueryCanceled):
+                continue
+            return
+
+    def unlock(self) -> None:
+        self._tx().one("meta.unlock_migrations")
+
+    def back_up(self, version: int) -> None:
+        """Left to the operator: `pg_dump`, or the server's archive."""
+
+    def apply(self, scripts: Iterable[str], properties: Mapping[str, str]) -> None:
+        texts = list(scripts)
+        for attempt in range(ATTEMPTS):
+            try:
+                with self._db.transaction():
+                    self._db.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+                    self._db.execute(NO_LIMIT)
+                    for text in texts:
+                        self._db.execute(text)
+                    for key, value in properties.items():
+                        self._tx().send("meta.put", key=key, value=value)
+                    faults.point("migrate.after")
+                return
+            except errors.LockNotAvailable:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                time.sleep(0.1)
+
+    def batch(self, statement: str) -> int:
+        with self._db.transaction():
+            self._db.execute(NO_LIMIT)
+            return self._db.execute(statement).rowcount

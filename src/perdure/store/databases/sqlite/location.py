@@ -1,0 +1,172 @@
+"""Where a SQLite store lives: what must be true of the place, and the files beside the database.
+
+perdure.db       the record
+perdure.db.d/    gate and turn (locks), present/ (who has it open), witness, reserve, artifacts/, backups/
+
+What is made is for its owner alone, whatever the umask: a session holds what people and models said. Rights that are
+there are left as they are, so whoever wants to share a store says so with `chmod`.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from perdure.errors import ConfigError, StoreFull, StoreUnavailable
+from perdure.ids import new_uid
+from perdure.store.databases.sqlite.engine import FULL
+from perdure.store.writer.lock import Presence, living
+
+T = TypeVar("T")
+
+FIXED_IN = 3_051_003  # 3.7.0 up to this version can corrupt a WAL file when it is reset under a reader
+MANY_PROCESSES = 8
+NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs", "lustre"})
+
+
+def check_library(version: int = 0) -> None:
+    """Refuse an SQLite that can corrupt its own log."""
+    version = version or apsw.SQLITE_VERSION_NUMBER
+    if version < FIXED_IN:
+        major, minor, patch = version // 1_000_000, version // 1000 % 1000, version % 1000
+        raise ConfigError(
+            f"SQLite {major}.{minor}.{patch} can corrupt a database in WAL mode.",
+            hint="Install a newer `apsw`, which carries its own SQLite (3.51.3 or later).",
+        )
+
+
+def check_file_system(path: Path, mounts: str | None = None) -> str:
+    """Refuse a network file system, where WAL mode loses data without a word; return the file system's name."""
+    if mounts is None:
+        try:
+            mounts = Path("/proc/self/mounts").read_text()
+        except OSError:
+            return "unknown"
+    best, kind = "", "unknown"
+    for line in mounts.splitlines():
+        _, point, system, *_ = line.split(" ")
+        point = point.replace("\\040", " ")
+        inside = str(path).startswith(point.rstrip("/") + "/") or str(path) == point
+        if inside and len(point) >= len(best):
+            best, kind = point, system
+    if kind in NETWORK:
+        raise ConfigError(
+            f"{path} is on a network file system ({kind}), where SQLite cannot keep its promises.",
+            hint="Put the store on a local disk, or use postgresql://… for several machines.",
+        )
+    return kind
+
+
+def companion(path: Path) -> Path:
+    """The folder beside the database file that holds everything which is not the record."""
+    return path.with_name(path.name + ".d")
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and all above it, for this user alone, each as durable as what will be put into it.
+
+    One level at a time, so that a process that dies here leaves at most one that is not durable: the lowest there is,
+    and whoever comes next begins with that.
+    """
+    missing = [level for level in (folder, *folder.parents) if not level.exists()]
+    lowest = missing[-1].parent if missing else folder
+    try:
+        with suppress(PermissionError):  # somebody else's folder, made by somebody else
+            sync_folder(lowest.parent)
+        for level in reversed(missing):
+            level.mkdir(0o700, exist_ok=True)
+            sync_folder(level.parent)
+    except OSError as error:
+        failure = StoreFull if error.errno in FULL else StoreUnavailable
+        raise failure(f"The folder {folder} cannot be made: {error.strerror}.") from error
+
+
+def make_file(path: Path) -> None:
+    """Make an empty file for its owner alone, where there is none. SQLite gives what it puts beside it the same rights.
+
+    Nobody may have opened it through SQLite yet: closing any descriptor of a file drops all of this process's locks.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def announce(path: Path) -> Presence:
+    """Say that this process has the store open, and warn when that makes too many writers for one file."""
+    folder = companion(path) / "present"
+    presence = Presence(folder, f"{os.getpid()}-{new_uid()[-8:]}")
+    if (count := len(living(folder))) > MANY_PROCESSES:
+        warnings.warn(
+            f"{count} processes have {path} open; SQLite lets them write one at a time. PostgreSQL is made for this.",
+            stacklevel=2,
+        )
+    return presence
+
+
+class Reserve:
+    """A file that only takes up room, so that there is some left for housekeeping when the disk is full."""
+
+    SIZE = 1 << 20
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "reserve"
+
+    def fill(self) -> bool:
+        """Take the room, if the disk has plenty; False when it has not."""
+        if self.path.exists() and self.path.stat().st_size == self.SIZE:
+            return True
+        there = os.statvfs(self.path.parent)
+        if there.f_bavail * there.f_frsize < 4 * self.SIZE:
+            return False
+        try:
+            make_file(self.path)
+            with open(self.path, "wb") as file:
+                os.posix_fallocate(file.fileno(), 0, self.SIZE)
+        except OSError:
+            self.spend()
+            return False
+        return True
+
+    def spend(self) -> bool:
+        """Give the room back; False when there was none."""
+        try:
+            self.path.unlink()
+        except OSError:
+            return False
+        return True
+
+
+def with_reserve(folder: Path, act: Callable[[], T]) -> T:
+    """Open a store; where the disk is full, with the room that was kept for that. The next to open keeps some again."""
+    try:
+        return act()
+    except (StoreFull, OSError) as error:
+        if not isinstance(error, StoreFull) and error.errno not in FULL:
+            raise
+        if Reserve(folder).spend():
+            return act()
+        if isinstance(error, StoreFull):
+            raise
+        raise StoreFull("The disk is full; nothing was written.") from error
+
+
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Which file a path leads to; None if to none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino)

@@ -1,0 +1,98 @@
+"""Looking at a SQLite file whose folder cannot be written: another user's, or on a disk that is mounted read-only.
+
+SQLite reads a file in WAL mode through a small file beside it, which it makes when it is not there. Where it cannot be
+made, one of two ways is left. Without a WAL everything is in the file itself, and it is opened as one that does not
+change. With a WAL both are copied to a folder of our own and opened there. Either is only right while nobody writes, so
+the files must be the same before and after; otherwise the look is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import quote
+
+import apsw
+
+from perdure.errors import StoreUnavailable
+from perdure.store.databases.sqlite.engine import look_at, opening
+from perdure.store.databases.sqlite.location import companion, with_reserve
+
+TRIES = 3
+IMMUTABLE = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+
+
+@contextmanager
+def looking(path: Path) -> Iterator[apsw.Connection]:
+    """A connection that sees one moment of a file, wherever the file lies."""
+    try:
+        db = with_reserve(companion(path), lambda: look_at(str(path)))
+    except StoreUnavailable:
+        if is_writable(path.parent):
+            raise
+    else:
+        try:
+            yield db
+        finally:
+            db.close()
+        return
+    with _looking(path) as db:
+        yield db
+
+
+def is_writable(folder: Path) -> bool:
+    return os.access(folder, os.W_OK)
+
+
+@contextmanager
+def _looking(path: Path) -> Iterator[apsw.Connection]:
+    wal = path.with_name(path.name + "-wal")
+    if wal.exists() and wal.stat().st_size:
+        with TemporaryDirectory(prefix="perdure-look-") as folder:
+            db = look_at(str(_copied(path, wal, Path(folder))))
+            try:
+                yield db
+            finally:
+                db.close()
+        return
+    before = _state(path)
+    with opening(f"file:{quote(str(path))}?immutable=1", IMMUTABLE) as db:
+        db.execute("PRAGMA schema_version").fetchall()
+    try:
+        yield db
+    finally:
+        db.close()
+    if _state(path) != before:
+        raise _changed()
+
+
+def _copied(path: Path, wal: Path, folder: Path) -> Path:
+    """Both files as they were at one moment."""
+    for _ in range(TRIES):
+        before = (_state(path), _state(wal))
+        try:
+            copies = [Path(shutil.copyfile(one, folder / one.name)) for one in (path, wal)]
+        except FileNotFoundError:  # the last writer has closed the store, and took the WAL away
+            continue
+        if (_state(path), _state(wal)) == before:
+            return copies[0]
+    raise _changed()
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _changed() -> StoreUnavailable:
+    return StoreUnavailable(
+        "The store was changed while it was read, and this user cannot write in its folder.",
+        hint="Look again, or look as a user that can write there.",
+    )

@@ -1,0 +1,104 @@
+"""The witness: a small file beside a store on this machine that names the last event committed to it.
+
+A file can be replaced by an older copy of itself, by hand or by git, and nothing inside it can tell. The witness can:
+it names an event that the older copy does not have. It is written after every commit and never synced, so it costs a
+few microseconds, survives the death of a process, and after a power cut may be older than the store, which proves
+nothing. Newer than the store it can only be when the store was put back. Put back together with it, it says nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from perdure.domain.restore import Cause
+from perdure.ids import digest
+from perdure.store.databases.sqlite.engine import SQLiteEngine
+from perdure.store.move import Transaction
+from perdure.store.moves import meta, restore
+
+ROOM = 512  # one sector, so that a reader sees one writer's line
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """The last event that was committed, and the move that it came from."""
+
+    store_id: str
+    session_uid: str
+    number: int
+    move_id: str
+    restore_epoch: int
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """What was seen and is no longer there, in words, and the restore epoch that there was."""
+
+    what: str
+    epoch: int
+
+
+class Witness:
+    """The file; `folder` is the one beside the database."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = os.open(folder / "witness", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._store_id = ""
+        self._epoch = 0
+
+    def lost(self, tx: Transaction) -> Lost | None:
+        """What is lost; None when the store has not been put back, or that is known already."""
+        self._store_id = meta.get(tx, "store_id") or ""
+        self._epoch = int(meta.get(tx, "restore_epoch") or 0)
+        return lost(tx, _decoded(os.pread(self._file, ROOM, 0)))
+
+    def look_back(self, engine: SQLiteEngine) -> None:
+        """Begin a restore epoch if the store was replaced by an older copy of itself."""
+        if self.lost(engine.transaction("open")) is None:
+            return
+        engine.begin()
+        tx = engine.transaction("restore")
+        if (lost := self.lost(tx)) is not None:  # unless another process was faster
+            restore.begin(tx, Cause.WITNESS, lost.what, after=lost.epoch)
+        engine.commit()
+        self.lost(tx)
+
+    def note(self, session_uid: str, number: int, move_id: str) -> None:
+        """Remember an event that is durable."""
+        line = msgspec.json.encode(Seen(self._store_id, session_uid, number, move_id, self._epoch))
+        content = digest(line)[:16].encode() + b" " + line
+        os.pwrite(self._file, content.ljust(ROOM - 1) + b"\n", 0)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def read(folder: Path) -> Seen | None:
+    """What the witness names, without opening the store. Read it before the store: the other way round, an event that
+    is committed in between would look lost."""
+    try:
+        with open(folder / "witness", "rb") as file:
+            return _decoded(file.read(ROOM))
+    except OSError:
+        return None
+
+
+def _decoded(content: bytes) -> Seen | None:
+    check, _, line = content.strip().partition(b" ")
+    if not line or digest(line)[:16].encode() != check:
+        return None
+    return msgspec.json.decode(line, type=Seen)
+
+
+def lost(tx: Transaction, seen: Seen | None) -> Lost | None:
+    """What was seen and is not in the store; None when nothing is missing, or the restore is recorded already."""
+    if seen is None or seen.store_id != meta.get(tx, "store_id"):
+        return None
+    if tx.one("event.of_move", uid=seen.session_uid, number=seen.number, move_id=seen.move_id):
+        return None
+    what = f"event {seen.number} of session {seen.session_uid} (move {seen.move_id}) is no longer there"
+    known = restore.newest(tx)
+    if known is not None and (known.cause, known.detail) == (Cause.WITNESS, what):
+        return None
+    return Lost(what, seen.restore_epoch)

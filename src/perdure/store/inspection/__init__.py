@@ -1,0 +1,1 @@
+"""Looking at a store from outside: its condition, its counts, and damaged rows."""

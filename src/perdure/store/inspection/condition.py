@@ -1,0 +1,272 @@
+"""A look at a store from outside: what it is, what its rows say, and how durable its connections are.
+
+`look` opens what is there and changes nothing in it: it never creates a store, migrates one, or waits in line with the
+writers, so it also works on a store of another version, and on a full disk with the room that was kept for that. What
+the findings mean is not decided here.
+The reads take any transaction, and serve an open store as well.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import apsw
+import msgspec
+
+from perdure.clock import Clock, ServerClock, SystemClock
+from perdure.config import default_store, without_password
+from perdure.domain.restore import Cause, Restore
+from perdure.domain.worker import Worker
+from perdure.errors import ConfigError, NotFound, StoreUnavailable
+from perdure.store.databases.sqlite import read_only, witness
+from perdure.store.databases.sqlite.engine import SQLiteTransaction, connect, translate
+from perdure.store.databases.sqlite.location import companion
+from perdure.store.databases.sqlite.witness import Seen
+from perdure.store.move import Transaction
+from perdure.store.moves import meta, restore
+from perdure.store.writer.lock import holder_of
+
+SOME = 20
+
+Kind = Literal["sqlite", "files", "memory", "postgres"]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a store is, or would be."""
+
+    kind: Kind
+    address: str
+    shown: str
+    path: Path | None
+    folder: Path | None
+    given: bool
+
+
+def place_of(target: str | None) -> Place:
+    """What an address means; nothing is opened."""
+    name = target if target is not None else str(default_store())
+    given = target is not None
+    if name.startswith(("postgresql://", "postgres://")):
+        return Place("postgres", name, without_password(name), None, None, given)
+    if name == "memory:":
+        return Place("memory", name, name, None, None, given)
+    if name.startswith("files:"):
+        folder = Path(name.removeprefix("files:")).expanduser().absolute()
+        return Place("files", name, f"files:{folder}", folder, folder, given)
+    if "://" in name or not name.strip() or "\0" in name:
+        shown = without_password(name) if "://" in name else name
+        raise ConfigError(f"{shown!r} is no store.", hint="Use a path, memory:, files:DIR or postgresql://…")
+    path = Path(name).expanduser().absolute()
+    return Place("sqlite", name, str(path), path, companion(path), given)
+
+
+class Look:
+    """An existing store, open for reading.
+
+    `offset` is the server's clock minus this machine's, where there is one. `seen` is what the witness of a store on
+    this machine named before the store was opened.
+    """
+
+    def __init__(self, tx: Transaction, clock: Clock, offset: int | None = None, seen: Seen | None = None) -> None:
+        self.tx = tx
+        self.clock = clock
+        self.offset = offset
+        self.seen = seen
+
+
+@contextmanager
+def look(place: Place) -> Iterator[Look]:
+    """Open what is there, to read. Raises `NotFound`, `Damaged`, `StoreUnavailable` or `ConfigError`."""
+    if place.kind == "postgres":
+        with _look_at_server(place) as found:
+            yield found
+    elif place.kind == "files":
+        with _look_at_files(place) as found:
+            yield found
+    else:
+        with _look_at_file(place) as found:
+            yield found
+
+
+@contextmanager
+def _look_at_file(place: Place) -> Iterator[Look]:
+    if place.path is None or not place.path.exists():
+        raise NotFound(f"There is no store at {place.shown}.", hint="The first session makes it.")
+    if place.path.is_dir():
+        raise ConfigError(f"{place.shown} is a folder.", hint=f"For a store of text files say files:{place.shown}")
+    clock, path = SystemClock(), place.path
+    seen = witness.read(companion(path))
+    with read_only.looking(path) as db:
+        try:
+            yield Look(SQLiteTransaction(db, clock.now(), "look", 0), clock, seen=seen)
+        except apsw.Error as error:
+            raise translate(error, db.system_errno) from error
+
+
+@contextmanager
+def _look_at_files(place: Place) -> Iterator[Look]:
+    from perdure.store.databases.files.database import FilesEngine
+
+    assert place.folder is not None
+    if not (place.folder / "store.jsonl").exists():
+        raise NotFound(f"There is no store at {place.shown}.", hint="The first session makes it.")
+    with _lock_of_files(place) as holder:
+        if holder is not None:
+            raise StoreUnavailable(f"{holder} has {place.shown} open.", hint="Look again when it has ended.")
+        engine = FilesEngine(place.folder, clock := SystemClock())
+        engine.replay()  # under the lock, because it cuts off half a line that a crash has left
+        yield Look(engine.transaction("look"), clock, seen=witness.read(place.folder))
+
+
+@contextmanager
+def _lock_of_files(place: Place) -> Iterator[str | None]:
+    """Keep other processes out, or say which one is inside. A copy without a lock file was never opened."""
+    assert place.folder is not None
+    try:
+        lock = os.open(
+            place.folder / "lock", os.O_RDONLY | os.O_CLOEXEC
+        )  # enough for a lock, also where none may write
+    except FileNotFoundError:
+        yield None
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield holder_of(lock)
+    else:
+        yield None
+    finally:
+        os.close(lock)
+
+
+def holder_of_files(place: Place) -> str | None:
+    """The process that has a store of text files open, which is for one at a time."""
+    with _lock_of_files(place) as holder:
+        return holder
+
+
+@contextmanager
+def _look_at_server(place: Place) -> Iterator[Look]:
+    """A standby is looked at too, and then found to be one."""
+    try:
+        import psycopg
+
+        from perdure.store.databases.postgres import database
+        from perdure.store.databases.postgres.migrator import PostgresTransaction
+    except ImportError:
+        raise no_driver() from None
+    clock = ServerClock()
+    try:
+        with database.connect(f"{place.address}{'&' if '?' in place.address else '?'}target_session_attrs=any") as db:
+            asked = clock.boot()
+            row = PostgresTransaction(db, 0, "look", 0).one("meta.server_time")
+            assert row is not None
+            clock.measured(asked=asked, server=row[0], answered=clock.boot())
+            yield Look(PostgresTransaction(db, clock.now(), "look", 0), clock, clock.now() - SystemClock().now())
+    except psycopg.Error as error:
+        raise database.translate(error) from error
+
+
+def no_driver() -> ConfigError:
+    return ConfigError(
+        "PostgreSQL needs a package that is not installed.", hint="Run `pip install 'perdure[postgres]'`."
+    )
+
+
+def unrecorded_restore(found: Look) -> Restore | None:
+    """A restore that is not recorded yet: the next process that opens the store to write begins it."""
+    tx = found.tx
+    epoch, now = int(meta.get(tx, "restore_epoch") or 0), tx.now
+    rewound_to = restore.rewound_to(tx)
+    if (lost := witness.lost(tx, found.seen)) is not None:
+        return Restore(max(epoch, lost.epoch) + 1, now, rewound_to, Cause.WITNESS, lost.what, None, None, None)
+    if isinstance(tx, SQLiteTransaction):
+        return None
+    change = _other_timeline(tx)
+    return None if change is None else Restore(epoch + 1, now, rewound_to, Cause.TIMELINE, change, None, None, None)
+
+
+def _other_timeline(tx: Transaction) -> str | None:
+    """How the server's history differs from the one that the store was last opened with."""
+    import psycopg
+
+    known = meta.get(tx, restore.TIMELINE)
+    try:
+        (now,) = tx.one("restore.timeline") or (None,)
+    except psycopg.Error:  # a standby, a server that hides it, or a role that may not ask
+        return None
+    return None if known is None or now is None or known == now else f"{known} became {now}"
+
+
+def properties(tx: Transaction) -> dict[str, str]:
+    """The store's own properties; none where there is no store, or somebody else's database."""
+    found = meta.everything(tx) if tx.one("meta.exists") else {}
+    return found if {"store_id", "schema_version", "compatible_from"} <= found.keys() else {}
+
+
+def workers(tx: Transaction) -> list[Worker]:
+    """Every worker, whatever the store's schema."""
+    return [Worker.from_row(row) for row in tx.all("doctor.workers", limit=1000)]
+
+
+def sqlite_version() -> str:
+    return apsw.sqlite_lib_version()
+
+
+class Durability(msgspec.Struct, frozen=True):
+    """What a store's connections to its SQLite file really have."""
+
+    journal_mode: str
+    synchronous: str
+
+
+def durability(tx: Transaction, path: Path) -> Durability:
+    """How the file is kept, and what a connection has that is opened exactly as the store opens one."""
+    journal_mode, _ = tx.one("doctor.durability") or ("unknown", 0)
+    if journal_mode != "wal":  # one of our own connections would change that, and hide it
+        return Durability(journal_mode, "unknown")
+    db = connect(str(path), readonly=True)
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    try:
+        _, synchronous = SQLiteTransaction(db, 0, "look", 0).one("doctor.durability") or ("", -1)
+    except apsw.Error as error:
+        raise translate(error) from error
+    finally:
+        db.close()
+    return Durability(journal_mode, {0: "off", 1: "normal", 2: "full", 3: "extra"}.get(synchronous, "unknown"))
+
+
+class Server(msgspec.Struct, frozen=True):
+    """A PostgreSQL server, as the store's connections see it."""
+
+    version: str
+    database: str
+    size: int
+    synchronous_commit: str
+    fsync: str
+    full_page_writes: str
+    synchronous_standby_names: str
+    archive_mode: str
+    in_recovery: bool
+    timeline: int
+    standbys: list[tuple[str, str]]
+    absent_standbys: list[str]
+    clients: dict[str, int]
+
+
+def server(tx: Transaction) -> Server:
+    row = tx.one("doctor.server") or ()
+    standbys = tx.all("doctor.standbys", limit=SOME)
+    absent = [name for (name,) in tx.all("doctor.absent_standbys", limit=SOME)]
+    clients: dict[str, int] = dict(tx.all("doctor.clients", limit=SOME))
+    return Server(*(*row, standbys, absent, clients))
+
+
+def commit(tx: Transaction) -> None:
+    """Make one durable commit that changes no table."""
+    tx.one("doctor.commit")

@@ -1,0 +1,39 @@
+"""A survey of a store: counts, and the first few of what needs a person. The doctor judges it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.domain.session import SessionRecord
+from perdure.domain.worker import Worker
+from perdure.store.inspection.condition import SOME, workers
+from perdure.store.move import Transaction
+from perdure.store.moves import session
+
+OVERDUE = 60_000_000  # microseconds that a worker may take to see that a time has come
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """What the rows say, the same on every database."""
+
+    sessions: dict[str, int]
+    stale: int
+    stale_sessions: list[SessionRecord]
+    workers: list[Worker]
+    undecided: int
+    in_doubt: int
+    quarantined: list[str]
+    overdue: list[str]
+
+
+def survey(tx: Transaction) -> Survey:
+    """Counts, and the first few of what needs a person."""
+    (undecided,) = tx.one("doctor.undecided") or (0,)
+    (stale,) = tx.one("doctor.stale", now=tx.now) or (0,)
+    (in_doubt,) = tx.one("doctor.in_doubt") or (0,)
+    quarantined = [row[0] for row in tx.all("doctor.quarantined", limit=SOME)]
+    overdue = [row[0] for row in tx.all("doctor.overdue", before=tx.now - OVERDUE, limit=SOME)]
+    return Survey(
+        session.count(tx), stale, session.expired(tx, limit=SOME), workers(tx), undecided, in_doubt, quarantined,
+        overdue,
+    )  # fmt: skip

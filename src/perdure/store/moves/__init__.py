@@ -1,0 +1,1 @@
+"""The moves and reads of each table: one module for each noun."""

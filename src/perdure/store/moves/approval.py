@@ -1,0 +1,144 @@
+"""Moves and reads of approvals: asked with the plan, voted once per person, decided once, consumed by one effect."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.domain.approval import Approval, Decided, Vote
+from perdure.domain.effect import Effect, EffectState
+from perdure.domain.wait import WaitKind
+from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
+from perdure.ids import check_name
+from perdure.store.move import Log, Transaction, holder_move, outsider_move
+from perdure.store.moves import effect as effects
+from perdure.store.moves import wait
+from perdure.store.moves.intent import Intent
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What a gate asks."""
+
+    gate: str
+    requester: str
+    requester_may_decide: bool
+    quorum: int
+    expires_at: int | None
+
+
+@holder_move
+def ask(log: Log, intent: Intent, question: Question) -> Effect:
+    """Plan an effect, or gate a planned one, that may not be dispatched before people said yes to exactly this."""
+    id = approval_id(intent.id)
+    planned = effects.plan.on(log, intent, approval_id=id)
+    if planned.state == EffectState.PLANNED and log.tx.one("approval.get", uid=log.uid, id=id) is None:
+        log.tx.send("effect.gate", uid=log.uid, id=intent.id, approval_id=id)
+        log.tx.run(
+            "approval.insert",
+            uid=log.uid, id=id, effect_id=intent.id, gate=question.gate, intent_digest=intent.intent_digest,
+            requester=question.requester, requester_may_decide=int(question.requester_may_decide),
+            quorum=question.quorum, expires_at=question.expires_at, now=log.tx.now,
+        )  # fmt: skip
+        detail = {"gate": question.gate, "tool": intent.tool, "intent": planned.intent}
+        wait.open_.on(log, id, WaitKind.APPROVAL, ref=intent.id, detail=detail, due_at=question.expires_at)
+        rows = {"approval": [get(log.tx, log.uid, id).to_dict()], "effect": [{"id": intent.id, "approval_id": id}]}
+        log.append("note", {"approval": id}, rows=rows, effect_id=intent.id)
+    return effects.get(log.tx, log.uid, intent.id)
+
+
+def approval_id(effect_id: str) -> str:
+    return "a-" + effect_id.removeprefix("e-")
+
+
+@outsider_move
+def vote(log: Log, id: str, decision: Decided, *, because: str) -> Approval:
+    """Say yes or no. One no decides; yes decides when the quorum is reached."""
+    check_name("The voter", log.actor)
+    if not because.strip():
+        raise ConfigError("A vote needs a reason.", hint="Give one with --because.")
+    approval = get(log.tx, log.uid, id)
+    fresh = log.tx.run(
+        "vote.insert",
+        uid=log.uid, approval_id=id, voter=log.actor, decision=decision, rationale=because, now=log.tx.now,
+    )  # fmt: skip
+    cast = {vote.voter: vote for vote in votes(log.tx, log.uid, id)}
+    if not fresh and cast[log.actor].decision == decision:
+        return approval
+    if not fresh:
+        raise Conflict(f"{log.actor} has voted on approval {id} already.")
+    _check_may_vote(log, approval)
+    log.append("approval.voted", {"approval": id, "decision": decision, "because": because})
+    yes = sum(vote.decision == Decided.APPROVED for vote in cast.values())
+    if decision is Decided.DENIED or yes >= approval.quorum:
+        _decide(log, approval, decision, because)
+    return get(log.tx, log.uid, id)
+
+
+def _check_may_vote(log: Log, approval: Approval) -> None:
+    if approval.decision is not None:
+        raise IllegalMove(f"Approval {approval.id} is {approval.decision} already.")
+    if approval.expires_at is not None and approval.expires_at <= log.tx.now:
+        raise IllegalMove(f"Approval {approval.id} has expired.")
+    if log.actor == approval.requester and not approval.requester_may_decide:
+        raise IllegalMove(
+            f"{log.actor} asked for approval {approval.id} and may not decide it.", hint="Somebody else must."
+        )
+
+
+@outsider_move
+def expire(log: Log, id: str) -> Approval:
+    """Nobody decided in time. Where there is time left after all (`wait.fire`), nothing changes."""
+    approval = get(log.tx, log.uid, id)
+    if approval.expires_at is None:
+        raise IllegalMove(f"Approval {id} never expires.")
+    if approval.decision is not None or approval.expires_at > log.tx.now:
+        return approval
+    _decide(log, approval, Decided.EXPIRED, "nobody decided in time")
+    return get(log.tx, log.uid, id)
+
+
+def lapse(log: Log, id: str, because: str) -> None:
+    """Nobody needs to decide any more: what was asked about will not be done."""
+    approval = get(log.tx, log.uid, id)
+    if approval.decision is None:
+        _decide(log, approval, Decided.EXPIRED, because)
+
+
+def _decide(log: Log, approval: Approval, decision: Decided, because: str) -> None:
+    log.tx.run("approval.decide", uid=log.uid, id=approval.id, decision=decision, now=log.tx.now)
+    row = {"id": approval.id, "decision": decision, "decided_at": log.tx.now}
+    log.append("approval.decided", {"approval": approval.id, "because": because}, rows={"approval": [row]})
+    if decision is not Decided.APPROVED:
+        planned = effects.get(log.tx, log.uid, approval.effect_id)
+        if planned.state == EffectState.PLANNED:
+            effects.refuse.on(log, approval.effect_id, f"approval-{decision}", because)
+    asked = wait.get(log.tx, log.uid, approval.id)
+    if asked.resolved_at is None:
+        wait.settle(log, asked, decision)
+
+
+def get(tx: Transaction, uid: str, id: str) -> Approval:
+    row = tx.one("approval.get", uid=uid, id=id)
+    if row is None:
+        raise NotFound(f"There is no approval {id} in this session.")
+    return Approval.from_row(row)
+
+
+def find(tx: Transaction, name: str) -> Approval:
+    """One approval by its id, or by a beginning of it that only it has."""
+    rows = tx.all("approval.by_id", prefix=name, beyond=name + "\U0010ffff", limit=2) if name else []
+    if not rows:
+        raise NotFound(f"There is no approval {name!r}.", hint="`perdure approvals` lists them.")
+    if len(rows) > 1:
+        raise Conflict(f"{name!r} begins several approvals.", hint="Give more letters.")
+    return Approval.from_row(rows[0])
+
+
+def votes(tx: Transaction, uid: str, id: str) -> list[Vote]:
+    return [Vote.from_row(row) for row in tx.all("vote.of_approval", uid=uid, approval_id=id, limit=1000)]
+
+
+def listing(
+    tx: Transaction, *, uid: str | None = None, decision: str | None = None, limit: int = 1000
+) -> list[Approval]:
+    """Approvals; `decision` may also be `waiting`."""
+    return [Approval.from_row(row) for row in tx.all("approval.list", uid=uid, decision=decision, limit=limit)]

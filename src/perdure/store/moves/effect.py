@@ -1,0 +1,348 @@
+"""The ledger's moves: plan, dispatch, settle. What a doubt may become is in `doubt`.
+
+Planning and dispatching are holder moves: an old epoch can do neither. Settling is fenced by the attempt and not by
+the epoch, because a known outcome must not be thrown away when the lease has moved on. It is accepted until a newer
+attempt was dispatched or the effect was otherwise resolved; after that it is kept in the log as a late outcome.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from perdure.domain.effect import (
+    MOVES,
+    NOT_BEGUN,
+    SETTLED,
+    Attempt,
+    AttemptOutcome,
+    Effect,
+    EffectState,
+    Replay,
+    Verdict,
+    attempts_allowed,
+    earlier_unknown,
+    tried,
+)
+from perdure.domain.lease import Holder
+from perdure.domain.record import check_move
+from perdure.domain.wait import WaitKind
+from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
+from perdure.ids import decode, encode
+from perdure.store.hot_move import hot_holder_move, hot_outsider_move
+from perdure.store.move import Log, Transaction, holder_move, see_requests
+from perdure.store.moves import attempt, hot_effect, lease, wait
+from perdure.store.moves.intent import Dispatch, Intent, Outcome
+
+MANY = 1_000_000
+
+
+@holder_move
+def plan(log: Log, intent: Intent, *, approval_id: str | None = None) -> Effect:
+    """Write down an intent. The same intent again is that effect."""
+    if there := maybe(log.tx, log.uid, intent.id):
+        return there
+    if intent.supersedes is not None:
+        move(log, get(log.tx, log.uid, intent.supersedes), EffectState.SUPERSEDED, "effect.superseded")
+    return _insert(log, intent, EffectState.PLANNED, "effect.planned", approval_id=approval_id)
+
+
+@hot_holder_move(hot_effect.dispatch)
+def plan_and_dispatch(log: Log, intent: Intent, dispatch: Dispatch) -> Effect:
+    """Plan and dispatch at once, when nothing asks: its first attempt. Only plan it in a session that is to stop."""
+    if is_held_back(log, decode(intent.position)):
+        return plan.on(log, intent)
+    if intent.supersedes is not None:
+        move(log, get(log.tx, log.uid, intent.supersedes), EffectState.SUPERSEDED, "effect.superseded")
+    taken = lease.claim(log, intent.id, decode(intent.position), decode(intent.leases)) if intent.leases else {}
+    made = _insert(log, intent, EffectState.DISPATCHED, "effect.dispatched", body={"attempt": 1} | taken)
+    _attempt(log, intent.id, 1, dispatch)
+    return made
+
+
+@holder_move
+def dispatch(log: Log, id: str, dispatch: Dispatch, *, because: str | None = None) -> int | None:
+    """Put an attempt into the ledger before it begins. Returns its number, or None in a session that is to stop."""
+    effect = get(log.tx, log.uid, id)
+    return None if is_held_back(log, effect.position) else _begin(log, effect, dispatch, because)
+
+
+def is_held_back(log: Log, position: Any) -> bool:
+    """A session that was asked to stop begins no act, but still undoes."""
+    return log.head.cancel_requested_at is not None and position[:1] != ["undo"]
+
+
+def _begin(log: Log, effect: Effect, dispatch: Dispatch, because: str | None = None) -> int:
+    id, number = effect.id, len(of_effect(log.tx, log.uid, effect.id)) + 1
+    if effect.state != EffectState.DISPATCHED:
+        check_move("effect", MOVES, EffectState(effect.state), EffectState.DISPATCHED)
+    used = _consume(log, effect) if effect.approval_id is not None else {}
+    taken = lease.claim(log, id, effect.position, effect.leases) if effect.leases else {}
+    log.tx.send("effect.dispatch", uid=log.uid, id=id)
+    _attempt(log, id, number, dispatch)
+    spent = {"doubted_at": None, "doubt": None, "verdict": None, "verdict_by": None, "verdict_because": None}
+    row = {"id": id, "state": EffectState.DISPATCHED} | spent
+    body = {"attempt": number, "because": because} | taken
+    log.append("effect.dispatched", body, rows={"effect": [row]} | used, effect_id=id)
+    return number
+
+
+def _consume(log: Log, effect: Effect) -> dict[str, Any]:
+    changed = log.tx.run(
+        "approval.consume",
+        uid=log.uid, id=effect.approval_id, effect_id=effect.id, intent_digest=effect.intent_digest,
+    )  # fmt: skip
+    if not changed:
+        raise IllegalMove(f"Effect {effect.id} has no approval for exactly this intent.")
+    return {"approval": [{"id": effect.approval_id, "consumed_by": effect.id}]}
+
+
+def _insert(
+    log: Log,
+    intent: Intent,
+    state: EffectState,
+    kind: str,
+    *,
+    body: dict[str, Any] | None = None,
+    outcome: Outcome | None = None,
+    approval_id: str | None = None,
+) -> Effect:
+    now, number = log.tx.now, log.cursor + 1
+    columns = hot_effect.planned(intent, log.uid, number, state, approval_id=approval_id)
+    if outcome is not None:
+        columns |= {"result": outcome.result, "artifact": outcome.artifact, "error": outcome.error}
+        columns |= {"reference": outcome.reference, "settled_at": now, "settled_number": number}
+    log.tx.send("effect.insert", **columns, now=now)
+    log.append(kind, body, rows={"effect": [hot_effect.shown(columns, now)]}, effect_id=intent.id)
+    return hot_effect.made(columns, now)
+
+
+def _attempt(log: Log, effect_id: str, number: int, dispatch: Dispatch, outcome: Outcome | None = None) -> None:
+    assert log.holder is not None
+    log.tx.send(
+        "attempt.insert",
+        uid=log.uid, effect_id=effect_id, number=number, worker=dispatch.worker, epoch=log.holder.epoch,
+        process=dispatch.process, sandbox=dispatch.sandbox, deadline_at=dispatch.deadline_at, now=log.tx.now,
+        outcome=outcome.outcome if outcome else None, error=outcome.error if outcome else None,
+        ended_at=log.tx.now if outcome else None, settled_at=log.tx.now if outcome else None,
+        ended_boot=None,
+    )  # fmt: skip
+
+
+@holder_move
+def record(log: Log, intent: Intent, dispatch: Dispatch, outcome: Outcome) -> Effect:
+    """Record an effect that needed no intent of its own: a `pure` one that ran, or a `joint` one that just commits."""
+    if intent.replay not in (Replay.PURE, Replay.JOINT):
+        raise ConfigError(f"A {intent.replay} effect is dispatched before it is settled.")
+    done = outcome.outcome is AttemptOutcome.ACKNOWLEDGED
+    state, kind = (EffectState.ACKNOWLEDGED, "effect.acknowledged") if done else (EffectState.FAILED, "effect.failed")
+    made = _insert(log, intent, state, kind, outcome=outcome, body={"attempt": 1})
+    _attempt(log, intent.id, 1, dispatch, outcome)
+    return made
+
+
+@holder_move
+def attempted(log: Log, id: str, dispatch: Dispatch, outcome: Outcome) -> Effect:
+    """Dispatch and settle at once: a planned `joint` effect, whose act is part of this transaction or was undone."""
+    return settle.on(log, id, _begin(log, get(log.tx, log.uid, id), dispatch), outcome)
+
+
+@hot_outsider_move(hot_effect.settle)
+def settle(
+    log: Log, id: str, number: int, outcome: Outcome, *, retry: int = 1, holder: Holder | None = None,
+    known: Effect | None = None,  # noqa: ARG001 - the hot way reads it
+) -> Effect:  # fmt: skip
+    """Say what came of an attempt; a `holder` who does so learns what was asked of the session meanwhile.
+
+    `known` is the effect as that holder dispatched it for the first time, if nothing else was done with it since.
+    """
+    if holder is not None:
+        see_requests(holder, log.head)
+    if outcome.outcome is AttemptOutcome.ACKNOWLEDGED and outcome.result is None and outcome.artifact is None:
+        raise ConfigError("What was acknowledged has a result, be it null.")
+    effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
+    if not _counts(effect, attempts, number, outcome):
+        _keep_late(log, effect, attempts, number, outcome)
+        return effect
+    if _proves_only_itself(outcome) and effect.replay != Replay.PURE and earlier_unknown(attempts):
+        outcome = msgspec.structs.replace(outcome, outcome=AttemptOutcome.UNKNOWN)  # it proves nothing of the earlier
+    mark = attempt.boot_mark(log.tx) if outcome.over and outcome.outcome is not AttemptOutcome.ACKNOWLEDGED else None
+    log.tx.send(
+        "attempt.settle",
+        uid=log.uid, effect_id=id, number=number, outcome=outcome.outcome, error=outcome.error, now=log.tx.now,
+        ended_at=log.tx.now if outcome.over else None, ended_boot=mark,
+    )  # fmt: skip
+    came: dict[str, Any] = {"attempt": number, "waited_for": not _is_fresh(log, effect, attempts[-1])}
+    match outcome.outcome:
+        case AttemptOutcome.ACKNOWLEDGED:
+            move(log, effect, EffectState.ACKNOWLEDGED, "effect.acknowledged", outcome=outcome, **came)
+        case AttemptOutcome.FAILED:
+            state = EffectState.PLANNED if tried(attempts) < attempts_allowed(effect, retry) else EffectState.FAILED
+            move(log, effect, state, "effect.failed", outcome=outcome, **came)
+        case AttemptOutcome.ABSENT:
+            move(log, effect, EffectState.PLANNED, "effect.absent", **came)
+        case AttemptOutcome.UNKNOWN:
+            _unknown(log, effect, number, outcome)
+    return get(log.tx, log.uid, id)
+
+
+def _proves_only_itself(outcome: Outcome) -> bool:
+    """Whether it says that this attempt did not happen, without a look at what earlier ones left outside."""
+    return outcome.outcome is AttemptOutcome.FAILED or code_of(outcome.error) == NOT_BEGUN
+
+
+def _unknown(log: Log, effect: Effect, number: int, outcome: Outcome) -> None:
+    """The effect stays dispatched; a reference that the act gave tells a person where to look."""
+    rows = None
+    if outcome.reference is not None:
+        log.tx.send("effect.refer", uid=log.uid, id=effect.id, reference=outcome.reference)
+        rows = {"effect": [{"id": effect.id, "reference": outcome.reference}]}
+    body = {"attempt": number, "error": opened(outcome.error)} | ({} if outcome.over else {"over": False})
+    log.append("effect.unknown", body, rows=rows, effect_id=effect.id)
+
+
+def _is_fresh(log: Log, effect: Effect, attempt: Attempt) -> bool:
+    """Whether the one who acted is the one who settles, with nothing in between: nobody can be waiting for it."""
+    first = attempt.number == 1 and attempt.outcome is None  # an earlier one may have been asked about
+    return first and effect.doubted_at is None and attempt.epoch == log.head.lease_epoch
+
+
+def _keep_late(log: Log, effect: Effect, attempts: list[Attempt], number: int, outcome: Outcome) -> None:
+    """An outcome that no longer counts is kept in the log; one that changes nothing is not news."""
+    said = next((one.outcome for one in attempts if one.number == number), None)
+    if said == outcome.outcome and effect.state in SETTLED:
+        return
+    body = {"attempt": number, "outcome": outcome.outcome, "error": opened(outcome.error)}
+    log.append("effect.late_outcome", body | {"result": opened(outcome.result)}, effect_id=effect.id)
+
+
+def _counts(effect: Effect, attempts: list[Attempt], number: int, outcome: Outcome) -> bool:
+    if not attempts or number != attempts[-1].number:
+        return False
+    if effect.state == EffectState.PLANNED:
+        return outcome.outcome is AttemptOutcome.ACKNOWLEDGED and attempts[-1].outcome == AttemptOutcome.ABSENT
+    return effect.state == EffectState.DISPATCHED and attempts[-1].outcome in (None, AttemptOutcome.UNKNOWN)
+
+
+def code_of(error: str | None) -> str | None:
+    """The code in an error as it is recorded."""
+    said = decode(error) if error is not None else None
+    return said.get("code") if isinstance(said, dict) else None
+
+
+def opened(text: str | None) -> Any:
+    return None if text is None else msgspec.Raw(text.encode())
+
+
+def move(
+    log: Log,
+    effect: Effect,
+    state: EffectState,
+    kind: str,
+    *,
+    outcome: Outcome | None = None,
+    verdict: tuple[Verdict, str, str] | None = None,
+    waited_for: bool = True,
+    **body: Any,
+) -> None:
+    """Change an effect's state, with its event; what was waited for on its account is no longer waited for."""
+    check_move("effect", MOVES, EffectState(effect.state), state)
+    final = state not in (EffectState.PLANNED, EffectState.DISPATCHED)
+    kept = state in (EffectState.COMPENSATED, EffectState.SUPERSEDED)
+    said = verdict or ((effect.verdict, effect.verdict_by, effect.verdict_because) if kept else (None, None, None))
+    error = outcome.error if outcome else (encode(effect.error) if kept and effect.error is not None else None)
+    reference = (outcome.reference if outcome else None) or effect.reference
+    columns = {
+        "state": state,
+        "result": outcome.result if outcome else (effect.result if kept else None),
+        "artifact": outcome.artifact if outcome else (effect.artifact if kept else None),
+        "reference": None if state == EffectState.PLANNED else reference,
+        "settled_at": log.tx.now if final else None,
+        "settled_number": log.cursor + 1 if final else None,
+        "verdict": said[0],
+        "verdict_by": said[1],
+        "verdict_because": said[2],
+    }
+    log.tx.send("effect.settle", uid=log.uid, id=effect.id, error=error, **columns)
+    row = columns | {"id": effect.id, "error": opened(error)}
+    if effect.undo_requested_at is not None and state == EffectState.COMPENSATED:
+        row["undo_requested_at"] = None  # `compensated` ends the request
+    log.append(kind, body, rows={"effect": [row]}, effect_id=effect.id)
+    if effect.leases and (final or said[0] != Verdict.ABSENT):  # a person's word does not end what is in flight
+        lease.give_up(log, effect.id, effect.leases)
+    for asked in wait.open_for(log.tx, log.uid, effect.id) if waited_for else ():
+        if asked.kind in (WaitKind.DOUBT, WaitKind.TIMER):
+            wait.settle(log, asked, verdict[0] if verdict else state)
+
+
+@holder_move
+def refuse(log: Log, id: str, code: str, message: str) -> Effect:
+    """It is not allowed, and was never dispatched."""
+    effect = get(log.tx, log.uid, id)
+    refused = Outcome(outcome=AttemptOutcome.FAILED, error=encode({"code": code, "message": message}))
+    move(log, effect, EffectState.REFUSED, "effect.refused", outcome=refused)
+    return get(log.tx, log.uid, id)
+
+
+def get(tx: Transaction, uid: str, id: str) -> Effect:
+    if (found := maybe(tx, uid, id)) is None:
+        raise NotFound(f"There is no effect {id} in this session.")
+    return found
+
+
+def maybe(tx: Transaction, uid: str, id: str) -> Effect | None:
+    row = tx.one("effect.get", uid=uid, id=id)
+    return Effect.from_row(row) if row else None
+
+
+def find(tx: Transaction, name: str) -> Effect:
+    """One effect by its id, or by a beginning of it that only it has."""
+    rows = tx.all("effect.by_id", prefix=name, beyond=name + "\U0010ffff", limit=3) if name else []
+    if not rows:
+        raise NotFound(f"There is no effect {name!r}.", hint="`perdure effects` lists them.")
+    if len(rows) > 1:
+        names = ", ".join(Effect.from_row(row).id for row in rows)
+        raise Conflict(f"{name!r} begins several effects: {names}.", hint="Give more letters.")
+    return Effect.from_row(rows[0])
+
+
+def of_effect(tx: Transaction, uid: str, id: str) -> list[Attempt]:
+    """Every attempt of an effect, in order."""
+    rows = tx.all("attempt.of_effect", uid=uid, effect_id=id, limit=MANY)
+    return [attempt.redated(tx, Attempt.from_row(row)) for row in rows]
+
+
+def of_session(tx: Transaction, uid: str, *, after: int = 0, through: int = 2**62) -> list[Effect]:
+    """Everything a session planned between two events, in order."""
+    return list(map(Effect.from_row, tx.all("effect.of_session", uid=uid, after=after, through=through, limit=MANY)))
+
+
+def successor(tx: Transaction, uid: str, id: str) -> Effect | None:
+    """The effect that took the place of one that was undone."""
+    row = tx.one("effect.successor", uid=uid, id=id)
+    return Effect.from_row(row) if row else None
+
+
+def unsettled(tx: Transaction, uid: str) -> list[Effect]:
+    return [Effect.from_row(row) for row in tx.all("effect.unsettled", uid=uid, limit=MANY)]
+
+
+def listing(
+    tx: Transaction,
+    *,
+    uid: str | None = None,
+    state: str | None = None,
+    tool: str | None = None,
+    in_doubt: bool = False,
+    since: int = 0,
+    before: Effect | None = None,
+    limit: int = 1000,
+) -> list[Effect]:
+    """Effects by what an operator asks for, the newest first, after `before`."""
+    rows = tx.all(
+        "effect.list",
+        uid=uid, state=state, tool=tool, in_doubt="yes" if in_doubt else None, since=since, limit=limit,
+        before=before.planned_at if before else 2**62, before_id=before.id if before else "",
+    )  # fmt: skip
+    return [Effect.from_row(row) for row in rows]

@@ -1,0 +1,62 @@
+"""Moves and reads of the inbox: received once under the caller's own id, promoted once, in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.domain.inbox import InboxMessage, Mode
+from perdure.domain.record import same_json
+from perdure.domain.wait import WaitKind
+from perdure.errors import Conflict
+from perdure.ids import check_name, decode, encode
+from perdure.store.move import Log, Transaction, expect_one, holder_move, outsider_move
+from perdure.store.moves import session, wait
+
+
+@outsider_move
+def receive(log: Log, id: str, body: Any, mode: Mode = Mode.QUEUE) -> InboxMessage:
+    """Take in a message. An exact retry gets the same receipt; other content under the same id is refused."""
+    check_name("The message id", id)
+    stored = encode(body)
+    if there := get(log.tx, log.uid, id):
+        if (there.mode, there.sender) == (mode, log.actor) and same_json(there.body, body):
+            return there
+        raise Conflict(f"Message {id} of session {log.head.id} has been received already, with other content.")
+    session.refuse_finished(log)
+    (newest,) = log.tx.one("inbox.last_sequence", uid=log.uid) or (0,)
+    log.tx.run(
+        "inbox.insert",
+        uid=log.uid, id=id, sequence=newest + 1, mode=mode, body=stored, sender=log.actor, now=log.tx.now,
+    )  # fmt: skip
+    log.append("inbox.received", {"id": id, "mode": mode, "sequence": newest + 1, "message": body})
+    for asked in wait.open_of_kind(log.tx, log.uid, WaitKind.INPUT):
+        if asked.ref is None:
+            wait.settle(log, asked, {"message": id})
+    return InboxMessage(log.uid, id, newest + 1, mode, decode(stored), log.actor, log.tx.now, None)
+
+
+@holder_move
+def promote(log: Log, *, mode: Mode | None = None, limit: int = 100) -> list[InboxMessage]:
+    """Let unread messages join the transcript, each exactly once, in the order in which they came."""
+    promoted = []
+    for row in log.tx.all("inbox.unread", uid=log.uid, mode=mode, limit=limit):
+        message = InboxMessage.from_row(row)
+        number = log.append("message", line(message), actor=message.sender)
+        changed = log.tx.run("inbox.promote", uid=log.uid, id=message.id, number=number)
+        expect_one(changed, f"Message {message.id} was promoted already.")
+        promoted.append(InboxMessage.from_row((*row[:-1], number)))
+    return promoted
+
+
+def line(message: InboxMessage) -> dict[str, Any]:
+    """A message as a line of the transcript."""
+    return {"role": "user", "content": message.body, "inbox": message.id}
+
+
+def get(tx: Transaction, uid: str, id: str) -> InboxMessage | None:
+    row = tx.one("inbox.get", uid=uid, id=id)
+    return InboxMessage.from_row(row) if row else None
+
+
+def unread(tx: Transaction, uid: str, *, mode: Mode | None = None, limit: int = 100) -> list[InboxMessage]:
+    return [InboxMessage.from_row(row) for row in tx.all("inbox.unread", uid=uid, mode=mode, limit=limit)]

@@ -1,0 +1,290 @@
+"""Leases: who may move a session, or another named resource, and until when.
+
+    acquire     nobody holds it, or its time is over: the epoch rises, the session runs
+    renew       the same holder goes on; fenced by epoch and nonce, leaves no event
+    release     `session.release`, `wait.park` and `session.finish` give a session's lease back
+    take over   its holder is known to be dead, or a person insists: the epoch rises
+    claim       what an effect needs, all of it or nothing, in the transaction that dispatches it
+    give up     the same, in the transaction that settles it
+
+A crash after any line leaves the lease as it was before or after, never between: each is one transaction. Asking again
+with the same nonce is the same acquisition, so a lost answer does not cost an epoch or lock its owner out.
+What an effect claims has no time of its own. It is held from the dispatch to the settle, whoever dies in between and
+however long it is in doubt, and no crash comes between the two: each is part of the other's transaction.
+The deadline that an act is checked against is kept on the boot clock of the holder's machine and begins *before* the
+request was sent: the holder always stops earlier than the store lets anybody else begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.domain.effect import Effect
+from perdure.domain.lease import UNTIL_SETTLED, Holder, Lease, is_void, next_epoch, reserved_for
+from perdure.domain.record import check_move
+from perdure.domain.restore import Undecided
+from perdure.domain.session import MOVES, SessionRecord, Status
+from perdure.domain.wait import Wait, WaitKind
+from perdure.errors import LeaseHeld, LeaseLost
+from perdure.ids import check_name
+from perdure.store.move import Log, Move, Transaction, hold, holder_move, outsider_move, plain_move, see_requests
+from perdure.store.moves import event, wait
+
+
+@outsider_move
+def acquire(log: Log, *, nonce: str, ttl: int) -> Holder:
+    """Take a session that nobody holds; the mover's name becomes the holder's."""
+    head = log.head
+    if head.lease_nonce == nonce:
+        return _holder(log, nonce, head.lease_epoch, ttl)
+    is_reserved = head.lease_nonce is not None and is_void(head.lease_epoch, log.tx.restore_epoch)
+    if is_reserved and (left := reserved_for(ttl, log.tx.switched_at, log.tx.boot)) > 0:
+        raise held_by(f"Session {head.id}", head.lease_holder, left)
+    if head.lease_until is not None and head.lease_until >= log.tx.now:
+        raise held_by(f"Session {head.id}", head.lease_holder, head.lease_until - log.tx.now)
+    return _take(log, nonce, ttl, "lease.acquired", because=None)
+
+
+@outsider_move
+def take_over(log: Log, *, nonce: str, ttl: int, because: str, taken_from: str | None = None) -> Holder:
+    """Take a session from its holder before the time is over, saying why: its process was found dead.
+
+    `taken_from` is who was found dead; if somebody else holds it by now, it is not taken from them.
+    """
+    head = log.head
+    if head.lease_nonce == nonce:
+        return _holder(log, nonce, head.lease_epoch, ttl)
+    if taken_from is not None and head.lease_holder not in (taken_from, None):
+        raise held_by(f"Session {head.id}", head.lease_holder, (head.lease_until or 0) - log.tx.now)
+    return _take(log, nonce, ttl, "lease.taken_over", because=because)
+
+
+def _take(log: Log, nonce: str, ttl: int, kind: str, *, because: str | None) -> Holder:
+    check_name("The lease's nonce", nonce)
+    head = log.head
+    epoch = next_epoch(head.lease_epoch, log.tx.restore_epoch)
+    crashed = head.status == Status.RUNNING
+    if not crashed:
+        check_move("session", MOVES, Status(head.status), Status.RUNNING)
+    (crash_count,) = log.tx.one("lease.crash_count", uid=log.uid) or (0,)
+    log.tx.run(
+        "session.lease",
+        uid=log.uid, holder=log.actor, nonce=nonce, epoch=epoch, until=log.tx.now + ttl,
+        crash_count=_crashes(log) if crashed else crash_count,
+    )  # fmt: skip
+    body = {"epoch": epoch, "from": head.lease_holder, "because": because}
+    log.append(kind, body, rows={"session": {"status": Status.RUNNING, "waiting_since": None}})
+    return _holder(log, nonce, epoch, ttl)
+
+
+def _crashes(log: Log) -> int:
+    """How often in a row the session has lost its worker, this time included, without getting any further."""
+    (before,) = log.tx.one("lease.crash_count", uid=log.uid) or (0,)
+    taken = max(event.newest_of(log.tx, log.uid, kind) for kind in ("lease.acquired", "lease.taken_over"))
+    if log.tx.one("lease.progress", uid=log.uid, after=taken, holder=log.head.lease_holder):
+        return 1
+    blamed = log.tx.one("lease.running_child", uid=log.uid)  # it ran in the same worker, and its parent only waited
+    return int(before) if blamed else before + 1
+
+
+def _holder(log: Log, nonce: str, epoch: int, ttl: int) -> Holder:
+    """Whoever holds the session from now on, knowing what was asked of it while nobody did."""
+    holder = Holder(log.uid, log.actor, nonce, epoch, log.cursor, log.chain)
+    holder.ttl = ttl
+    see_requests(holder, log.head)
+    return holder
+
+
+@outsider_move
+def expire(log: Log) -> bool:
+    """Make a session ready whose holder has fallen silent; the count of crashes rises."""
+    head = log.head
+    if head.status != Status.RUNNING or (head.lease_until or 0) >= log.tx.now:
+        return False
+    crashes = _crashes(log)
+    log.tx.run("session.unlease", uid=log.uid, status=Status.READY, waiting_since=None, crash_count=crashes)
+    log.append("lease.expired", {"from": head.lease_holder}, rows={"session": {"status": Status.READY}})
+    return True
+
+
+def renew(holder: Holder, ttl: int, *, wait: bool = True) -> Move[bool]:
+    """Go on holding a session. Leaves no event: it changes who may move, not what is true.
+
+    Without `wait` it returns False where another move of the session holds its row just now, and the lease is ours; and
+    where it is not known yet whether it still is, after another server took over.
+    """
+
+    def run(tx: Transaction) -> bool:
+        if not wait and tx.one("session.lock_free", uid=holder.uid) is None:
+            if tx.one("session.held", uid=holder.uid) == (holder.nonce,):  # under whatever epoch
+                return False
+            raise _lost(holder)
+        tx.run("session.renew", uid=holder.uid, epoch=holder.epoch, nonce=holder.nonce, until=tx.now + ttl)
+        try:
+            hold(tx, holder).close()  # it is ours, or lost, or another server took over and it can be kept
+        except Undecided:
+            if wait:
+                raise
+            return False
+        return True
+
+    return Move("lease.renew", "holder", run, urgent=not wait)
+
+
+def _lost(holder: Holder) -> LeaseLost:
+    return LeaseLost(f"The lease of session {holder.uid} is no longer {holder.name}'s (epoch {holder.epoch}).")
+
+
+@plain_move
+def acquire_named(tx: Transaction, resource: str, *, holder: str, nonce: str, ttl: int) -> Lease:
+    """Take a named resource that nobody holds."""
+    for kind, name in (("The resource", resource), ("The holder", holder), ("The lease's nonce", nonce)):
+        check_name(kind, name)
+    fresh = Lease(resource, holder, nonce, next_epoch(0, tx.restore_epoch), tx.now + ttl)
+    if tx.run("lease.insert", **fresh.to_dict()):
+        return fresh
+    now = _locked(tx, resource)
+    if now.nonce == nonce:
+        return now
+    _refuse_held(tx, now)
+    taken = Lease(resource, holder, nonce, next_epoch(now.epoch, tx.restore_epoch), tx.now + ttl)
+    tx.run("lease.take", **taken.to_dict())
+    return taken
+
+
+def claim(log: Log, effect_id: str, position: Any, resources: list[str]) -> dict[str, dict[str, int]]:
+    """Take what an effect needs, all or nothing, in the transaction that dispatches it; returns the epochs.
+
+    An undo is covered by what the effect that it takes back still holds. Resources are locked in one order by all.
+    """
+    own, epochs, tx = _names(effect_id, position), {}, log.tx
+    for resource in sorted(set(resources)):
+        fresh = Lease(resource, log.uid, effect_id, next_epoch(0, tx.restore_epoch), UNTIL_SETTLED)
+        if tx.run("lease.insert", **fresh.to_dict()):
+            epochs[resource] = fresh.epoch
+            continue
+        now = _locked(tx, resource)
+        if now.holder == log.uid and now.nonce in own:
+            epochs[resource] = now.epoch
+            continue
+        _refuse_held(tx, now)
+        epochs[resource] = next_epoch(now.epoch, tx.restore_epoch)
+        tx.send("lease.take", **(fresh.to_dict() | {"epoch": epochs[resource]}))
+    _stop_waiting(log, effect_id)
+    return {"leases": epochs}
+
+
+def give_up(log: Log, effect_id: str, resources: list[str]) -> None:
+    """Give back what an effect needed, in the transaction that settles it."""
+    for resource in sorted(set(resources)):
+        log.tx.send("lease.settle", resource=resource, holder=log.uid, nonce=effect_id)
+    _stop_waiting(log, effect_id)
+
+
+@holder_move
+def wait_for(log: Log, effect_id: str, resource: str) -> str | None:
+    """Wait until a resource is given back, for an effect that needs it; None if it is free by now.
+
+    Looking and asking are one transaction under the resource's lock: whoever gives it back later sees who waits.
+    """
+    now = _locked(log.tx, resource)
+    try:
+        _refuse_held(log.tx, now)
+    except LeaseHeld as held:
+        for asked in _waiting(log, effect_id):
+            if asked.ref == resource:
+                return asked.id
+        _stop_waiting(log, effect_id)
+        id, detail = f"lease-{effect_id}-{log.cursor}", {"for": effect_id, "why": held.message} | held.details
+        wait.open_.on(log, id, WaitKind.LEASE, ref=resource, detail=detail, due_at=held.details["until"])
+        return id
+    return None
+
+
+def _waiting(log: Log, effect_id: str) -> list[Wait]:
+    open_ = wait.open_of_kind(log.tx, log.uid, WaitKind.LEASE)
+    return [asked for asked in open_ if isinstance(asked.detail, dict) and asked.detail.get("for") == effect_id]
+
+
+def _stop_waiting(log: Log, effect_id: str) -> None:
+    for asked in _waiting(log, effect_id):
+        wait.settle(log, asked, None)
+
+
+def _names(effect_id: str, position: Any) -> set[str]:
+    """The acquisitions that cover an effect: its own, and for an undo that of what it takes back."""
+    return {effect_id, position[1]} if position[0] == "undo" else {effect_id}
+
+
+def _locked(tx: Transaction, resource: str) -> Lease:
+    row = tx.one("lease.lock", resource=resource)
+    assert row is not None
+    return Lease.from_row(row)
+
+
+def _refuse_held(tx: Transaction, now: Lease) -> None:
+    if now.until is None or now.until < tx.now:
+        return
+    if now.until != UNTIL_SETTLED:
+        about = {"resource": now.resource, "effect": None, "until": now.until}
+        raise held_by(f"Resource {now.resource}", now.holder, now.until - tx.now, **about)
+    row = tx.one("session.get", uid=now.holder)
+    name = SessionRecord.from_row(row).id if row else now.holder
+    raise LeaseHeld(
+        f"{now.resource} is held by session {name} until its effect {now.nonce} is settled.",
+        hint=f"Let session {name} go on, or settle its effect.",
+        holder=name, resource=now.resource, effect=now.nonce, until=None,
+    )  # fmt: skip
+
+
+def in_the_way(tx: Transaction, effect: Effect) -> LeaseHeld | None:
+    """Who holds what an effect needs; only a look."""
+    own = _names(effect.id, effect.position)
+    for one in named(tx, resources=effect.leases or []):
+        if one.holder != effect.session_uid or one.nonce not in own:
+            try:
+                _refuse_held(tx, one)
+            except LeaseHeld as held:
+                return held
+    return None
+
+
+def freed(tx: Transaction, *, limit: int = 1000) -> list[Wait]:
+    """Waits for resources that nobody holds any more, the longest wait first."""
+    return [Wait.from_row(row) for row in tx.all("lease.freed", now=tx.now, limit=limit)]
+
+
+@plain_move
+def renew_named(tx: Transaction, lease: Lease, *, ttl: int) -> Lease:
+    """Go on holding a named resource."""
+    until = tx.now + ttl
+    if not tx.run("lease.renew", resource=lease.resource, epoch=lease.epoch, nonce=lease.nonce, until=until):
+        raise LeaseLost(f"The lease of {lease.resource} is no longer {lease.holder}'s (epoch {lease.epoch}).")
+    return Lease(lease.resource, lease.holder, lease.nonce, lease.epoch, until)
+
+
+@plain_move
+def release_named(tx: Transaction, lease: Lease) -> bool:
+    """Give a named resource back; False if somebody else had it since. Giving it back twice is giving it back once."""
+    if tx.run("lease.release", resource=lease.resource, epoch=lease.epoch, nonce=lease.nonce):
+        return True
+    row = tx.one("lease.lock", resource=lease.resource)
+    return row is not None and Lease.from_row(row).epoch == lease.epoch
+
+
+def named(tx: Transaction, *, resources: Sequence[str] | None = None, limit: int = 1000) -> list[Lease]:
+    """Leases of named resources: all, or those of these."""
+    if resources is None:
+        return [Lease.from_row(row) for row in tx.all("lease.list", limit=limit)]
+    return [Lease.from_row(row) for name in resources if (row := tx.one("lease.get", resource=name))]
+
+
+def held_by(what: str, holder: str | None, remaining: int, **details: Any) -> LeaseHeld:
+    seconds = max(1, remaining // 1_000_000)
+    return LeaseHeld(
+        f"{what} is held by {holder} for up to {seconds} s more.",
+        hint=f"Wait until {holder} is done, or for its lease to end.",
+        holder=holder,
+        **details,
+    )

@@ -1,0 +1,141 @@
+"""Restores: the store was put back to an earlier time, declared or found out, and what follows from it.
+
+    begin      a new restore epoch; every lease of before is void, so no old token can move or dispatch anything
+    declare    the same, because a person says that the store was put back
+    presume    instead of a first dispatch: an attempt that may have been made, outcome unknown
+    release    a person has looked at what was lost; from now on first dispatches are first dispatches
+
+`begin` is one transaction and comes before any other use of the store, so a crash leaves the store not yet opened or in
+its new epoch. What the rows cannot know is found out at every opening: SQLite has a witness beside the file, PostgreSQL
+its timeline.
+"""
+
+from __future__ import annotations
+
+from perdure.domain.effect import Effect, Rule
+from perdure.domain.lease import RESTORE_SHIFT
+from perdure.domain.restore import Cause, Restore, may_have_happened, presumed
+from perdure.domain.session import SessionRecord
+from perdure.errors import ConfigError, NotFound
+from perdure.ids import check_name, check_text, encode
+from perdure.store.move import Log, Transaction, holder_move, plain_move
+from perdure.store.moves import effect as effects
+from perdure.store.moves import lease, meta
+
+TIMELINE = "timeline"
+
+
+def begin(
+    tx: Transaction, cause: Cause, detail: str | None = None, *, after: int = 0, timeline: str | None = None
+) -> Restore:
+    """Begin a new restore epoch. Whoever has the store open must open it again.
+
+    `after` is an epoch that there was in the time that was lost: its rows are lost too, and it must not come back.
+    """
+    epoch = max(int(meta.get(tx, "restore_epoch") or 0), after) + 1
+    told = {"cause": cause, "detail": detail, "timeline": timeline}
+    tx.send("restore.insert", epoch=epoch, rewound_to=rewound_to(tx), now=tx.now, **told)
+    tx.send("meta.put", key="restore_epoch", value=str(epoch))
+    tx.send("restore.void_leases", epoch=epoch << RESTORE_SHIFT)
+    found = newest(tx)
+    assert found is not None
+    return found
+
+
+@plain_move
+def declare(tx: Transaction, *, by: str, because: str, known: int) -> Restore:
+    """Begin a restore epoch because a person says that the store was put back.
+
+    `known` is the epoch that the caller has read: written twice, this begins one epoch.
+    """
+    check_name("Who declares it", by)
+    if not because.strip():
+        raise ConfigError("Declaring a restore needs a reason.", hint="Say what was put back with --because.")
+    check_text("The reason", because)
+    detail = f"{by}: {because}"
+    last = newest(tx)
+    if last is not None and last.epoch > known and (last.cause, last.detail) == (Cause.DECLARED, detail):
+        return last
+    return begin(tx, Cause.DECLARED, detail)
+
+
+@plain_move
+def release(tx: Transaction, *, by: str, because: str) -> list[Restore]:
+    """Say that what was lost has been looked at; the same word again changes nothing. Returns what it released."""
+    check_name("Who releases it", by)
+    if not because.strip():
+        raise ConfigError("Releasing a restore needs a reason.", hint="Say what you looked at with --because.")
+    check_text("The reason", because)
+    tx.send("restore.release", by=by, because=because, now=tx.now)
+    tx.send("writer.forget_behind")
+    said = [one for one in everything(tx) if (one.released_by, one.released_because) == (by, because)]
+    if not said:
+        raise NotFound("No restore waits to be released.")
+    return said
+
+
+@holder_move
+def presume(log: Log, id: str, restore: Restore, rule: Rule) -> Effect:
+    """Take an effect as dispatched with an unknown outcome, because it may have been in the time that was lost."""
+    effect, attempts = effects.get(log.tx, log.uid, id), effects.of_effect(log.tx, log.uid, id)
+    if not may_have_happened(effect, attempts, restore, rule):
+        return effect
+    assert log.holder is not None
+    taken = lease.claim(log, id, effect.position, effect.leases) if effect.leases else {}
+    made = presumed(effect, attempts, restore, log.tx.now)
+    log.tx.send("effect.dispatch", uid=log.uid, id=id)
+    log.tx.send("effect.presume", uid=log.uid, id=id, epoch=restore.epoch)
+    log.tx.send(
+        "attempt.insert",
+        uid=log.uid, effect_id=id, number=made.number, worker=made.worker, epoch=log.holder.epoch,
+        process=encode(made.process), sandbox=None, deadline_at=None, outcome=made.outcome, error=None,
+        ended_at=made.ended_at, settled_at=made.settled_at, now=made.dispatched_at, ended_boot=made.ended_boot,
+    )  # fmt: skip
+    spent = {"doubted_at": None, "doubt": None, "verdict": None, "verdict_by": None, "verdict_because": None}
+    row = {"id": id, "state": "dispatched", "restore_epoch": restore.epoch} | spent
+    log.append("effect.presumed", {"attempt": made.number} | taken, rows={"effect": [row]}, effect_id=id)
+    return effects.get(log.tx, log.uid, id)
+
+
+def rewound_to(tx: Transaction) -> int:
+    """The newest moment that the store knows."""
+    (at,) = tx.one("restore.rewound_to") or (0,)
+    return int(at)
+
+
+def newest(tx: Transaction) -> Restore | None:
+    row = tx.one("restore.newest")
+    return Restore.from_row(row) if row else None
+
+
+def over(tx: Transaction, session: SessionRecord) -> Restore | None:
+    """The restore that a session was alive at and that nobody has released.
+
+    A child that is begun again after a restore has the uid and the keys that it had in the time that was lost, but is
+    younger than the restore. So its oldest ancestor counts.
+    """
+    row = tx.one("restore.over", uid=session.uid)
+    return Restore.from_row(row) if row else None
+
+
+def everything(tx: Transaction, *, limit: int = 1000) -> list[Restore]:
+    return [Restore.from_row(row) for row in tx.all("restore.list", limit=limit)]
+
+
+def follow_timeline(tx: Transaction, now: str, *, after: int = 0) -> Restore | None:
+    """Begin a restore epoch when the server has another history than the one the store was last used with."""
+    known = meta.get(tx, TIMELINE)
+    if known == now:
+        return None
+    tx.send("meta.put", key=TIMELINE, value=now)
+    number = int(now.rpartition("/")[2], 16)  # rises with every new history, whatever the rows remember
+    if known is None:
+        return None
+    detail, after = f"{known} became {now}", max(after, number - 1)
+    return begin(tx, Cause.TIMELINE, detail, after=after, timeline=now if is_behind(known, now) else None)
+
+
+def is_behind(history: str, newest: str) -> bool:
+    """Whether a server's history is one that had ended when the newest one that is known began."""
+    (server, _, number), (known, _, last) = history.rpartition("/"), newest.rpartition("/")
+    return bool(server) and server == known and int(number, 16) < int(last, 16)

@@ -1,0 +1,299 @@
+"""Moves and reads of sessions."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from perdure.domain.artifact import Retention
+from perdure.domain.event import genesis
+from perdure.domain.record import check_columns, check_move, same_json
+from perdure.domain.session import MOVES, TERMINAL, SessionRecord, Status
+from perdure.domain.state import NOT_STATE
+from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
+from perdure.ids import check_name, check_text, encode, new_uid
+from perdure.store.inspection.damage import DamagedRow, records
+from perdure.store.move import Head, Log, Move, Transaction, expect_one, holder_move, outsider_move
+from perdure.store.moves import artifact
+
+FOREVER = 2**62
+DESCRIBED = frozenset({"title", "owner", "queue", "priority"})
+PASSWORD = re.compile(r"://[^/@\s]*:[^/\s]*@")  # in an address
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Bytes that are durable already, and belong to the session from its first event on."""
+
+    digest: str
+    size: int
+
+
+class NewSession(msgspec.Struct, frozen=True, kw_only=True):
+    """What must be known to begin a session."""
+
+    id: str
+    program: str
+    arguments: Any
+    title: str | None = None
+    repository: str | None = None
+    owner: str | None = None
+    queue: str = "default"
+    priority: int = 0
+    concurrency_key: str | None = None
+    parent_uid: str | None = None
+    parent_wait: str | None = None
+    forked_from: str | None = None
+    forked_at: int | None = None
+    branch: str = "main"
+    restart_number: int = 0
+    restart_arguments: Any = None
+    claims: tuple[Claim, ...] = ()
+    lines: tuple[dict[str, Any], ...] = ()  # what its transcript begins with
+    under_policy: bool = False  # a process without a policy must not run it
+    uid: str | None = None  # a child's is known before: begun again after a restore, it is the same child
+
+
+def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
+    """Begin a session. A known id with the same program and arguments is that session; otherwise it is a conflict."""
+    check_name("The session id", new.id)
+    check_name("The program", new.program)
+    check_text("The name of who begins the session", by)
+    for field in ("title", "repository", "owner", "queue", "concurrency_key", "branch"):
+        check_text(f"The session's {field}", getattr(new, field) or "")
+    if PASSWORD.search(new.repository or ""):
+        raise ConfigError("The address of the repository holds a password.", hint="Leave it out; git asks for it.")
+    arguments, uid = encode(new.arguments), new.uid or new_uid()
+
+    def run(tx: Transaction) -> SessionRecord:
+        columns = msgspec.structs.asdict(new) | {"uid": uid, "arguments": arguments, "chain": genesis(uid)}
+        del columns["claims"], columns["lines"], columns["under_policy"]
+        columns["policy_at"] = tx.now if new.under_policy else None
+        columns["restart_arguments"] = encode(new.restart_arguments) if new.restart_number else None
+        if tx.run("session.insert", **columns, now=tx.now) == 0:
+            return _same(tx, new)
+        if new.parent_uid is not None:
+            tx.send("restore.exempt_child", uid=uid, parent_uid=new.parent_uid)
+        log = Log(tx, Head(*_head_of_new(uid, new.id)), by)
+        shown = get(tx, uid).to_dict()
+        log.append("session.created", rows={"session": {k: v for k, v in shown.items() if k not in NOT_STATE}})
+        for one in new.claims:
+            artifact.index.on(
+                log, one.digest,
+                kind="application/json", size=one.size, location=f"{one.digest[:2]}/{one.digest}",
+                retention=Retention.SESSION,
+            )  # fmt: skip
+        for line in new.lines:
+            log.append("message", line)
+        log.close()
+        return get(tx, uid)
+
+    return Move("session.create", "outsider", run)
+
+
+def _head_of_new(uid: str, id: str) -> tuple[Any, ...]:
+    return (uid, id, Status.READY, 0, genesis(uid), None, None, 0, None, 0, None, None, None, 1)
+
+
+def _same(tx: Transaction, new: NewSession) -> SessionRecord:
+    row = None if new.uid is None else tx.one("session.get", uid=new.uid)
+    there = get_by_id(tx, new.id) if row is None else SessionRecord.from_row(row)  # whatever it is called now
+    if there.program != new.program or not same_json(there.arguments, new.arguments):
+        raise Conflict(f"Session {new.id} exists already, with another program or other arguments.")
+    if new.forked_from is not None and (there.forked_from, there.forked_at) != (new.forked_from, new.forked_at):
+        raise Conflict(f"Session {new.id} exists already, and is not this branch.")
+    return there
+
+
+@holder_move
+def release(log: Log) -> None:
+    """Give the session back; another worker may go on."""
+    _unlease(log, Status.READY, "session.released")
+
+
+def _unlease(log: Log, status: Status, kind: str, *, crash_count: int = 0, **body: Any) -> None:
+    check_move("session", MOVES, Status(log.head.status), status)
+    since = log.tx.now if status is Status.WAITING else None
+    log.tx.run("session.unlease", uid=log.uid, status=status, waiting_since=since, crash_count=crash_count)
+    log.append(kind, body, rows={"session": {"status": status, "waiting_since": since}})
+
+
+def park_row(log: Log, waits: list[str], *, crashed: bool = False) -> None:
+    """The row's part of parking; `wait.park` decides whether it may. One that is quarantined keeps its crashes."""
+    (crashes,) = (crashed and log.tx.one("lease.crash_count", uid=log.uid)) or (0,)
+    _unlease(log, Status.WAITING, "session.parked", crash_count=crashes, waits=waits)
+
+
+@holder_move
+def finish(log: Log, status: Status, *, result: Any = None, error: Any = None) -> None:
+    """End the session for good."""
+    if status not in TERMINAL:
+        raise ConfigError(f"A session does not finish as {status}.")
+    if status is Status.DONE and error is not None:
+        raise ConfigError("A session that is done has a result and no error.")
+    check_move("session", MOVES, Status(log.head.status), status)
+    stored = None if status is not Status.DONE else encode(result)
+    failure = None if error is None else encode(error)
+    log.tx.run("session.finish", uid=log.uid, status=status, result=stored, error=failure)
+    shown = result if status is Status.DONE else None
+    log.append(
+        "session.finished",
+        rows={"session": {"status": status, "waiting_since": None, "result": shown, "error": error}},
+    )
+
+
+@holder_move
+def restart(log: Log, arguments: Any) -> int:
+    """Begin the program anew in the same session; return the new restart number."""
+    number = log.head.restart_number + 1
+    log.tx.run("session.restart", uid=log.uid, restart_number=number, arguments=encode(arguments))
+    log.append("session.restarted", rows={"session": {"restart_number": number, "restart_arguments": arguments}})
+    return number
+
+
+def request_cancel(log: Log) -> None:
+    """Note that somebody asks the session to stop; the part of `leave.cancel` that a holder honours between acts."""
+    refuse_finished(log)
+    if log.head.cancel_requested_at is not None:
+        return
+    log.tx.run("session.request_cancel", uid=log.uid, now=log.tx.now)
+    log.append("cancel.requested", rows={"session": {"cancel_requested_at": log.tx.now}})
+
+
+@outsider_move
+def request_pause(log: Log) -> None:
+    """Ask the session to pause at the next safe place."""
+    refuse_finished(log)
+    if log.head.pause_requested_at is not None:
+        return
+    log.tx.run("session.request_pause", uid=log.uid, at=log.tx.now)
+    log.append("pause.requested", rows={"session": {"pause_requested_at": log.tx.now}})
+
+
+@outsider_move
+def wake_up(log: Log) -> None:
+    """Make a waiting session ready because what it waited for is here, though nobody resolved it."""
+    if changed := wake(log):
+        log.append("session.released", rows={"session": changed})
+
+
+@outsider_move
+def describe(log: Log, /, *, expected: int, **changes: Any) -> int:
+    """Change title, owner, queue or priority as of the version that was read; return the new version."""
+    check_columns(SessionRecord, changes, DESCRIBED)
+    now = get(log.tx, log.uid)
+    columns = {name: getattr(now, name) for name in DESCRIBED} | changes
+    version = expected + 1
+    changed = log.tx.run("session.describe", uid=log.uid, was=expected, version=version, **columns)
+    expect_one(changed, f"Session {now.id} changed since version {expected} was read; it is at {now.version}.")
+    log.append("session.described", rows={"session": changes | {"version": version}})
+    return version
+
+
+def wake(log: Log) -> dict[str, Any]:
+    """Make a waiting session ready, and return the columns that changed; a session in another state stays in it."""
+    if log.head.status != Status.WAITING:
+        return {}
+    log.tx.run("session.set_status", uid=log.uid, status=Status.READY, waiting_since=None)
+    return {"status": Status.READY, "waiting_since": None}
+
+
+def refuse_finished(log: Log) -> None:
+    if Status(log.head.status) in TERMINAL:
+        raise IllegalMove(f"Session {log.head.id} is {log.head.status} already.")
+
+
+def get(tx: Transaction, uid: str) -> SessionRecord:
+    row = tx.one("session.get", uid=uid)
+    if row is None:
+        raise NotFound(f"There is no session {uid}.")
+    return SessionRecord.from_row(row)
+
+
+def get_by_id(tx: Transaction, id: str) -> SessionRecord:
+    row = tx.one("session.get_by_id", id=id)
+    if row is None:
+        raise NotFound(f"There is no session {id}.", hint="`perdure ls` lists the sessions of this store.")
+    return SessionRecord.from_row(row)
+
+
+def children(tx: Transaction, uid: str, *, limit: int = 1_000_000) -> list[str]:
+    """The uids of a session's children that have not ended."""
+    return [row[0] for row in tx.all("session.children", uid=uid, limit=limit)]
+
+
+def has_acted(tx: Transaction, uid: str) -> bool:
+    """Whether its program recorded anything: a step, an effect, a question, a timer, a child."""
+    return tx.one("session.has_acted", uid=uid) is not None
+
+
+def beginning(tx: Transaction, prefix: str, *, limit: int) -> list[SessionRecord]:
+    """Sessions whose id or uid begins so, by id."""
+    rows = tx.all("session.get_by_prefix", prefix=prefix, beyond=prefix + "\U0010ffff", limit=limit)
+    return [SessionRecord.from_row(row) for row in rows]
+
+
+def find(tx: Transaction, name: str) -> SessionRecord:
+    """A session by its id, or by a beginning of its id or uid that only it has."""
+    check_text("The session id", name)
+    if row := tx.one("session.get_by_id", id=name):
+        return SessionRecord.from_row(row)
+    rows = tx.all("session.get_by_prefix", prefix=name, beyond=name + "\U0010ffff", limit=3) if name else []
+    if len(rows) > 1:
+        names = ", ".join(SessionRecord.from_row(row).id for row in rows)
+        raise Conflict(f"{name!r} begins several ids: {names}.", hint="Give more letters.")
+    if not rows:
+        raise NotFound(f"There is no session {name!r}.", hint="`perdure ls` lists the sessions of this store.")
+    return SessionRecord.from_row(rows[0])
+
+
+def page(
+    tx: Transaction,
+    *,
+    status: str | None = None,
+    waiting_for: str | None = None,
+    owner: str | None = None,
+    repository: str | None = None,
+    before: SessionRecord | None = None,
+    limit: int = 100,
+    damaged: list[DamagedRow] | None = None,
+) -> list[SessionRecord]:
+    """One page of sessions, the most recently moved first, after `before`.
+
+    With `damaged`, a row that cannot be read is named there, and the others are returned.
+    """
+    return _records(
+        tx, damaged, "session.list",
+        status=status, waiting_for=waiting_for, owner=owner, repository=repository, limit=limit,
+        before=before.updated_at if before else FOREVER, before_uid=before.uid if before else "",
+    )  # fmt: skip
+
+
+def for_a_person(
+    tx: Transaction,
+    *,
+    status: str | None = None,
+    owner: str | None = None,
+    repository: str | None = None,
+    limit: int = 100,
+    damaged: list[DamagedRow] | None = None,
+) -> list[SessionRecord]:
+    """Sessions that wait for something only a person can give, the most recently moved first."""
+    asked = {"status": status, "owner": owner, "repository": repository, "limit": limit}
+    return _records(tx, damaged, "session.for_a_person", **asked)
+
+
+def expired(tx: Transaction, *, limit: int = 100, damaged: list[DamagedRow] | None = None) -> list[SessionRecord]:
+    """Sessions that run without a live lease: their holder has fallen silent."""
+    return _records(tx, damaged, "session.expired", now=tx.now, limit=limit)
+
+
+def _records(tx: Transaction, damaged: list[DamagedRow] | None, name: str, **values: Any) -> list[SessionRecord]:
+    if damaged is not None:
+        return records(tx, "session", damaged, name, **values)
+    return [SessionRecord.from_row(row) for row in tx.all(name, **values)]
+
+
+def count(tx: Transaction) -> dict[str, int]:
+    return dict(tx.all("session.count"))

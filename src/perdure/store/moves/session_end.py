@@ -1,0 +1,114 @@
+"""The moves with which a holder leaves a session or begins it anew; what nobody asks for again is closed with them.
+
+    park      waits for something named; not if it is here already, or somebody asked the session to stop meanwhile,
+              or it stopped for a pause that is no longer asked for
+    finish    the end; not while an effect may be under way, or is asked to be taken back
+    cancel    somebody asks for the end; nobody runs the session, so that it ends here and now if it can
+    stop      a request to stop is honoured: what was only planned is refused, and the session ends if it can
+    restart   the program begins anew; what its last run had planned is refused
+
+Each is one transaction, so a crash leaves the session before or after it and never with a question that nobody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from perdure.domain.effect import EffectState
+from perdure.domain.session import Status
+from perdure.domain.wait import WaitKind
+from perdure.store.move import Log, holder_move, outsider_move
+from perdure.store.moves import approval, doubt, inbox, session, wait
+from perdure.store.moves import effect as effects
+
+CLOSED = "closed"  # who resolves a wait that nobody needs any more: no answer, and nobody inherits it
+STOPPED = {"type": "Cancelled", "code": "cancelled", "message": "It was asked to stop."}
+CANCELLED = "cancelled"  # why an effect was refused that nobody wants any more
+
+
+@holder_move
+def park(
+    log: Log, waits: list[str], *, stopping: bool = False, pausing: bool = False, undos: Collection[str] = ()
+) -> bool:
+    """Wait for these, giving up the lease; False if that must not be. `undos` are the requests the holder knows.
+
+    `pausing`: the program was stopped by a request to pause. The holder's knowledge of it may be old, so the row is
+    looked at under its lock: without the request the program must run on. With it, and nothing else to wait for, the
+    session waits for `paused`, opened in this transaction so that a `resume` comes before both or after both.
+    """
+    if log.head.cancel_requested_at is not None and not stopping:
+        return False
+    if pausing and log.head.pause_requested_at is None:
+        return False
+    if any(one.undo_requested_at is not None and one.id not in undos for one in doubt.left(log.tx, log.uid)):
+        return False
+    if pausing and not waits:
+        waits = [wait.open_.on(log, f"paused-{log.cursor}", WaitKind.PAUSED).id]
+    return not wait.park.on(log, waits)
+
+
+@holder_move
+def finish(log: Log, status: Status, *, result: Any = None, error: Any = None, hears: bool = False) -> bool:
+    """End the session for good, if no effect may be under way; one that `hears` has heard all that was sent."""
+    if _under_way(log) or (hears and inbox.unread(log.tx, log.uid, limit=1)):
+        return False
+    _close(log, f"The session is {status}.")
+    session.finish.on(log, status, result=result, error=error)
+    return True
+
+
+@holder_move
+def stop(log: Log) -> bool:
+    """Honour a request to stop."""
+    _refuse_planned(log, "The session was cancelled first.")
+    return finish.on(log, Status.CANCELLED, error=STOPPED)
+
+
+@outsider_move
+def cancel(log: Log, *, dead: str | None = None) -> bool:
+    """Ask the session to stop, and end it if nobody runs it. False: its holder, or whoever runs it next, ends it.
+
+    Children are asked after their parent and before it ends: whoever asks may be killed in between, and then whoever
+    runs the parent next asks them. What may be under way, or is in doubt, keeps a session waiting as it was. `dead`
+    names a holder whose process was found dead.
+    """
+    session.request_cancel(log)
+    holds = (log.head.lease_until or 0) >= log.tx.now and log.head.lease_holder != dead
+    if log.head.status == Status.RUNNING and holds:
+        return False
+    if log.tx.one("session.unasked_child", uid=log.uid) is not None:
+        session.wake_up.on(log)
+        return False
+    return stop.on(log)
+
+
+@holder_move
+def restart(log: Log, arguments: Any) -> int:
+    """Begin the program anew; return the new restart number."""
+    _close(log, "The program was restarted first.")
+    return session.restart.on(log, arguments)
+
+
+def _under_way(log: Log) -> bool:
+    left = doubt.left(log.tx, log.uid)
+    return any(one.state == EffectState.DISPATCHED or one.undo_requested_at is not None for one in left)
+
+
+def _refuse_planned(log: Log, because: str) -> None:
+    for one in effects.unsettled(log.tx, log.uid):
+        if one.state == EffectState.PLANNED:
+            effects.refuse.on(log, one.id, CANCELLED, because)
+            if one.approval_id is not None:
+                approval.lapse(log, one.approval_id, because)
+
+
+def _close(log: Log, because: str) -> None:
+    """Refuse what is only planned, and resolve every wait that is not about an effect under way."""
+    _refuse_planned(log, because)
+    under_way = {one.id for one in effects.unsettled(log.tx, log.uid)}
+    log.actor, actor = CLOSED, log.actor
+    for one in wait.open_of_session(log.tx, log.uid):
+        if one.kind == WaitKind.EFFECT or one.ref not in under_way:
+            wait.settle(log, one, None)
+    log.actor = actor

@@ -1,0 +1,198 @@
+"""Moves and reads of waits.
+
+A decision that lands between asking and parking is never missed: the wait is in the table before anybody can answer
+it, `resolve` and `park` both hold the session's row lock, and `park` refuses when one of its waits has been resolved.
+
+    ask      open           wait in the table, session still running
+    answer   resolve        wait resolved; a waiting session becomes ready, a running one will see it when it parks
+    park     park           nothing resolved: waiting, lease given up. something resolved: stays running, is told
+    resume   resume         the request to pause is taken back, and every wait for `paused` is resolved with it
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from perdure.domain.record import same_json
+from perdure.domain.wait import Wait, WaitKind
+from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
+from perdure.ids import check_name, check_text, encode
+from perdure.store.inspection.damage import records
+from perdure.store.move import Log, Transaction, holder_move, outsider_move
+from perdure.store.moves import session
+
+MANY = 1_000_000
+
+
+@holder_move
+def open_(
+    log: Log, id: str, kind: WaitKind, *, ref: str | None = None, detail: Any = None, due_at: int | None = None
+) -> Wait:
+    """Ask for something. Asking again under the same id is the same wait, resolved or not."""
+    check_name("The wait", id)
+    check_text("What is waited for", ref or "")
+    if kind == WaitKind.TIMER and due_at is None:
+        raise ConfigError(f"Wait {id} is for a time and does not say which.")
+    stored = None if detail is None else encode(detail)
+    fresh = log.tx.run(
+        "wait.insert",
+        uid=log.uid, id=id, kind=kind, ref=ref, detail=stored, due_at=due_at, now=log.tx.now, number=log.cursor + 1,
+    )  # fmt: skip
+    wait = get(log.tx, log.uid, id)
+    if fresh:
+        log.append("wait.opened", rows={"wait": [wait.to_dict()]})
+    elif (wait.kind, wait.ref) != (kind, ref):
+        raise Conflict(f"Wait {id} of session {log.head.id} is for something else.")
+    return wait
+
+
+@holder_move
+def open_for_effect(log: Log, effect_id: str) -> Wait:
+    """Wait for an effect of the line that is open.
+
+    If a wait for it was resolved all the same, by a process whose code sees the effect as closed, this is another wait:
+    a session that went by the old one would find it resolved, look, and wait again without end.
+    """
+    asked = open_.on(log, f"effect-{effect_id}", WaitKind.EFFECT, ref=effect_id)
+    if asked.resolved_at is None:
+        return asked
+    again = [one for one in open_for(log.tx, log.uid, effect_id) if one.kind == WaitKind.EFFECT]
+    return again[0] if again else open_.on(log, f"{asked.id}-{log.cursor}", WaitKind.EFFECT, ref=effect_id)
+
+
+@holder_move
+def park(log: Log, ids: list[str]) -> list[Wait]:
+    """Wait for these, giving up the lease. If any is resolved already, stay running and return those."""
+    if not ids:
+        raise IllegalMove("A session that waits must wait for something.")
+    waits = [get(log.tx, log.uid, id) for id in ids]
+    resolved = [one for one in waits if one.resolved_at is not None]
+    if not resolved:
+        session.park_row(log, ids, crashed=any(one.kind == WaitKind.QUARANTINE for one in waits))
+    return resolved
+
+
+@outsider_move
+def resolve(log: Log, id: str, answer: Any = None) -> Wait:
+    """Give what a session waits for. The same answer again is the same answer; another one is a conflict."""
+    wait = get(log.tx, log.uid, id)
+    if wait.resolved_at is not None:
+        if wait.resolved_by == log.actor and same_json(wait.answer, answer):
+            return wait
+        raise Conflict(f"Wait {id} of session {log.head.id} was resolved by {wait.resolved_by} already.")
+    return settle(log, wait, answer)
+
+
+@outsider_move
+def fire(log: Log, id: str) -> Wait:
+    """Resolve a wait whose time has come; one that was resolved meanwhile stays as it is.
+
+    So does one that is not due after all: the store's time may have been set back since it was found to be due.
+    """
+    wait = get(log.tx, log.uid, id)
+    if wait.due_at is None:
+        raise IllegalMove(f"Wait {id} of session {log.head.id} has no time at which it is due.")
+    if wait.resolved_at is not None or wait.due_at > log.tx.now:
+        return wait
+    return settle(log, wait, None)
+
+
+@outsider_move
+def resume(log: Log) -> None:
+    """Take a request to pause back: the request and what waits for its end go in one transaction."""
+    for asked in open_of_kind(log.tx, log.uid, WaitKind.PAUSED):
+        settle(log, asked, None)
+    log.tx.run("session.request_pause", uid=log.uid, at=None)
+    woken = session.wake(log)
+    log.append("pause.requested", {"over": True}, rows={"session": {"pause_requested_at": None} | woken})
+
+
+def settle(log: Log, wait: Wait, answer: Any) -> Wait:
+    """Resolve an open wait and wake its session; the part that several moves share."""
+    stored = None if answer is None else encode(answer)
+    number = log.cursor + 1
+    if wait.kind == WaitKind.QUARANTINE:
+        log.tx.run("session.forget_crashes", uid=log.uid)
+    log.tx.run("wait.resolve", uid=log.uid, id=wait.id, answer=stored, by=log.actor, now=log.tx.now, number=number)
+    row = {
+        "id": wait.id, "answer": answer, "resolved_by": log.actor, "resolved_at": log.tx.now, "resolved_number": number,
+    }  # fmt: skip
+    log.append("wait.resolved", {"kind": wait.kind}, rows={"wait": [row], "session": session.wake(log)})
+    return get(log.tx, log.uid, wait.id)
+
+
+def get(tx: Transaction, uid: str, id: str) -> Wait:
+    row = tx.one("wait.get", uid=uid, id=id)
+    if row is None:
+        raise NotFound(f"The session waits for nothing called {id}.")
+    return Wait.from_row(row)
+
+
+def find(tx: Transaction, id: str) -> Wait:
+    """One wait by its id alone."""
+    rows = tx.all("wait.by_id", id=id, limit=2)
+    if not rows:
+        raise NotFound(f"Nobody waits for anything called {id}.")
+    if len(rows) > 1:
+        raise Conflict(f"Several sessions have a wait called {id}.")
+    return Wait.from_row(rows[0])
+
+
+def for_ref(tx: Transaction, ref: str) -> list[Wait]:
+    """Open waits, of whichever session, for one thing: a parent's effect, a child."""
+    return [Wait.from_row(row) for row in tx.all("wait.by_ref", ref=ref, limit=MANY)]
+
+
+def may_concern_others(tx: Transaction, uid: str) -> bool:
+    """Whether a session has branches, which may wait for its effects."""
+    return tx.one("session.a_branch", uid=uid, limit=1) is not None
+
+
+def of_session(tx: Transaction, uid: str) -> list[Wait]:
+    return [Wait.from_row(row) for row in tx.all("wait.of_session", uid=uid, limit=MANY)]
+
+
+def between(tx: Transaction, uid: str, after: int, through: int) -> list[Wait]:
+    """What a session asked for between two events, in order."""
+    return [Wait.from_row(row) for row in tx.all("wait.between", uid=uid, after=after, through=through, limit=MANY)]
+
+
+def some(tx: Transaction, uid: str, ids: list[str]) -> list[Wait]:
+    return [get(tx, uid, id) for id in ids]
+
+
+def open_for(tx: Transaction, uid: str, ref: str) -> list[Wait]:
+    """What one session still waits for on account of one thing."""
+    return [Wait.from_row(row) for row in tx.all("wait.open_for", uid=uid, ref=ref, limit=MANY)]
+
+
+def open_of_session(tx: Transaction, uid: str) -> list[Wait]:
+    return [Wait.from_row(row) for row in tx.all("wait.open_of_session", uid=uid, limit=MANY)]
+
+
+def open_of_kind(tx: Transaction, uid: str, kind: WaitKind) -> list[Wait]:
+    return [Wait.from_row(row) for row in tx.all("wait.open_of_kind", uid=uid, kind=kind, limit=MANY)]
+
+
+def open_waits(tx: Transaction, *, kind: str | None = None, limit: int = 100) -> list[Wait]:
+    """What sessions wait for, the longest wait first. A row that cannot be read does not hide the others."""
+    return records(tx, "wait", [], "wait.open", kind=kind, limit=limit)
+
+
+class Due(NamedTuple):
+    """A wait whose time has come."""
+
+    session_uid: str
+    id: str
+    kind: str
+
+
+def due(tx: Transaction, *, limit: int = 100) -> list[Due]:
+    """Waits whose time has come."""
+    return [Due(*row) for row in tx.all("wait.due", now=tx.now, limit=limit)]
+
+
+def next_due(tx: Transaction, after: int) -> int | None:
+    """When the next wait is due after a moment."""
+    row = tx.one("wait.next_due", after=after)
+    return row[0] if row else None

@@ -1,0 +1,1 @@
+"""Whole sessions that leave one store and arrive in another."""

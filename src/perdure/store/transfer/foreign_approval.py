@@ -1,0 +1,95 @@
+"""Approvals of a session that comes from elsewhere: what people said there does not count here.
+
+If an effect was not begun, its approval comes in undecided, without votes, and is asked here. If it was begun elsewhere
+and is not settled, the approval is left out: what is known of the effect stays, and the gate asks anew before it is
+begun again. What was decided in this store stays decided.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.domain.approval import Approval, Vote
+from perdure.domain.effect import SETTLED, EffectState
+from perdure.store.move import Transaction
+from perdure.store.moves import wait
+from perdure.store.transfer.departure import MANY, Columns, Kept
+
+
+class Void(msgspec.Struct):
+    """What an arrival changes of a session's approvals, as its log says it: voters, votes of this store, and rows."""
+
+    voters: dict[str, list[str]] = {}
+    valid: dict[str, dict[str, str]] = {}
+    rows: dict[str, list[Columns]] = {}
+
+    @property
+    def body(self) -> Columns:
+        return ({"void": self.voters} if self.voters else {}) | ({"valid": self.valid} if self.valid else {})
+
+    def add(self, table: str, row: Columns) -> None:
+        self.rows.setdefault(table, []).append(row)
+
+
+def void_approvals(tx: Transaction, kept: Kept) -> Void:
+    """Take away what people elsewhere said about effects that are not settled; `kept` is changed."""
+    void, tables = Void(), kept.tables
+    states = {one["id"]: one["state"] for one in tables["effect"] if one["state"] not in SETTLED}
+    for one in [one for one in tables["approval"] if one["effect_id"] in states]:
+        row = tx.one("approval.get", uid=kept.uid, id=one["id"])
+        here = None if row is None else Approval.from_row(row)
+        votes = [
+            Vote.from_row(row) for row in tx.all("vote.of_approval", uid=kept.uid, approval_id=one["id"], limit=MANY)
+        ]
+        own = {vote.voter: vote.decision for vote in votes}
+        cast = [vote["voter"] for vote in tables["vote"] if vote["approval_id"] == one["id"]]
+        if here is not None and here.decision is not None:
+            _decide_again(tx, void, kept, one, here, own)
+        elif cast or one["decision"] is not None:
+            void.voters[one["id"]] = [voter for voter in cast if voter not in own]
+            is_begun = states[one["effect_id"]] == EffectState.DISPATCHED and here is None
+            (_strip if is_begun else _reset)(void, tables, one)
+        tables["vote"] = [vote for vote in tables["vote"] if vote["approval_id"] != one["id"] or vote["voter"] in own]
+    tables["approval"] = [one for one in tables["approval"] if "forgotten" not in one]
+    tables["wait"] = [one for one in tables["wait"] if "forgotten" not in one]
+    return void
+
+
+def _decide_again(
+    tx: Transaction, void: Void, kept: Kept, approval: Columns, here: Approval, own: dict[str, str]
+) -> None:
+    """It was decided in this store, and that counts, whatever was said elsewhere since."""
+    decided: Columns = {"decision": here.decision, "decided_at": here.decided_at, "consumed_by": here.consumed_by}
+    if all(approval[name] == value for name, value in decided.items()):
+        return
+    asked = wait.get(tx, kept.uid, here.id).to_dict()
+    resolved = {name: asked[name] for name in ("answer", "resolved_by", "resolved_at", "resolved_number")}
+    approval |= decided
+    void.valid[here.id] = own
+    void.add("approval", {"id": here.id} | decided)
+    void.add("wait", {"id": here.id} | resolved)
+
+
+def _reset(void: Void, tables: dict[str, list[Columns]], approval: Columns) -> None:
+    """Nobody has decided it yet, and it is waited for."""
+    undecided: Columns = {"decision": None, "decided_at": None, "consumed_by": None}
+    unresolved: Columns = {"answer": None, "resolved_by": None, "resolved_at": None, "resolved_number": None}
+    approval |= undecided
+    void.add("approval", {"id": approval["id"]} | undecided)
+    for asked in tables["wait"]:
+        if asked["id"] == approval["id"]:
+            asked |= unresolved
+            void.add("wait", {"id": asked["id"]} | unresolved)
+
+
+def _strip(void: Void, tables: dict[str, list[Columns]], approval: Columns) -> None:
+    """It was begun elsewhere: what is known of it stays, and if it must be begun again the gate asks anew."""
+    for one in tables["effect"]:
+        if one["id"] == approval["effect_id"]:
+            one["approval_id"] = None
+            void.add("effect", {"id": one["id"], "approval_id": None})
+    for table in ("approval", "wait"):
+        for one in tables[table]:
+            if one["id"] == approval["id"]:
+                one["forgotten"] = True
+                void.add(table, {"id": one["id"], "forgotten": True})

@@ -1,0 +1,252 @@
+"""Group commit: one writer thread takes every waiting move and commits them with one sync.
+
+    enter the gate            one process at a time, in turn
+    begin immediate
+      savepoint; move 1; release        a move that fails is rolled back alone
+      savepoint; move 2; release
+      ...
+    commit                    the one sync that all of them wait for
+    leave the gate            a group that took long (a `joint` tool) first takes in what came meanwhile: renewals
+    answer                    only now does anybody hear of success
+    rest                      checkpoint, if the log has grown long: nobody waits for it
+
+What a crash between two lines means: before `commit` returns nothing of the group is there; after it all of it is, and
+whoever was not answered finds it there by its move id.
+
+Two things are not obvious. A full disk or an interrupt inside one savepoint makes SQLite roll back the *whole*
+transaction, so after every failure we look whether it is still open; if not, the group runs again one by one. And a
+COMMIT that fails may still hold after a crash: only a later synced write decides it, so we make one (the barrier), and
+then search for the moves' ids. A plain read would lie.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from perdure import faults
+from perdure.errors import CommitUnknown, StoreUnavailable
+from perdure.store.hot_move import write
+from perdure.store.move import Transaction
+from perdure.store.writer.ticket import Ticket, answer
+
+Ran = list[tuple[Ticket[Any], Transaction]]
+More = Callable[[float], list[Ticket[Any]]]
+LONG = 1.0  # seconds after which a group takes in what came while it ran
+TRIES = 2  # of a move alone, after its group failed and is known not to be there
+
+
+class Engine(Protocol):
+    """One connection that writes. Errors of the driver arrive as ours."""
+
+    def begin(self) -> None: ...
+    def savepoint(self) -> None: ...
+    def release(self) -> None: ...
+    def rollback_to_savepoint(self) -> None: ...
+    def commit(self) -> None: ...
+    def abandon(self) -> None: ...
+    def in_transaction(self) -> bool: ...
+    def transaction(self, move_id: str) -> Transaction: ...
+    def translate(self, error: BaseException) -> BaseException: ...
+    def is_ambiguous(self, error: BaseException) -> bool: ...
+    def barrier(self) -> None: ...
+    def pause(self, seconds: float) -> None: ...
+    def rest(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class GroupCommit:
+    """The writer thread and its queue."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Engine],
+        *,
+        largest: int = 512,
+        patience: int = 60,
+        on_commit: Callable[[set[str]], None],
+        witness: Callable[[str, int, str], None] | None = None,
+    ) -> None:
+        self._connect = connect
+        self._largest = largest
+        self._patience = patience
+        self._on_commit = on_commit
+        self._witness = witness
+        self._queue: SimpleQueue[Ticket[Any] | None] = SimpleQueue()  # None: no more will come
+        self._door = threading.Lock()
+        self._closed = False
+        self._failed_to_open: BaseException | None = None
+        self._opened = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="perdure-writer", daemon=True)
+        self._thread.start()
+        self._opened.wait()
+        if self._failed_to_open is not None:
+            raise self._failed_to_open
+
+    def submit(self, ticket: Ticket[Any]) -> None:
+        with self._door:
+            if self._closed:
+                raise StoreUnavailable("This store has been closed.", hint="Open it again.")
+            self._queue.put(ticket)
+
+    def close(self) -> None:
+        """Finish what is queued, then stop."""
+        with self._door:
+            self._closed = True
+            self._queue.put(None)
+        self._thread.join()
+
+    def _serve(self) -> None:
+        try:
+            engine = self._connect()
+        except BaseException as error:
+            self._failed_to_open = error
+            return
+        finally:
+            self._opened.set()
+        while batch := self._take():
+            self._write(engine, batch)
+            answer(batch)
+            faults.point("answer.after")
+            engine.rest()
+        engine.close()
+
+    def _take(self) -> list[Ticket[Any]]:
+        """Everything that waits, or the next to come; nothing when no more will come."""
+        batch: list[Ticket[Any]] = []
+        while len(batch) < self._largest and not (batch and self._queue.empty()):
+            ticket = self._queue.get()
+            if ticket is None:
+                self._queue.put(None)  # the end stays the end, for the next look
+                break
+            batch.append(ticket)
+        return batch
+
+    def _write(self, engine: Engine, batch: list[Ticket[Any]]) -> None:
+        if not self._attempt(engine, batch, more=self._waiting):
+            for ticket in batch:
+                for _ in range(TRIES):
+                    if self._attempt(engine, [ticket]):
+                        break
+
+    def _waiting(self, begun: float) -> list[Ticket[Any]]:
+        """What came while a group ran, if that took long: others must not get in between with leases run out."""
+        if time.monotonic() - begun < LONG or self._largest == 1 or self._queue.empty():
+            return []
+        return self._take()
+
+    def _attempt(self, engine: Engine, batch: list[Ticket[Any]], more: More = lambda _: []) -> bool:
+        """Write a group and decide every ticket in it. False: nothing of it is there, and each must be tried alone."""
+        try:
+            return self._write_group(engine, batch, more)
+        except BaseException as error:
+            failure = engine.translate(error)
+            _let_go(engine)  # and the writer lives on, whatever happens: its callers wait
+            for ticket in batch:
+                ticket.error = ticket.error or failure
+            return True
+
+    def _write_group(self, engine: Engine, batch: list[Ticket[Any]], more: More) -> bool:
+        for ticket in batch:
+            ticket.error = None
+        engine.begin()
+        begun, ran = time.monotonic(), Ran()
+        for ticket in batch:
+            if not self._run(engine, ticket, ran, alone=len(batch) == 1):
+                engine.abandon()
+                return len(batch) == 1
+        late = more(begun) if ran else []
+        batch += late
+        for ticket in late:
+            if not self._run(engine, ticket, ran, alone=False):
+                engine.abandon()
+                return False
+        return self._commit(engine, ran)
+
+    def _run(self, engine: Engine, ticket: Ticket[Any], ran: Ran, *, alone: bool) -> bool:
+        """Run one move in its savepoint. False: it took the whole transaction down with it.
+
+        A move that is alone needs no savepoint: if it fails nothing has run, and all is rolled back.
+        """
+        tx = engine.transaction(ticket.move.id)
+        if not alone:
+            engine.savepoint()
+        try:
+            faults.point("move.before")
+            ticket.result = write(tx, ticket.move)
+            faults.point("move.after")
+            if not engine.in_transaction():
+                raise StoreUnavailable("A statement of this move ended its transaction; nothing of it was written.")
+        except BaseException as error:
+            ticket.error = engine.translate(error)
+            if not engine.in_transaction():
+                return False
+            if not alone:
+                engine.rollback_to_savepoint()
+            return True
+        if not alone:
+            engine.release()
+        ran.append((ticket, tx))
+        return True
+
+    def _commit(self, engine: Engine, ran: Ran) -> bool:
+        """Commit what ran. False: it failed, it is certain that nothing was committed, and safe to run it again."""
+        if not any(tx.wrote for _, tx in ran):
+            engine.abandon()
+            return True
+        faults.point("commit.before")
+        try:
+            engine.commit()
+        except Exception as error:
+            _let_go(engine)
+            if not engine.is_ambiguous(error):
+                raise
+            if not self._resolve(engine, ran, error):
+                for ticket, _ in ran:
+                    ticket.error = engine.translate(error)  # until it has been tried again
+                return False
+        faults.point("commit.after")
+        touched: set[str] = set()
+        for _, tx in ran:
+            touched |= tx.touched
+            for callback in tx.after_commit:
+                with suppress(Exception):  # it is committed: nothing that comes now may tell its caller otherwise
+                    callback()
+        if self._witness is not None and (last := next((tx for _, tx in reversed(ran) if tx.appended), None)):
+            with suppress(OSError):
+                self._witness(*last.appended[-1], last.move_id)
+        if touched:
+            with suppress(Exception):
+                self._on_commit(touched)
+        return True
+
+    def _resolve(self, engine: Engine, ran: Ran, failure: BaseException) -> bool:
+        """Find out whether a commit that failed holds after all: a synced write first, then the search."""
+        for attempt in range(self._patience * 2):
+            try:
+                engine.barrier()
+                return self._is_there(engine, ran)
+            except Exception:
+                _let_go(engine)
+                engine.pause(min(0.01 * 2**attempt, 0.5))
+        raise CommitUnknown("A commit was sent, and the disk cannot say whether it holds.") from failure
+
+    def _is_there(self, engine: Engine, ran: Ran) -> bool:
+        engine.begin()
+        found = any(
+            engine.transaction(tx.move_id).one("event.of_move", uid=uid, number=number, move_id=tx.move_id)
+            for _, tx in ran
+            for uid, number in tx.appended
+        )
+        engine.abandon()
+        return found
+
+
+def _let_go(engine: Engine) -> None:
+    """Roll back what is open. What went wrong before is what callers must hear of, and not that this did too."""
+    with suppress(Exception):
+        engine.abandon()

@@ -1,0 +1,74 @@
+"""Threads that each own one connection and serve tickets from one queue.
+
+This is the pool: a connection never changes hands, so nothing of one user's can leak into another's, and there is no
+checking out and in. Threads start when they are needed, up to a limit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
+
+from perdure import process
+from perdure.errors import StoreUnavailable
+from perdure.store.writer.ticket import Ticket, answer
+
+C = TypeVar("C", bound="Closable")
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+class Threads(Generic[C]):
+    """Serve tickets with up to `most` threads. `serve` decides a ticket; it must not raise."""
+
+    def __init__(self, name: str, most: int, connect: Callable[[], C], serve: Callable[[C, Ticket[Any]], None]) -> None:
+        self._name = name
+        self._most = most
+        self._connect = connect
+        self._serve = serve
+        self._queue: SimpleQueue[Ticket[Any] | None] = SimpleQueue()  # None: no more will come
+        self._door = threading.Lock()
+        self._unserved = 0
+        self._closed = False
+        self._threads: list[threading.Thread] = []
+
+    def submit(self, ticket: Ticket[Any]) -> None:
+        with self._door:
+            if self._closed:
+                raise StoreUnavailable("This store has been closed.", hint="Open it again.")
+            self._unserved += 1
+            if len(self._threads) < min(self._unserved, self._most):
+                thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._queue.put(ticket)
+
+    def close(self) -> None:
+        """Finish what is queued, then stop."""
+        with self._door:
+            self._closed = True
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        connection: C | None = None
+        born = process.generation
+        while (ticket := self._queue.get()) is not None:
+            try:
+                connection = connection or self._connect()
+            except BaseException as error:  # told to the one who asked; the next one may be luckier
+                ticket.error = error
+            else:
+                self._serve(connection, ticket)
+            with self._door:
+                self._unserved -= 1
+            answer([ticket])
+            process.check(born)  # a move that forked ends here in the child, and everything goes on in the parent
+        self._queue.put(None)  # the end stays the end, for the other threads
+        if connection is not None:
+            connection.close()
