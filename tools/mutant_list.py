@@ -83,5 +83,6 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("untrusted settings are used", "config.py", "        if found.keys() - HARMLESS:\n", "        if False:\n", ("tests/security/test_folder_settings.py",)),
     Mutant("a changed file stays trusted", "control/trust.py", "return found is not None and found.digest == digest_of(text)", "return found is not None", ("tests/security/test_folder_settings.py",)),
     Mutant("the kernel's settings are writable", "agent/commands/bubblewrap.py", '            line += ["--ro-bind-try", door, door]', "            pass", ("tests/security/test_sandbox_doors.py",)),
+    Mutant("a set-user-ID file can be made", "agent/commands/seccomp.py", "        if name in _MODE:", "        if name in ():", ("tests/security/test_rights.py",)),
     Mutant("a secret of the environment is passed on", "agent/commands/sandbox.py", "if name in added or (", "if name not in () or (", ("tests/security/test_own_code.py",)),
 )  # fmt: skip

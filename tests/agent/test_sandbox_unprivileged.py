@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from perdure.agent.commands import bubblewrap, executables, landlock, runner, sandbox
+from perdure.agent.commands import bubblewrap, executables, landlock, launcher, runner, sandbox
 from perdure.agent.commands.sandbox import Level
 from perdure.agent.commands.state import MIB, Bounds
 from tests.agent.hostile import Den
@@ -47,7 +47,7 @@ def _become_nobody(folder: Path) -> None:
     """This code may lie where the other user may not look: what a sandbox starts as a script is copied for him."""
     if os.geteuid() == 0:
         uid, gid = _nobody()
-        for script in (runner, landlock):
+        for script in (runner, landlock, launcher):
             script.__file__ = str(shutil.copy(str(script.__file__), folder))
             os.chown(script.__file__, uid, gid)
         os.setgroups([])

@@ -5,7 +5,8 @@ holds for all that lies beneath; so where something in the folder is protected, 
 and nothing new can be made beside it.
 
 Nothing outside the fence can be signalled or traced. Without leave for the network there are no sockets but local ones:
-Landlock knows only TCP, so a system call filter refuses the rest. No privilege is kept and none can be gained.
+Landlock knows only TCP, so a system call filter (`seccomp.py`) refuses the rest, and files that would give rights to
+others. No privilege is kept and none can be gained.
 
 It imports nothing but the standard library, because a command waits for it.
 """
@@ -26,8 +27,7 @@ _TCP = 0b11  # bind, connect
 _SCOPES = 0b11  # abstract sockets, signals
 _PATH_BENEATH = 1
 _NO_NEW_PRIVILEGES, _DROP_BOUND, _SECCOMP = 38, 24, 22
-_KINDS = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}  # how the kernel names the machine; `socket`
-_IO_URING = 425  # it can open sockets past the filter
+_MACHINES = ("x86_64", "aarch64")  # whose system calls `seccomp.py` knows
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 
 
@@ -50,12 +50,12 @@ class _Filter(ctypes.Structure):
 
 def abi() -> int:
     """What this kernel's Landlock can do; 0 where there is none."""
-    if sys.platform != "linux" or os.uname().machine not in _KINDS:
+    if sys.platform != "linux" or os.uname().machine not in _MACHINES:
         return 0
     return max(0, int(ctypes.CDLL(None, use_errno=True).syscall(_CREATE, None, ctypes.c_size_t(0), 1)))
 
 
-def fence(granted: list[str], *, network: bool) -> None:
+def fence(granted: list[str], *, network: bool, calls: bytes) -> None:
     """Give up, for this process and all that come from it, whatever is not granted."""
     libc = ctypes.CDLL(None, use_errno=True)
     attributes = _Ruleset(_CHANGES, 0 if network else _TCP, _SCOPES)
@@ -66,8 +66,7 @@ def fence(granted: list[str], *, network: bool) -> None:
     _sure(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _sure(libc.syscall(_RESTRICT, rules, 0))
     os.close(rules)
-    if not network:
-        _no_sockets(libc)
+    _filter(libc, calls)
 
 
 def _grant(libc: ctypes.CDLL, rules: int, path: str) -> None:
@@ -94,20 +93,9 @@ def _drop_privileges(libc: ctypes.CDLL) -> None:
     _sure(libc.capset(header, (ctypes.c_uint32 * 6)()))
 
 
-def _no_sockets(libc: ctypes.CDLL) -> None:
-    """Refuse every socket that is not a local one, and every system call of another kind of program."""
-    machine, socket = _KINDS[os.uname().machine]
-    load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
-    refuse, allow = 0x00050000 | 13, 0x7FFF0000
-    lines = [
-        (load, 0, 0, 4), (equal, 0, 7, machine),
-        (load, 0, 0, 0), (at_least, 5, 0, 0x40000000), (equal, 4, 0, _IO_URING), (equal, 0, 2, socket),
-        (load, 0, 0, 16), (equal, 0, 1, 1),
-        (give, 0, 0, allow),
-        (give, 0, 0, refuse),
-    ]  # fmt: skip
-    program = (_Instruction * len(lines))(*(_Instruction(*line) for line in lines))
-    _sure(libc.prctl(_SECCOMP, 2, ctypes.byref(_Filter(len(lines), program)), 0, 0))
+def _filter(libc: ctypes.CDLL, content: bytes) -> None:
+    program = (_Instruction * (len(content) // ctypes.sizeof(_Instruction))).from_buffer_copy(content)
+    _sure(libc.prctl(_SECCOMP, 2, ctypes.byref(_Filter(len(program), program)), 0, 0))
 
 
 def _sure(answer: int) -> int:
@@ -117,14 +105,16 @@ def _sure(answer: int) -> int:
 
 
 def main(*arguments: str) -> None:
-    """`[--network] [--write PATH]... -- COMMAND...`; nothing is run that is not fenced."""
-    network, granted, rest = False, list[str](), list(arguments)
+    """`[--network] --filter HEX [--write PATH]... -- COMMAND...`; nothing is run that is not fenced."""
+    network, calls, granted, rest = False, "", list[str](), list(arguments)
     while (word := rest.pop(0)) != "--":
         if word == "--network":
             network = True
+        elif word == "--filter":
+            calls = rest.pop(0)
         else:
             granted.append(rest.pop(0))
-    fence(granted, network=network)
+    fence(granted, network=network, calls=bytes.fromhex(calls))
     os.execv(rest[0], rest)
 
 

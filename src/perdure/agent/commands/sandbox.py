@@ -18,7 +18,7 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
-from perdure.agent.commands import bubblewrap, landlock
+from perdure.agent.commands import bubblewrap, landlock, seccomp
 from perdure.agent.commands.bubblewrap import Folders
 from perdure.agent.commands.executables import own_code
 from perdure.agent.files.workspace import Workspace
@@ -132,6 +132,12 @@ def landlock_works() -> bool:
     return tried.returncode == 42
 
 
+def drops_root(root: Path) -> bool:
+    """Whether the commands of root run as another user in this folder, and not as root without capabilities."""
+    found = bubblewrap.found(root)
+    return found is not None and found.drops_to_nobody(root)
+
+
 def level_for(workspace: Workspace) -> Level:
     """The level that a command in this workspace runs at; `NotDone` where there is none and none is not allowed."""
     level = available(workspace.root)
@@ -218,7 +224,7 @@ def _grants(folder: Path, kept: tuple[Path, ...]) -> Iterator[Path]:
 
 def _fence(*, network: bool, granted: list[Path]) -> list[str]:
     line = [sys.executable, "-I", "-S", landlock.__file__]
-    line += ["--network"] if network else []
+    line += ["--filter", seccomp.program(sockets=network).hex(), *(["--network"] if network else [])]
     for path in granted:
         line += ["--write", str(path)]
     return line

@@ -25,11 +25,13 @@ def doctor(shell: Shell, deep: bool) -> int:
 
     Looks and changes nothing: it creates no store and migrates none. Exits with 1 when something is wrong.
     """
+    from pathlib import Path
+
     from perdure.control.doctor.examination import examine
     from perdure.control.doctor.findings import privileged
 
     report = examine(shell.store, deep=deep)
-    report.findings += privileged()
+    report.findings += privileged(Path.cwd())
     if shell.json:
         shell.emit(report)
     else:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
+from perdure.agent.commands import sandbox
 from perdure.clock import moment
 from perdure.control.doctor.report import Finding, Report
 from perdure.domain.worker import Life
@@ -69,12 +71,23 @@ def judge(report: Report) -> list[Finding]:
     return [finding for rule in rules for finding in rule(report)]
 
 
-def privileged() -> list[Finding]:
-    """What the doctor's own process says about how agents run here."""
+def privileged(folder: Path) -> list[Finding]:
+    """What running as root means for the commands of agents in this folder."""
     if os.geteuid() != 0:
         return []
-    said = "Perdure runs as root, so the commands of agents do too, inside their sandbox."
-    return [note(said, "Run it as an ordinary user where you can.")]
+    level = sandbox.available(folder)
+    do = "Run Perdure as an ordinary user where you can."
+    if level is sandbox.Level.NONE:
+        return [risk("Perdure runs as root and there is no sandbox: a command that you allow is root.", do)]
+    if sandbox.drops_root(folder):
+        said = f"Perdure runs as root. The commands of agents in {folder} run as `nobody`, in {level}."
+        return [note(said, do)]
+    said = f"Perdure runs as root, and so do the commands of agents in {folder}, in {level} and without capabilities."
+    why = (
+        "They can read what only root may read. Bubblewrap runs them as `nobody` where `setpriv` is installed, the file"
+        " system allows mounts with translated ids, and every folder above this one lets other users pass."
+    )
+    return [risk(said, f"{do} {why}")]
 
 
 def _schema(report: Report) -> Iterator[Finding]:
