@@ -145,8 +145,11 @@ faults.arm(stop_inside)
 create = session.create(NewSession(id="s", program="p", arguments={}), by="ada")
 threading.Thread(target=store.write_now, args=(create,), daemon=True).start()
 inside.wait()
+read, write = os.pipe()
 if (child := os.fork()) == 0:
+    os.write(write, b"+")
     signal.pause()
+os.read(read, 1)  # until the child has dropped the locks, it holds them too
 print(child, alive.id, flush=True)
 signal.pause()
 """
