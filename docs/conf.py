@@ -28,7 +28,17 @@ NAVIGATION = {
         "how-to/sandbox",
     ],
     "Reference": ["reference/cli", "reference/settings", "reference/errors", "reference/python"],
-    "Project": ["/README", "/ARCHITECTURE", "decisions/README", "/CONTRIBUTING", "/CHANGELOG"],
+    "Project": [
+        "/README",
+        "/ARCHITECTURE",
+        "decisions/README",
+        "compatibility",
+        "releasing",
+        "/CONTRIBUTING",
+        "/AGENTS",
+        "/SECURITY",
+        "/CHANGELOG",
+    ],
 }
 
 project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"].capitalize()

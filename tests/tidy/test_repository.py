@@ -36,6 +36,24 @@ def test_the_locks_name_no_registry() -> None:
     assert [name for name in LOCKS if re.search(r"://|^--|@ ", text(name), re.MULTILINE)] == []
 
 
+def test_pre_commit_runs_the_commands_of_make_check() -> None:
+    makefile = text("Makefile")
+    (recipe,) = re.findall(r"^check: .*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    (docs,) = re.findall(r"^DOCS +:= (.*)", makefile, re.MULTILINE)
+    lines = [re.sub(r"^\$\(call quietly,(.*)\)$", r"\1", line.strip()) for line in recipe.splitlines()]
+    commands = [line.replace("$(DOCS)", docs).replace("$(BIN)", ".venv/bin") for line in lines]
+    assert re.findall(r"^ +entry: (.*)", text(".pre-commit-config.yaml"), re.MULTILINE) == commands
+
+
+def test_every_claimed_python_version_is_tested_in_the_workflow() -> None:
+    claimed = re.findall(r"Programming Language :: Python :: (3\.\d+)", text("pyproject.toml"))
+    workflow = text(".github/workflows/ci.yml")
+    (tested,) = re.findall(r"python: \[(.*)\]", workflow)
+    assert claimed
+    assert set(claimed) <= set(re.findall(r'"(.*?)"', tested))
+    assert "run: .ci/run\n" in workflow
+
+
 @pytest.mark.parametrize("path", ["work", "root"])
 def test_the_rule_sees_a_path_of_one_machine(path: str) -> None:
     assert MACHINE.search(f'open("/{path}/notes")'.encode())
