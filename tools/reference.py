@@ -49,7 +49,7 @@ def errors_page() -> str:
         if issubclass(kind, errors.PerdureError)
     ]
     intro = """
-Every error that Perdure raises on purpose is a `perdure.errors.PerdureError`. It says what happened in one sentence;
+Every error that Perdure raises on purpose is a `perdure.PerdureError`. It says what happened in one sentence;
 `code` is stable and meant for programs, `hint` says what to do, `retry` whether doing the same again can help. A more
 precise hint may come with the error itself. `Suspended` is no error: it unwinds a program that waits.
 """
@@ -125,8 +125,11 @@ def usage(context: click.Context) -> str:
 
 
 def names_page() -> str:
-    rows = [[f"`{name}`", meaning_of(name)] for name in perdure.__all__]
-    intro = "What `import perdure` offers. Everything else may move between versions."
+    rows = [[f"`{name}`", meaning_of(name)] for name in sorted([*perdure.__all__, "open"])]
+    intro = """
+What `import perdure` offers. `perdure.open` is not part of `from perdure import *`, because it would replace the
+builtin. The only other public module is `perdure.testing`; everything else may move between versions.
+"""
     return page("Public names", intro, table(["name", "what it is"], rows))
 
 

@@ -11,14 +11,19 @@ if TYPE_CHECKING:
     from perdure.agent.tools.result import Said
     from perdure.errors import (
         ApprovalDenied,
+        ApprovalError,
         ApprovalExpired,
         BundleInvalid,
+        CommitUnknown,
         ConfigError,
         Conflict,
+        Damaged,
         EffectCompensated,
+        EffectError,
         EffectInDoubt,
         ForkedProcess,
         IllegalMove,
+        LeaseError,
         LeaseHeld,
         LeaseLost,
         ModelError,
@@ -27,11 +32,14 @@ if TYPE_CHECKING:
         PerdureError,
         PolicyDenied,
         ProgramChanged,
+        ProgramError,
         ProgramUnknown,
         SchemaMismatch,
+        SessionError,
         SessionFailed,
         SessionWaiting,
         StepFailed,
+        StoreError,
         StoreFull,
         StoreUnavailable,
         Suspended,
@@ -40,25 +48,32 @@ if TYPE_CHECKING:
     from perdure.runtime.definitions.program import Bound, Program, program
     from perdure.runtime.definitions.tool import Call, Gate, Outcome, Tool, tool
     from perdure.runtime.ledger.joint import Transaction
-    from perdure.runtime.runtime import Runtime, open, run
+    from perdure.runtime.runtime import Runtime, run
+    from perdure.runtime.runtime import open as open
     from perdure.runtime.session import Session
 
 __version__ = "0.1.0"
 
+# Not `open`, which would replace the builtin where a program says `from perdure import *`.
 __all__ = [
     "Agent",
     "ApprovalDenied",
+    "ApprovalError",
     "ApprovalExpired",
     "Bound",
     "BundleInvalid",
     "Call",
+    "CommitUnknown",
     "ConfigError",
     "Conflict",
+    "Damaged",
     "EffectCompensated",
+    "EffectError",
     "EffectInDoubt",
     "ForkedProcess",
     "Gate",
     "IllegalMove",
+    "LeaseError",
     "LeaseHeld",
     "LeaseLost",
     "Limits",
@@ -70,14 +85,17 @@ __all__ = [
     "PolicyDenied",
     "Program",
     "ProgramChanged",
+    "ProgramError",
     "ProgramUnknown",
     "Runtime",
     "Said",
     "SchemaMismatch",
     "Session",
+    "SessionError",
     "SessionFailed",
     "SessionWaiting",
     "StepFailed",
+    "StoreError",
     "StoreFull",
     "StoreUnavailable",
     "Suspended",
@@ -85,7 +103,6 @@ __all__ = [
     "ToolError",
     "Transaction",
     "__version__",
-    "open",
     "program",
     "run",
     "tool",
@@ -106,8 +123,12 @@ _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: `perdure --version` needs none of them."""
-    if name not in __all__:
+    if name not in __all__ and name not in _MODULE:
         raise AttributeError(f"module 'perdure' has no attribute {name!r}")
     value = getattr(import_module(_MODULE.get(name, "perdure.errors")), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULE})

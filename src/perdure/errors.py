@@ -304,3 +304,8 @@ class ToolError(PerdureError):
 
 class Suspended(BaseException):
     """Unwinds a program whose session waits. It is not an error, and `except Exception` never sees it."""
+
+
+for _kind in [one for one in globals().values() if isinstance(one, type) and issubclass(one, BaseException)]:
+    _kind.__module__ = "perdure"  # from where they are imported, and where a traceback says they are from
+del _kind

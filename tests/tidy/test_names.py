@@ -1,8 +1,10 @@
 """Names say what a thing is, and the public ones are complete, sorted and documented."""
 
+import pickle
 import re
 
 import perdure
+from perdure import errors
 from tests.tidy.source import ROOT, files, place, text
 
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "managers", "base", "misc"}
@@ -20,6 +22,28 @@ def test_public_names_are_sorted() -> None:
 def test_public_names_exist() -> None:
     assert [name for name in perdure.__all__ if not hasattr(perdure, name)] == []
     assert set(perdure.__all__) <= set(dir(perdure))
+
+
+def test_exported_classes_name_the_package_as_their_module() -> None:
+    exported = [getattr(perdure, name) for name in perdure.__all__]
+    classes = [one for one in exported if isinstance(one, type)]
+    assert classes
+    assert [one.__name__ for one in classes if one.__module__ != "perdure"] == []
+    assert all(pickle.loads(pickle.dumps(one)) is one for one in classes)
+
+
+def test_star_import_leaves_the_builtin_open_alone() -> None:
+    assert "open" not in perdure.__all__
+    assert "open" in dir(perdure)
+    assert perdure.open.__module__.startswith("perdure.")
+
+
+def test_every_error_is_exported() -> None:
+    assert [name for name, one in vars(errors).items() if _is_error(one) and name not in perdure.__all__] == []
+
+
+def _is_error(one: object) -> bool:
+    return isinstance(one, type) and issubclass(one, BaseException)
 
 
 def test_public_names_are_documented() -> None:

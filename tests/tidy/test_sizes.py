@@ -19,6 +19,7 @@ LONG_FILES: dict[str, Allowed] = {
     "src/perdure/runtime/run/run.py": Allowed(310, "the waits of a run and its unwinding are one state machine"),
     "src/perdure/runtime/ledger/ledger.py": Allowed(305, "the crash story and what follows from it are read together"),
     "src/perdure/errors.py": Allowed(325, "one tree of errors, one file"),
+    "src/perdure/runtime/definitions/tool.py": Allowed(310, "a tool and what it is declared with: call, outcome, gate"),
     "src/perdure/agent/commands/runner.py": Allowed(
         318, "it is started alone, by path: every command waits for its import"
     ),

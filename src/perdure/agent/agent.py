@@ -55,6 +55,8 @@ class Agent(Program[[str, bool], str]):
     `policy` is asked before each effect, beside the runtime's; by default what leaves the folder, or may, is asked for.
     """
 
+    __module__ = "perdure"
+
     def __init__(
         self,
         name: str,

@@ -32,6 +32,8 @@ MICROS = 1_000_000
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """`turns` are model calls, `tokens` in and out, `cost` in dollars, `time` such as "30m". None: no limit."""
 
+    __module__ = "perdure"
+
     turns: int | None = 100
     tokens: int | None = None
     cost: float | None = None

@@ -49,6 +49,8 @@ IN_A_LOOP = "Here use `async with perdure.open() as rt`, then `await rt.start(..
 class Runtime(Outsider):
     """An open store with the code that is loaded here. Use it as `async with perdure.open(...) as rt`."""
 
+    __module__ = "perdure"
+
     def __init__(
         self,
         store: Store,

@@ -35,6 +35,8 @@ T = TypeVar("T")
 class Session(Keeping):
     """One running session, given to its program."""
 
+    __module__ = "perdure"
+
     def __init__(self, run: Run, ledger: Ledger) -> None:
         super().__init__(run)
         self._ledger = ledger

@@ -25,6 +25,8 @@ class Said(msgspec.Struct, frozen=True, omit_defaults=True):
     changed   files in the folder may have changed
     """
 
+    __module__ = "perdure"
+
     text: str
     origin: str | None = None
     read: dict[str, str | None] = {}

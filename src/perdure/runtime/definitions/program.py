@@ -26,6 +26,8 @@ T = TypeVar("T")
 class Bound(Generic[T]):
     """A program with its arguments: what a session is started with."""
 
+    __module__ = "perdure"
+
     def __init__(self, program: Program[..., T], arguments: dict[str, Any]) -> None:
         self.program = program
         self.arguments = arguments
@@ -42,6 +44,8 @@ def check_bound(bound: object) -> None:
 
 class Program(Generic[P, T]):
     """A durable function."""
+
+    __module__ = "perdure"
 
     hears = False  # whether what is sent to it is heard before it may end
 

@@ -42,6 +42,8 @@ class Gate(msgspec.Struct, frozen=True):
     The requester is the session's owner. A session without one asks in its own name, and anybody may decide.
     """
 
+    __module__ = "perdure"
+
     name: str
     quorum: int = 1
     expires: str | float | None = "24h"
@@ -53,6 +55,8 @@ class Call:
 
     `undoes` is for an undo: the key that was given to what it takes back.
     """
+
+    __module__ = "perdure"
 
     __slots__ = ("_heartbeat", "attempt", "effect_id", "given_reference", "key", "session_id", "undoes")
 
@@ -83,6 +87,8 @@ class Call:
 
 class Outcome:
     """A probe's answer: it happened, it is not there, or it cannot be told."""
+
+    __module__ = "perdure"
 
     __slots__ = ("reference", "result", "said", "why")
 
@@ -116,6 +122,8 @@ class Outcome:
 
 class Tool(Generic[Q, X]):
     """A tool: a function and its rule. Calling it directly just calls the function."""
+
+    __module__ = "perdure"
 
     def __init__(self, function: Callable[Q, X], name: str, **declared: Any) -> None:
         self.function = function

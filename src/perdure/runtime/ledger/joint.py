@@ -16,6 +16,8 @@ from perdure.store.moves.intent import Outcome
 class Transaction:
     """The store's own transaction, given to a `joint` tool: what it writes commits with the record, or not at all."""
 
+    __module__ = "perdure"
+
     __slots__ = ("_execute",)
 
     def __init__(self, execute: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]) -> None:
