@@ -70,7 +70,8 @@ def test_a_move_is_taken_back_on_a_persons_word(review: Terminal) -> None:
 
 def test_json_says_what_was_written_and_what_came(review: Terminal) -> None:
     done = review("export", REVIEW, "--to", "x.zip", "--json").json
-    assert done.keys() == {"path", "mode", "session", "copy", "sha256", "manifest_sha256", "counts", "notes"}
+    kept = {"path", "mode", "session", "copy", "sha256", "manifest_sha256", "counts", "notes", "signed_with"}
+    assert done.keys() == kept
     assert (done["mode"], done["session"]["id"], done["session"]["cursor"]) == ("copy", REVIEW, 17)
     came = review("import", "x.zip", "--id", "mine", "--json").json
     assert (came["session"]["uid"], came["session"]["id"], came["changed"]) == (done["copy"], "mine", True)

@@ -9,6 +9,7 @@ from typing import Any
 from perdure.errors import SessionWaiting
 from perdure.interchange.export import Exported, export
 from perdure.interchange.import_ import Imported, import_bundle
+from perdure.interchange.signature import SigningKey
 from perdure.runtime.queries import SessionView
 from perdure.runtime.runtime import Runtime
 from perdure.store.moves import event, inbox
@@ -25,10 +26,11 @@ async def begin(rt: Runtime, id: str = "t-1", **arguments: Any) -> SessionView:
     return await rt.run(started.id)
 
 
-async def leave(rt: Runtime, name: str, path: Path, *, move: bool = False) -> Exported:
+async def leave(rt: Runtime, name: str, path: Path, *, move: bool = False, key: SigningKey | None = None) -> Exported:
     uid = (await rt.get(name)).uid
+    artifacts = rt.values.directory
     return await asyncio.to_thread(
-        export, rt.store, uid, path, by="ada", move=move, artifacts=rt.values.directory, life_of=rt.life_of
+        export, rt.store, uid, path, by="ada", move=move, artifacts=artifacts, life_of=rt.life_of, key=key
     )
 
 

@@ -48,6 +48,7 @@ COMMANDS = {
     "facts": "List what sessions remember; a fact past its age is marked stale.",
     "export": "Write a session as one bundle that can travel: as a copy, or as a move.",
     "import": "Take a bundle in: a copy goes on beside its original, a move goes on in its place.",
+    "keys": "List your public key and those that you know, and add or remove one: for signed bundles.",
     "verify": "Check that every event is there, unchanged and in its place: one session's log, or all.",
     "doctor": "Say how the store is, which promises it keeps, and what to do.",
     "restores": "List restores: when the store was put back to an earlier state, and who released each.",

@@ -7,7 +7,6 @@ change can be shown as a difference.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -15,7 +14,7 @@ import msgspec
 from perdure.clock import SystemClock
 from perdure.config import data_folder
 from perdure.ids import digest
-from perdure.store.databases.sqlite.location import make_folder, sync_folder
+from perdure.store.databases.sqlite.location import make_folder, write_whole
 
 
 class Trusted(msgspec.Struct, frozen=True):
@@ -52,14 +51,7 @@ def trust(path: Path, text: str) -> Trusted:
     made = Trusted(str(_place(path)), digest_of(text), text, SystemClock().now())
     target = _file(path)
     make_folder(target.parent)
-    temporary = target.with_suffix(f".{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(made))
-        file.flush()
-        os.fsync(descriptor)
-    temporary.rename(target)
-    sync_folder(target.parent)
+    write_whole(target, msgspec.json.encode(made))
     return made
 
 

@@ -1,6 +1,7 @@
 """A bundle: one session that can travel, as a folder or a .zip of the same files.
 
     manifest.json           what this is, which version, whose it is, and the digest of every other file
+    signature.json          who made it, if it is signed (`signature`); the one file that the manifest does not list
     SUMMARY.md              the session for people; nothing reads it back
     events.jsonl            the log of each session of the line, as stored: erased events too
     tables/NAME.jsonl       the rows of the other tables, as stored
@@ -11,8 +12,8 @@ all of them are history, and `copy` is the uid of the branch that goes on from t
 importing twice is importing once. In a *move* the last one goes on itself, under its own uid and with its own keys.
 
 The version is `major.minor`. A reader takes every minor of its major: files, fields and columns that it does not know
-it checks and leaves alone. Another major it refuses. A bundle is not signed: its digests and chains tell of damage, and
-of a forger only that he forged all of it. So it gives no rights (`distrust`).
+it checks and leaves alone. Another major it refuses. Digests and chains tell of damage, and of a forger only that he
+forged all of it; a signature tells who made it. A bundle gives no rights, signed or not (`distrust`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from perdure.ids import NAME
 FORMAT = "perdure-bundle"
 MAJOR, MINOR = 1, 0
 COPY, MOVE = "copy", "move"
-MANIFEST, SUMMARY, EVENTS = "manifest.json", "SUMMARY.md", "events.jsonl"
+MANIFEST, SIGNATURE, SUMMARY, EVENTS = "manifest.json", "signature.json", "SUMMARY.md", "events.jsonl"
 TABLE, ARTIFACT = "tables/{}.jsonl", "artifacts/{}"
 
 UID = re.compile(r"[0-9a-f]{32}\Z")

@@ -39,6 +39,7 @@ from perdure.interchange.bundle import (
     MANIFEST,
     MINOR,
     MOVE,
+    SIGNATURE,
     SUMMARY,
     TABLE,
     Artifacts,
@@ -47,6 +48,7 @@ from perdure.interchange.bundle import (
     Part,
 )
 from perdure.interchange.pack import Content, write
+from perdure.interchange.signature import SigningKey
 from perdure.interchange.summary import summary
 from perdure.store.inspection import damage
 from perdure.store.move import Transaction
@@ -67,6 +69,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     manifest_sha256: str
     counts: dict[str, int]
     notes: list[str]
+    signed_with: str | None = None  # the public key
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,9 +90,10 @@ def export(
     by: str,
     move: bool = False,
     artifacts: Artifacts | None = None,
+    key: SigningKey | None = None,
     life_of: Callable[[Attempt], Life] = lambda _: Life.CANNOT_TELL,
 ) -> Exported:
-    """Write a session as a bundle: a .zip if the path says so, a folder otherwise."""
+    """Write a session as a bundle: a .zip if the path says so, a folder otherwise. With a key it is signed by `by`."""
     if not path.parent.is_dir():
         raise NotFound(f"There is no folder {path.parent}.", hint="Make it, or name another place with --to.")
     line, told = store.read_now(_look, uid)
@@ -105,10 +109,14 @@ def export(
         told = Told(mode=COPY, copy=new_uid(), store=source, by=by, at=store.clock.now())
     assert told is not None
     files, manifest = compose(line, told, artifacts)
+    manifest_digest = digest(manifest.encode())
+    if key is not None:
+        files = {MANIFEST: files.pop(MANIFEST), SIGNATURE: key.sign(manifest_digest, by)} | files
     sha256 = write(path, files, again=again)
     return Exported(
         path=str(path), mode=told.mode, session=manifest.session, copy=told.copy, sha256=sha256,
-        manifest_sha256=digest(manifest.encode()), counts=manifest.counts, notes=manifest.notes,
+        manifest_sha256=manifest_digest, counts=manifest.counts, notes=manifest.notes,
+        signed_with=None if key is None else key.public,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Import: a bundle comes in, whole or not at all.
 
-    1 check      names, limits, version, every digest, every row, every chain, and the rows against the log;
-                 nothing is written before all of it holds
+    1 check      names, limits, version, the signature, every digest, every row, every chain, and the rows against
+                 the log; nothing is written before all of it holds
     2 artifacts  each synced under its digest; a crash here leaves files that nobody claims
     3 take in    every row in one transaction
 
@@ -9,7 +9,8 @@ A crash before 3 has committed leaves no trace of the session; after it, all of 
 is there and changes nothing.
 
 A bundle gives no rights. The permissions of its sessions, and what people elsewhere said about effects that are not
-settled, are dropped unless whoever imports it names them in `keep` (`domain.permission`).
+settled, are dropped unless whoever imports it names them in `keep` (`domain.permission`). A signature changes none of
+that: it only says who made the bundle.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from perdure.ids import decode
 from perdure.interchange import rows
 from perdure.interchange.bundle import ARTIFACT, EVENTS, MOVE, TABLE, Artifacts, Manifest, Member
 from perdure.interchange.distrust import check_rows, granted_to, reduced, unsettled_votes
+from perdure.interchange.keyring import Signer, require, signer_of
+from perdure.interchange.signature import verified
 from perdure.interchange.unpack import Limits, Unpacked, unpacked
 from perdure.store.statements import RECORDS
 from perdure.store.store import Store
@@ -46,6 +49,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     source: Member
     changed: bool
     counts: dict[str, int]
+    signer: Signer
     dropped: dict[str, Any] = {}  # permissions by name, with what they were
 
 
@@ -58,33 +62,44 @@ def import_bundle(
     take_back: bool = False,
     artifacts: Artifacts | None = None,
     keep: Collection[str] = (),
+    signed_by: str | None = None,
     limits: Limits = Limits(),  # noqa: B008  (frozen)
 ) -> Imported:
     """Take a bundle into a store. A bundle that is not wholly right is refused, and nothing of it is kept.
 
-    `keep` names the permissions that are not dropped.
+    `keep` names the permissions that are not dropped. `signed_by` is the name of a known key that must have signed the
+    bundle, or `any-known`.
     """
-    with checked(path, limits) as bundle:
+    with checked(path, limits, signed_by=signed_by) as bundle:
         return bundle.into(store, by=by, id=id, take_back=take_back, artifacts=artifacts, keep=keep)
 
 
 @contextmanager
-def checked(path: Path, limits: Limits = Limits()) -> Iterator[Checked]:  # noqa: B008  (frozen)
+def checked(
+    path: Path,
+    limits: Limits = Limits(),  # noqa: B008  (frozen)
+    *,
+    signed_by: str | None = None,
+) -> Iterator[Checked]:
     """Open a bundle that is wholly right, or say what is wrong with it. No store is needed for that."""
     with unpacked(path, limits) as bundle:
+        signer = signer_of(None if bundle.signature is None else verified(bundle.signature, bundle.digest))
+        if signed_by is not None:
+            require(signer, signed_by)
         line = read_line(bundle)
         _check_artifacts(bundle, line)
         for kept in line:
             check_rows(kept, bundle)
-        yield Checked(bundle, line)
+        yield Checked(bundle, line, signer)
 
 
 class Checked:
     """An open bundle of which everything holds."""
 
-    def __init__(self, bundle: Unpacked, line: list[Kept]) -> None:
+    def __init__(self, bundle: Unpacked, line: list[Kept], signer: Signer) -> None:
         self._bundle = bundle
         self._line = line
+        self.signer = signer
 
     @property
     def digest(self) -> str:
@@ -117,15 +132,20 @@ class Checked:
         arrival = Arrival(
             line=line, source=told.store, copy_uid=told.copy, exported_at=told.created_at, id=id, take_back=take_back,
             reduced={name: decode(one) if name == "arguments" else one for name, one in changed.items()},
-            keep_approvals=APPROVALS in keep,
+            keep_approvals=APPROVALS in keep, signed_by=_noted(self.signer),
         )  # fmt: skip
         arrived = _take_in(store, arrival, by)
         if not arrived.voided:
             dropped.pop(APPROVALS, None)
         return Imported(
             session=arrived.session, mode=told.mode, source=told.session, changed=arrived.changed, counts=told.counts,
-            dropped=dropped if arrived.changed else {},
+            signer=self.signer, dropped=dropped if arrived.changed else {},
         )  # fmt: skip
+
+
+def _noted(signer: Signer) -> dict[str, str | None]:
+    """What the log keeps of a signature: the key, and the name by which it was known."""
+    return {} if signer.key is None else {"key": signer.key, "name": signer.name}
 
 
 def _take_in(store: Store, arrival: Arrival, by: str) -> Arrived:

@@ -22,7 +22,7 @@ from pathlib import Path
 from perdure import faults
 from perdure.errors import Conflict, StoreFull, StoreUnavailable
 from perdure.ids import new_uid
-from perdure.interchange.bundle import MANIFEST
+from perdure.interchange.bundle import MANIFEST, SIGNATURE
 from perdure.interchange.unpack import CHUNK, Limits
 from perdure.store.databases.sqlite.location import sync_folder
 
@@ -63,11 +63,16 @@ def _write(path: Path, temporary: Path, files: Mapping[str, Content], again: boo
 
 
 def digest_of(path: Path) -> str:
-    """What tells two bundles apart: a .zip as a whole; of a folder its manifest, which has the digests of the rest."""
+    """What tells two bundles apart: a .zip as a whole; of a folder its manifest, which has the digests of the rest.
+
+    The signature of a folder counts too: the manifest does not know of it.
+    """
     hashing = sha256()
-    with open(path if path.is_file() else path / MANIFEST, "rb") as file:
-        while piece := file.read(CHUNK):
-            hashing.update(piece)
+    signature = [path / SIGNATURE] if (path / SIGNATURE).is_file() else []
+    for place in [path] if path.is_file() else [path / MANIFEST, *signature]:
+        with open(place, "rb") as file:
+            while piece := file.read(CHUNK):
+                hashing.update(piece)
     return hashing.hexdigest()
 
 

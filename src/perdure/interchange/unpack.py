@@ -21,7 +21,7 @@ from typing import IO
 import msgspec
 
 from perdure.errors import BundleInvalid, NotFound
-from perdure.interchange.bundle import FILE, MANIFEST, Manifest, read_manifest
+from perdure.interchange.bundle import FILE, MANIFEST, SIGNATURE, Manifest, read_manifest
 
 CHUNK = SMALL = 1 << 20
 
@@ -32,6 +32,7 @@ class Limits(msgspec.Struct, frozen=True):
     files: int = 200_000
     file: int = 4 << 30
     manifest: int = 64 << 20  # room for as many files as there may be
+    signature: int = 4 << 10
     rows: int = 1 << 30  # all files of rows together: they are held in memory
     total: int = 64 << 30
     ratio: int = 200
@@ -122,8 +123,10 @@ class Unpacked:
         content = b"".join(self._pieces(MANIFEST, limits.manifest))
         self.manifest: Manifest = read_manifest(content)
         self.digest = sha256(content).hexdigest()
+        signed = SIGNATURE in sizes
+        self.signature = b"".join(self._pieces(SIGNATURE, limits.signature)) if signed else None
         told = {name: part.size for name, part in self.manifest.files.items()}
-        found = {name: size for name, size in sizes.items() if name != MANIFEST}
+        found = {name: size for name, size in sizes.items() if name not in (MANIFEST, SIGNATURE)}
         for name in sorted(told.keys() | found.keys()):
             if told.get(name) != found.get(name):
                 what = (

@@ -31,9 +31,9 @@ import msgspec
 
 from perdure.agent.git.command_line import Repository, run, start
 from perdure.errors import ConfigError, NotFound, StoreUnavailable
-from perdure.ids import boot_id, new_uid
+from perdure.ids import boot_id
 from perdure.process import open_for_parent
-from perdure.store.databases.sqlite.location import make_folder, sync_folder
+from perdure.store.databases.sqlite.location import make_folder, write_whole
 from perdure.store.writer.lock import Waiting, holder_of
 
 WAIT = 120.0  # seconds to wait for another process that uses the same home
@@ -228,20 +228,6 @@ def locked(home: Path, name: str = "lock") -> Iterator[int]:
         yield lock
     finally:
         os.close(lock)
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Put a file in place whole and durable, or not at all."""
-    temporary = path.with_name(f".{path.name}-{new_uid()}")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
 
 
 def signature(path: Path) -> list[int]:

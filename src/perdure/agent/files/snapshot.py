@@ -27,12 +27,13 @@ import msgspec
 
 from perdure.agent.files import checkout, prune
 from perdure.agent.files.index import LARGEST, LeftOut, Refreshed, refresh
-from perdure.agent.files.object_store import TOGETHER, Area, GitDir, Held, signature, write_whole
+from perdure.agent.files.object_store import TOGETHER, Area, GitDir, Held, signature
 from perdure.agent.files.objects import differing, make_own
 from perdure.agent.git.command_line import SAFE, Repository, find, global_excludes, run
 from perdure.agent.tools.result import short
 from perdure.errors import ConfigError, NotFound, StoreError, StoreFull, StoreUnavailable
 from perdure.ids import check_text, digest
+from perdure.store.databases.sqlite.location import write_whole
 
 OUTSIDE = (
     "The folder is not in a git repository: a branch gets a plain folder and no commits, "

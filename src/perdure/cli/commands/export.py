@@ -18,14 +18,18 @@ if TYPE_CHECKING:
 @click.argument("id")
 @click.option("--move", is_flag=True, help="Seal it here, so that it goes on where the bundle is imported.")
 @click.option("--to", metavar="PATH", help="Where to: a .zip, or a folder; by default ID.zip in this folder.")
+@click.option("--sign", is_flag=True, help="Sign it with your key, which is made when it is first needed.")
 @person
-def export(shell: Shell, id: str, move: bool, to: str | None) -> None:
+def export(shell: Shell, id: str, move: bool, to: str | None, sign: bool) -> None:
     """Write a session as one bundle that can travel: as a copy, or as a move.
 
     A copy changes nothing here. After a move the session is sealed; should its bundle be lost, export it again.
     """
     from perdure.cli.store_access import acting
     from perdure.control import receipts
+    from perdure.interchange.keyring import signing_key
+
+    key = signing_key() if sign else None  # before anything is sealed
 
     async def work(runtime: Runtime) -> Exported:
         import asyncio
@@ -37,7 +41,7 @@ def export(shell: Shell, id: str, move: bool, to: str | None) -> None:
         path = Path(to) if to is not None else Path(file_name(found.id))
         return await asyncio.to_thread(
             write, runtime.store, found.uid, path.absolute(), by=shell.by, move=move,
-            artifacts=runtime.values.directory, life_of=runtime.life_of,
+            artifacts=runtime.values.directory, life_of=runtime.life_of, key=key,
         )  # fmt: skip
 
     done = acting(shell, work)
@@ -63,4 +67,6 @@ def tell(shell: Shell, done: Exported) -> None:
         shell.say("It is sealed here and goes on where the bundle is imported. Import it in one place only.")
     else:
         shell.say("The copy has a uid of its own, and does nothing again that its original has done.")
+    if done.signed_with is not None:
+        shell.say(f"It is signed by {safe(shell.by)}, with the key {done.signed_with}.")
     shell.say(f"`perdure import {safe(Path(done.path).name)}` takes it in, at another store.")

@@ -11,7 +11,10 @@ from perdure.cli.shell import Shell, command, person
 
 if TYPE_CHECKING:
     from perdure.interchange.import_ import Checked, Imported
+    from perdure.interchange.keyring import Signer
     from perdure.runtime.runtime import Runtime
+
+NAME = 60  # letters of a name that a stranger chose
 
 
 @command
@@ -19,20 +22,22 @@ if TYPE_CHECKING:
 @click.option("--id", "new", metavar="NEW", help="A name of its own, where another session has its name already.")
 @click.option("--take-back", is_flag=True, help="Undo a move: say that it was imported nowhere else.")
 @click.option("--keep", metavar="NAMES", help="Permissions of the bundle to keep, with commas between; or `all`.")
+@click.option("--signed-by", metavar="NAME", help="Refuse it unless this name signed it; `any-known`: any you know.")
 @person
-def import_(shell: Shell, file: str, new: str | None, take_back: bool, keep: str | None) -> None:
+def import_(shell: Shell, file: str, new: str | None, take_back: bool, keep: str | None, signed_by: str | None) -> None:
     """Take a bundle in: a copy goes on beside its original, a move goes on in its place.
 
     A bundle that is torn or does not verify is refused whole. Importing it again changes nothing.
 
     Permissions in a bundle (allow, approvals, base_url, environment, network, repository, unsandboxed) are dropped
-    unless you exported it yourself, name them with --keep, or confirm each at the terminal.
+    unless you exported it yourself, name them with --keep, or confirm each at the terminal. A signature says who made a
+    bundle, and gives it no permissions; one that is wrong is always refused. `perdure keys` lists the names you know.
     """
     from perdure.cli.store_access import acting
     from perdure.interchange.import_ import checked
 
     named = _named(keep)
-    with checked(Path(file)) as bundle:  # before a store is made for what is refused
+    with checked(Path(file), signed_by=signed_by) as bundle:  # before a store is made for what is refused
         kept = _kept(shell, bundle, named)
 
         async def work(runtime: Runtime) -> Imported:
@@ -76,11 +81,29 @@ def _kept(shell: Shell, bundle: Checked, named: frozenset[str] | None) -> frozen
         return frozenset(NAMES)
     if not bundle.permissions or not can_ask(shell):
         return frozenset()
+    click.echo(signed(bundle.signer), err=True)
     click.echo(f"The bundle says that it was made by {safe(bundle.by)}. It asks for permissions:", err=True)
     return frozenset(
         name
         for name, one in bundle.permissions.items()
         if click.confirm(f"  Keep {name} = {value(one)}?", default=False, err=True)
+    )
+
+
+def signed(signer: Signer) -> str:
+    """Who signed a bundle. Anybody may choose any name, so a name counts only with a key that the user knows."""
+    from perdure.cli.text.plain import safe, short
+    from perdure.interchange.keyring import ME, fingerprint
+
+    if signer.key is None:
+        return "The bundle is not signed."
+    if signer.name is None:
+        claimed = short(signer.claimed_name or "", NAME)
+        return f'The bundle is signed by an unknown key, {fingerprint(signer.key)}, which calls itself "{claimed}".'
+    return (
+        "The bundle is signed with your own key."
+        if signer.name == ME
+        else (f"The bundle is signed by {safe(signer.name)}, with a key that you know.")
     )
 
 
@@ -95,6 +118,7 @@ def tell(shell: Shell, done: Imported) -> None:
         shell.say(f"Session {here.id} is a copy of {source.id} at event {source.cursor}, which is kept as history.")
     else:
         shell.say(f"Session {here.id} goes on here, from event {source.cursor}.")
+    shell.say(signed(done.signer))
     for name, was in done.dropped.items():
         why = "these votes do not count here" if name == "approvals" else "the bundle gave itself this permission"
         shell.say(f"Dropped {name} = {value(was)}: {why}.")

@@ -45,6 +45,12 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     take_back: bool = False
     reduced: Mapping[str, Any] = {}  # columns of the last session without the permissions that were dropped, decoded
     keep_approvals: bool = False
+    signed_by: Mapping[str, str | None] = {}  # the key that signed the bundle, and the name by which it was known
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What the log says of where it came from."""
+        return {"from": self.source} | ({"signed_by": self.signed_by} if self.signed_by else {})
 
 
 class Arrived(msgspec.Struct, frozen=True):
@@ -139,7 +145,7 @@ def _go_on(tx: Transaction, kept: Kept, arrival: Arrival, by: str) -> Arrived:
         id = head.id
     log = enter(tx, kept.uid, by)
     rows = {"session": {"id": id, "sealed_at": None} | changed} | void.rows
-    log.append("note", {"moved": {"from": arrival.source}} | void.body, rows=rows)
+    log.append("note", {"moved": arrival.origin} | void.body, rows=rows)
     log.close()
     return Arrived(session.get(tx, kept.uid), True, tuple(void.voters))
 
@@ -162,7 +168,7 @@ def _branch(tx: Transaction, kept: Kept, arrival: Arrival, by: str) -> Arrived:
     log = enter(tx, uid, by)
     shown = session.get(tx, uid).to_dict()
     rows = {"session": {name: value for name, value in shown.items() if name not in NOT_STATE}}
-    log.append("session.created", {"copied": {"from": arrival.source}}, rows=rows)
+    log.append("session.created", {"copied": arrival.origin}, rows=rows)
     log.close()
     return Arrived(session.get(tx, uid), True)
 

@@ -104,6 +104,21 @@ def make_file(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """Put a file in place for its owner alone, whole and durable, or not at all."""
+    temporary = path.with_name(f".{path.name}-{new_uid()}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
 def announce(path: Path) -> Presence:
     """Say that this process has the store open, and warn when that makes too many writers for one file."""
     folder = companion(path) / "present"

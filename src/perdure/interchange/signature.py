@@ -1,0 +1,100 @@
+"""Signatures of bundles: who made one, proven with an ed25519 key.
+
+`signature.json` lies beside the manifest and is the one file that the manifest does not list, because it signs it:
+
+    perdure bundle signature 1      what is signed, so that a signature is valid for nothing else
+    the public key
+    the SHA-256 of manifest.json    which has the digest of every other file
+    the name that the maker chose
+
+So a change anywhere in the bundle makes its signature wrong, and no signature fits another bundle. Whoever removes the
+file has an unsigned bundle; an importer who requires a signature refuses it (`keyring.require`).
+
+A signature says who made a bundle. It gives the bundle no rights (`distrust`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from perdure.errors import BundleInvalid, ConfigError
+from perdure.ids import check_text
+
+ALGORITHM = "ed25519"
+DOMAIN = "perdure bundle signature 1"
+PUBLIC_KEY = re.compile(r"[0-9a-f]{64}\Z")
+LONGEST_NAME = 200
+
+
+class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `signature.json` says. Anybody may choose any name: only the key is proven."""
+
+    algorithm: str
+    key: str
+    name: str
+    signature: str
+
+
+class SigningKey:
+    """A private key that signs bundles, and its public half as 64 hexadecimal digits."""
+
+    def __init__(self, private: bytes | None = None) -> None:
+        """Take a private key of 32 bytes, or make a new one."""
+        kind = _ed25519().Ed25519PrivateKey
+        self._private = kind.generate() if private is None else kind.from_private_bytes(private)
+        self.public: str = self._private.public_key().public_bytes_raw().hex()
+
+    @property
+    def private(self) -> bytes:
+        content: bytes = self._private.private_bytes_raw()
+        return content
+
+    def sign(self, manifest_digest: str, name: str) -> bytes:
+        """The signature file of the bundle whose manifest has this digest."""
+        check_text("The name of the maker", name)
+        if not 1 <= len(name) <= LONGEST_NAME:
+            raise ConfigError(f"The name of the maker must have 1 to {LONGEST_NAME} characters.")
+        signature = self._private.sign(_message(self.public, manifest_digest, name)).hex()
+        made = Signature(ALGORITHM, self.public, name, signature)
+        return msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n"
+
+
+def verified(content: bytes, manifest_digest: str) -> Signature:
+    """Read the signature file of a bundle; refuse one that is not right for the manifest with this digest."""
+    try:
+        found = msgspec.json.decode(content, type=Signature)
+        signature, name = bytes.fromhex(found.signature), found.name
+        message = _message(found.key, manifest_digest, name)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise BundleInvalid(f"The signature of the bundle cannot be read: {error}.") from None
+    if found.algorithm != ALGORITHM or not PUBLIC_KEY.match(found.key) or not 1 <= len(name) <= LONGEST_NAME:
+        raise BundleInvalid("The signature of the bundle is not of a kind that this version of Perdure knows.")
+    public = _ed25519().Ed25519PublicKey.from_public_bytes(bytes.fromhex(found.key))
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        public.verify(signature, message)
+    except InvalidSignature:
+        raise BundleInvalid(
+            "The signature of the bundle is wrong: the bundle was changed, or the signature belongs to another one.",
+            hint="Get the bundle again from whoever made it.",
+        ) from None
+    return found
+
+
+def _message(key: str, manifest_digest: str, name: str) -> bytes:
+    """What is signed. Only the name, which comes last, has no fixed form."""
+    return "\n".join((DOMAIN, key, manifest_digest, name)).encode()
+
+
+def _ed25519() -> Any:
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError:
+        raise ConfigError(
+            "Signatures of bundles need a package that is not installed.", hint="Run `pip install 'perdure[sign]'`."
+        ) from None
+    return ed25519
