@@ -245,12 +245,15 @@ def test_keys_of_another_user_are_not_used(keys: Path) -> None:
         known_keys()
 
 
-def test_an_unusable_key_seals_nothing(terminal: Terminal, keys: Path) -> None:
+def test_an_unusable_key_or_name_seals_nothing(terminal: Terminal, keys: Path) -> None:
     assert terminal.run("desk_review", "review-7").code == 3
     signing_key()
     (keys / "signing.key").chmod(0o644)
     said = terminal("export", "review-7", "--move", "--sign")
     assert (said.code, "can be read or changed by others" in said.err, "chmod 600" in said.err) == (2, True, True)
+    (keys / "signing.key").chmod(0o600)
+    long = terminal("export", "review-7", "--move", "--sign", "--by", "a" * 201)
+    assert (long.code, "1 to 200 characters" in long.err) == (2, True)
     assert terminal("show", "review-7", "--json").json["session"]["sealed_at"] is None
     assert not (terminal.folder / "review-7.zip").exists()
 

@@ -48,7 +48,7 @@ from perdure.interchange.bundle import (
     Part,
 )
 from perdure.interchange.pack import Content, write
-from perdure.interchange.signature import SigningKey
+from perdure.interchange.signature import SigningKey, check_maker
 from perdure.interchange.summary import summary
 from perdure.store.inspection import damage
 from perdure.store.move import Transaction
@@ -96,6 +96,8 @@ def export(
     """Write a session as a bundle: a .zip if the path says so, a folder otherwise. With a key it is signed by `by`."""
     if not path.parent.is_dir():
         raise NotFound(f"There is no folder {path.parent}.", hint="Make it, or name another place with --to.")
+    if key is not None:
+        check_maker(by)
     line, told = store.read_now(_look, uid)
     again = move and told is not None
     if os.path.lexists(path) and not again:

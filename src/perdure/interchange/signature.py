@@ -54,12 +54,17 @@ class SigningKey:
 
     def sign(self, manifest_digest: str, name: str) -> bytes:
         """The signature file of the bundle whose manifest has this digest."""
-        check_text("The name of the maker", name)
-        if not 1 <= len(name) <= LONGEST_NAME:
-            raise ConfigError(f"The name of the maker must have 1 to {LONGEST_NAME} characters.")
+        check_maker(name)
         signature = self._private.sign(_message(self.public, manifest_digest, name)).hex()
         made = Signature(ALGORITHM, self.public, name, signature)
         return msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n"
+
+
+def check_maker(name: str) -> None:
+    """Refuse a name that no signature can hold."""
+    check_text("The name of the maker", name)
+    if not 1 <= len(name) <= LONGEST_NAME:
+        raise ConfigError(f"The name of the maker must have 1 to {LONGEST_NAME} characters.")
 
 
 def verified(content: bytes, manifest_digest: str) -> Signature:
