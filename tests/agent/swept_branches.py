@@ -19,7 +19,7 @@ import msgspec
 from perdure import Agent, faults
 from perdure.agent.files.branch import beside_of, home_of
 from perdure.agent.files.worktree import Worktree
-from perdure.control.branches.files import rested
+from perdure.control.branches.files import run_until_idle
 from perdure.control.branches.merge import merge
 from perdure.control.branches.rewind import rewind
 from perdure.domain.session import TERMINAL
@@ -116,14 +116,14 @@ async def run_branches(runtime: Runtime, bound: Bound[Any], name: str, _: Person
     runtime.values = Values(runtime.store, folder.parent / "artifacts")
     with undisturbed():
         original = await runtime.start(bound, id=name, repository=folder)
-        original = await rested(runtime, original.uid)
+        original = await run_until_idle(runtime, original.uid)
         said = [one async for one in runtime.events(name) if one.kind == "message" and "merge" not in one.body]
         first, last = said[2].number, said[-1].number
     with every_change_of_files():
         branch = await runtime.fork(original.uid, at=last, id=f"{name}.b")
         await runtime.send(branch.uid, "another way", message_id="m-1")
         if not [one async for one in runtime.events(branch.uid) if one.kind == "inbox.received"][1:]:
-            branch = await rested(runtime, branch.uid)  # what was ordered already is the next merge's to finish
+            branch = await run_until_idle(runtime, branch.uid)  # what was ordered already is the next merge's to finish
         await merge(runtime, branch.uid)
         await merge_ended(runtime, original, last, f"{name}.e")
         back = (await rewind(runtime, original.uid, to=first, id=f"{name}.r")).session
@@ -137,7 +137,7 @@ async def merge_ended(runtime: Runtime, original: SessionView, last: int, id: st
     with undisturbed():
         branch = await runtime.fork(original.uid, at=last, id=id)
         if branch.status not in TERMINAL:
-            branch = await rested(runtime, branch.uid)
+            branch = await run_until_idle(runtime, branch.uid)
             (home,) = [one async for one in runtime.effects(session=branch.uid, tool="open_worktree")]
             (Path((home.result or "").strip('"')) / "by-hand.txt").write_text("by hand\n")
             await runtime.cancel(branch.uid)

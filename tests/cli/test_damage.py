@@ -10,7 +10,7 @@ import pytest
 
 from perdure.cli.commands.doctor import conclusion
 from perdure.control.doctor.examination import examine
-from perdure.control.doctor.report import Report
+from perdure.control.doctor.report import DoctorReport
 from perdure.store.inspection import damage
 from perdure.store.moves import session
 from perdure.store.store import open_store
@@ -70,7 +70,7 @@ def test_a_damaged_row_is_named_and_other_sessions_are_checked(three: Terminal, 
 
 
 def test_doctor_without_deep_says_that_the_contents_were_not_read() -> None:
-    report = Report(kind="sqlite", place="x", exists=True, sessions={})
+    report = DoctorReport(kind="sqlite", place="x", exists=True, sessions={})
     assert list(conclusion(report))[-1].endswith(" in what was read; --deep reads everything")
     report.read_everything = True
     assert list(conclusion(report))[-1] == "[green]nothing wrong[/]"

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.commands.demo import Teller
+from perdure.cli.commands.demo import Narrator
+from perdure.cli.demo.environment import DemoEnvironment
 from perdure.cli.demo.fixtures import COMMENT, make_repository
-from perdure.cli.demo.stage import Scene
-from perdure.cli.demo.story import Story
+from perdure.cli.demo.scenario import Scenario
 from perdure.cli.shell import Shell
 from perdure.testing import Sink
 from perdure.testing.proxy import wait_until
@@ -116,10 +116,10 @@ def test_what_is_there_twice_or_not_at_all_is_counted_and_told(
     """The demo believes what is outside and nobody else."""
     make_repository(tmp_path)
     with Sink(tmp_path / "service") as service:
-        story = Story(Scene(tmp_path, service, store=None, sandboxed=True), "fix")
+        story = Scenario(DemoEnvironment(tmp_path, service, store=None, sandboxed=True), "fix")
         for _ in range(2):
             service.run("comments").post(None, {"body": COMMENT["body"]}, path="pulls/7/comments")
-        teller = Teller(Shell(None, json=False), story, "none", None)
+        teller = Narrator(Shell(None, json=False), story, "none", None)
         teller.count({"git_push": 1})
     rows = {what: [int(one) for one in counts] for what, *counts in ROW.findall(capsys.readouterr().out)}
     assert rows == {"the comment": [1, 2, 1, 0, 0], "the commit": [1, 0, 0, 1, 0], "the push": [1, 0, 0, 1, 1]}

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from perdure.cli.live import items
-from perdure.cli.live.items import KINDS, TYPES, Items
-from perdure.cli.live.stream import Hearing
+from perdure.cli.live.item_stream import ItemStream
+from perdure.cli.live.items import KINDS, TYPES, ItemBuilder
 from perdure.domain.event import Event
 from perdure.runtime.live_text import Delta
 from tests.cli.agents import Work, calls
@@ -40,7 +40,8 @@ def test_every_type_and_kind_that_is_emitted_is_documented_and_no_other() -> Non
     tables = re.findall(r"^\| `([a-z_.]+)` \|", text(PAGE), re.MULTILINE)
     assert tables == [*TYPES, *KINDS]
     source = text(Path(items.__file__)) + "".join(
-        text(f"src/perdure/cli/{name}.py") for name in ("live/stream", "live/views", "live/local_run", "commands/run")
+        text(f"src/perdure/cli/{name}.py")
+        for name in ("live/item_stream", "live/renderers", "live/local_run", "commands/run")
     )
     emitted = {one.value for one in ast.walk(ast.parse(text(Path(items.__file__)))) if isinstance(one, ast.Constant)}
     assert set(TYPES) - {"error"} <= {one for one in emitted if isinstance(one, str)}
@@ -64,7 +65,7 @@ def said(objects: list[Any]) -> list[tuple[str, Any]]:
 
 
 def test_a_piece_waits_for_what_was_on_record_and_the_whole_is_not_told_again() -> None:
-    hearing = Hearing(Items())
+    hearing = ItemStream(ItemBuilder())
     assert hearing.delta(piece("Hel", 2)) == []  # event 2 was on record when it was said, and was not told yet
     hearing.event(event(1, "lease.acquired", {}))
     begun = hearing.event(event(2, "message", {"role": "user", "content": "hi"}))
@@ -77,7 +78,7 @@ def test_a_piece_waits_for_what_was_on_record_and_the_whole_is_not_told_again() 
 
 
 def test_pieces_of_the_next_reply_that_come_before_the_record_of_this_one_are_kept() -> None:
-    hearing = Hearing(Items())
+    hearing = ItemStream(ItemBuilder())
     assert said(hearing.delta(piece("One.", 0))) == [("item.started", ""), ("item.updated", "One.")]
     assert hearing.delta(piece("Two.", 4, "b")) == []
     first = hearing.event(reply(3, "One.", "read_file"))
@@ -89,7 +90,7 @@ def test_pieces_of_the_next_reply_that_come_before_the_record_of_this_one_are_ke
 
 
 def test_a_piece_of_a_reply_that_was_told_whole_is_not_told() -> None:
-    hearing = Hearing(Items())
+    hearing = ItemStream(ItemBuilder())
     hearing.event(event(1, "lease.acquired", {}))
     hearing.event(reply(2, "Told."))
     assert hearing.delta(piece("Told.", 1)) == []
@@ -99,7 +100,7 @@ def test_a_piece_of_a_reply_that_was_told_whole_is_not_told() -> None:
 
 @pytest.mark.parametrize("noticed", [True, False])
 def test_a_reply_that_began_anew_says_that_the_first_broke_off(noticed: bool) -> None:
-    hearing = Hearing(Items())
+    hearing = ItemStream(ItemBuilder())
     (first, _) = hearing.delta(piece("I thi", 0))
     ended = hearing.delta(piece("", 0, broke_off=True)) if noticed else []
     (*more, begun, update) = hearing.delta(piece("I know.", 0, "b"))
@@ -119,7 +120,7 @@ def test_a_reply_that_began_anew_says_that_the_first_broke_off(noticed: bool) ->
     "body", [None, [], {}, {"rows": None}, {"role": "assistant", "calls": [None]}, {"role": "tool"}]
 )
 def test_a_body_that_nobody_can_read_is_passed_over(kind: str, body: Any) -> None:
-    assert Items().event(event(1, kind, body, effect_id="e-1")) == []
+    assert ItemBuilder().event(event(1, kind, body, effect_id="e-1")) == []
 
 
 @pytest.mark.slow

@@ -11,10 +11,10 @@ import pytest
 
 import perdure
 from perdure.cli.live.conversation import Conversation
-from perdure.cli.live.keyboard import MARK, UNMARK, Keys
-from perdure.cli.live.prompts import Asking
-from perdure.cli.live.screen import screen_for
-from perdure.cli.live.views import AsSentences
+from perdure.cli.live.keyboard import MARK, UNMARK, Keyboard
+from perdure.cli.live.prompts import WaitPrompt
+from perdure.cli.live.renderers import LogRenderer
+from perdure.cli.live.screen import make_screen
 from perdure.cli.shell import Shell
 from tests.cli.agents import Work, calls
 from tests.cli.terminal import Terminal
@@ -33,7 +33,7 @@ class Board:
     def __init__(self, *, plain: bool = False) -> None:
         self.ours, self.theirs = pty.openpty()
         self.heard: list[str | None] = []
-        self.keys = Keys(self.theirs, io.StringIO(), self.heard.append, lambda: None, plain=plain)
+        self.keys = Keyboard(self.theirs, io.StringIO(), self.heard.append, lambda: None, plain=plain)
         self.keys.take()
 
     def type(self, text: str) -> None:
@@ -58,32 +58,32 @@ def drawn() -> Iterator[Board]:
 
 def test_lines_on_their_way_are_heard_before_a_question_and_the_half_typed_one_is_not(board: Board) -> None:
     board.type("look first\nyes that was")
-    board.keys.set_aside()
+    board.keys.stash_typed()
     assert (board.heard, board.keys.typed) == (["look first"], "")
     board.type("n\n")
-    board.keys.set_aside()
+    board.keys.stash_typed()
     assert board.heard == ["look first", "n"]
 
 
 def test_what_was_set_aside_comes_back_with_the_up_key(drawn: Board) -> None:
     drawn.type("yes that was")
-    assert drawn.keys.set_aside()
+    assert drawn.keys.stash_typed()
     drawn.type(UP + "\n")
-    assert not drawn.keys.set_aside()
+    assert not drawn.keys.stash_typed()
     assert drawn.heard == ["yes that was"]
 
 
 def test_a_paste_that_a_question_cuts_in_two_is_no_answer_to_it(drawn: Board) -> None:
     drawn.type("\x1b[200~yes\nthat")
-    assert drawn.keys.set_aside()
+    assert drawn.keys.stash_typed()
     drawn.type(" was\x1b[201~\n")
-    drawn.keys.set_aside()
+    drawn.keys.stash_typed()
     assert drawn.heard == [""]
 
 
 def test_a_pasted_text_keeps_its_lines_and_none_of_it_is_a_key(drawn: Board) -> None:
     drawn.type("a \x1b[200~one\r\x15\x1b[Atwo\tthree\x1b[201~ b\n")
-    drawn.keys.set_aside()
+    drawn.keys.stash_typed()
     assert drawn.heard == ["a one\n[Atwo\tthree b"]
 
 
@@ -130,9 +130,9 @@ async def test_a_line_that_was_on_its_way_when_a_question_was_shown_is_a_message
     monkeypatch.setattr(keys_question, "hears", True)
     async with perdure.open("memory:") as runtime:
         view = await runtime.run((await runtime.start(keys_question.bind(), id="k")).id)
-        shell, screen = Shell("memory:", json=False), screen_for(io.StringIO())
-        talk = Conversation(shell, runtime, view, AsSentences(screen, runtime.store, view.uid, view.cursor), screen)
-        talk.asking = Asking(shell, runtime, screen, lambda: None, lambda: talk._heard("yes"))
+        shell, screen = Shell("memory:", json=False), make_screen(io.StringIO())
+        talk = Conversation(shell, runtime, view, LogRenderer(screen, runtime.store, view.uid, view.cursor), screen)
+        talk.asking = WaitPrompt(shell, runtime, screen, lambda: None, lambda: talk._heard("yes"))
         await talk.look()
         what, heard = talk._queue.get_nowait()
         await talk._on_line(heard)

@@ -206,9 +206,9 @@ def test_the_same_is_said_of_every_store(terminal: Terminal, target: str, monkey
 def test_a_password_is_not_repeated_in_what_to_type(terminal: Terminal) -> None:
     from perdure.cli.shell import Shell
 
-    line = Shell("postgresql://me:secret@host/db", json=False).again("ls")
+    line = Shell("postgresql://me:secret@host/db", json=False).suggest("ls")
     assert ("secret" in line, line) == (False, "perdure ls --store postgresql://me@host/db")
-    line = Shell("postgresql://host/db?user=me&password=secret", json=False).again("ls")
+    line = Shell("postgresql://host/db?user=me&password=secret", json=False).suggest("ls")
     assert line == "perdure ls --store 'postgresql://host/db?user=me'"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.cli.live import drivers
-from perdure.cli.live.drivers import Background
+from perdure.cli.live.drivers import BackgroundWorker
 from perdure.cli.shell import Shell
 from perdure.domain.session import CRASHES
 from perdure.runtime.definitions.program import Bound
@@ -107,15 +107,15 @@ def test_the_priority_of_a_session_can_be_given_when_it_is_begun(terminal: Termi
 
 
 def test_attach_stops_starting_workers_that_change_nothing(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[Background] = []
+    started: list[BackgroundWorker] = []
 
-    def background(*_: object) -> Background:
-        started.append(Background(subprocess.Popen(["true"]), terminal.folder / "log"))
+    def background(*_: object) -> BackgroundWorker:
+        started.append(BackgroundWorker(subprocess.Popen(["true"]), terminal.folder / "log"))
         started[-1].process.wait()
         return started[-1]
 
     monkeypatch.setattr(drivers, "background", background)
-    mover = drivers.InBackground(Shell(str(terminal.folder / "perdure.db"), json=False), "uid", lambda _: None)
+    mover = drivers.BackgroundDriver(Shell(str(terminal.folder / "perdure.db"), json=False), "uid", lambda _: None)
     for _ in range(10):
         mover.start()
         mover.saw("lease.acquired")

@@ -15,7 +15,7 @@ from perdure.control.doctor import examination
 from perdure.control.doctor.depth import of
 from perdure.control.doctor.examination import examine
 from perdure.control.doctor.findings import judge
-from perdure.control.doctor.report import Disk, Finding, Latency, Report, Stale
+from perdure.control.doctor.report import DiskStatus, DoctorReport, Finding, Latency, StaleSession
 from perdure.domain.worker import Life
 from perdure.errors import ConfigError
 from perdure.ids import new_uid
@@ -295,7 +295,7 @@ SERVER = Server("18", "perdure", 1, "on", "on", "on", "", "on", False, 1, [], []
 )
 def test_each_fault_of_a_server_has_its_finding(changes: dict[str, object], level: str, what: str) -> None:
     server = msgspec.structs.replace(SERVER, **changes)
-    report = Report(kind="postgres", place="", exists=True, server=server, sessions={})
+    report = DoctorReport(kind="postgres", place="", exists=True, server=server, sessions={})
     report.findings = judge(report)
     assert report.findings[0].level == level
     assert what in report.findings[0].what
@@ -305,10 +305,10 @@ def test_each_fault_of_a_server_has_its_finding(changes: dict[str, object], leve
 @pytest.mark.parametrize(
     ("changes", "level", "what"),
     [
-        ({"disk": Disk("/d", "tmpfs", 1 << 40, 1)}, "wrong", "in memory"),
-        ({"disk": Disk("/d", "overlay", 1 << 40, 1)}, "risk", "container"),
-        ({"disk": Disk("/d", "ext4", 1 << 20, 1)}, "stuck", "1 MiB"),
-        ({"disk": Disk("/d", "ext4", 1 << 40, 0)}, "note", "reserve"),
+        ({"disk": DiskStatus("/d", "tmpfs", 1 << 40, 1)}, "wrong", "in memory"),
+        ({"disk": DiskStatus("/d", "overlay", 1 << 40, 1)}, "risk", "container"),
+        ({"disk": DiskStatus("/d", "ext4", 1 << 20, 1)}, "stuck", "1 MiB"),
+        ({"disk": DiskStatus("/d", "ext4", 1 << 40, 0)}, "note", "reserve"),
         ({"latency": Latency(3, 4, 20, "sync of this disk")}, "risk", "3 µs"),
         ({"latency": None}, "wrong", "Nothing can be written"),
         ({"durability": Durability("delete", "full")}, "wrong", "power cut"),
@@ -316,13 +316,17 @@ def test_each_fault_of_a_server_has_its_finding(changes: dict[str, object], leve
         ({"durability": Durability("delete", "unknown")}, "wrong", "power cut"),
         ({"in_doubt": 2}, "note", "2 effects are in doubt"),
         ({"processes": [str(n) for n in range(9)]}, "note", "9 processes"),
-        ({"stale": 2, "stale_sessions": [Stale("a", "w", 1), Stale("b", "w", 1)]}, "stuck", "2 sessions stand still"),
+        (
+            {"stale": 2, "stale_sessions": [StaleSession("a", "w", 1), StaleSession("b", "w", 1)]},
+            "stuck",
+            "2 sessions stand still",
+        ),
     ],
 )
 def test_each_fault_of_a_file_has_its_finding(changes: dict[str, object], level: str, what: str) -> None:
-    healthy = Report(
+    healthy = DoctorReport(
         kind="sqlite", place="", exists=True, sessions={}, durability=Durability("wal", "full"),
-        disk=Disk("/d", "ext4", 1 << 40, 1 << 20), latency=Latency(200, 400, 20, "sync of this disk"),
+        disk=DiskStatus("/d", "ext4", 1 << 40, 1 << 20), latency=Latency(200, 400, 20, "sync of this disk"),
     )  # fmt: skip
     assert judge(healthy) == []
     assert of(healthy).holds == "D1"

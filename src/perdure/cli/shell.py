@@ -33,7 +33,7 @@ class Shell:
     def __init__(self, store: str | None, json: bool, app: Sequence[str] = (), by: str | None = None) -> None:
         from perdure.config import mistyped
 
-        self.given = store
+        self.store_option = store
         self.json = json
         self.app = tuple(app)
         self._by = by
@@ -58,7 +58,7 @@ class Shell:
 
     @cached_property
     def store(self) -> str | None:
-        return self.given if self.given is not None else self.settings.get("store")
+        return self.store_option if self.store_option is not None else self.settings.get("store")
 
     @property
     def by(self) -> str:
@@ -92,7 +92,7 @@ class Shell:
         for name in {"environment", "readable"} & self.settings.keys():  # where the sandbox looks for them
             os.environ[f"PERDURE_{name.upper()}"] = self.settings[name]
 
-    def show(self, *parts: RenderableType) -> None:
+    def echo_rich(self, *parts: RenderableType) -> None:
         """Print for people: in colour on a terminal that wants it, plain everywhere else."""
         from rich.console import Console
 
@@ -103,7 +103,7 @@ class Shell:
                 console.print(part, soft_wrap=isinstance(part, str))
         _print("\n".join(line.rstrip() for line in said.get().splitlines()), color=True)
 
-    def say(self, *lines: str) -> None:
+    def echo(self, *lines: str) -> None:
         """Print plain lines, which may be styled with `click.style`; quicker than `show`."""
         coloured = is_terminal(sys.stdout) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         for line in lines:
@@ -115,26 +115,29 @@ class Shell:
             with _output(sys.stderr):
                 click.echo(line, err=True)
 
-    def emit(self, value: Any) -> None:
+    def echo_json(self, value: Any) -> None:
         """Print one JSON object on one line."""
         import msgspec
 
         _print(msgspec.json.encode(value).decode())
 
     @property
-    def keeps(self) -> bool:
+    def is_store_durable(self) -> bool:
         """Whether another command can find what this one leaves: a store in memory ends with its process."""
         return self.store != "memory:"
 
-    def again(self, *words: str, app: bool = False) -> str:
+    def suggest(self, *words: str, app: bool = False) -> str:
         """A command to type next, on the same store and with the same code."""
         import shlex
 
         from perdure.config import without_password
 
         line = ["perdure", *words]
-        if self.given is not None:
-            line += ["--store", without_password(self.given, mask="") if "://" in self.given else self.given]
+        if self.store_option is not None:
+            line += [
+                "--store",
+                without_password(self.store_option, mask="") if "://" in self.store_option else self.store_option,
+            ]
         for one in self.app if app else ():
             line += ["--app", one]
         return shlex.join(line)
@@ -190,7 +193,7 @@ def _check(kind: str, given: Any) -> None:
             check_text(kind, text)
 
 
-def person(function: F) -> F:
+def by_option(function: F) -> F:
     """Give a command the option `--by`, because a person acts."""
     return click.option("--by", metavar="NAME", help="Who says so; by default whoever is logged in.")(function)
 

@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 @contextmanager
-def reading(shell: Shell) -> Iterator[Transaction]:
+def read_store(shell: Shell) -> Iterator[Transaction]:
     """One moment of a store that exists. Nothing is created, migrated or locked."""
-    with looking(shell) as found:
+    with inspect_store(shell) as found:
         yield found.tx
 
 
 @contextmanager
-def looking(shell: Shell) -> Iterator[Look]:
+def inspect_store(shell: Shell) -> Iterator[Look]:
     """The same, with what is known from beside the store."""
     from perdure.store import migrate
     from perdure.store.inspection import condition
@@ -44,19 +44,19 @@ def looking(shell: Shell) -> Iterator[Look]:
         if version < known:
             raise SchemaMismatch(
                 f"The store has schema {version}, and this version of Perdure reads {known}.",
-                hint=f"Run `{shell.again('migrate')}`.",
+                hint=f"Run `{shell.suggest('migrate')}`.",
             )
         yield found
 
 
-def acting(shell: Shell, work: Callable[[Runtime], Awaitable[T]], *, create: bool = False) -> T:
+def run_with_runtime(shell: Shell, work: Callable[[Runtime], Awaitable[T]], *, create: bool = False) -> T:
     """Do something with the runtime over the store, which must be there unless it may be created."""
     import asyncio
 
     from perdure.runtime.runtime import open as open_runtime
 
     if not create:
-        with reading(shell):
+        with read_store(shell):
             pass
 
     async def act() -> T:
@@ -84,7 +84,7 @@ def presences(shell: Shell, tx: Transaction) -> Presences:
     return presences_at(place.folder, condition.properties(tx)["store_id"], shared=place.kind == "postgres")
 
 
-def holding(tx: Transaction, locks: Presences, found: SessionRecord) -> tuple[bool, str]:
+def describe_holder(tx: Transaction, locks: Presences, found: SessionRecord) -> tuple[bool, str]:
     """Whether somebody who may be alive has the session, and what that means for going on."""
     from perdure.cli.text.plain import safe, span
 
@@ -96,7 +96,7 @@ def holding(tx: Transaction, locks: Presences, found: SessionRecord) -> tuple[bo
     return True, f"{safe(holder)} has it now, for {span(left)} more unless it renews; until then nobody else can go on."
 
 
-def watching(tx: Transaction, shell: Shell, uid: str, *, wanted: bool) -> tuple[bool, str]:
+def describe_lease(tx: Transaction, shell: Shell, uid: str, *, wanted: bool) -> tuple[bool, str]:
     """The same for somebody who watches, or wants it: who has it, where, and since when."""
     from perdure.cli.text.plain import safe, span
     from perdure.store.moves import event, session
@@ -104,7 +104,7 @@ def watching(tx: Transaction, shell: Shell, uid: str, *, wanted: bool) -> tuple[
     found = session.get(tx, uid)
     if found.lease_holder is None:
         return True, ""  # nobody has it any more; whoever watches sees why
-    alive, said = holding(tx, presences(shell, tx), found)
+    alive, said = describe_holder(tx, presences(shell, tx), found)
     if not alive:
         return False, said
     holder = found.lease_holder

@@ -40,7 +40,7 @@ UNFINISHED = (TaskState.ACTIVE, TaskState.BLOCKED, TaskState.OPEN)
 R = TypeVar("R", bound=Record)
 
 
-class Said(msgspec.Struct, frozen=True):
+class UserMessage(msgspec.Struct, frozen=True):
     """Something a person told the session after the beginning."""
 
     number: int
@@ -64,7 +64,7 @@ class Brief(msgspec.Struct, frozen=True):
     branch_at: int | None
     repository: str | None
     folder: str | None  # where it works, if that is on this machine
-    said: list[Said]
+    said: list[UserMessage]
     answer: str | None
     result: Any
     error: Any
@@ -129,10 +129,12 @@ def _name_of(tx: Transaction, uid: str | None) -> str | None:
         return uid
 
 
-def _said(state: State) -> list[Said]:
+def _said(state: State) -> list[UserMessage]:
     """What people said after the prompt, the newest first."""
     lines = [line for line in state.lines if line.role == "user" and line.order is None]
-    texts = [Said(line.number, content) for line in lines if isinstance(content := line.body.get("content"), str)]
+    texts = [
+        UserMessage(line.number, content) for line in lines if isinstance(content := line.body.get("content"), str)
+    ]
     return list(reversed(texts if state.summary is not None else texts[1:]))
 
 

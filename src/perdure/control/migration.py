@@ -20,7 +20,7 @@ from perdure.store.upgrade import migrator
 DAY = 86_400 * SECOND
 
 
-class Migrated(msgspec.Struct, frozen=True):
+class MigrationResult(msgspec.Struct, frozen=True):
     """What was done: the schema before and after, and the newest that this code knows."""
 
     place: str
@@ -29,7 +29,7 @@ class Migrated(msgspec.Struct, frozen=True):
     known: int
 
 
-def bring_up_to_date(target: str | None, migrations: list[migrate.Migration] | None = None) -> Migrated:
+def bring_up_to_date(target: str | None, migrations: list[migrate.Migration] | None = None) -> MigrationResult:
     """Migrate as far as the living allow. Raises `IllegalMove`, naming them, when that is not the whole way."""
     place = condition.place_of(target)
     if place.kind in ("memory", "files"):
@@ -48,7 +48,7 @@ def bring_up_to_date(target: str | None, migrations: list[migrate.Migration] | N
         after, _ = database.version()
     if after < len(steps):
         raise _held_back(before, after, [one for one in alive if one.schema_to < steps[after].compatible_from])
-    return Migrated(place.shown, before, after, len(steps))
+    return MigrationResult(place.shown, before, after, len(steps))
 
 
 def may_live(locks: Presences, one: Worker, now: int) -> bool:

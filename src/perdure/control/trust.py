@@ -17,7 +17,7 @@ from perdure.ids import digest
 from perdure.store.databases.sqlite.location import make_folder, write_whole
 
 
-class Trusted(msgspec.Struct, frozen=True):
+class TrustRecord(msgspec.Struct, frozen=True):
     """One `perdure.toml` as the user trusted it."""
 
     path: str
@@ -37,18 +37,18 @@ def is_trusted(path: Path, text: str) -> bool:
     return found is not None and found.digest == digest_of(text)
 
 
-def trusted(path: Path) -> Trusted | None:
+def trusted(path: Path) -> TrustRecord | None:
     """What the user last trusted in this place."""
     try:
-        found = msgspec.json.decode(_file(path).read_bytes(), type=Trusted)
+        found = msgspec.json.decode(_file(path).read_bytes(), type=TrustRecord)
     except (OSError, msgspec.DecodeError):
         return None
     return found if found.path == str(_place(path)) and found.digest == digest_of(found.text) else None
 
 
-def trust(path: Path, text: str) -> Trusted:
+def trust(path: Path, text: str) -> TrustRecord:
     """Trust this content in this place, durably."""
-    made = Trusted(str(_place(path)), digest_of(text), text, SystemClock().now())
+    made = TrustRecord(str(_place(path)), digest_of(text), text, SystemClock().now())
     target = _file(path)
     make_folder(target.parent)
     write_whole(target, msgspec.json.encode(made))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perdure.cli.shell import Shell, command, person
+from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
     from perdure.domain.wait import Wait
@@ -18,26 +18,26 @@ MANY = 10_000
 @command
 @click.argument("wait")
 @click.argument("text")
-@person
+@by_option
 def answer(shell: Shell, wait: str, text: str) -> None:
     """Answer a question that a session asked.
 
     WAIT is the question's id, or the id of a session that has asked one question.
     """
-    from perdure.cli.store_access import acting, reading
+    from perdure.cli.store_access import read_store, run_with_runtime
     from perdure.cli.text.plain import safe, short
-    from perdure.cli.text.waits import top_of
+    from perdure.cli.text.waits import root_session_id
     from perdure.store.moves import session
 
-    with reading(shell) as tx:
+    with read_store(shell) as tx:
         asked = find(tx, wait)
-        name, top = session.get(tx, asked.session_uid).id, top_of(tx, asked.session_uid)
-    given = acting(shell, lambda runtime: runtime.answer(asked.id, text, by=shell.by))
+        name, top = session.get(tx, asked.session_uid).id, root_session_id(tx, asked.session_uid)
+    given = run_with_runtime(shell, lambda runtime: runtime.answer(asked.id, text, by=shell.by))
     if shell.json:
-        shell.emit(given)
+        shell.echo_json(given)
     else:
-        shell.say(f"{safe(shell.by)} answered {safe(asked.id)} of session {safe(name)}: {short(text)}")
-        shell.say(f"`{shell.again('resume', top, app=True)}` lets it go on, unless a worker does.")
+        shell.echo(f"{safe(shell.by)} answered {safe(asked.id)} of session {safe(name)}: {short(text)}")
+        shell.echo(f"`{shell.suggest('resume', top, app=True)}` lets it go on, unless a worker does.")
 
 
 def find(tx: Transaction, name: str) -> Wait:

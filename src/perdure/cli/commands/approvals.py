@@ -30,35 +30,35 @@ def approvals(shell: Shell, id: str | None, everything: bool, session: str | Non
     With --all, those that are decided follow, each with who decided it and why. With --json, the intent and every vote
     are there.
     """
-    from perdure.cli.store_access import reading
+    from perdure.cli.store_access import read_store
     from perdure.cli.text.grid import grid
     from perdure.store.moves import approval
     from perdure.store.moves import session as sessions
 
-    with reading(shell) as tx:
+    with read_store(shell) as tx:
         if id is not None:
             one = approval.find(tx, id)
-            shell.emit(with_votes(shell, tx, one)) if shell.json else shell.say(*whole(shell, tx, one))
+            shell.echo_json(with_votes(shell, tx, one)) if shell.json else shell.echo(*whole(shell, tx, one))
             return
         uid = None if session is None else sessions.find(tx, session).uid
         found = approval.listing(tx, uid=uid, decision=None if everything else "waiting", limit=limit + 1)
         if shell.json:
             for one in found[:limit]:
-                shell.emit(with_votes(shell, tx, one))
+                shell.echo_json(with_votes(shell, tx, one))
             return
         calls = [_call(shell, tx, one) for one in found[:limit]]
         rows = [row(tx, one, what, decided=everything) for one, what in zip(found, calls, strict=False)]
     if not rows:
-        shell.say("No approval is there." if everything else "Nothing waits for approval.")
+        shell.echo("No approval is there." if everything else "Nothing waits for approval.")
         return
     lines = grid(DECIDED if everything else HEADINGS, rows, width=shell.width)
-    shell.say(*lines)
+    shell.echo(*lines)
     _say_what_is_cut(shell, found, calls, lines[1:])
     if len(found) > limit:
-        shell.say("", f"There are more; these are the first {limit}. --limit shows more.")
+        shell.echo("", f"There are more; these are the first {limit}. --limit shows more.")
     if any(one.decision is None for one in found):
         first = next(one.id for one in found if one.decision is None)
-        shell.say("", *(f"  {shell.again(word, first, '--because', 'TEXT')}" for word in ("approve", "deny")))
+        shell.echo("", *(f"  {shell.suggest(word, first, '--because', 'TEXT')}" for word in ("approve", "deny")))
 
 
 def _say_what_is_cut(shell: Shell, found: list[Approval], calls: list[str], lines: list[str]) -> None:
@@ -66,8 +66,8 @@ def _say_what_is_cut(shell: Shell, found: list[Approval], calls: list[str], line
 
     cut = [(one, hidden(what, line)) for one, what, line in zip(found, calls, lines, strict=False)]
     if any(number for _, number in cut):
-        shell.say("", *(f"{safe(one.id)}: {count(number, 'character')} not shown" for one, number in cut if number))
-        shell.say(f"`{shell.again('approvals', 'ID')}` shows the whole of one. Read it before you decide.")
+        shell.echo("", *(f"{safe(one.id)}: {count(number, 'character')} not shown" for one, number in cut if number))
+        shell.echo(f"`{shell.suggest('approvals', 'ID')}` shows the whole of one. Read it before you decide.")
 
 
 def hidden(what: str, line: str) -> int:

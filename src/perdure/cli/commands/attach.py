@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perdure.cli.shell import Shell, command, person
+from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
     from perdure.cli.live.conversation import Conversation
-    from perdure.cli.live.drivers import Background
-    from perdure.cli.live.local_run import Came
+    from perdure.cli.live.drivers import BackgroundWorker
+    from perdure.cli.live.local_run import RunReport
     from perdure.runtime.runtime import Runtime
 
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("id")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Begin with the last N events.")
 @click.option("--take-over", is_flag=True, help="Go on with it if whoever had it is dead.")
-@person
+@by_option
 def attach(shell: Shell, id: str, tail: int | None, take_over: bool) -> int:
     """Show a session from its start and then live, answer what it asks, and send it messages.
 
@@ -31,38 +31,38 @@ def attach(shell: Shell, id: str, tail: int | None, take_over: bool) -> int:
     with 4 when the session stands still because its worker died and --take-over was not given.
     """
     from perdure.cli.live.local_run import tell
-    from perdure.cli.store_access import acting
+    from perdure.cli.store_access import run_with_runtime
 
     shell.load()
-    return tell(shell, acting(shell, lambda runtime: _attached(shell, runtime, id, tail, take_over)))
+    return tell(shell, run_with_runtime(shell, lambda runtime: _attached(shell, runtime, id, tail, take_over)))
 
 
-async def _attached(shell: Shell, runtime: Runtime, id: str, tail: int | None, take_over: bool) -> Came:
+async def _attached(shell: Shell, runtime: Runtime, id: str, tail: int | None, take_over: bool) -> RunReport:
     from perdure.cli.live.conversation import Conversation
-    from perdure.cli.live.drivers import InBackground
-    from perdure.cli.live.local_run import came_to, refuse_sealed
-    from perdure.cli.live.views import ending, is_agent, is_seated, sight_for
+    from perdure.cli.live.drivers import BackgroundDriver
+    from perdure.cli.live.local_run import check_not_sealed, report_on
+    from perdure.cli.live.renderers import ending, is_agent, is_interactive, make_renderer
     from perdure.errors import LeaseHeld
 
     view = await runtime.get(id)
-    await runtime.store.read(refuse_sealed, view)
+    await runtime.store.read(check_not_sealed, view)
     agent = await runtime.store.read(is_agent, view)
     after = 0 if tail is None else max(0, view.cursor - tail)
-    sight, screen = await sight_for(shell, runtime, view, agent=agent, after=after)
-    talk = Conversation(shell, runtime, view, sight, screen)
-    talk.mover = InBackground(shell, view.uid, lambda worker: _say_worker(talk, worker))
+    renderer, screen = await make_renderer(shell, runtime, view, agent=agent, after=after)
+    talk = Conversation(shell, runtime, view, renderer, screen)
+    talk.driver = BackgroundDriver(shell, view.uid, lambda worker: _say_worker(talk, worker))
     talk.takes_over = take_over
-    if is_seated(shell):
-        talk.sit_down()
-    left = await talk.hold()
+    if is_interactive(shell):
+        talk.open_keyboard()
+    left = await talk.run()
     if shell.json:
-        ending(shell, sight, left)
+        ending(shell, renderer, left)
     if talk.left == "dead":
-        again = shell.again("attach", view.id, "--take-over", app=True)
+        again = shell.suggest("attach", view.id, "--take-over", app=True)
         raise LeaseHeld(f"Session {view.id} stands still: its worker died.", hint=f"`{again}` goes on with it.")
-    return (await came_to(runtime, left))._replace(left=talk.left or "", told=True)
+    return (await report_on(runtime, left))._replace(left=talk.left or "", told=True)
 
 
-def _say_worker(talk: Conversation, worker: Background) -> None:
+def _say_worker(talk: Conversation, worker: BackgroundWorker) -> None:
     if talk.screen is not None:
         talk.screen.line(f"A worker goes on with it in the background (pid {worker.process.pid}).", "dim")

@@ -10,7 +10,7 @@ import click
 from perdure.cli.shell import Shell, command
 
 if TYPE_CHECKING:
-    from perdure.cli.text.waits import Asked
+    from perdure.cli.text.waits import WaitDescription
     from perdure.control.brief import Brief
 
 
@@ -29,21 +29,21 @@ def brief(shell: Shell, id: str, form: str, to: str | None) -> None:
     """
     told, asked = look(shell, id)
     if shell.json:
-        shell.emit(told)
+        shell.echo_json(told)
         return
     from perdure.cli.text.brief import as_markdown, as_text
 
     lines = as_text(shell, told, asked) if form == "text" else as_markdown(shell, told, asked)
     if to is None:
-        shell.say(*lines)
+        shell.echo(*lines)
         return
     write(Path(to), "\n".join(click.unstyle(line) for line in lines) + "\n")
-    shell.say(f"{to} is the brief of session {told.session} as of event {told.number}.")
+    shell.echo(f"{to} is the brief of session {told.session} as of event {told.number}.")
 
 
-def look(shell: Shell, id: str) -> tuple[Brief, list[Asked]]:
+def look(shell: Shell, id: str) -> tuple[Brief, list[WaitDescription]]:
     """One moment of the store: the brief, and what is waited for in words."""
-    from perdure.cli.store_access import reading
+    from perdure.cli.store_access import read_store
     from perdure.cli.text import waits
     from perdure.control import brief
     from perdure.domain.session import TERMINAL
@@ -52,9 +52,9 @@ def look(shell: Shell, id: str) -> tuple[Brief, list[Asked]]:
 
     place, artifacts = condition.place_of(shell.store), shell.settings.get("artifacts")
     beside = place.folder or (Path(artifacts) if artifacts else None)
-    with reading(shell) as tx:
+    with read_store(shell) as tx:
         found = session.find(tx, id)
-        asked = [] if found.status in TERMINAL or found.sealed_at is not None else waits.asked_of(tx, found)
+        asked = [] if found.status in TERMINAL or found.sealed_at is not None else waits.describe_waits(tx, found)
         return brief.brief(tx, found, beside), asked
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perdure.cli.shell import Shell, command, person
+from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
     from perdure.agent.files.worktree import Cleared
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @command
 @click.argument("id")
-@person
+@by_option
 def cancel(shell: Shell, id: str) -> None:
     """Ask a session to stop, and its children with it.
 
@@ -26,35 +26,38 @@ def cancel(shell: Shell, id: str) -> None:
     there is kept nowhere else.
     """
     from perdure.cli.commands.prune import stays
-    from perdure.cli.store_access import acting
+    from perdure.cli.store_access import run_with_runtime
     from perdure.cli.text.plain import safe
 
-    asked, held, left, cleared = acting(shell, lambda runtime: stopped(runtime, id, shell.by))
+    asked, held, left, cleared = run_with_runtime(shell, lambda runtime: stopped(runtime, id, shell.by))
     if shell.json:
-        shell.emit(asked)
+        shell.echo_json(asked)
     elif asked.status == "cancelled":
-        shell.say(f"Session {safe(asked.id)} is cancelled.")
+        shell.echo(f"Session {safe(asked.id)} is cancelled.")
         for one in cleared:
-            shell.say(*(stays(one) if one.kept else [f"Its folder {safe(one.folder)} is removed."]))
+            shell.echo(*(stays(one) if one.kept else [f"Its folder {safe(one.folder)} is removed."]))
     elif held:
         holder = safe(asked.lease_holder or "")
-        shell.say(f"Session {safe(asked.id)} was asked to stop; {holder} has it and stops between acts.")
+        shell.echo(f"Session {safe(asked.id)} was asked to stop; {holder} has it and stops between acts.")
     else:
-        shell.say(f"Session {safe(asked.id)} was asked to stop. It ends when these effects are settled:", "")
-        shell.say(*unsettled(shell, asked, left))
+        shell.echo(f"Session {safe(asked.id)} was asked to stop. It ends when these effects are settled:", "")
+        shell.echo(*unsettled(shell, asked, left))
 
 
 def unsettled(shell: Shell, asked: SessionView, left: list[Effect]) -> Iterator[str]:
     """What keeps a session from ending, and what to do about it."""
     from perdure.cli.text.plain import safe
-    from perdure.cli.text.waits import settling
+    from perdure.cli.text.waits import settle_suggestions
 
     for effect in left:
         doubted = effect.doubted_at is not None
         yield f"  {safe(effect.id)} {safe(effect.tool)}: {'in doubt' if doubted else 'it may be under way'}"
-        yield from (f"    {shell.again(*way.words)}  {way.meaning}" for way in (settling(effect.id) if doubted else ()))
+        yield from (
+            f"    {shell.suggest(*way.words)}  {way.meaning}"
+            for way in (settle_suggestions(effect.id) if doubted else ())
+        )
     if any(effect.doubted_at is None for effect in left):
-        yield f"`{shell.again('resume', asked.id, app=True)}` settles what may be under way, unless a worker does."
+        yield f"`{shell.suggest('resume', asked.id, app=True)}` settles what may be under way, unless a worker does."
 
 
 async def stopped(runtime: Runtime, name: str, by: str) -> tuple[SessionView, bool, list[Effect], list[Cleared]]:

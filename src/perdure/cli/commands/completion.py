@@ -31,22 +31,22 @@ def completion(shell: Shell, name: str) -> None:
     assert made is not None
     source = made(perdure, {}, "perdure", VARIABLE).source()
     if shell.json:
-        shell.emit({"shell": name, "source": source})
+        shell.echo_json({"shell": name, "source": source})
     else:
-        shell.say(source)
+        shell.echo(source)
 
 
 def ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The sessions whose id begins so, for any command that takes one; nothing, if the store cannot be read."""
     from click.shell_completion import CompletionItem
 
-    from perdure.cli.store_access import reading
+    from perdure.cli.store_access import read_store
     from perdure.cli.text.plain import short
     from perdure.errors import PerdureError
     from perdure.store.moves import session
 
     try:
-        with reading(Shell(context.params.get("store"), json=True)) as tx:
+        with read_store(Shell(context.params.get("store"), json=True)) as tx:
             found = session.beginning(tx, incomplete, limit=MOST)
     except (PerdureError, OSError):
         return []

@@ -15,22 +15,22 @@ HEADINGS = ("session", "decided", "decision~", "because~", "then~", "outcome~")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
 def decisions(shell: Shell, id: str | None, incomplete: bool, limit: int) -> None:
     """List decisions, of one session or of all: what was chosen, why, and what came of it."""
-    from perdure.cli.store_access import reading
+    from perdure.cli.store_access import read_store
     from perdure.cli.text.grid import grid
     from perdure.cli.text.plain import safe, short, span
     from perdure.store.moves import decision, session
 
-    with reading(shell) as tx:
+    with read_store(shell) as tx:
         uid = None if id is None else session.find(tx, id).uid
         look = decision.incomplete if incomplete else decision.recent
         found = look(tx, uid, limit=limit + 1)
         now, names = tx.now, {one.session_uid: session.get(tx, one.session_uid).id for one in found}
     if shell.json:
         for one in found[:limit]:
-            shell.emit(one)
+            shell.echo_json(one)
         return
     if not found:
-        shell.say("Every decision has an outcome." if incomplete else "No decision is written down.")
+        shell.echo("Every decision has an outcome." if incomplete else "No decision is written down.")
         return
     rows = [
         [
@@ -39,6 +39,6 @@ def decisions(shell: Shell, id: str | None, incomplete: bool, limit: int) -> Non
         ]
         for one in found[:limit]
     ]  # fmt: skip
-    shell.say(*grid(HEADINGS, rows, width=shell.width))
+    shell.echo(*grid(HEADINGS, rows, width=shell.width))
     if len(found) > limit:
-        shell.say("", f"There are more; these are the first {limit}. --limit shows more.")
+        shell.echo("", f"There are more; these are the first {limit}. --limit shows more.")

@@ -25,8 +25,8 @@ from perdure.cli.shell import Shell, command
 from perdure.errors import ConfigError
 
 if TYPE_CHECKING:
-    from perdure.cli.demo.stage import Life
-    from perdure.cli.demo.story import Counts, Known, Step, Story
+    from perdure.cli.demo.environment import CommandRun
+    from perdure.cli.demo.scenario import DemoState, DemoStep, EffectCount, Scenario
 
 WIDTH = 80
 
@@ -41,14 +41,14 @@ def demo(shell: Shell, keep: str | None) -> int:
     Its model is scripted, and everything else is real. Runs in a SQLite store of its own; with --store, in that one.
     """
     from perdure.agent.commands.sandbox import Level, available
+    from perdure.cli.demo.environment import DemoEnvironment
     from perdure.cli.demo.fixtures import make_repository
     from perdure.cli.demo.folder import own_folder
-    from perdure.cli.demo.stage import Scene
-    from perdure.cli.demo.story import Story
+    from perdure.cli.demo.scenario import Scenario
     from perdure.ids import new_name
     from perdure.testing.sink import Sink
 
-    if shell.given == "memory:":
+    if shell.store_option == "memory:":
         raise ConfigError("A store in memory ends with its process, and here it is killed.", hint="Name another store.")
     with nullcontext(keep) if keep else own_folder() as name:
         folder = Path(name).absolute()
@@ -58,9 +58,11 @@ def demo(shell: Shell, keep: str | None) -> int:
         make_repository(folder)
         level = available()
         with Sink(folder / "service") as service:
-            scene = Scene(folder, service, store=_absolute(shell.given), sandboxed=level is not Level.NONE)
-            story = Story(scene, new_name("fix") if shell.given else "fix")
-            return Teller(shell, story, str(level), folder if keep else None).tell()
+            scene = DemoEnvironment(
+                folder, service, store=_absolute(shell.store_option), sandboxed=level is not Level.NONE
+            )
+            story = Scenario(scene, new_name("fix") if shell.store_option else "fix")
+            return Narrator(shell, story, str(level), folder if keep else None).tell()
 
 
 def _absolute(store: str | None) -> str | None:
@@ -71,10 +73,10 @@ def _absolute(store: str | None) -> str | None:
     return place.shown if place is not None and place.path is not None else store
 
 
-class Teller:
+class Narrator:
     """Tells the story as it happens, and judges it in the end."""
 
-    def __init__(self, shell: Shell, story: Story, sandbox: str, kept: Path | None) -> None:
+    def __init__(self, shell: Shell, story: Scenario, sandbox: str, kept: Path | None) -> None:
         self.shell = shell
         self.story = story
         self.sandbox = sandbox
@@ -91,11 +93,11 @@ class Teller:
         self.fork(known.fork_at)
         self.count(self.move())
         if self.shell.json:
-            self.shell.emit(self.facts | {"right": self.right})
+            self.shell.echo_json(self.facts | {"right": self.right})
         self.say("", RIGHT if self.right else WRONG, "", *self.around())
         return 0 if self.right else 1
 
-    def kill(self) -> Known:
+    def kill(self) -> DemoState:
         self.act("1. An agent fixes a failing test, and is killed")
         killed, known = self.story.work_and_be_killed()
         self.typed(killed)
@@ -106,7 +108,7 @@ class Teller:
         self.right &= killed.kept_at_kill == 1 and window
         return known
 
-    def plan(self, known: Known) -> None:
+    def plan(self, known: DemoState) -> None:
         self.act("2. What is known, and what will be done")
         self.say(f"   at the service  {self.facts['killed'].kept_at_kill} comment")
         self.say(f"   in the ledger   post_comment: {', '.join(known.states.get('post_comment', ()))}, outcome unknown")
@@ -164,17 +166,17 @@ class Teller:
     def act(self, heading: str) -> None:
         self.say("", f"[bold]{heading}[/]")
 
-    def typed(self, life: Life) -> None:
+    def typed(self, life: CommandRun) -> None:
         """What was typed, and in which process it ran."""
         line = shlex.join(["perdure", *(word for word in life.typed if word != "--json")])
         self.lines([f"$ {line}"], style="cyan")
 
-    def did(self, steps: list[Step]) -> None:
+    def did(self, steps: list[DemoStep]) -> None:
         for one in steps:
             failed = f" ({one.status})" if one.status not in ("done", None) else ""
             self.lines([f"{one.tool:13} {one.about}{failed}"], indent=17)
 
-    def answered(self, life: Life) -> None:
+    def answered(self, life: CommandRun) -> None:
         """What it said in the end, if the agent has the last word."""
         said = [line for line in life.said if line.strip()]
         if life.typed[0] == "resume":
@@ -193,7 +195,7 @@ class Teller:
 
     def say(self, *lines: str) -> None:
         if not self.shell.json:
-            self.shell.show(*lines)
+            self.shell.echo_rich(*lines)
 
     def around(self) -> Iterator[str]:
         """Where to go on: what is still there to look at, and how to do it with a repository of one's own."""
@@ -202,7 +204,7 @@ class Teller:
         from perdure.cli.agent_prompt import EXAMPLE
         from perdure.store.inspection.condition import place_of
 
-        store = [] if self.shell.given is None else ["--store", place_of(self.shell.given).shown]
+        store = [] if self.shell.store_option is None else ["--store", place_of(self.shell.store_option).shown]
         where = f"in {self.kept}" if self.kept else "after `perdure demo --keep DIR`, in DIR"
         yield escape(f"Look around, {where}:")
         for words, what in LOOKS.items():
@@ -212,7 +214,7 @@ class Teller:
         yield escape(f'   perdure run "fix the failing test" --model {EXAMPLE}')
 
 
-def table(counts: list[Counts]) -> list[str]:
+def table(counts: list[EffectCount]) -> list[str]:
     from perdure.cli.text.grid import grid
 
     headings = ("", "effects wanted", "at the service", "duplicated", "lost", "asked")

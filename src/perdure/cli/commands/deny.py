@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from perdure.cli.shell import Shell, command, person
+from perdure.cli.shell import Shell, by_option, command
 
 
 @command
 @click.argument("id")
 @click.option("--because", metavar="TEXT", required=True, help="Why; it is kept with the vote.")
-@person
+@by_option
 def deny(shell: Shell, id: str, because: str) -> None:
     """Say no to what an approval asks for.
 

@@ -28,23 +28,25 @@ def diff(shell: Shell, id: str, first: int | None, last: int | None, parent: boo
     those of another. What is compared are the files as they were kept with the events; what was changed by hand since
     is not among them.
     """
-    from perdure.cli.store_access import acting
+    from perdure.cli.store_access import run_with_runtime
     from perdure.cli.text.plain import safe
     from perdure.control.branches.files import diff as differing
     from perdure.errors import ConfigError
 
     if parent and first is not None:
         raise ConfigError("--parent and --from each say what to compare with.", hint="Give one of them.")
-    found = acting(shell, lambda runtime: differing(runtime, id, first=first, last=last, parent=parent, stat=stat))
+    found = run_with_runtime(
+        shell, lambda runtime: differing(runtime, id, first=first, last=last, parent=parent, stat=stat)
+    )
     if shell.json:
-        shell.emit(found)
+        shell.echo_json(found)
     elif not found.text:
-        shell.say(
+        shell.echo(
             f"No file differs between event {found.before.event} of {found.before.session}"
             f" and event {found.after.event} of {found.after.session}."
         )
     else:
-        shell.say(*(counted(found.text) if stat else coloured(found.text)))
+        shell.echo(*(counted(found.text) if stat else coloured(found.text)))
     for one in dict.fromkeys([*found.before.not_kept, *found.after.not_kept]):
         shell.note(f"not compared: {safe(one)}, which is not in the snapshot")
 

@@ -12,7 +12,7 @@ from perdure.cli.shell import Shell, command
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from perdure.control.doctor.report import Report
+    from perdure.control.doctor.report import DoctorReport
 
 KINDS = {"sqlite": "SQLite file", "files": "text files", "memory": "memory", "postgres": "PostgreSQL"}
 LOOKS = {"wrong": "bold red", "stuck": "bold red", "risk": "yellow", "note": "cyan"}
@@ -33,13 +33,13 @@ def doctor(shell: Shell, deep: bool) -> int:
     report = examine(shell.store, deep=deep)
     report.findings += privileged(Path.cwd())
     if shell.json:
-        shell.emit(report)
+        shell.echo_json(report)
     else:
-        shell.show(facts(report), *conclusion(report))
+        shell.echo_rich(facts(report), *conclusion(report))
     return 0 if report.healthy else 1
 
 
-def facts(report: Report) -> Table:
+def facts(report: DoctorReport) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
@@ -53,7 +53,7 @@ def facts(report: Report) -> Table:
     return table
 
 
-def lines(report: Report) -> Iterator[tuple[str, str]]:
+def lines(report: DoctorReport) -> Iterator[tuple[str, str]]:
     """Everything that was seen, one thing a line."""
     yield "store", f"{KINDS[report.kind]}, {report.place}"
     if report.store_id:
@@ -80,7 +80,7 @@ def lines(report: Report) -> Iterator[tuple[str, str]]:
         )
 
 
-def _ground(report: Report) -> Iterator[tuple[str, str]]:
+def _ground(report: DoctorReport) -> Iterator[tuple[str, str]]:
     if report.sqlite:
         yield "SQLite", report.sqlite
     if report.durability:
@@ -107,12 +107,12 @@ def _ground(report: Report) -> Iterator[tuple[str, str]]:
         yield "commit" if report.server else "sync", f"{took} ({tries})"
 
 
-def _workers(report: Report) -> str:
+def _workers(report: DoctorReport) -> str:
     lives = [str(one.life) for one in report.workers]
     return ", ".join(f"{lives.count(life)} {life}" for life in dict.fromkeys(lives)) or "none registered"
 
 
-def conclusion(report: Report) -> Iterator[str]:
+def conclusion(report: DoctorReport) -> Iterator[str]:
     """What to do, then the depth; the last line is what somebody who reads only one line should read."""
     from rich.markup import escape
 

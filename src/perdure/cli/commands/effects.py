@@ -41,29 +41,29 @@ def effects(
     tool of yours that is `pure` or `joint` did not; one with any other rule may have.
     """
     from perdure.agent import reach
-    from perdure.cli.store_access import reading
+    from perdure.cli.store_access import read_store
     from perdure.cli.text.grid import grid
     from perdure.store.moves import effect
     from perdure.store.moves import session as sessions
 
-    with reading(shell) as tx:
+    with read_store(shell) as tx:
         uid = None if session is None else sessions.find(tx, session).uid
         begin = 0 if since is None else tx.now - span_of(since)
         asked: dict[str, Any] = {"uid": uid, "state": state, "tool": tool, "in_doubt": in_doubt, "since": begin}
         found = _beyond(tx, limit + 1, **asked) if outside else effect.listing(tx, limit=limit + 1, **asked)
         if shell.json:
             for one in found[:limit]:
-                shell.emit(shown(shell, one).to_dict() | {"outside": reach.of(tx, one)})
+                shell.echo_json(shown(shell, one).to_dict() | {"outside": reach.of(tx, one)})
             return
         names = {one.session_uid: sessions.get(tx, one.session_uid).id for one in found[:limit]}
         rows = [[names[one.session_uid], *cells(tx, one)] for one in found[:limit]]
     if not rows:
-        shell.say("No effect is in doubt." if in_doubt else "No effect matches.")
+        shell.echo("No effect is in doubt." if in_doubt else "No effect matches.")
         return
-    shell.say(*grid(("session", *HEADINGS), rows, width=shell.width))
+    shell.echo(*grid(("session", *HEADINGS), rows, width=shell.width))
     if len(found) > limit:
-        shell.say("", f"There are more; these are the newest {limit}. --limit shows more.")
-    shell.say(*_doubts(shell, found[:limit]))
+        shell.echo("", f"There are more; these are the newest {limit}. --limit shows more.")
+    shell.echo(*_doubts(shell, found[:limit]))
 
 
 def _beyond(tx: Transaction, limit: int, **asked: Any) -> list[Effect]:
@@ -128,12 +128,12 @@ def is_in_doubt(one: Effect) -> bool:
 
 def _doubts(shell: Shell, found: list[Effect]) -> list[str]:
     """What to type about the effects that wait for a person's word."""
-    from perdure.cli.text.waits import settling
+    from perdure.cli.text.waits import settle_suggestions
 
     doubts = [one for one in found if is_in_doubt(one)]
     if not doubts:
         return []
-    ways = [(shell.again(*way.words), way.meaning) for way in settling(doubts[0].id)]
+    ways = [(shell.suggest(*way.words), way.meaning) for way in settle_suggestions(doubts[0].id)]
     widest = max(len(text) for text, _ in ways)
     said = "1 effect is in doubt" if len(doubts) == 1 else f"{len(doubts)} effects are in doubt"
     return ["", f"{said}. Look at the outside system, then say what you found:"] + [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perdure.cli.shell import Shell, command, person
+from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
     from perdure.interchange.export import Exported
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 @click.option("--move", is_flag=True, help="Seal it here, so that it goes on where the bundle is imported.")
 @click.option("--to", metavar="PATH", help="Where to: a .zip, or a folder; by default ID.zip in this folder.")
 @click.option("--sign", is_flag=True, help="Sign it with your key, which is made when it is first needed.")
-@person
+@by_option
 def export(shell: Shell, id: str, move: bool, to: str | None, sign: bool) -> None:
     """Write a session as one bundle that can travel: as a copy, or as a move.
 
     A copy changes nothing here. After a move the session is sealed; should its bundle be lost, export it again.
     """
-    from perdure.cli.store_access import acting
+    from perdure.cli.store_access import run_with_runtime
     from perdure.control import receipts
     from perdure.interchange.keyring import signing_key
 
@@ -44,10 +44,10 @@ def export(shell: Shell, id: str, move: bool, to: str | None, sign: bool) -> Non
             artifacts=runtime.values.directory, life_of=runtime.life_of, key=key,
         )  # fmt: skip
 
-    done = acting(shell, work)
+    done = run_with_runtime(shell, work)
     receipts.keep(done.manifest_sha256)
     if shell.json:
-        shell.emit(done)
+        shell.echo_json(done)
     else:
         tell(shell, done)
 
@@ -61,12 +61,12 @@ def tell(shell: Shell, done: Exported) -> None:
     from perdure.cli.text.plain import count, safe
 
     held = ", ".join(count(done.counts[noun], noun) for noun in ("event", "effect", "artifact"))
-    shell.say(f"{safe(done.path)} holds session {done.session.id}: {held}.")
-    shell.say(*(safe(note) for note in done.notes))
+    shell.echo(f"{safe(done.path)} holds session {done.session.id}: {held}.")
+    shell.echo(*(safe(note) for note in done.notes))
     if done.copy is None:
-        shell.say("It is sealed here and goes on where the bundle is imported. Import it in one place only.")
+        shell.echo("It is sealed here and goes on where the bundle is imported. Import it in one place only.")
     else:
-        shell.say("The copy has a uid of its own, and does nothing again that its original has done.")
+        shell.echo("The copy has a uid of its own, and does nothing again that its original has done.")
     if done.signed_with is not None:
-        shell.say(f"It is signed by {safe(shell.by)}, with the key {done.signed_with}.")
-    shell.say(f"`perdure import {safe(Path(done.path).name)}` takes it in, at another store.")
+        shell.echo(f"It is signed by {safe(shell.by)}, with the key {done.signed_with}.")
+    shell.echo(f"`perdure import {safe(Path(done.path).name)}` takes it in, at another store.")

@@ -14,19 +14,19 @@ HEADINGS = ("scope", "key", "value~", "version", "verified", "by~", "check with~
 @click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="At most so many.")
 def facts(shell: Shell, scope: str | None, limit: int) -> None:
     """List what sessions remember; a fact past its age is marked stale."""
-    from perdure.cli.store_access import reading
+    from perdure.cli.store_access import read_store
     from perdure.cli.text.grid import grid
     from perdure.cli.text.plain import safe, short, span, value
     from perdure.store.moves import fact
 
-    with reading(shell) as tx:
+    with read_store(shell) as tx:
         found, now = fact.known(tx, scope, limit=limit + 1), tx.now
     if shell.json:
         for one in found[:limit]:
-            shell.emit(one)
+            shell.echo_json(one)
         return
     if not found:
-        shell.say("Nothing is known." if scope is None else f"Nothing is known in the scope {safe(scope)}.")
+        shell.echo("Nothing is known." if scope is None else f"Nothing is known in the scope {safe(scope)}.")
         return
     rows = [
         [
@@ -36,6 +36,6 @@ def facts(shell: Shell, scope: str | None, limit: int) -> None:
         ]
         for one in found[:limit]
     ]  # fmt: skip
-    shell.say(*grid(HEADINGS, rows, width=shell.width))
+    shell.echo(*grid(HEADINGS, rows, width=shell.width))
     if len(found) > limit:
-        shell.say("", f"There are more; these are the first {limit}. --limit shows more.")
+        shell.echo("", f"There are more; these are the first {limit}. --limit shows more.")

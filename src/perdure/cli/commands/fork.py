@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perdure.cli.shell import Shell, command, person
+from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perdure.control.branches.files import Files
+    from perdure.control.branches.files import BranchFiles
     from perdure.domain.effect import Effect
     from perdure.domain.session import SessionRecord
     from perdure.runtime.runtime import Runtime, SessionView
@@ -23,37 +23,37 @@ SOME = 10
 @click.argument("id")
 @click.option("--at", type=click.IntRange(1), metavar="N", help="Branch after event N; by default after the last.")
 @click.option("--id", "new", metavar="NAME", help="The branch's own name.")
-@person
+@by_option
 def fork(shell: Shell, id: str, at: int | None, new: str | None) -> None:
     """Branch a session at one of its events. No history is copied, and nothing settled there is done again.
 
     A branch of an agent works in a folder of its own, which begins with the files that were kept at that event.
     Effects that the session planned after that event are not inherited: a branch that plans them does them itself.
     """
-    from perdure.cli.store_access import acting, reading
+    from perdure.cli.store_access import read_store, run_with_runtime
     from perdure.control.branches.files import files_at
     from perdure.errors import ConfigError
     from perdure.store.moves import effect, session
 
     if new is not None and not new.strip():
         raise ConfigError("The branch's id is empty.", hint="Leave --id out, and a name is made.")
-    with reading(shell) as tx:
+    with read_store(shell) as tx:
         parent = session.find(tx, id)
         number = parent.cursor if at is None else at
         planned = effect.of_session(tx, parent.uid)
 
-    async def work(runtime: Runtime) -> tuple[SessionView, Files]:
+    async def work(runtime: Runtime) -> tuple[SessionView, BranchFiles]:
         return await runtime.fork(parent.uid, at=number, id=new), await files_at(runtime, parent.uid, number)
 
-    made, files = acting(shell, work)
+    made, files = run_with_runtime(shell, work)
     if shell.json:
-        shell.emit(made)
+        shell.echo_json(made)
     else:
-        shell.say(f"Session {made.id} is a branch of {parent.id} at event {number}.")
-        shell.say(*inheritance(parent, planned, number))
-        shell.say(*beginning(files, number))
-        run = f"`{shell.again('resume', made.id, app=True)}` runs it."
-        shell.say(run if files.has_place else f"{needed(shell)}, then {run}")
+        shell.echo(f"Session {made.id} is a branch of {parent.id} at event {number}.")
+        shell.echo(*inheritance(parent, planned, number))
+        shell.echo(*beginning(files, number))
+        run = f"`{shell.suggest('resume', made.id, app=True)}` runs it."
+        shell.echo(run if files.has_place else f"{needed(shell)}, then {run}")
 
 
 def inheritance(parent: SessionRecord, planned: list[Effect], number: int) -> Iterator[str]:
@@ -73,7 +73,7 @@ def inheritance(parent: SessionRecord, planned: list[Effect], number: int) -> It
         yield from _some(after)
 
 
-def beginning(files: Files, number: int) -> Iterator[str]:
+def beginning(files: BranchFiles, number: int) -> Iterator[str]:
     """Which files the branch of an agent begins with, and what is missing."""
     from perdure.cli.commands.rewind import missing
     from perdure.cli.text.plain import safe

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perdure.cli.shell import Shell, command, person
+from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
     from perdure.interchange.import_ import Checked, Imported
@@ -23,7 +23,7 @@ NAME = 60  # letters of a name that a stranger chose
 @click.option("--take-back", is_flag=True, help="Undo a move: say that it was imported nowhere else.")
 @click.option("--keep", metavar="NAMES", help="Permissions of the bundle to keep, with commas between; or `all`.")
 @click.option("--signed-by", metavar="NAME", help="Refuse it unless this name signed it; `any-known`: any you know.")
-@person
+@by_option
 def import_(shell: Shell, file: str, new: str | None, take_back: bool, keep: str | None, signed_by: str | None) -> None:
     """Take a bundle in: a copy goes on beside its original, a move goes on in its place.
 
@@ -33,7 +33,7 @@ def import_(shell: Shell, file: str, new: str | None, take_back: bool, keep: str
     unless you exported it yourself, name them with --keep, or confirm each at the terminal. A signature says who made a
     bundle, and gives it no permissions; one that is wrong is always refused. `perdure keys` lists the names you know.
     """
-    from perdure.cli.store_access import acting
+    from perdure.cli.store_access import run_with_runtime
     from perdure.interchange.import_ import checked
 
     named = _named(keep)
@@ -49,9 +49,9 @@ def import_(shell: Shell, file: str, new: str | None, take_back: bool, keep: str
                 keep=kept,
             )  # fmt: skip
 
-        done = acting(shell, work, create=True)
+        done = run_with_runtime(shell, work, create=True)
     if shell.json:
-        shell.emit(done)
+        shell.echo_json(done)
     else:
         tell(shell, done)
 
@@ -113,16 +113,16 @@ def tell(shell: Shell, done: Imported) -> None:
 
     here, source = done.session, done.source
     if not done.changed:
-        shell.say(f"Session {here.id} is here already; nothing changed.")
+        shell.echo(f"Session {here.id} is here already; nothing changed.")
     elif done.mode == "copy":
-        shell.say(f"Session {here.id} is a copy of {source.id} at event {source.cursor}, which is kept as history.")
+        shell.echo(f"Session {here.id} is a copy of {source.id} at event {source.cursor}, which is kept as history.")
     else:
-        shell.say(f"Session {here.id} goes on here, from event {source.cursor}.")
-    shell.say(signed(done.signer))
+        shell.echo(f"Session {here.id} goes on here, from event {source.cursor}.")
+    shell.echo(signed(done.signer))
     for name, was in done.dropped.items():
         why = "these votes do not count here" if name == "approvals" else "the bundle gave itself this permission"
-        shell.say(f"Dropped {name} = {value(was)}: {why}.")
+        shell.echo(f"Dropped {name} = {value(was)}: {why}.")
     if here.sealed_at is not None:
-        shell.say("It is sealed: it was moved on from here.")
+        shell.echo("It is sealed: it was moved on from here.")
     elif here.status not in TERMINAL:
-        shell.say(f"`{shell.again('resume', here.id, app=True)}` runs it.")
+        shell.echo(f"`{shell.suggest('resume', here.id, app=True)}` runs it.")

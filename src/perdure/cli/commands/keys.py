@@ -32,9 +32,9 @@ def keys(shell: Shell, action: str | None, name: str | None, key: str | None) ->
     found |= {one: public for public, one in sorted(keyring.known_keys().items(), key=lambda pair: pair[1])}
     if shell.json:
         for one, public in found.items():
-            shell.emit({"name": one, "key": public, "own": one == keyring.ME})
+            shell.echo_json({"name": one, "key": public, "own": one == keyring.ME})
         return
     width = max(map(len, found), default=0)
-    shell.say(*(f"{one.ljust(width)}  {public}" for one, public in found.items()))
+    shell.echo(*(f"{one.ljust(width)}  {public}" for one, public in found.items()))
     if own is None:
-        shell.say("You have no key of your own yet; `perdure export ID --sign` makes one.")
+        shell.echo("You have no key of your own yet; `perdure export ID --sign` makes one.")

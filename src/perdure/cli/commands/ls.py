@@ -39,14 +39,14 @@ def ls(
 
     Within each group the most recently moved comes first.
     """
-    from perdure.cli.store_access import reading
+    from perdure.cli.store_access import read_store
     from perdure.cli.text.plain import count
     from perdure.errors import Damaged
     from perdure.store.inspection.damage import records
 
     where = None if repository is None else os.path.abspath(repository)
     damaged: list[DamagedRow] = []
-    with reading(shell) as tx:
+    with read_store(shell) as tx:
         asked = {"status": status, "waiting_for": waiting_for, "owner": owner, "repository": where}
         if search:
             found = searched(tx, search, limit + 1, damaged=damaged, **asked)
@@ -58,14 +58,14 @@ def ls(
         }
         if shell.json:
             for one in found[:limit]:
-                shell.emit(one.to_dict() | {"waits": waits[one.uid]})
+                shell.echo_json(one.to_dict() | {"waits": waits[one.uid]})
         else:
             rows = [row(tx, one, waits[one.uid]) for one in found[:limit]]
             _tell(shell, rows, more=len(found) > limit, limit=limit, narrowed=bool(search or any(asked.values())))
     if damaged:
         raise Damaged(
             f"{count(len(damaged), 'row')} cannot be read. {damaged[0]}",
-            hint=f"`{shell.again('doctor', '--deep')}` names every damaged row. The other sessions are listed above.",
+            hint=f"`{shell.suggest('doctor', '--deep')}` names every damaged row. The other sessions are listed above.",
         )
 
 
@@ -73,18 +73,18 @@ def _tell(shell: Shell, rows: list[tuple[list[str], bool]], *, more: bool, limit
     from perdure.cli.text.grid import grid
 
     if not rows:
-        shell.say("No session matches." if narrowed else "There is no session yet.")
+        shell.echo("No session matches." if narrowed else "There is no session yet.")
         return
-    shell.say(*grid(HEADINGS, [cells for cells, _ in rows], width=shell.width))
+    shell.echo(*grid(HEADINGS, [cells for cells, _ in rows], width=shell.width))
     silent = sum(cells[WAITS] == SILENT for cells, _ in rows)
     if more:
-        shell.say("", f"There are more; these are the first {limit}. --limit shows more.")
+        shell.echo("", f"There are more; these are the first {limit}. --limit shows more.")
     if needing := sum(needs for _, needs in rows):
         said = "1 of these needs a person." if needing == 1 else f"{needing} of these need a person."
-        shell.say("", f"{said} `{shell.again('show', 'ID')}` says what to type.")
+        shell.echo("", f"{said} `{shell.suggest('show', 'ID')}` says what to type.")
     if silent:
         said = "1 of these stands still." if silent == 1 else f"{silent} of these stand still."
-        shell.say("", f"{said} `{shell.again('resume', 'ID')}` takes it over.")
+        shell.echo("", f"{said} `{shell.suggest('resume', 'ID')}` takes it over.")
 
 
 def listed(
@@ -132,11 +132,11 @@ def _words(one: SessionRecord) -> list[str]:
 def row(tx: Transaction, one: SessionRecord, asked: list[Wait]) -> tuple[list[str], bool]:
     """A session's cells, and whether it needs a person."""
     from perdure.cli.text.plain import error, safe, short, span
-    from perdure.cli.text.waits import briefly
+    from perdure.cli.text.waits import summarize_waits
 
     waits, since, needs = ("", None, False)
     if one.status in ("ready", "running", "waiting"):
-        waits, since, needs = briefly(tx, asked) if one.sealed_at is None else (SEALED, one.sealed_at, False)
+        waits, since, needs = summarize_waits(tx, asked) if one.sealed_at is None else (SEALED, one.sealed_at, False)
     elif one.status == "failed":
         waits = f"nothing; error: {short(error(one.error), 80)}"
     if one.status == "running" and one.lease_until is not None and one.lease_until < tx.now:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perdure.cli.shell import Shell, command, person
+from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perdure.control.branches.merge import Merging
+    from perdure.control.branches.merge import MergeResult
 
 SOME = 50
 
@@ -19,26 +19,26 @@ SOME = 50
 @command
 @click.argument("id")
 @click.option("--mark", is_flag=True, help="Write conflicts into the files, between markers.")
-@person
+@by_option
 def merge(shell: Shell, id: str, mark: bool) -> int:
     """Bring a branch home, into the folder that it was branched from.
 
     Your commits, your index and your branches are not touched: you find changed files. Exits with 3 when there are
     conflicts, which are for you to decide, and with 4 when another process works in either folder.
     """
-    from perdure.cli.store_access import acting
+    from perdure.cli.store_access import run_with_runtime
     from perdure.control.branches.merge import merge as merging
 
     shell.load()
-    made = acting(shell, lambda runtime: merging(runtime, id, mark=mark))
+    made = run_with_runtime(shell, lambda runtime: merging(runtime, id, mark=mark))
     if shell.json:
-        shell.emit(made)
+        shell.echo_json(made)
     else:
-        shell.say(*lines(shell, made))
+        shell.echo(*lines(shell, made))
     return 3 if made.merged.conflicts else 0
 
 
-def lines(shell: Shell, made: Merging) -> Iterator[str]:
+def lines(shell: Shell, made: MergeResult) -> Iterator[str]:
     """What was written, or what is to be decided and how."""
     from perdure.cli.commands.rewind import missing
     from perdure.cli.text.plain import count, safe
@@ -49,8 +49,8 @@ def lines(shell: Shell, made: Merging) -> Iterator[str]:
     if merged.conflicts and not merged.marked:
         yield f"{count(len(merged.conflicts), 'conflict')}; nothing was written to {where}:"
         yield from (f"  {safe(one)}" for one in merged.conflicts[:SOME])
-        yield f"`{shell.again('diff', made.branch, '--parent')}` shows both sides; change one and merge again, or"
-        yield f"`{shell.again('merge', made.branch, '--mark', app=True)}` writes the conflicts between markers."
+        yield f"`{shell.suggest('diff', made.branch, '--parent')}` shows both sides; change one and merge again, or"
+        yield f"`{shell.suggest('merge', made.branch, '--mark', app=True)}` writes the conflicts between markers."
         return
     if not changed:
         yield f"There is nothing new in {safe(made.branch)} for {where}."

@@ -16,8 +16,8 @@ def migrate(shell: Shell) -> None:
 
     done = bring_up_to_date(shell.store)
     if shell.json:
-        shell.emit(done)
+        shell.echo_json(done)
     elif done.before == done.after:
-        shell.show(f"The schema is at {done.after}, the newest that this version knows. Nothing to do.")
+        shell.echo_rich(f"The schema is at {done.after}, the newest that this version knows. Nothing to do.")
     else:
-        shell.show(f"The schema went from {done.before} to {done.after}.")
+        shell.echo_rich(f"The schema went from {done.before} to {done.after}.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perdure.cli.shell import Shell, command, person
+from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 @command
 @click.option("--plan", is_flag=True, help="Only show what would be removed.")
 @click.option("--ended", metavar="AGE", help='Also the files of sessions that ended so long ago, such as "30d".')
-@person
+@by_option
 def prune(shell: Shell, plan: bool, ended: str | None) -> None:
     """Remove snapshots that no session names, and folders of branches that have ended.
 
     Kept are the files of every event of every session, what a branch was forked from, whatever is younger than an hour,
     and a folder in which something would be lost. It is safe beside workers, and safe to kill.
     """
-    from perdure.cli.store_access import acting
+    from perdure.cli.store_access import run_with_runtime
     from perdure.control.branches.prune import clear_folders
     from perdure.control.branches.prune import prune as pruning
     from perdure.runtime.definitions.durations import microseconds
@@ -38,11 +38,11 @@ def prune(shell: Shell, plan: bool, ended: str | None) -> None:
         folders = await clear_folders(runtime, plan=plan)
         return folders, await pruning(runtime, ended_before=before, plan=plan)
 
-    folders, pruned = acting(shell, work)
+    folders, pruned = run_with_runtime(shell, work)
     if shell.json:
-        shell.emit({"plan": plan, "folders": folders, "repositories": pruned, "bytes": freed(folders, pruned)})
+        shell.echo_json({"plan": plan, "folders": folders, "repositories": pruned, "bytes": freed(folders, pruned)})
     else:
-        shell.say(*lines(shell, folders, pruned, plan))
+        shell.echo(*lines(shell, folders, pruned, plan))
 
 
 def freed(folders: list[Cleared], pruned: dict[str, Pruned]) -> int:
@@ -64,7 +64,7 @@ def lines(shell: Shell, folders: list[Cleared], pruned: dict[str, Pruned], plan:
             yield f"  {count(len(found.missing), 'snapshot')} that sessions name are not here"
     total = freed(folders, pruned)
     if plan:
-        yield f"Nothing was removed. `{shell.again('prune')}` frees about {max(total, 0):,} bytes."
+        yield f"Nothing was removed. `{shell.suggest('prune')}` frees about {max(total, 0):,} bytes."
     else:
         yield f"{max(total, 0):,} bytes are free."
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perdure.cli.shell import Shell, command, person
+from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
     from perdure.domain.restore import Restore
@@ -19,7 +19,7 @@ HEADINGS = ("epoch", "noticed", "put back to", "known by", "released", "detail~"
 @click.option("--declare", is_flag=True, help="Say that the store was put back to an earlier state.")
 @click.option("--release", is_flag=True, help="Say that you checked what was done after that state.")
 @click.option("--because", metavar="TEXT", help="With --declare: what was put back. With --release: what you checked.")
-@person
+@by_option
 def restores(shell: Shell, declare: bool, release: bool, because: str | None) -> None:
     """List restores: when the store was put back to an earlier state, and who released each.
 
@@ -27,7 +27,7 @@ def restores(shell: Shell, declare: bool, release: bool, because: str | None) ->
     outcome is unknown. Perdure detects most restores. Declare one that it cannot detect, such as a whole disk that was
     put back: stop the workers, put it back, declare it, and start the workers again.
     """
-    from perdure.cli.store_access import acting
+    from perdure.cli.store_access import run_with_runtime
     from perdure.errors import ConfigError
 
     if declare and release:
@@ -37,22 +37,22 @@ def restores(shell: Shell, declare: bool, release: bool, because: str | None) ->
     if because is None:
         found, unrecorded = _listed(shell)
     elif release:
-        found, unrecorded = acting(shell, lambda runtime: _release(runtime, shell.by, because)), None
+        found, unrecorded = run_with_runtime(shell, lambda runtime: _release(runtime, shell.by, because)), None
     else:
-        found, unrecorded = acting(shell, lambda runtime: _declare(runtime, shell.by, because)), None
+        found, unrecorded = run_with_runtime(shell, lambda runtime: _declare(runtime, shell.by, because)), None
     if shell.json:
         for one in [unrecorded, *found] if unrecorded else found:
-            shell.emit(one.to_dict() | {"recorded": one is not unrecorded})
+            shell.echo_json(one.to_dict() | {"recorded": one is not unrecorded})
         return
-    shell.say(*_lines(shell, found, unrecorded))
+    shell.echo(*_lines(shell, found, unrecorded))
 
 
 def _listed(shell: Shell) -> tuple[list[Restore], Restore | None]:
-    from perdure.cli.store_access import looking
+    from perdure.cli.store_access import inspect_store
     from perdure.store.inspection import condition
     from perdure.store.moves import restore
 
-    with looking(shell) as look:
+    with inspect_store(shell) as look:
         return restore.everything(look.tx), condition.unrecorded_restore(look)
 
 
@@ -84,7 +84,7 @@ def _lines(shell: Shell, found: list[Restore], unrecorded: Restore | None) -> li
         lines += ["opens the store to write checks it again and records it. Stop the workers before you continue."]
     if unrecorded is not None or any(one.released_at is None for one in found):
         lines += ["", "Check what the sessions did outside after that state, then type:"]
-        lines += [f"  {shell.again('restores', '--release', '--because', 'TEXT')}"]
+        lines += [f"  {shell.suggest('restores', '--release', '--because', 'TEXT')}"]
     return lines
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perdure.cli.shell import Shell, command, person
+from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
     from perdure.domain.session import SessionRecord
@@ -24,38 +24,38 @@ WIDE = 150  # columns from which the reason stands in the same line
 @click.argument("id", required=False)
 @click.option("--last", is_flag=True, help="The session that moved last and has not ended.")
 @click.option("--plan", is_flag=True, help="Only show what would be done.")
-@person
+@by_option
 def resume(shell: Shell, id: str | None, last: bool, plan: bool) -> int:
     """Go on with a session after a crash, a pause or an answer.
 
     Shows first what becomes of each unsettled effect, and why. A pause is over with it. Exits with 3 when only a person
     can go on, and says what to type; with 4 when another process has the session.
     """
-    from perdure.cli.live.local_run import move, refuse_sealed
-    from perdure.cli.store_access import holding, presences, reading
+    from perdure.cli.live.local_run import check_not_sealed, move
+    from perdure.cli.store_access import describe_holder, presences, read_store
     from perdure.domain.session import TERMINAL
     from perdure.errors import ConfigError
     from perdure.store.moves import session
 
     if (id is None) != last:
-        raise ConfigError("Say which session: its id, or --last.", hint=f"`{shell.again('ls')}` lists them.")
+        raise ConfigError("Say which session: its id, or --last.", hint=f"`{shell.suggest('ls')}` lists them.")
     shell.load()
-    with reading(shell) as tx:
+    with read_store(shell) as tx:
         found = newest(tx) if id is None else session.find(tx, id)
-        refuse_sealed(tx, found)
+        check_not_sealed(tx, found)
         ended = found.status in TERMINAL
         alive = False
         if not shell.json and found.lease_holder is not None:
-            alive, said = holding(tx, presences(shell, tx), found)
-            shell.say(said)
+            alive, said = describe_holder(tx, presences(shell, tx), found)
+            shell.echo(said)
     if plan:
         if alive:
-            shell.say("If it died now:")
+            shell.echo("If it died now:")
         return show_plan(shell, found, ended)
 
     async def begin(runtime: Runtime) -> SessionView:
         if not shell.json and not ended and not alive:
-            shell.say(*table(shell, await runtime.recovery_plan(found.uid), runtime.store.clock.now()))
+            shell.echo(*table(shell, await runtime.recovery_plan(found.uid), runtime.store.clock.now()))
         return await runtime.resume(found.uid)
 
     return move(shell, begin)
@@ -63,20 +63,20 @@ def resume(shell: Shell, id: str | None, last: bool, plan: bool) -> int:
 
 def show_plan(shell: Shell, found: SessionRecord, ended: bool) -> int:
     """What would be done, and nothing else."""
-    from perdure.cli.store_access import acting
+    from perdure.cli.store_access import run_with_runtime
 
     async def look(runtime: Runtime) -> tuple[list[Recovery], int]:
         return await runtime.recovery_plan(found.uid), runtime.store.clock.now()
 
-    planned, now = acting(shell, look)
+    planned, now = run_with_runtime(shell, look)
     if shell.json:
         for one in planned:
-            shell.emit(one)
+            shell.echo_json(one)
     elif ended:
-        shell.say(f"Session {found.id} is {found.status}; there is nothing to do.")
+        shell.echo(f"Session {found.id} is {found.status}; there is nothing to do.")
     else:
-        shell.say(*table(shell, planned, now), "")
-        shell.say(f"Nothing was done. `{shell.again('resume', found.id, app=True)}` does it.")
+        shell.echo(*table(shell, planned, now), "")
+        shell.echo(f"Nothing was done. `{shell.suggest('resume', found.id, app=True)}` does it.")
     return 0
 
 

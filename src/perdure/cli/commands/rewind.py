@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perdure.cli.shell import Shell, command, person
+from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perdure.control.branches.rewind import Outside, Rewound
+    from perdure.control.branches.rewind import OutsideEffect, RewindResult
 
 SOME = 20
 
@@ -20,29 +20,29 @@ SOME = 20
 @click.argument("id")
 @click.option("--to", type=click.IntRange(1), required=True, metavar="N", help="Go back to event N.")
 @click.option("--id", "new", metavar="NAME", help="The branch's own name.")
-@person
+@by_option
 def rewind(shell: Shell, id: str, to: int, new: str | None) -> int:
     """Go back to an event: a branch from there, with the files of then.
 
     The session itself, its folder and what it did outside stay as they are. What cannot be taken back is listed, and
     what its tool can undo is said with it. The branch waits for your next message. Only agents have such files.
     """
-    from perdure.cli.store_access import acting
+    from perdure.cli.store_access import run_with_runtime
     from perdure.control.branches.rewind import rewind as rewinding
     from perdure.errors import ConfigError
 
     if new is not None and not new.strip():
         raise ConfigError("The branch's id is empty.", hint="Leave --id out, and a name is made.")
     shell.load()
-    made = acting(shell, lambda runtime: rewinding(runtime, id, to=to, id=new))
+    made = run_with_runtime(shell, lambda runtime: rewinding(runtime, id, to=to, id=new))
     if shell.json:
-        shell.emit(made)
+        shell.echo_json(made)
     else:
-        shell.say(*lines(shell, made))
+        shell.echo(*lines(shell, made))
     return 1 if made.problem is not None else 0
 
 
-def lines(shell: Shell, made: Rewound) -> Iterator[str]:
+def lines(shell: Shell, made: RewindResult) -> Iterator[str]:
     """Where the branch is, what stays done outside, and what to type."""
     from perdure.cli.text.plain import safe
     from perdure.cli.text.waits import TEXT
@@ -59,12 +59,12 @@ def lines(shell: Shell, made: Rewound) -> Iterator[str]:
         yield "The session works in no folder: only what was said is rewound."
     if made.problem is not None:
         yield f"Its folder is not open yet: {safe(made.problem)}"
-        yield f"`{shell.again('resume', made.session.id, app=True)}` tries again."
+        yield f"`{shell.suggest('resume', made.session.id, app=True)}` tries again."
     if made.outside:
         yield from outside(shell, made.outside, made.at)
     else:
         yield f"Nothing was done outside after event {made.at}."
-    yield f"`{shell.again('send', made.session.id, TEXT)}` says how to go on."
+    yield f"`{shell.suggest('send', made.session.id, TEXT)}` says how to go on."
 
 
 def missing(not_kept: list[str], what: str) -> Iterator[str]:
@@ -74,7 +74,7 @@ def missing(not_kept: list[str], what: str) -> Iterator[str]:
     yield from (f"  {safe(one)} {what}" for one in not_kept)
 
 
-def outside(shell: Shell, done: list[Outside], number: int) -> Iterator[str]:
+def outside(shell: Shell, done: list[OutsideEffect], number: int) -> Iterator[str]:
     """What stays done, and how to undo what can be."""
     from perdure.cli.text.plain import call, safe, short
     from perdure.cli.text.waits import TEXT
@@ -85,6 +85,6 @@ def outside(shell: Shell, done: list[Outside], number: int) -> Iterator[str]:
         unknown = "" if one.state == "acknowledged" else ", and nobody knows whether it happened"
         yield f"  {safe(one.effect)}  {call(one.tool, one.arguments, 100)}{reference}{unknown}"
         if one.undo:
-            yield f"    {shell.again('undo', one.effect, '--because', TEXT, app=True)}"
+            yield f"    {shell.suggest('undo', one.effect, '--because', TEXT, app=True)}"
     if len(done) > SOME:
         yield f"  and {len(done) - SOME} more; --json lists all"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.cli.shell import Shell, command, person
+from perdure.cli.shell import Shell, by_option, command
 from perdure.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Dollars(click.FloatRange):
     show_default=True,
     help="Workers run sessions with a higher number first.",
 )
-@person
+@by_option
 def run(
     shell: Shell,
     what: str | None,
@@ -134,19 +134,19 @@ def is_for_model(what: str | None, arguments: Sequence[str], model: str | None) 
 def start_detached(shell: Shell, begin: Callable[[Runtime], Awaitable[SessionView]]) -> int:
     """Begin a session, leave it to a worker in the background, and say how to come back."""
     from perdure.cli.live.drivers import background, check
-    from perdure.cli.store_access import acting
+    from perdure.cli.store_access import run_with_runtime
     from perdure.cli.text.plain import safe
 
     check(shell)
-    view = acting(shell, begin, create=True)
+    view = run_with_runtime(shell, begin, create=True)
     worker = background(shell, view.uid)
     if shell.json:
         shown = {"id": view.id, "uid": view.uid, "program": view.program, "title": view.title}
-        shell.emit({"type": "session.started", "session": shown, "worker": worker.shown()})
+        shell.echo_json({"type": "session.started", "session": shown, "worker": worker.shown()})
         return 0
-    shell.say(safe(view.id))
+    shell.echo(safe(view.id))
     shell.note(f"It goes on in the background: worker {worker.process.pid}, log {worker.log}.")
-    shell.note(f"`{shell.again('attach', view.id, app=True)}` shows it, and takes your answers.")
+    shell.note(f"`{shell.suggest('attach', view.id, app=True)}` shows it, and takes your answers.")
     return 0
 
 

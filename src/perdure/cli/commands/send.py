@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from perdure.cli.shell import Shell, command, person
+from perdure.cli.shell import Shell, by_option, command
 
 
 @command
@@ -14,13 +14,13 @@ from perdure.cli.shell import Shell, command, person
 @click.option(
     "--mode", type=click.Choice(["queue", "steer"]), default="queue", show_default=True, help="When it is read."
 )
-@person
+@by_option
 def send(shell: Shell, id: str, text: str, message_id: str | None, mode: str) -> None:
     """Send a message to a session, whether it runs or waits.
 
     Queued messages are read when it is ready for the next; one that steers is read between two acts.
     """
-    from perdure.cli.store_access import acting
+    from perdure.cli.store_access import run_with_runtime
     from perdure.cli.text.plain import safe
     from perdure.errors import ConfigError
 
@@ -28,9 +28,11 @@ def send(shell: Shell, id: str, text: str, message_id: str | None, mode: str) ->
         raise ConfigError("The message is empty.", hint="Give its text.")
     if message_id is not None and not message_id.strip():
         raise ConfigError("The message's id is empty.", hint="Leave --id out, and a name is made.")
-    received = acting(shell, lambda runtime: runtime.send(id, text, message_id=message_id, mode=mode, by=shell.by))
+    received = run_with_runtime(
+        shell, lambda runtime: runtime.send(id, text, message_id=message_id, mode=mode, by=shell.by)
+    )
     if shell.json:
-        shell.emit(received)
+        shell.echo_json(received)
     else:
         state = "was read already" if received.promoted_as else "waits to be read"
-        shell.say(f"Message {safe(received.id)} from {safe(received.sender)} is in the inbox and {state}.")
+        shell.echo(f"Message {safe(received.id)} from {safe(received.sender)} is in the inbox and {state}.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.cli.shell import Shell, command, person
+from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
     from perdure.domain.effect import Effect
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--because", metavar="TEXT", required=True, help="What you looked at.")
 @click.option("--reference", metavar="TEXT", help="What names it outside: an address, a number.")
 @click.option("--result", metavar="JSON", help="What the tool would have returned, with --happened.")
-@person
+@by_option
 def settle(
     shell: Shell, effect: str, verdict: str | None, because: str, reference: str | None, result: str | None
 ) -> None:
@@ -28,8 +28,8 @@ def settle(
 
     Look at the outside system first: the ledger believes you.
     """
-    from perdure.cli.store_access import acting, reading
-    from perdure.cli.text.waits import top_of
+    from perdure.cli.store_access import read_store, run_with_runtime
+    from perdure.cli.text.waits import root_session_id
     from perdure.errors import ConfigError
     from perdure.store.moves import effect as effects
     from perdure.store.moves import session
@@ -40,22 +40,22 @@ def settle(
         raise ConfigError(f"--result and --reference belong to --happened, not to --{verdict}.")
     given = None if result is None else parsed(result)
     shell.load()
-    with reading(shell) as tx:
+    with read_store(shell) as tx:
         found = effects.find(tx, effect)
-        name, top = session.get(tx, found.session_uid).id, top_of(tx, found.session_uid)
+        name, top = session.get(tx, found.session_uid).id, root_session_id(tx, found.session_uid)
     if (found.verdict, found.verdict_by) != (verdict, shell.by):  # else it is the same word again
         check(found, asks_result=verdict == "happened" and result is None)
-    settled = acting(
+    settled = run_with_runtime(
         shell,
         lambda runtime: runtime.settle(
             found.id, str(verdict), by=shell.by, because=because, reference=reference, result=given
         ),
     )
     if shell.json:
-        shell.emit(settled)
+        shell.echo_json(settled)
     else:
-        shell.say(f"{settled.tool} {settled.id} of session {name} is {settled.state}: {shell.by} says {verdict}.")
-        shell.say(f"`{shell.again('resume', top, app=True)}` lets it go on, unless a worker does.")
+        shell.echo(f"{settled.tool} {settled.id} of session {name} is {settled.state}: {shell.by} says {verdict}.")
+        shell.echo(f"`{shell.suggest('resume', top, app=True)}` lets it go on, unless a worker does.")
 
 
 def parsed(text: str) -> Any:

@@ -29,28 +29,28 @@ def show(shell: Shell, id: str, last: int, at: int | None, follow: bool) -> None
     With --at, everything is shown as it was after that event. With --json and --follow, events come one a line. At a
     terminal, --follow has what a model is just saying in the last row.
     """
-    from perdure.cli.store_access import reading
+    from perdure.cli.store_access import read_store
     from perdure.errors import ConfigError
     from perdure.store.moves import event, session
 
     if follow and at is not None:
         raise ConfigError("--at looks back and --follow looks forward.", hint="Give one of them.")
-    with reading(shell) as tx:
+    with read_store(shell) as tx:
         found = session.find(tx, id)
         events = event.last(tx, found.uid, limit=last, through=at or found.cursor)
         if at is not None:
             _past(shell, tx, event.state_at(tx, found.uid, at), events)
         elif shell.json and follow:
             for one in events:
-                shell.emit(one)
+                shell.echo_json(one)
         elif shell.json:
             _emit(shell, tx, found, events)
         else:
-            shell.say(*_present(shell, tx, found, events))
+            shell.echo(*_present(shell, tx, found, events))
     if follow:
-        from perdure.cli.live.follow import follow_to_the_end
+        from perdure.cli.live.event_log import follow_log
 
-        follow_to_the_end(shell, found)
+        follow_log(shell, found)
 
 
 def _emit(shell: Shell, tx: Transaction, found: SessionRecord, events: list[Event]) -> None:
@@ -58,7 +58,7 @@ def _emit(shell: Shell, tx: Transaction, found: SessionRecord, events: list[Even
     from perdure.cli.commands.approvals import with_votes
     from perdure.store.moves import approval, effect, wait
 
-    shell.emit(
+    shell.echo_json(
         {
             "session": found,
             "waits": wait.open_of_session(tx, found.uid),
@@ -78,7 +78,7 @@ def _present(shell: Shell, tx: Transaction, found: SessionRecord, events: list[E
 
     yield from header(tx, found.to_dict())
     here = found.status not in TERMINAL and found.sealed_at is None
-    asked = waits.asked_of(tx, found) if here else []
+    asked = waits.describe_waits(tx, found) if here else []
     if asked:
         yield from ("", "waits", *waits.lines(shell, asked, tx.now))
     newest = effect.listing(tx, uid=found.uid, limit=EFFECTS + 1)
@@ -94,9 +94,9 @@ def _present(shell: Shell, tx: Transaction, found: SessionRecord, events: list[E
         return
     lapsed = found.status == "running" and (found.lease_until or 0) < tx.now
     if lapsed or (found.status in ("ready", "waiting") and not any(one.for_a_person for one in asked)):
-        yield from ("", f"`{shell.again('resume', found.id, app=True)}` lets it go on here.")
+        yield from ("", f"`{shell.suggest('resume', found.id, app=True)}` lets it go on here.")
     elif found.status == "running":
-        yield from ("", f"`{shell.again('show', found.id, '--follow')}` watches it.")
+        yield from ("", f"`{shell.suggest('show', found.id, '--follow')}` watches it.")
 
 
 def _past(shell: Shell, tx: Transaction, state: SessionState, events: list[Event]) -> None:
@@ -104,12 +104,12 @@ def _past(shell: Shell, tx: Transaction, state: SessionState, events: list[Event
     from perdure.cli.text.plain import arguments, safe, short, value
 
     if shell.json:
-        shell.emit(state)
+        shell.echo_json(state)
         return
-    shell.say(*header(tx, state.session), "", f"This is how it was after event {state.number}.")
+    shell.echo(*header(tx, state.session), "", f"This is how it was after event {state.number}.")
     waits = [one for one in state.waits.values() if one.get("resolved_at") is None]
     if waits:
-        shell.say("", "waited for", *(f"  {one['kind']} {safe(one['id'])}: {value(one['detail'])}" for one in waits))
+        shell.echo("", "waited for", *(f"  {one['kind']} {safe(one['id'])}: {value(one['detail'])}" for one in waits))
     rows = [
         [
             safe(one["id"]),
@@ -124,8 +124,8 @@ def _past(shell: Shell, tx: Transaction, state: SessionState, events: list[Event
         for one in state.effects.values()
     ]
     if rows:
-        shell.say(*_effects(shell, rows[-EFFECTS:], more=len(rows) > EFFECTS, id=state.session["id"]))
-    shell.say(*_events(tx, state.session["uid"], events))
+        shell.echo(*_effects(shell, rows[-EFFECTS:], more=len(rows) > EFFECTS, id=state.session["id"]))
+    shell.echo(*_events(tx, state.session["uid"], events))
 
 
 def header(tx: Transaction, row: dict[str, Any]) -> Iterator[str]:
@@ -189,7 +189,7 @@ def _effects(shell: Shell, rows: list[list[str]], *, more: bool, id: str) -> Ite
 
     yield from ("", *grid(HEADINGS, rows, width=shell.width))
     if more:
-        everything = shell.again("effects", "--session", id, "--limit", "1000")
+        everything = shell.suggest("effects", "--session", id, "--limit", "1000")
         yield f"These are the last {EFFECTS} and what is unsettled; `{everything}` lists more."
 
 

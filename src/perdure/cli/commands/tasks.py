@@ -23,21 +23,21 @@ def tasks(shell: Shell, id: str, limit: int) -> None:
 
     The marks are [ ] open, [>] active, [!] blocked, [x] done, [-] dropped.
     """
-    from perdure.cli.store_access import reading
+    from perdure.cli.store_access import read_store
     from perdure.store.moves import session, task
 
-    with reading(shell) as tx:
+    with read_store(shell) as tx:
         found = session.find(tx, id)
         planned = task.of_session(tx, found.uid, limit=limit + 1)
     if shell.json:
         for one in planned[:limit]:
-            shell.emit(one)
+            shell.echo_json(one)
     elif not planned:
-        shell.say(f"Session {found.id} has no plan.")
+        shell.echo(f"Session {found.id} has no plan.")
     else:
-        shell.say(*tree(planned[:limit]))
+        shell.echo(*tree(planned[:limit]))
         if len(planned) > limit:
-            shell.say(f"There are more; these are the first {limit}. --limit shows more.")
+            shell.echo(f"There are more; these are the first {limit}. --limit shows more.")
 
 
 def tree(planned: list[Task]) -> Iterator[str]:

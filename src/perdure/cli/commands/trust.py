@@ -39,7 +39,7 @@ def trust(shell: Shell, digest: str | None, forget: bool) -> int:
             raise ConfigError(f"{path} has another digest now.", hint="Read the file again: `perdure trust`.")
     elif not can_ask(shell):
         if not shell.json:
-            shell.say(*shown(path, text), f"digest {trusting.digest_of(text)}")
+            shell.echo(*shown(path, text), f"digest {trusting.digest_of(text)}")
         return _say(shell, path, text, "is not trusted", 3)
     elif not ask(path, text):
         return _say(shell, path, text, "is not trusted", 1)
@@ -52,9 +52,9 @@ def _say(shell: Shell, path: Path, text: str | None, state: str, code: int = 0) 
 
     if shell.json:
         content = {} if text is None else {"text": text, "digest": digest_of(text)}
-        shell.emit({"path": str(path), "trusted": state == "is trusted"} | content)
+        shell.echo_json({"path": str(path), "trusted": state == "is trusted"} | content)
     else:
-        shell.say(f"{path} {state}.")
+        shell.echo(f"{path} {state}.")
     return code
 
 

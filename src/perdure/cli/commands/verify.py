@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SOME = 20
 
 
-class Verified(msgspec.Struct):
+class Verification(msgspec.Struct):
     """What was read and what did not fit."""
 
     sessions: int = 0
@@ -35,35 +35,37 @@ def verify(shell: Shell, id: str | None) -> int:
     Each event is bound to all before it. Every other row of a session is compared with what the log says. Exits with
     1 when something is damaged, and names the session, the table and the row; the other sessions are still checked.
     """
-    from perdure.cli.store_access import reading
+    from perdure.cli.store_access import read_store
     from perdure.cli.text.plain import count, safe
 
-    with reading(shell) as tx:
+    with read_store(shell) as tx:
         checked = check(tx, id)
     if shell.json:
-        shell.emit(checked)
+        shell.echo_json(checked)
     elif checked.damaged:
-        shell.say(*(safe(one) for one in checked.damaged[:SOME]))
+        shell.echo(*(safe(one) for one in checked.damaged[:SOME]))
         if len(checked.damaged) > SOME:
-            shell.say(f"and {len(checked.damaged) - SOME} more; --json lists all")
+            shell.echo(f"and {len(checked.damaged) - SOME} more; --json lists all")
         whole = checked.sessions - checked.damaged_sessions
-        shell.say("", f"Damaged: {checked.damaged_sessions} of {count(checked.sessions, 'session')}.")
-        shell.say("Keep a copy of the store as it is, and restore a backup.")
+        shell.echo("", f"Damaged: {checked.damaged_sessions} of {count(checked.sessions, 'session')}.")
+        shell.echo("Keep a copy of the store as it is, and restore a backup.")
         if whole:
-            shell.say(f"Intact: {whole}. `{shell.again('export', 'ID')}` writes a session that is intact as a bundle.")
+            shell.echo(
+                f"Intact: {whole}. `{shell.suggest('export', 'ID')}` writes a session that is intact as a bundle."
+            )
     else:
         said = f"{count(checked.sessions, 'session')}, {count(checked.events, 'event')}"
-        shell.say(f"{said}: every row is as its log says, and every chain holds.")
+        shell.echo(f"{said}: every row is as its log says, and every chain holds.")
     return 1 if checked.damaged else 0
 
 
-def check(tx: Transaction, id: str | None) -> Verified:
+def check(tx: Transaction, id: str | None) -> Verification:
     """Read every session, or one, telling somebody who waits how far it is."""
     from perdure.store.inspection import damage
     from perdure.store.inspection.damage import DamagedRow
     from perdure.store.moves import session
 
-    done = Verified()
+    done = Verification()
     uids = damage.session_uids(tx) if id is None else iter([damage.find(tx, id) or session.find(tx, id).uid])
     for uid in uids:
         found = [uid] if isinstance(uid, DamagedRow) else damage.of_session(tx, uid)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.cli.shell import Shell, command, person
+from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
     from perdure.errors import StoreError
@@ -25,7 +25,7 @@ ALONE = 60.0  # seconds that a session whose worker crashed runs alone, unless i
 @click.argument("id", required=False)
 @click.option("--idle", type=click.FloatRange(0), metavar="SECONDS", help="End after so long with nothing to do.")
 @click.option("--at-once", type=click.IntRange(1, 1000), default=4, show_default=True, help="Run so many side by side.")
-@person
+@by_option
 def worker(shell: Shell, id: str | None, idle: float | None, at_once: int) -> int:
     """Run sessions that are ready, until it is stopped.
 
@@ -34,7 +34,7 @@ def worker(shell: Shell, id: str | None, idle: float | None, at_once: int) -> in
     session and its children; it then stays while the session waits for a time. Without, --idle lets it end although a
     time is due later than in a minute, and it says when to start again. Killed anywhere, it loses nothing.
     """
-    from perdure.cli.store_access import acting
+    from perdure.cli.store_access import run_with_runtime
 
     shell.load()
 
@@ -50,7 +50,7 @@ def worker(shell: Shell, id: str | None, idle: float | None, at_once: int) -> in
             await working.stop()
         return 1 if working.failed else 0
 
-    return acting(shell, work)
+    return run_with_runtime(shell, work)
 
 
 class Working:
@@ -123,9 +123,9 @@ class Working:
     def tell(self, line: str, type: str, **about: Any) -> None:
         """One line for a person, or one object for a script."""
         if self.shell.json:
-            self.shell.emit({"type": type} | about)
+            self.shell.echo_json({"type": type} | about)
         else:
-            self.shell.say(line)
+            self.shell.echo(line)
 
     async def stop(self) -> None:
         """Give back what it has; an act that began is seen through."""

@@ -18,16 +18,16 @@ import sys
 from contextlib import closing
 from typing import Any
 
-from perdure.cli.live.drivers import Mover
-from perdure.cli.live.follow import stop
-from perdure.cli.live.keyboard import Keys
-from perdure.cli.live.prompts import Asking, is_for_message
+from perdure.cli.live.child_sessions import ChildSessions
+from perdure.cli.live.drivers import Driver
+from perdure.cli.live.event_log import stop
+from perdure.cli.live.keyboard import Keyboard
+from perdure.cli.live.prompts import WaitPrompt, is_for_message
+from perdure.cli.live.renderers import Renderer
 from perdure.cli.live.screen import Screen
-from perdure.cli.live.subagents import Children
-from perdure.cli.live.views import Sight
 from perdure.cli.shell import Shell
-from perdure.cli.store_access import watching
-from perdure.cli.text.waits import Asked, asked_of
+from perdure.cli.store_access import describe_lease
+from perdure.cli.text.waits import WaitDescription, describe_waits
 from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.wait import WaitKind
@@ -47,21 +47,21 @@ class Conversation:
     """One terminal with one session, or one stream of it where nobody sits. `left` says why it is over."""
 
     def __init__(
-        self, shell: Shell, runtime: Runtime, view: SessionView, sight: Sight, screen: Screen | None = None
+        self, shell: Shell, runtime: Runtime, view: SessionView, renderer: Renderer, screen: Screen | None = None
     ) -> None:
         self.shell = shell
         self.runtime = runtime
         self.view: SessionRecord = view
-        self.sight = sight
+        self.renderer = renderer
         self.screen = screen
-        self.children = Children(runtime, screen)
-        self.mover: Mover
-        self.asking: Asking | None = None
+        self.children = ChildSessions(runtime, screen)
+        self.driver: Driver
+        self.asking: WaitPrompt | None = None
         self.left: str | None = None  # ended, waiting, left, paused, detached, dead
         self.takes_over = False
         self._holder: tuple[str | None, bool] | None = None  # who was said to have it, and to be alive
         self._ear = Ear(runtime.deltas, view.uid)
-        self._keys: Keys | None = None
+        self._keys: Keyboard | None = None
         self._queue: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._look_due = True
         self._interrupts = 0
@@ -71,31 +71,31 @@ class Conversation:
         self._frame = 0
         self._ready_since: int | None = None
 
-    def sit_down(self) -> None:
+    def open_keyboard(self) -> None:
         """Somebody is at the keyboard."""
         assert self.screen is not None
-        keys = self._keys = Keys(
+        keys = self._keys = Keyboard(
             sys.stdin.fileno(), self.screen.console.file, self._heard, self.screen.refresh, plain=not self.screen.draws
         )
-        self.asking = Asking(self.shell, self.runtime, self.screen, self._go_on, self._set_aside)
+        self.asking = WaitPrompt(self.shell, self.runtime, self.screen, self._go_on, self._stash_typed)
         self.screen.typed = lambda: keys.typed
 
     def _heard(self, line: str | None) -> None:
         self._put("line", (line, None if self.asking is None else self.asking.asked))
 
-    def _set_aside(self) -> None:
+    def _stash_typed(self) -> None:
         """Before a question is shown: what is half typed is put away, and lines on their way belong to what was."""
-        if self._keys is not None and self._keys.set_aside() and self.screen is not None:
+        if self._keys is not None and self._keys.stash_typed() and self.screen is not None:
             self.screen.line("  What you had begun to type is no answer to this. The up key brings it back.", "dim")
 
     def moved(self, error: PerdureError | None) -> None:
-        """The mover's report."""
+        """The driver's report."""
         self._put("moved", error)
 
     def _put(self, what: str, value: Any = None) -> None:
         self._queue.put_nowait((what, value))
 
-    async def hold(self) -> SessionView:
+    async def run(self) -> SessionView:
         """Until the session has ended, only somebody elsewhere can go on, or the person leaves."""
         self.runtime.hear = lambda piece: self._put("delta", piece) if piece.session == self.view.uid else None
         loop = asyncio.get_running_loop()
@@ -105,7 +105,7 @@ class Conversation:
                 loop.add_signal_handler(signal.SIGINT, self._put, "interrupt")
             loop.add_signal_handler(signal.SIGCONT, self._keys.take)
             self._keys.open()
-        if self.mover.is_here and self.view.status not in TERMINAL:
+        if self.driver.is_here and self.view.status not in TERMINAL:
             self._go_on()
         try:
             while self.left is None:
@@ -125,7 +125,7 @@ class Conversation:
         return await self.runtime.get(self.view.uid)
 
     async def _follow(self) -> None:
-        async for event in self.runtime.store.follow(self.view.uid, self.sight.number):
+        async for event in self.runtime.store.follow(self.view.uid, self.renderer.number):
             self._put("event", event)
 
     async def _listen(self) -> None:
@@ -136,7 +136,7 @@ class Conversation:
 
     def _overhear(self) -> None:
         """Hear what is said in another process. What is said in this one is heard as it comes."""
-        if not (self.mover.is_here and self.mover.is_moving):
+        if not (self.driver.is_here and self.driver.is_moving):
             for piece in self._ear.poll():
                 self._put("delta", piece)
 
@@ -151,7 +151,7 @@ class Conversation:
         self.view, asked = view, _ = await self.runtime.store.read(_standing, self.view.uid)
         if view.status != Status.READY:
             self._ready_since = None
-        if self.sight.number < view.cursor:
+        if self.renderer.number < view.cursor:
             return  # the next event looks again
         if view.status in TERMINAL:
             self.left = "ended"
@@ -160,14 +160,14 @@ class Conversation:
         elif view.status == Status.READY:
             self._withdraw()
             self._ready()
-        elif view.status == Status.RUNNING and not self.mover.is_here and not await self._is_held():
+        elif view.status == Status.RUNNING and not self.driver.is_here and not await self._is_held():
             await self._orphaned()
         else:
             await self._ask([one for one in asked if one.for_a_person])
 
     async def _is_held(self) -> bool:
         """Whether whoever has the session may be alive; said once for each of them."""
-        alive, said = await self.runtime.store.read(watching, self.shell, self.view.uid, wanted=self.takes_over)
+        alive, said = await self.runtime.store.read(describe_lease, self.shell, self.view.uid, wanted=self.takes_over)
         known = (self.view.lease_holder, alive)
         if alive and self.screen is not None and self.screen.is_open:
             return True  # what it says is seen; who it is can be said after that
@@ -175,21 +175,21 @@ class Conversation:
         if not alive and not self._queue.empty():
             self._look_due = True
             return True  # its last words come first
-        if said and known != self._holder and not (alive and self.mover.is_moving) and self.screen is not None:
+        if said and known != self._holder and not (alive and self.driver.is_moving) and self.screen is not None:
             self.screen.line(said, "dim" if alive and not self.takes_over else "yellow")
         self._holder = known
         return alive
 
     async def _orphaned(self) -> None:
         """Its worker is dead: go on if that was asked for, ask if somebody is here, else leave."""
-        if self.takes_over or self.mover.is_moving:
+        if self.takes_over or self.driver.is_moving:
             self._go_on()
         elif self.asking is not None:
             self.asking.offer_to_take_over(self.view)
         else:
             self.left = "dead"
 
-    async def _ask(self, asked: list[Asked]) -> None:
+    async def _ask(self, asked: list[WaitDescription]) -> None:
         """Ask for what a person must give, or wait for what is not here yet."""
         if not asked:
             self._withdraw()
@@ -197,11 +197,11 @@ class Conversation:
                 self._go_on()  # a timer, or a child: somebody must be there when it is due
         elif self._closing and self.view.status == Status.WAITING:
             self.left = "left"
-        elif self.view.status == Status.RUNNING and self.mover.is_here and is_for_message(asked[0]):
+        elif self.view.status == Status.RUNNING and self.driver.is_here and is_for_message(asked[0]):
             return  # it is about to come to rest here, and the log will say so
         elif self.asking is not None:
             await self.asking.present(asked[0])
-        elif self.view.status == Status.WAITING and not (self.mover.is_here and self.mover.is_moving):
+        elif self.view.status == Status.WAITING and not (self.driver.is_here and self.driver.is_moving):
             self.left = "waiting"
 
     def _withdraw(self) -> None:
@@ -211,14 +211,14 @@ class Conversation:
     def _ready(self) -> None:
         """Let it go on; if a worker is on its way already, leave it to that one."""
         self._ready_since = self._frame if self._ready_since is None else self._ready_since
-        if self.mover.is_here or self._frame - self._ready_since >= GRACE:
+        if self.driver.is_here or self._frame - self._ready_since >= GRACE:
             self._go_on()
 
     def _go_on(self) -> None:
         self._moved_once = True
-        self.mover.start()
+        self.driver.start()
 
-    async def _stopped(self, asked: list[Asked]) -> None:
+    async def _stopped(self, asked: list[WaitDescription]) -> None:
         """It stands still because it was asked to, or had nothing left to do anyway."""
         if any(one.wait.kind == WaitKind.PAUSED for one in asked):
             self.left = "paused"
@@ -232,22 +232,22 @@ class Conversation:
             row = event.body["rows"]["wait"]
             if (row[0] if isinstance(row, list) else row)["id"] == asked.wait.id:
                 self.asking.withdraw()
-        self.mover.saw(event.kind)
-        await self.sight.event(event)
+        self.driver.saw(event.kind)
+        await self.renderer.event(event)
         await self.children.event(event)
         if event.kind not in QUIET or event.number >= self.view.cursor:
             self._look_due = True
 
     async def _on_delta(self, piece: Delta) -> None:
-        self.sight.delta(piece)
+        self.renderer.delta(piece)
 
-    async def _on_line(self, heard: tuple[str | None, Asked | None]) -> None:
+    async def _on_line(self, heard: tuple[str | None, WaitDescription | None]) -> None:
         line, then = heard
         if self.asking is None:
             return
         if line is None:
             self._closing = True  # what runs here is not left before it stands still
-            if self.asking.asked is not None or not self.mover.is_here:
+            if self.asking.asked is not None or not self.driver.is_here:
                 self.left = "left"
         elif then is not None and then is self.asking.asked:
             if not await self.asking.take(line):
@@ -291,16 +291,16 @@ class Conversation:
 
     async def _on_tick(self, _: None) -> None:
         self._frame += 1
-        if (error := self.mover.look()) is not None and self.view.status in (Status.READY, Status.RUNNING):
+        if (error := self.driver.look()) is not None and self.view.status in (Status.READY, Status.RUNNING):
             raise error
         if self.screen is not None and self.screen.prompt is None and self.view.status != Status.WAITING:
-            self.screen.refresh(self.sight.status(self._frame))
+            self.screen.refresh(self.renderer.status(self._frame))
         await self.children.look()
         if self._frame % 5 == 0 or self._ready_since is not None:
             self._look_due = True
 
 
-def _standing(tx: Transaction, uid: str) -> tuple[SessionRecord, list[Asked]]:
+def _standing(tx: Transaction, uid: str) -> tuple[SessionRecord, list[WaitDescription]]:
     """A session and what it waits for, as of one moment."""
     found = session.get(tx, uid)
-    return found, asked_of(tx, found) if found.status not in TERMINAL else []
+    return found, describe_waits(tx, found) if found.status not in TERMINAL else []

@@ -26,7 +26,7 @@ LEASING = frozenset({"lease.acquired", "lease.taken_over", "lease.expired", "ses
 Report = Callable[[PerdureError | None], None]  # it stands still now, or it cannot be moved and why
 
 
-class Mover(Protocol):
+class Driver(Protocol):
     """`start` lets the session go on if nobody does; `leave` ends this process's part and says whether it has ended.
 
     `saw` is told the kind of every event of the session.
@@ -43,7 +43,7 @@ class Mover(Protocol):
     async def leave(self, seconds: float) -> bool: ...
 
 
-class Here:
+class LocalDriver:
     """This process."""
 
     is_here = True
@@ -92,16 +92,16 @@ class Here:
         return bool(done)
 
 
-class InBackground:
+class BackgroundDriver:
     """A worker of its own, which outlives this terminal."""
 
     is_here = False
 
-    def __init__(self, shell: Shell, uid: str, told: Callable[[Background], None]) -> None:
+    def __init__(self, shell: Shell, uid: str, told: Callable[[BackgroundWorker], None]) -> None:
         self._shell = shell
         self._uid = uid
         self._told = told
-        self._worker: Background | None = None
+        self._worker: BackgroundWorker | None = None
         self._starts = 0
 
     @property
@@ -109,7 +109,7 @@ class InBackground:
         return self._worker is not None and self._worker.process.poll() is None
 
     def start(self) -> None:
-        if not self.is_moving and is_possible(self._shell):
+        if not self.is_moving and supports_background(self._shell):
             self._starts += 1
             if self._starts > STARTS:
                 return
@@ -128,7 +128,7 @@ class InBackground:
             return ConfigError(said, hint=f"The log of the workers is {log_of(self._shell, self._uid)}.")
         if self._worker is None or self._worker.process.poll() in (None, 0):
             return None
-        said, log = last_words(self._worker.log), self._worker.log
+        said, log = log_tail(self._worker.log), self._worker.log
         self._worker = None
         return ConfigError(f"The worker could not go on. It said: {said or 'nothing'}", hint=f"Its log is {log}.")
 
@@ -144,7 +144,7 @@ PERDURE = "from perdure.cli import main; main()"
 TAIL = 2000  # bytes of a log
 
 
-class Background(NamedTuple):
+class BackgroundWorker(NamedTuple):
     """A worker that was started."""
 
     process: subprocess.Popen[bytes]
@@ -154,20 +154,20 @@ class Background(NamedTuple):
         return {"pid": self.process.pid, "log": str(self.log)}
 
 
-def is_possible(shell: Shell) -> bool:
+def supports_background(shell: Shell) -> bool:
     """Whether another process can use the store beside this one."""
     return condition.place_of(shell.store).kind not in ("memory", "files")
 
 
 def check(shell: Shell) -> None:
-    if not is_possible(shell):
+    if not supports_background(shell):
         raise ConfigError(
             "This store is for one process at a time, so nothing can go on in the background.",
             hint="Leave --detach out, or use a SQLite file or PostgreSQL.",
         )
 
 
-def background(shell: Shell, uid: str, *, idle: float = IDLE) -> Background:
+def background(shell: Shell, uid: str, *, idle: float = IDLE) -> BackgroundWorker:
     """Start a worker for a session, here and with the same code; it is not waited for."""
     log = log_of(shell, uid)
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -185,7 +185,7 @@ def background(shell: Shell, uid: str, *, idle: float = IDLE) -> Background:
             start_new_session=True,
             env=os.environ | settings | store | {"PERDURE_BY": shell.by, IGNORE_FOLDER: "1"},
         )
-    return Background(process, log)
+    return BackgroundWorker(process, log)
 
 
 def log_of(shell: Shell, uid: str) -> Path:
@@ -195,7 +195,7 @@ def log_of(shell: Shell, uid: str) -> Path:
     return (folder if folder is not None else runtime_folder()) / "logs" / f"{uid}.log"
 
 
-def last_words(log: Path) -> str:
+def log_tail(log: Path) -> str:
     """The end of what a worker said."""
     try:
         text = log.read_bytes()[-TAIL:].decode(errors="replace")

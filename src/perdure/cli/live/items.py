@@ -25,24 +25,24 @@ ENDS = {
     "effect.superseded": "superseded",
 }  # fmt: skip
 MODEL = "model"  # the effect of asking a model; its answer is a message
-Said = dict[str, Any]
+JsonObject = dict[str, Any]
 Body = Mapping[str, Any]
 
 
-class Items:
+class ItemBuilder:
     """The fold. `event` gives what one more event means; what it cannot read means nothing."""
 
     def __init__(self) -> None:
         self.turn = 0
         self.is_open = False  # a turn is under way
         self._usage = {"tokens_in": 0, "tokens_out": 0, "cost_micros": 0, "model_calls": 0}
-        self._calls: dict[str, Said] = {}  # those that are not completed
+        self._calls: dict[str, JsonObject] = {}  # those that are not completed
         self._began: dict[str, int] = {}
         self._of_effect: dict[str, str] = {}
-        self._asked: dict[str, Said] = {}
-        self._waits: dict[str, Said] = {}
+        self._asked: dict[str, JsonObject] = {}
+        self._waits: dict[str, JsonObject] = {}
 
-    def event(self, event: Event) -> list[Said]:
+    def event(self, event: Event) -> list[JsonObject]:
         """What one more event means, in order."""
         if not isinstance(event.body, Mapping):  # erased
             return []
@@ -52,24 +52,24 @@ class Items:
             return []
         return [{"type": type_, "number": event.number, "at": event.at} | body for type_, body in said]
 
-    def _read(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+    def _read(self, event: Event, body: Body) -> list[tuple[str, JsonObject]]:
         if event.kind == "message":
             return self._message(event, body)
         if event.kind.startswith("effect."):
             return self._effect(event, body)
-        read: Callable[[Event, Body], list[tuple[str, Said]]] | None = getattr(
+        read: Callable[[Event, Body], list[tuple[str, JsonObject]]] | None = getattr(
             self, "_" + event.kind.replace(".", "_"), None
         )
         return [] if read is None else read(event, body)
 
-    def _session_created(self, _: Event, body: Body) -> list[tuple[str, Said]]:
+    def _session_created(self, _: Event, body: Body) -> list[tuple[str, JsonObject]]:
         row = body["rows"]["session"]
         names = ("id", "uid", "program", "title", "repository", "owner", "forked_from", "forked_at", "created_at")
         return [("session.started", {"session": {name: row.get(name) for name in names}})]
 
-    def _message(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+    def _message(self, event: Event, body: Body) -> list[tuple[str, JsonObject]]:
         text = body.get("content")
-        item: Said = {"id": f"m-{event.number}", "kind": "message", "role": body.get("role"), "text": text}
+        item: JsonObject = {"id": f"m-{event.number}", "kind": "message", "role": body.get("role"), "text": text}
         match body.get("role"):
             case "user":
                 begun = [] if self.is_open else [self._begin_turn()]
@@ -87,16 +87,16 @@ class Items:
                 return [("item.completed", {"item": note}), *ended]
         return []
 
-    def _begin_turn(self) -> tuple[str, Said]:
+    def _begin_turn(self) -> tuple[str, JsonObject]:
         self.turn, self.is_open = self.turn + 1, True
         self._usage = dict.fromkeys(self._usage, 0)
         return "turn.started", {"turn": self.turn}
 
-    def _end_turn(self, stopped: str | None) -> tuple[str, Said]:
+    def _end_turn(self, stopped: str | None) -> tuple[str, JsonObject]:
         self.is_open = False
         return "turn.completed", {"turn": self.turn, "usage": self._usage, "stopped": stopped}
 
-    def _reply(self, event: Event, body: Body, item: Said) -> list[tuple[str, Said]]:
+    def _reply(self, event: Event, body: Body, item: JsonObject) -> list[tuple[str, JsonObject]]:
         said = [] if self.is_open else [self._begin_turn()]
         used = body.get("usage") or {}
         self._usage = {name: had + int(used.get(name) or 0) for name, had in self._usage.items()}
@@ -109,11 +109,11 @@ class Items:
             said.append(self._call(made | {"status": "called"}, event.at))
         return said if body.get("calls") else [*said, self._end_turn(None)]
 
-    def _call(self, item: Said, at: int) -> tuple[str, Said]:
+    def _call(self, item: JsonObject, at: int) -> tuple[str, JsonObject]:
         self._calls[item["id"]], self._began[item["id"]] = item, at
         return "item.started", {"item": dict(item)}
 
-    def _told(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+    def _told(self, event: Event, body: Body) -> list[tuple[str, JsonObject]]:
         """What the model was told of a call, unless that was seen already when its effect was settled."""
         uid, number = body["of"]
         id = f"c-{uid}-{number}-{body['index']}"
@@ -121,13 +121,13 @@ class Items:
             return []
         return [self._completed(id, event, str(body["status"]), body.get("content"), body.get("effect"))]
 
-    def _completed(self, id: str, event: Event, status: str, result: Any, effect: Any) -> tuple[str, Said]:
+    def _completed(self, id: str, event: Event, status: str, result: Any, effect: Any) -> tuple[str, JsonObject]:
         item = self._calls.pop(id)
         seconds = round((event.at - self._began.pop(id, event.at)) / 1_000_000, 3)
         more = {"status": status, "result": result, "effect": effect, "seconds": seconds}
         return "item.completed", {"item": item | more}
 
-    def _effect(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+    def _effect(self, event: Event, body: Body) -> list[tuple[str, JsonObject]]:
         rows = (body.get("rows") or {}).get("effect") or [{}]
         row = rows[0] if isinstance(rows, list) else rows
         begun = self._known(event, row)
@@ -149,7 +149,7 @@ class Items:
         told = {"id": id, "kind": "tool_call", "name": self._calls[id]["name"], "status": now}
         return [*begun, ("item.updated", {"item": told | {k: v for k, v in more.items() if v is not None}})]
 
-    def _known(self, event: Event, row: Body) -> list[tuple[str, Said]]:
+    def _known(self, event: Event, row: Body) -> list[tuple[str, JsonObject]]:
         """Remember which call an effect is of; one of a program is a call by itself."""
         id, position = event.effect_id, row.get("position")
         if id is None or id in self._of_effect or not isinstance(position, list) or row.get("tool") == MODEL:
@@ -161,7 +161,7 @@ class Items:
         item = {"id": id, "kind": "tool_call", "name": row["tool"], "arguments": row.get("intent"), "status": "called"}
         return [self._call(item, event.at)]
 
-    def _wait_opened(self, _: Event, body: Body) -> list[tuple[str, Said]]:
+    def _wait_opened(self, _: Event, body: Body) -> list[tuple[str, JsonObject]]:
         rows = body["rows"]["wait"]
         row = rows[0] if isinstance(rows, list) else rows
         detail = row["detail"] if isinstance(row["detail"], Mapping) else {}
@@ -177,7 +177,7 @@ class Items:
         self._asked[row["id"]] = {"id": row["id"]} | item
         return [("item.started", {"item": self._asked[row["id"]]})]
 
-    def _wait_resolved(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+    def _wait_resolved(self, event: Event, body: Body) -> list[tuple[str, JsonObject]]:
         rows = body["rows"]["wait"]
         row = rows[0] if isinstance(rows, list) else rows
         self._waits.pop(row["id"], None)
@@ -187,41 +187,41 @@ class Items:
         del self._asked[row["id"]]
         return [("item.completed", {"item": item | {"answer": row.get("answer"), "by": event.actor}})]
 
-    def _approval_voted(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+    def _approval_voted(self, event: Event, body: Body) -> list[tuple[str, JsonObject]]:
         vote = {"decision": body["decision"], "by": event.actor, "because": body["because"]}
         return [("item.updated", {"item": {"id": body["approval"], "kind": "approval"} | vote})]
 
-    def _approval_decided(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+    def _approval_decided(self, event: Event, body: Body) -> list[tuple[str, JsonObject]]:
         rows = body["rows"]["approval"]
         row = rows[0] if isinstance(rows, list) else rows
         item = self._asked.pop(body["approval"], {"id": body["approval"], "kind": "approval"})
         made = {"decision": row["decision"], "because": body.get("because"), "by": event.actor}
         return [("item.completed", {"item": item | made})]
 
-    def _session_parked(self, _: Event, body: Body) -> list[tuple[str, Said]]:
+    def _session_parked(self, _: Event, body: Body) -> list[tuple[str, JsonObject]]:
         return [("session.waiting", {"waits": [self._waits.get(id, {"id": id}) for id in body["waits"]]})]
 
-    def _session_finished(self, _: Event, body: Body) -> list[tuple[str, Said]]:
+    def _session_finished(self, _: Event, body: Body) -> list[tuple[str, JsonObject]]:
         row = body["rows"]["session"]
         return [("session.finished", {name: row.get(name) for name in ("status", "result", "error")})]
 
-    def _lease_taken_over(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+    def _lease_taken_over(self, event: Event, body: Body) -> list[tuple[str, JsonObject]]:
         text = f"{event.actor} took it over from {body.get('from')}: {body.get('because')}"
         return [self._note(event, "taken over", text)]
 
-    def _pause_requested(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+    def _pause_requested(self, event: Event, body: Body) -> list[tuple[str, JsonObject]]:
         what = "lets it go on" if body.get("over") else "asked it to pause"
         return [self._note(event, "pause", f"{event.actor} {what}")]
 
-    def _cancel_requested(self, event: Event, _: Body) -> list[tuple[str, Said]]:
+    def _cancel_requested(self, event: Event, _: Body) -> list[tuple[str, JsonObject]]:
         return [self._note(event, "cancel", f"{event.actor} asked it to stop")]
 
-    def _inbox_received(self, event: Event, body: Body) -> list[tuple[str, Said]]:
+    def _inbox_received(self, event: Event, body: Body) -> list[tuple[str, JsonObject]]:
         if body.get("mode") != "steer" or not self.is_open:
             return []
         return [self._note(event, "steer", f"{event.actor} steers: {body['message']}")]
 
-    def _note(self, event: Event, about: str, text: str) -> tuple[str, Said]:
+    def _note(self, event: Event, about: str, text: str) -> tuple[str, JsonObject]:
         return "item.completed", {"item": {"id": f"n-{event.number}", "kind": "note", "about": about, "text": text}}
 
 

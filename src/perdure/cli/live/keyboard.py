@@ -23,7 +23,7 @@ PASTE, PASTED = "[200~", ESCAPE + "[201~"  # a terminal sends them around what i
 MARK, UNMARK = ESCAPE + "[?2004h", ESCAPE + "[?2004l"  # and is told to, and not to
 
 
-class Keys:
+class Keyboard:
     """`heard` is given each line, and None for Ctrl-D; `changed` is told that `typed` is another."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Keys:
         had, self.typed, self._paste, self._aside = bool(self.typed or self._paste), "", None, False
         return had
 
-    def set_aside(self) -> bool:
+    def stash_typed(self) -> bool:
         """Give out the lines that were entered by now, and put what is half typed where the up key finds it.
 
         A terminal that edits its own lines keeps what is half typed to itself, and is told to forget it.

@@ -9,7 +9,7 @@ from perdure.cli.live.screen import Screen
 from perdure.cli.shell import Shell
 from perdure.cli.text.intent import lines_of
 from perdure.cli.text.plain import safe, short, span, value
-from perdure.cli.text.waits import Asked
+from perdure.cli.text.waits import WaitDescription
 from perdure.domain.approval import Approval
 from perdure.domain.effect import Effect
 from perdure.domain.fact import Fact
@@ -27,18 +27,18 @@ ONCE = "y yes · n no, and why · m more"
 VERDICTS = ("happened", "absent", "abandon")
 
 
-class Asking:
+class WaitPrompt:
     """One question at a time, at the bottom of a screen. `asked` is the one that is open."""
 
     def __init__(
-        self, shell: Shell, runtime: Runtime, screen: Screen, go_on: Callable[[], None], set_aside: Callable[[], None]
+        self, shell: Shell, runtime: Runtime, screen: Screen, go_on: Callable[[], None], stash_typed: Callable[[], None]
     ) -> None:
         self.shell = shell
         self.runtime = runtime
         self.screen = screen
-        self.asked: Asked | None = None
+        self.asked: WaitDescription | None = None
         self._go_on = go_on
-        self._set_aside = set_aside  # what was typed before a question was shown is no answer to it
+        self._stash_typed = stash_typed  # what was typed before a question was shown is no answer to it
         self._for = ""  # what a reason is awaited for: deny or allow
         self._approval: tuple[Approval, Effect] | None = None
 
@@ -47,14 +47,14 @@ class Asking:
         self.asked, self._for, self._approval = None, "", None
         self.screen.ask(None)
 
-    async def present(self, asked: Asked) -> None:
+    async def present(self, asked: WaitDescription) -> None:
         """Show a question, once."""
         if self.asked is not None and self.asked.wait.id == asked.wait.id:
             return
         if asked.wait.kind == WaitKind.APPROVAL and await self._is_allowed(asked):
             return
         if not is_for_message(asked):
-            self._set_aside()
+            self._stash_typed()
         self.asked, self._for = asked, ""
         match asked.wait.kind:
             case WaitKind.APPROVAL:
@@ -79,7 +79,7 @@ class Asking:
             case _:
                 self.screen.line(f"It waits for {asked.what}.")
                 for way in asked.ways:
-                    self.screen.line(f"    {self.shell.again(*way.words, app=way.app)}  {way.meaning}".rstrip())
+                    self.screen.line(f"    {self.shell.suggest(*way.words, app=way.app)}  {way.meaning}".rstrip())
                 self.screen.ask("Enter leaves > ")
 
     def offer_to_take_over(self, view: SessionRecord) -> None:
@@ -87,8 +87,8 @@ class Asking:
         id = f"taken from {view.lease_holder}"
         if self.asked is None or self.asked.wait.id != id:
             orphan = Wait(view.uid, id, WaitKind.LEASE, None, None, None, 0, None, None, None, 0, None)
-            self._set_aside()
-            self.asked = Asked(orphan, "somebody to take it over")
+            self._stash_typed()
+            self.asked = WaitDescription(orphan, "somebody to take it over")
             self.screen.ask("Enter takes it over > ")
 
     def _detail(self, name: str) -> Any:
@@ -96,7 +96,7 @@ class Asking:
         detail = self.asked.wait.detail
         return detail.get(name) if isinstance(detail, dict) else None
 
-    async def _is_allowed(self, asked: Asked) -> bool:
+    async def _is_allowed(self, asked: WaitDescription) -> bool:
         """Read what is asked for, and give the yes that was given for the whole session."""
         from perdure.agent.permissions import allowed
 
@@ -240,17 +240,17 @@ class Asking:
         return True
 
 
-def is_for_message(asked: Asked) -> bool:
+def is_for_message(asked: WaitDescription) -> bool:
     """Whether it is no question, but room for whatever a person wants to say next."""
     return asked.wait.kind == WaitKind.INPUT and asked.wait.ref is None
 
 
-def _with_command(asking: Asking, error: ConfigError) -> ConfigError:
+def _with_command(asking: WaitPrompt, error: ConfigError) -> ConfigError:
     """What cannot be said at this prompt can be said by a command."""
     assert asking.asked is not None
     if asking.asked.wait.kind != WaitKind.DOUBT:
         return error
-    line = asking.shell.again(
+    line = asking.shell.suggest(
         "settle", asking.asked.wait.ref or "", "--happened", "--because", "TEXT", "--result", "JSON"
     )
     return ConfigError(error.message, hint=f"In another terminal: {line}")

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from perdure.cli.live.items import Said
+from perdure.cli.live.items import JsonObject
 from perdure.cli.shell import UNBOUNDED
 from perdure.cli.text.grid import columns, fitted
 from perdure.cli.text.plain import arguments, count, safe, short
@@ -121,7 +121,7 @@ class Screen:
         self.console.file.flush()
 
 
-class Teller:
+class ItemPrinter:
     """The objects of the vocabulary, told to a person."""
 
     def __init__(self, screen: Screen, now: Callable[[], int]) -> None:
@@ -132,7 +132,7 @@ class Teller:
         self._turns = 0
         self._seen: set[str] = set()  # the beginnings of notes that would say what was just seen here
 
-    def tell(self, one: Said) -> None:
+    def tell(self, one: JsonObject) -> None:
         item = one.get("item") or {}
         match one["type"], item.get("kind"):
             case "item.updated", "message" if item.get("broke_off"):
@@ -169,7 +169,7 @@ class Teller:
         took = f"{max(0, self._now() - since) / 1_000_000:.0f}s"
         return f"{wheel} {took} {fitted(name, max(8, min(columns(name), self.screen.width - 20 - len(more))))}{more}"
 
-    def _message(self, item: Said) -> None:
+    def _message(self, item: JsonObject) -> None:
         streamed, self._streamed = self._streamed, ""
         if item["role"] == "user":
             if self._turns:
@@ -181,19 +181,19 @@ class Teller:
         else:
             self.screen.line(str(item["text"]))
 
-    def _note(self, item: Said) -> None:
+    def _note(self, item: JsonObject) -> None:
         news = [one for one in item.get("items") or () if not str(one).startswith(tuple(self._seen))]
         if item["about"] == "away" and item.get("items") and not news:
             return  # whoever sits here saw it happen
         self.screen.line(str(item["text"]), "yellow" if item["about"] in ("limit", "model") else "cyan")
 
-    def _progress(self, item: Said, one: Said) -> None:
+    def _progress(self, item: JsonObject, one: JsonObject) -> None:
         if item["status"] == "running" and item["id"] in self._running:
             self._running[item["id"]] = (self._running[item["id"]][0], int(one["at"]))
         elif item["status"] == "planned":
             self._running.pop(item["id"], None)
 
-    def _call(self, item: Said) -> None:
+    def _call(self, item: JsonObject) -> None:
         if item["name"] == "ask_person" and item["status"] == "done":
             return  # the question and its answer were told
         mark, style = MARKS.get(item["status"], ("●", "yellow"))
@@ -229,7 +229,7 @@ class Teller:
         if len(lines) > most:
             self.screen.line(f"    … {count(len(lines) - most, 'more line')}", "dim")
 
-    def _decided(self, item: Said) -> None:
+    def _decided(self, item: JsonObject) -> None:
         self._seen.add("an approval was decided")
         what = f"{item['name']}: " if item.get("name") else ""
         style = "green" if item["decision"] == "approved" else "red"
@@ -244,7 +244,7 @@ class Teller:
         self.screen.line("  " + (" · " if self.screen.speaks_unicode else ", ").join(parts), "dim")
 
 
-def call_line(item: Said, room: int) -> str:
+def call_line(item: JsonObject, room: int) -> str:
     """A call in one row: its name, and what matters of its arguments."""
     given = item.get("arguments")
     if isinstance(given, dict) and item["name"] in ("edit_file", "write_file"):
@@ -252,7 +252,7 @@ def call_line(item: Said, room: int) -> str:
     return short(f"{safe(str(item['name']))} {arguments(given, 1000)}".rstrip(), room)
 
 
-def diff_of(item: Said) -> list[str]:
+def diff_of(item: JsonObject) -> list[str]:
     """The lines of a change: a tool of ours shows what it replaced; of a file written whole, what it holds now."""
     if item["name"] == "edit_file":
         return str(item.get("result") or "").splitlines()[1:]
@@ -261,7 +261,7 @@ def diff_of(item: Said) -> list[str]:
     return [f"+{line}" for line in content.splitlines()] if isinstance(content, str) else []
 
 
-def screen_for(file: Any = None) -> Screen:
+def make_screen(file: Any = None) -> Screen:
     """A screen on a stream, by default the standard output."""
     console = Console(file=file or sys.stdout, highlight=False, emoji=False, markup=False, legacy_windows=False)
     return Screen(console)

@@ -21,7 +21,7 @@ MOST = 20
 TEXT = "TEXT"
 
 
-class Way(msgspec.Struct, frozen=True):
+class Suggestion(msgspec.Struct, frozen=True):
     """One thing to type, and what it does."""
 
     words: tuple[str, ...]
@@ -29,31 +29,31 @@ class Way(msgspec.Struct, frozen=True):
     app: bool = False
 
 
-class Asked(msgspec.Struct, frozen=True):
+class WaitDescription(msgspec.Struct, frozen=True):
     """One wait, explained."""
 
     wait: Wait
     what: str
-    ways: tuple[Way, ...] = ()
+    ways: tuple[Suggestion, ...] = ()
 
     @property
     def for_a_person(self) -> bool:
         return self.wait.kind in FOR_A_PERSON
 
 
-def asked_of(tx: Transaction, found: SessionRecord, depth: int = 5) -> list[Asked]:
+def describe_waits(tx: Transaction, found: SessionRecord, depth: int = 5) -> list[WaitDescription]:
     """What a session waits for now, and what its children do; what a person must give comes first."""
-    asked: list[Asked] = []
+    asked: list[WaitDescription] = []
     for one in wait.open_of_session(tx, found.uid):
         asked.append(explain(tx, found, one))
         if one.kind == WaitKind.CHILD and one.ref is not None and depth:
             child = session.get(tx, one.ref)
-            below = asked_of(tx, child, depth - 1)
+            below = describe_waits(tx, child, depth - 1)
             asked += [msgspec.structs.replace(two, what=f"child {child.id}: {two.what}") for two in below]
     return sorted(asked, key=lambda one: not one.for_a_person)
 
 
-def explain(tx: Transaction, found: SessionRecord, one: Wait) -> Asked:
+def explain(tx: Transaction, found: SessionRecord, one: Wait) -> WaitDescription:
     """A wait in words, with the commands that end it."""
     match one.kind:
         case WaitKind.APPROVAL:
@@ -66,31 +66,33 @@ def explain(tx: Transaction, found: SessionRecord, one: Wait) -> Asked:
             return _effect(tx, one)
         case WaitKind.CHILD:
             name = session_name(tx, one.ref)
-            return Asked(one, f"the end of its child {name}", (Way(("show", name), "how far it is"),))
+            return WaitDescription(one, f"the end of its child {name}", (Suggestion(("show", name), "how far it is"),))
         case WaitKind.LEASE:
             return _lease(found, one)
         case WaitKind.PAUSED:
-            return Asked(one, "somebody to let it go on", (Way(("resume", found.id), app=True),))
+            return WaitDescription(one, "somebody to let it go on", (Suggestion(("resume", found.id), app=True),))
         case WaitKind.PROGRAM:
-            way = Way(("resume", found.id, "--app", "MODULE"), f"the module that defines {safe(one.ref or '')}")
-            return Asked(one, f"the code of {safe(one.ref or 'its program')}, which was not loaded", (way,))
+            way = Suggestion(("resume", found.id, "--app", "MODULE"), f"the module that defines {safe(one.ref or '')}")
+            return WaitDescription(one, f"the code of {safe(one.ref or 'its program')}, which was not loaded", (way,))
         case WaitKind.POLICY:
-            return Asked(one, "a process that has a policy: run it from code that opens the store with policy=...")
+            return WaitDescription(
+                one, "a process that has a policy: run it from code that opens the store with policy=..."
+            )
         case WaitKind.QUARANTINE:
             times = _detail(one).get("crashes")
             what = f"a person: {times} workers in a row were lost while they ran it, and it got no further"
-            show = Way(("show", found.id, "--last", "20"), "what it did last")
-            return Asked(one, what, (show, Way(("resume", found.id), "tries again", app=True)))
+            show = Suggestion(("show", found.id, "--last", "20"), "what it did last")
+            return WaitDescription(one, what, (show, Suggestion(("resume", found.id), "tries again", app=True)))
     due = f" until {moment(one.due_at)}" if one.due_at is not None else ""
     why = _detail(one).get("why")
-    return Asked(one, f"the time{due}" + (f": {short(str(why))}" if why else ""))
+    return WaitDescription(one, f"the time{due}" + (f": {short(str(why))}" if why else ""))
 
 
 def _detail(one: Wait) -> Mapping[str, Any]:
     return one.detail if isinstance(one.detail, Mapping) else {}
 
 
-def _approval(tx: Transaction, found: SessionRecord, one: Wait) -> Asked:
+def _approval(tx: Transaction, found: SessionRecord, one: Wait) -> WaitDescription:
     detail = _detail(one)
     what = (
         f"the gate {safe(str(detail.get('gate')))} holds back {intent(str(detail.get('tool')), detail.get('intent'))}"
@@ -98,66 +100,78 @@ def _approval(tx: Transaction, found: SessionRecord, one: Wait) -> Asked:
     try:
         row = approval.get(tx, found.uid, one.id)
     except NotFound:
-        return Asked(one, what)
+        return WaitDescription(one, what)
     yes = sum(vote.decision == "approved" for vote in approval.votes(tx, found.uid, one.id))
     more = [f"{yes} of {row.quorum} votes"] if row.quorum > 1 else []
     more += [] if row.requester_may_decide else [f"not by {safe(row.requester)}, who asked"]
     more += [] if row.expires_at is None else [f"expires in {span(row.expires_at - tx.now)}"]
-    ways = tuple(Way((word, one.id, "--because", TEXT)) for word in ("approve", "deny"))
+    ways = tuple(Suggestion((word, one.id, "--because", TEXT)) for word in ("approve", "deny"))
     if CUT in what:
-        ways = (Way(("approvals", one.id), "shows all of it"), *ways)
-    return Asked(one, what + (f" ({'; '.join(more)})" if more else ""), ways)
+        ways = (Suggestion(("approvals", one.id), "shows all of it"), *ways)
+    return WaitDescription(one, what + (f" ({'; '.join(more)})" if more else ""), ways)
 
 
-def _input(found: SessionRecord, one: Wait) -> Asked:
+def _input(found: SessionRecord, one: Wait) -> WaitDescription:
     detail = _detail(one)
     question, choices = detail.get("question"), detail.get("choices")
     if question is None:
         why = detail.get("why")
-        return Asked(one, f"a message. {short(str(why))}" if why else "a message", (Way(("send", found.id, TEXT)),))
+        return WaitDescription(
+            one, f"a message. {short(str(why))}" if why else "a message", (Suggestion(("send", found.id, TEXT)),)
+        )
     what = short(str(question))
     if not isinstance(choices, list):
-        return Asked(one, what, (Way(("answer", one.id, TEXT)),))
-    return Asked(one, what, tuple(Way(("answer", one.id, safe(str(choice)))) for choice in choices[:MOST]))
-
-
-def _doubt(one: Wait) -> Asked:
-    detail = _detail(one)
-    what = f"what came of {intent(str(detail.get('tool')), detail.get('intent'))}? {short(str(detail.get('why')))}"
-    return Asked(one, what, settling(one.ref or ""))
-
-
-def settling(effect_id: str) -> tuple[Way, ...]:
-    """The three things a person may say of an effect in doubt."""
-    return (
-        Way(("settle", effect_id, "--happened", "--because", TEXT), "it was done; --result JSON is what it returned"),
-        Way(("settle", effect_id, "--absent", "--because", TEXT), "it was not done; the session does it again"),
-        Way(("settle", effect_id, "--abandon", "--because", TEXT), "nobody will know; the program gets an error"),
+        return WaitDescription(one, what, (Suggestion(("answer", one.id, TEXT)),))
+    return WaitDescription(
+        one, what, tuple(Suggestion(("answer", one.id, safe(str(choice)))) for choice in choices[:MOST])
     )
 
 
-def _effect(tx: Transaction, one: Wait) -> Asked:
+def _doubt(one: Wait) -> WaitDescription:
+    detail = _detail(one)
+    what = f"what came of {intent(str(detail.get('tool')), detail.get('intent'))}? {short(str(detail.get('why')))}"
+    return WaitDescription(one, what, settle_suggestions(one.ref or ""))
+
+
+def settle_suggestions(effect_id: str) -> tuple[Suggestion, ...]:
+    """The three things a person may say of an effect in doubt."""
+    return (
+        Suggestion(
+            ("settle", effect_id, "--happened", "--because", TEXT), "it was done; --result JSON is what it returned"
+        ),
+        Suggestion(("settle", effect_id, "--absent", "--because", TEXT), "it was not done; the session does it again"),
+        Suggestion(
+            ("settle", effect_id, "--abandon", "--because", TEXT), "nobody will know; the program gets an error"
+        ),
+    )
+
+
+def _effect(tx: Transaction, one: Wait) -> WaitDescription:
     try:
         found = effect.find(tx, one.ref or "")
     except NotFound:
-        return Asked(one, f"the outcome of {safe(one.ref or 'an effect')}, which is not here")
+        return WaitDescription(one, f"the outcome of {safe(one.ref or 'an effect')}, which is not here")
     owner = session_name(tx, found.session_uid)
-    return Asked(one, f"the outcome of {found.tool} {found.id} of session {owner}", (Way(("show", owner)),))
+    return WaitDescription(
+        one, f"the outcome of {found.tool} {found.id} of session {owner}", (Suggestion(("show", owner)),)
+    )
 
 
-def _lease(found: SessionRecord, one: Wait) -> Asked:
+def _lease(found: SessionRecord, one: Wait) -> WaitDescription:
     """Who holds what it needs, and where to look."""
     detail = _detail(one)
     holder = safe(str(detail.get("holder")))
     if detail.get("effect") is None:
-        return Asked(one, f"{safe(one.ref or '')}, which {holder} holds")
+        return WaitDescription(one, f"{safe(one.ref or '')}, which {holder} holds")
     what = (
         f"{safe(one.ref or '')}, which session {holder} holds until its effect {safe(str(detail['effect']))} is settled"
     )
-    return Asked(one, what, (Way(("show", holder)), Way(("resume", found.id), "when it is free", app=True)))
+    return WaitDescription(
+        one, what, (Suggestion(("show", holder)), Suggestion(("resume", found.id), "when it is free", app=True))
+    )
 
 
-def top_of(tx: Transaction, uid: str) -> str:
+def root_session_id(tx: Transaction, uid: str) -> str:
     """The id of the session to resume: a child goes on with its parent."""
     found = session.get(tx, uid)
     while found.parent_uid is not None:
@@ -172,11 +186,11 @@ def session_name(tx: Transaction, uid: str | None) -> str:
         return safe(uid or "?")
 
 
-def lines(shell: Shell, asked: list[Asked], now: int) -> Iterator[str]:
+def lines(shell: Shell, asked: list[WaitDescription], now: int) -> Iterator[str]:
     """Each wait on a line, and below it what to type."""
     for one in asked[:MOST]:
         yield f"  {click.style(one.wait.kind, bold=True)}, asked {span(now - one.wait.since)} ago: {one.what}"
-        typed = [(shell.again(*way.words, app=way.app), way.meaning) for way in one.ways]
+        typed = [(shell.suggest(*way.words, app=way.app), way.meaning) for way in one.ways]
         widest = max((len(text) for text, meaning in typed if meaning), default=0)
         for text, meaning in typed:
             yield f"    {text.ljust(widest)}  {meaning}".rstrip()
@@ -184,7 +198,7 @@ def lines(shell: Shell, asked: list[Asked], now: int) -> Iterator[str]:
         yield f"  and {len(asked) - MOST} more; --json shows all"
 
 
-def briefly(tx: Transaction, waits: list[Wait]) -> tuple[str, int | None, bool]:
+def summarize_waits(tx: Transaction, waits: list[Wait]) -> tuple[str, int | None, bool]:
     """For a list: what a session waits for in a few words, since when, and whether it needs a person."""
     open_ = sorted(waits, key=lambda one: one.kind not in FOR_A_PERSON)
     if not open_:

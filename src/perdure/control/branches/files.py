@@ -24,7 +24,7 @@ from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
 
 
-class Files(msgspec.Struct, frozen=True, omit_defaults=True):
+class BranchFiles(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a branch at an event of a session begins with. None where there is nothing to say."""
 
     is_agent: bool
@@ -36,7 +36,7 @@ class Files(msgspec.Struct, frozen=True, omit_defaults=True):
     between: int | None = None  # calls that had begun and were not answered: what they changed is not there
 
 
-class Side(msgspec.Struct, frozen=True):
+class DiffSide(msgspec.Struct, frozen=True):
     """One of two things that are compared."""
 
     session: str
@@ -45,15 +45,15 @@ class Side(msgspec.Struct, frozen=True):
     not_kept: list[str] = []  # files that were there and are not compared
 
 
-class Difference(msgspec.Struct, frozen=True):
+class FileDiff(msgspec.Struct, frozen=True):
     """What differs from one snapshot to another, as a unified diff."""
 
-    before: Side
-    after: Side
+    before: DiffSide
+    after: DiffSide
     text: str
 
 
-async def files_at(runtime: Runtime, name: str, number: int | None = None) -> Files:
+async def files_at(runtime: Runtime, name: str, number: int | None = None) -> BranchFiles:
     """What a branch of a session at event `number` would begin with."""
     session = await runtime.store.read(sessions.find, name)
     at = session.cursor if number is None else number
@@ -61,11 +61,11 @@ async def files_at(runtime: Runtime, name: str, number: int | None = None) -> Fi
     newest, _ = await runtime.store.read(_at, session, END)
     is_agent = bool(newest.lines or newest.summary)
     if folder is None or not is_agent:
-        return Files(is_agent)
+        return BranchFiles(is_agent)
     home = home_of(folder.repository, beside_of(runtime))
     missing = None if home is None else await asyncio.to_thread(lambda: _open(folder, home).missing)
     between = len(await runtime.store.read(begun_calls, session, state, at)) or None
-    return Files(is_agent, folder.repository, state.snapshot, home is not None, missing, state.not_kept, between)
+    return BranchFiles(is_agent, folder.repository, state.snapshot, home is not None, missing, state.not_kept, between)
 
 
 def begun_calls(tx: Transaction, session: SessionRecord, state: State, number: int) -> dict[int, Effect]:
@@ -78,13 +78,13 @@ def begun_calls(tx: Transaction, session: SessionRecord, state: State, number: i
 async def diff(
     runtime: Runtime, name: str, *, first: int | None = None, last: int | None = None, parent: bool = False,
     stat: bool = False,
-) -> Difference:  # fmt: skip
+) -> FileDiff:  # fmt: skip
     """A session against its start, or a branch against its fork; from one event to another; or against its parent."""
     session = await runtime.store.read(sessions.find, name)
     folder, home = _place_of(runtime, session, await runtime.store.read(folder_of, session))
     before, after = await runtime.store.read(_sides, session, first, last, parent)
     text = await asyncio.to_thread(lambda: _open(folder, home).diff(before.snapshot, after.snapshot, stat=stat))
-    return Difference(before, after, text)
+    return FileDiff(before, after, text)
 
 
 def _place_of(runtime: Runtime, session: SessionRecord, folder: Folder | None) -> tuple[Folder, Path]:
@@ -107,7 +107,7 @@ def _place_of(runtime: Runtime, session: SessionRecord, folder: Folder | None) -
 
 def _sides(
     tx: Transaction, session: SessionRecord, first: int | None, last: int | None, parent: bool
-) -> tuple[Side, Side]:
+) -> tuple[DiffSide, DiffSide]:
     after = _side(tx, session, session.cursor if last is None else last)
     if parent or (first is None and session.forked_from is not None):
         if session.forked_from is None:
@@ -118,11 +118,11 @@ def _sides(
         before = _side(tx, session, first)
     else:
         state, _ = _at(tx, session, END)
-        before = Side(session.id, 1, state.started or after.snapshot)
+        before = DiffSide(session.id, 1, state.started or after.snapshot)
     return before, after
 
 
-def _side(tx: Transaction, session: SessionRecord, number: int) -> Side:
+def _side(tx: Transaction, session: SessionRecord, number: int) -> DiffSide:
     if not 1 <= number <= session.cursor:
         raise ConfigError(f"Session {session.id} has the events 1 to {session.cursor}, and no event {number}.")
     state, _ = _at(tx, session, number)
@@ -131,7 +131,7 @@ def _side(tx: Transaction, session: SessionRecord, number: int) -> Side:
             f"No files are recorded for session {session.id} at event {number}.",
             hint="Files are kept for agents that work in a folder, from their first line on.",
         )
-    return Side(session.id, number, state.snapshot, state.not_kept)
+    return DiffSide(session.id, number, state.snapshot, state.not_kept)
 
 
 def _at(tx: Transaction, session: SessionRecord, number: int) -> tuple[State, Folder | None]:
@@ -142,7 +142,7 @@ def _open(folder: Folder, home: Path) -> Snapshots:
     return Snapshots(Path(folder.repository), home)
 
 
-async def rested(runtime: Runtime, uid: str) -> SessionView:
+async def run_until_idle(runtime: Runtime, uid: str) -> SessionView:
     """Run a session until it rests, through whatever time has to pass after a crash."""
     try:
         return await runtime.complete(uid)

@@ -23,7 +23,7 @@ from perdure.agent.git.command_line import SAFE, run
 from perdure.agent.git.head import head_of
 from perdure.agent.history.state_reader import state_of
 from perdure.agent.history.transcript import Line, State
-from perdure.control.branches.files import rested
+from perdure.control.branches.files import run_until_idle
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Life
@@ -36,7 +36,7 @@ from perdure.store.moves import inbox, worker
 from perdure.store.moves import session as sessions
 
 
-class Merging(msgspec.Struct, frozen=True):
+class MergeResult(msgspec.Struct, frozen=True):
     """A branch that was brought home, or what stands in the way."""
 
     branch: str
@@ -48,7 +48,7 @@ class Merging(msgspec.Struct, frozen=True):
     commits: str | None = None  # where the branch's own commits end, if it made some that the folder does not have
 
 
-async def merge(runtime: Runtime, name: str, *, mark: bool = False) -> Merging:
+async def merge(runtime: Runtime, name: str, *, mark: bool = False) -> MergeResult:
     """Bring a branch home into the folder of the session that it was branched from.
 
     Nothing is written where there are conflicts, unless they are to be marked in the files.
@@ -87,7 +87,7 @@ def _branch_and_parent(tx: Transaction, name: str) -> tuple[SessionRecord, Sessi
 
 async def _finish_carrier(
     runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path
-) -> Merging | None:
+) -> MergeResult | None:
     """Go on with a merge of an ended branch that was left behind."""
     there = await runtime.store.read(carriers, branch)
     if not there or there[-1].status in TERMINAL:
@@ -96,7 +96,9 @@ async def _finish_carrier(
     return await _run_carrier(runtime, there[-1].uid, branch, parent, folder)
 
 
-async def _carried(runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path, mark: bool) -> Merging:
+async def _carried(
+    runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path, mark: bool
+) -> MergeResult:
     """Let a session of its own bring an ended branch home."""
     number = len(await runtime.store.read(carriers, branch)) + 1
     made = await runtime.start(
@@ -108,25 +110,25 @@ async def _carried(runtime: Runtime, branch: SessionRecord, parent: SessionRecor
 
 async def _run_carrier(
     runtime: Runtime, uid: str, branch: SessionRecord, parent: SessionRecord, folder: Path
-) -> Merging:
-    view = await rested(runtime, uid)
+) -> MergeResult:
+    view = await run_until_idle(runtime, uid)
     if view.status not in TERMINAL:
         raise _not_yet(view)
     if view.status != Status.DONE:
         said = (view.error or {}).get("message") or view.status
         raise Conflict(str(said), hint="Look at what changed, and merge again.")
     (effect,) = [one for one in await runtime.store.read(effects.of_session, uid) if one.tool == merge_branch.name]
-    return Merging(branch.id, parent.id, str(folder), effect.id, runtime.result_of(view))
+    return MergeResult(branch.id, parent.id, str(folder), effect.id, runtime.result_of(view))
 
 
-async def _finish(runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path) -> Merging | None:
+async def _finish(runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path) -> MergeResult | None:
     """Carry out an order that was left behind, and refuse a branch that is in the middle of something else."""
     if await runtime.store.read(_ordered, branch):
         return await _carried_out(runtime, branch, parent, folder)
     view = await runtime.get(branch.uid)
     await _refuse_held(runtime, view, "the branch itself")
     if await runtime.store.read(_has_nothing_to_do, branch):  # it may have died on its way to rest
-        view = await rested(runtime, branch.uid)
+        view = await run_until_idle(runtime, branch.uid)
     if not any(one.kind == WaitKind.INPUT and one.ref is None for one in view.waits):
         raise IllegalMove(
             f"Branch {view.id} is in the middle of its work.", hint="Let it come to rest first: `perdure resume` does."
@@ -169,10 +171,10 @@ async def _refuse_held(runtime: Runtime, session: SessionRecord, what: str) -> N
         )  # fmt: skip
 
 
-async def _carried_out(runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path) -> Merging:
+async def _carried_out(runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path) -> MergeResult:
     """Run the branch until it has done what was ordered, and tell what came of it."""
     since = (await runtime.store.read(_state, branch)).number
-    view = await rested(runtime, branch.uid)
+    view = await run_until_idle(runtime, branch.uid)
     state = await runtime.store.read(_state, branch)
     line = next((one for one in reversed(state.lines) if _is_report(one, branch, since)), None)
     if line is None:
@@ -181,7 +183,7 @@ async def _carried_out(runtime: Runtime, branch: SessionRecord, parent: SessionR
         raise Conflict(str(line.body.get("content")), hint="Look at what changed, and merge again.")
     effect = await runtime.store.read(effects.get, branch.uid, line.body["effect"])
     made = msgspec.convert(decode(runtime.values.get(effect.result, effect.artifact)), Merged)
-    return Merging(branch.id, parent.id, str(folder), effect.id, made)
+    return MergeResult(branch.id, parent.id, str(folder), effect.id, made)
 
 
 def _state(tx: Transaction, session: SessionRecord) -> State:

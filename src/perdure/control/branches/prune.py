@@ -33,7 +33,7 @@ from perdure.store.moves import session as sessions
 GRACE = 3600  # seconds
 
 
-class Spared(msgspec.Struct):
+class NeededSnapshots(msgspec.Struct):
     """What the sessions on one repository need, as they are found."""
 
     named: set[str] = msgspec.field(default_factory=set)
@@ -82,20 +82,20 @@ def _cleared(home: Path, there: worktree.Worktree, last: str | None, plan: bool)
         return Cleared(there.branch, there.folder.decode(errors="replace"), kept=error.message)
 
 
-async def _homes(runtime: Runtime, ended_before: int | None) -> dict[str, tuple[Path, Spared]]:
+async def _homes(runtime: Runtime, ended_before: int | None) -> dict[str, tuple[Path, NeededSnapshots]]:
     """By repository: where its snapshots are, and what is needed of them. Only what is beside this store."""
     beside = beside_of(runtime)
-    found: dict[str, tuple[Path, Spared]] = {}
+    found: dict[str, tuple[Path, NeededSnapshots]] = {}
     async for one in runtime.sessions():
         home = None if one.repository is None else home_of(one.repository, beside)
         if home is None or beside is None or beside.resolve() not in home.parents or not home.is_dir():
             continue
-        spared = found.setdefault(one.repository or "", (home, Spared()))[1]
+        spared = found.setdefault(one.repository or "", (home, NeededSnapshots()))[1]
         await runtime.store.read(_spare, one, spared, ended_before)
     return found
 
 
-def _spare(tx: Transaction, session: SessionRecord, spared: Spared, ended_before: int | None) -> None:
+def _spare(tx: Transaction, session: SessionRecord, spared: NeededSnapshots, ended_before: int | None) -> None:
     ended = session.status in TERMINAL
     folder = folder_of(tx, session)
     if not ended and folder is not None and folder.branch is not None:

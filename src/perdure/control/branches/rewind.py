@@ -19,7 +19,7 @@ from perdure.agent.call_report import Told
 from perdure.agent.files.branch import beside_of, folder_of, home_of, open_worktree, place_of
 from perdure.agent.history.state_reader import state_of
 from perdure.agent.history.transcript import OpenCall, State
-from perdure.control.branches.files import begun_calls, rested
+from perdure.control.branches.files import begun_calls, run_until_idle
 from perdure.domain.effect import Effect, EffectState, Replay, Verdict
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.domain.wait import WaitKind
@@ -40,7 +40,7 @@ TOLD = 20  # outside effects that the model is told of one by one
 SHORT = 200
 
 
-class Outside(msgspec.Struct, frozen=True):
+class OutsideEffect(msgspec.Struct, frozen=True):
     """Something that the original did outside after the event, and that stays done."""
 
     effect: str
@@ -52,7 +52,7 @@ class Outside(msgspec.Struct, frozen=True):
     undo: bool  # its tool can take it back
 
 
-class Rewound(msgspec.Struct, frozen=True):
+class RewindResult(msgspec.Struct, frozen=True):
     """A branch at an earlier event. `problem` says why its folder could not be opened yet."""
 
     session: SessionView
@@ -60,19 +60,19 @@ class Rewound(msgspec.Struct, frozen=True):
     at: int
     snapshot: str | None
     folder: str | None
-    outside: list[Outside]
+    outside: list[OutsideEffect]
     problem: str | None = None
     not_kept: list[str] = []  # files that were there at that event and that no snapshot holds
 
 
-async def rewind(runtime: Runtime, name: str, *, to: int, id: str | None = None) -> Rewound:
+async def rewind(runtime: Runtime, name: str, *, to: int, id: str | None = None) -> RewindResult:
     """Branch a session at event `to` with the files of then; the branch waits for the person's next message."""
     session = await runtime.store.read(sessions.find, name)
     state, outside, lines = await runtime.store.read(_prepared, session, to)
     branch = await runtime.fork(session.uid, at=to, id=id, lines=lines)
     problem: str | None = None
     try:
-        branch = await rested(runtime, branch.uid)
+        branch = await run_until_idle(runtime, branch.uid)
     except PerdureError as error:
         problem = error.message
     folder = await runtime.store.read(folder_of, branch)
@@ -80,12 +80,12 @@ async def rewind(runtime: Runtime, name: str, *, to: int, id: str | None = None)
     if folder is not None and folder.branch is not None:
         place = place_of(folder, home_of(folder.repository, beside_of(runtime)))
     shown = None if place is None else str(place)
-    return Rewound(branch, session.id, to, state.snapshot, shown, outside, problem, state.not_kept)
+    return RewindResult(branch, session.id, to, state.snapshot, shown, outside, problem, state.not_kept)
 
 
 def _prepared(
     tx: Transaction, session: SessionRecord, number: int
-) -> tuple[State, list[Outside], list[dict[str, Any]]]:
+) -> tuple[State, list[OutsideEffect], list[dict[str, Any]]]:
     if not 1 <= number <= session.cursor:
         raise ConfigError(f"Session {session.id} has the events 1 to {session.cursor}, and no event {number}.")
     state, _ = state_of(tx, session, number)
@@ -102,18 +102,18 @@ def _prepared(
     return state, outside, [*calls, _note(session, number, outside, state.not_kept)]
 
 
-def outside_since(tx: Transaction, session: SessionRecord, number: int) -> list[Outside]:
+def outside_since(tx: Transaction, session: SessionRecord, number: int) -> list[OutsideEffect]:
     """What a session and its children did outside after one of its events; commands come last."""
     return sorted(_outside(tx, session, number), key=lambda one: one.tool == COMMAND)
 
 
-def _outside(tx: Transaction, session: SessionRecord, number: int) -> Iterator[Outside]:
+def _outside(tx: Transaction, session: SessionRecord, number: int) -> Iterator[OutsideEffect]:
     for one in effects.of_session(tx, session.uid):
         if (one.number > number or (one.settled_number or number + 1) > number) and _stays(one):
             known = TOOLS.get(one.tool)
             can_undo = known is not None and known.undoing is not None and session.status not in TERMINAL
             undo = can_undo and one.state == EffectState.ACKNOWLEDGED
-            yield Outside(one.id, session.id, one.tool, one.intent, one.reference, one.state, undo)
+            yield OutsideEffect(one.id, session.id, one.tool, one.intent, one.reference, one.state, undo)
     for asked in wait.of_session(tx, session.uid):
         if asked.kind == WaitKind.CHILD and asked.ref is not None and asked.number > number:
             yield from _outside(tx, sessions.get(tx, asked.ref), 0)
@@ -135,7 +135,7 @@ def _closed(session: SessionRecord, call: OpenCall, begun: Effect | None) -> dic
     return Told("unknown", f"{text} The files here are as they were before it. Look before you repeat it.").body(call)
 
 
-def _note(session: SessionRecord, number: int, outside: list[Outside], not_kept: list[str]) -> dict[str, Any]:
+def _note(session: SessionRecord, number: int, outside: list[OutsideEffect], not_kept: list[str]) -> dict[str, Any]:
     said = [f"The person rewound the work to event {number} of {session.id}: the files are as they were then."]
     if not_kept:
         said.append(f"These files are not in the snapshot, and may be missing or differ: {', '.join(not_kept)}.")

@@ -5,7 +5,7 @@ A level is held when what the doctor saw supports it, not when somebody meant it
 
 from __future__ import annotations
 
-from perdure.control.doctor.report import Depth, Report
+from perdure.control.doctor.report import Depth, DoctorReport
 
 NAMES = {
     "D0": "notebook, one-shot job",
@@ -16,7 +16,7 @@ NAMES = {
 }
 
 
-def of(report: Report) -> Depth:
+def of(report: DoctorReport) -> Depth:
     """The level that this kind of store can hold, unless something about it is wrong."""
     level = {"memory": "D0", "files": "D0", "sqlite": "D1", "postgres": "D3"}[report.kind]
     if faults := [finding.what for finding in report.findings if finding.level == "wrong"]:
@@ -32,7 +32,7 @@ def of(report: Report) -> Depth:
     return _at(level, _for_governed(report))
 
 
-def _for_governed(report: Report) -> list[str]:
+def _for_governed(report: DoctorReport) -> list[str]:
     missing = []
     server = report.server
     if server is not None and not any(state in ("sync", "quorum") for _, state in server.standbys):

@@ -14,7 +14,7 @@ from typing import Literal
 
 from perdure.clock import SECOND, boot_time
 from perdure.control.doctor import depth, findings
-from perdure.control.doctor.report import Disk, Latency, Report, Schema, Stale, WorkerLife
+from perdure.control.doctor.report import DiskStatus, DoctorReport, Latency, Schema, StaleSession, WorkerStatus
 from perdure.domain.worker import Life, Worker
 from perdure.errors import ConfigError, Damaged, NotFound, PerdureError, StoreFull
 from perdure.ids import new_uid
@@ -37,10 +37,10 @@ BLOCK = bytes(4096)
 WEEK = 7 * 86_400 * SECOND
 
 
-def examine(target: str | None = None, *, deep: bool = False) -> Report:
+def examine(target: str | None = None, *, deep: bool = False) -> DoctorReport:
     """Look at the store at `target`, which may not exist. `deep` reads every page and every chain."""
     place = condition.place_of(target)
-    report = Report(kind=place.kind, place=place.shown)
+    report = DoctorReport(kind=place.kind, place=place.shown)
     looks: list[Callable[[], None]] = [lambda: _see_inside(report, place, deep=deep)]
     if place.kind in ("sqlite", "files"):
         looks.insert(0, lambda: _see_disk(report, place))
@@ -57,7 +57,7 @@ def examine(target: str | None = None, *, deep: bool = False) -> Report:
     return report
 
 
-def _see_inside(report: Report, place: Place, *, deep: bool) -> None:
+def _see_inside(report: DoctorReport, place: Place, *, deep: bool) -> None:
     if place.kind == "memory":
         return
     if place.kind == "files" and report.processes:
@@ -68,7 +68,7 @@ def _see_inside(report: Report, place: Place, *, deep: bool) -> None:
         _see_store(report, place, found, deep=deep)
 
 
-def _see_store(report: Report, place: Place, found: Look, *, deep: bool) -> None:
+def _see_store(report: DoctorReport, place: Place, found: Look, *, deep: bool) -> None:
     properties = condition.properties(found.tx)
     if place.kind == "postgres":
         report.server, report.clock_offset = condition.server(found.tx), found.offset
@@ -95,7 +95,7 @@ def _see_store(report: Report, place: Place, found: Look, *, deep: bool) -> None
         _read_everything(report, found.tx)
 
 
-def _read_everything(report: Report, tx: Transaction) -> None:
+def _read_everything(report: DoctorReport, tx: Transaction) -> None:
     """Every page of the file, and every session; what is damaged is named, and the others are still read."""
     report.findings += [findings.damaged(what) for what in damage.file_damage(tx)]
     sessions, damaged = 0, 0
@@ -110,7 +110,7 @@ def _read_everything(report: Report, tx: Transaction) -> None:
     report.read_everything = True
 
 
-def _see_rows(report: Report, place: Place, found: Look) -> None:
+def _see_rows(report: DoctorReport, place: Place, found: Look) -> None:
     survey = take_survey(found.tx)
     locks = presences_at(place.folder, report.store_id or "", shared=place.kind == "postgres")
     report.sessions, report.stale = survey.sessions, survey.stale
@@ -124,15 +124,16 @@ def _see_rows(report: Report, place: Place, found: Look) -> None:
     report.unrecorded_restore = condition.unrecorded_restore(found)
     report.workers = [_with_life(one, locks.life(one)) for one in survey.workers]
     report.stale_sessions = [
-        Stale(one.id, one.lease_holder or "", found.tx.now - (one.lease_until or 0)) for one in survey.stale_sessions
+        StaleSession(one.id, one.lease_holder or "", found.tx.now - (one.lease_until or 0))
+        for one in survey.stale_sessions
     ]
 
 
-def _with_life(one: Worker, life: Life) -> WorkerLife:
-    return WorkerLife(one.id, one.host, one.pid, life, one.seen_at)
+def _with_life(one: Worker, life: Life) -> WorkerStatus:
+    return WorkerStatus(one.id, one.host, one.pid, life, one.seen_at)
 
 
-def _see_disk(report: Report, place: Place) -> None:
+def _see_disk(report: DoctorReport, place: Place) -> None:
     """The disk is looked at even where there is no store: it is where one would be."""
     assert place.folder is not None
     assert place.path is not None
@@ -149,7 +150,7 @@ def _see_disk(report: Report, place: Place) -> None:
         report.latency = measure_disk(folder)
     except StoreFull:
         full = True
-    report.disk = Disk(
+    report.disk = DiskStatus(
         str(folder), file_system, there.f_bavail * there.f_frsize,
         reserve.stat().st_size if reserve.exists() else 0, full,
     )  # fmt: skip

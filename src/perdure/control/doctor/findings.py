@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perdure.agent.commands import sandbox
 from perdure.clock import moment
-from perdure.control.doctor.report import Finding, Report
+from perdure.control.doctor.report import DoctorReport, Finding
 from perdure.domain.worker import Life
 from perdure.errors import Damaged, NotFound, PerdureError
 from perdure.store.databases.sqlite.location import MANY_PROCESSES
@@ -65,7 +65,7 @@ def intact(sessions: int, more: int) -> Finding:
     return note(f"{also}Sessions that are intact: {sessions}.", do)
 
 
-def judge(report: Report) -> list[Finding]:
+def judge(report: DoctorReport) -> list[Finding]:
     """Every rule, applied."""
     rules = (_schema, _durability, _disk, _server, _standbys, _restores, _sessions, _workers)
     return [finding for rule in rules for finding in rule(report)]
@@ -90,7 +90,7 @@ def privileged(folder: Path) -> list[Finding]:
     return [risk(said, f"{do} {why}")]
 
 
-def _schema(report: Report) -> Iterator[Finding]:
+def _schema(report: DoctorReport) -> Iterator[Finding]:
     schema = report.schema
     if schema is None:
         return
@@ -106,7 +106,7 @@ def _schema(report: Report) -> Iterator[Finding]:
         )
 
 
-def _durability(report: Report) -> Iterator[Finding]:
+def _durability(report: DoctorReport) -> Iterator[Finding]:
     durable = report.durability
     if durable is not None and (durable.journal_mode != "wal" or durable.synchronous not in ("full", "extra")):
         yield wrong(
@@ -115,7 +115,7 @@ def _durability(report: Report) -> Iterator[Finding]:
         )
 
 
-def _disk(report: Report) -> Iterator[Finding]:
+def _disk(report: DoctorReport) -> Iterator[Finding]:
     disk = report.disk
     if disk is None:
         return
@@ -149,7 +149,7 @@ def _disk(report: Report) -> Iterator[Finding]:
         yield note(f"{len(report.processes)} processes share one SQLite file.", "PostgreSQL is made for this.")
 
 
-def _server(report: Report) -> Iterator[Finding]:
+def _server(report: DoctorReport) -> Iterator[Finding]:
     server = report.server
     if server is None:
         return
@@ -171,7 +171,7 @@ def _server(report: Report) -> Iterator[Finding]:
         )
 
 
-def _standbys(report: Report) -> Iterator[Finding]:
+def _standbys(report: DoctorReport) -> Iterator[Finding]:
     server = report.server
     if server is None or server.in_recovery:
         return
@@ -202,7 +202,7 @@ KNOWN_BY = {
 }
 
 
-def _restores(report: Report) -> Iterator[Finding]:
+def _restores(report: DoctorReport) -> Iterator[Finding]:
     found = report.unrecorded_restore
     if found is not None:
         yield stuck(
@@ -227,14 +227,14 @@ def _restores(report: Report) -> Iterator[Finding]:
         )
 
 
-def _unheard(report: Report) -> str:
+def _unheard(report: DoctorReport) -> str:
     """Who could show that a change of server lost nothing, and what is known of them."""
     said = [f"{one.host} ({one.finding or 'has not connected to the new server'})" for one in report.unheard[:3]]
     more = ", …" if len(report.unheard) > 3 else ""
     return f"Another PostgreSQL server took over, and it is not shown that nothing was lost: {', '.join(said)}{more}."
 
 
-def _sessions(report: Report) -> Iterator[Finding]:
+def _sessions(report: DoctorReport) -> Iterator[Finding]:
     if report.stale:
         names = ", ".join(one.id for one in report.stale_sessions[:3]) + (", …" if report.stale > 3 else "")
         one = report.stale == 1
@@ -266,7 +266,7 @@ def _first(names: list[str]) -> str:
     return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
 
 
-def _workers(report: Report) -> Iterator[Finding]:
+def _workers(report: DoctorReport) -> Iterator[Finding]:
     dead = [one.id for one in report.workers if one.life is Life.DEAD]
     if dead:
         names = ", ".join(dead[:3]) + (", …" if len(dead) > 3 else "")

@@ -51,7 +51,7 @@ class Latency(msgspec.Struct, frozen=True):
     of: Literal["sync of this disk", "commit on the server"]
 
 
-class Disk(msgspec.Struct, frozen=True):
+class DiskStatus(msgspec.Struct, frozen=True):
     """The disk under a store on this machine, in bytes."""
 
     folder: str
@@ -61,7 +61,7 @@ class Disk(msgspec.Struct, frozen=True):
     full: bool = False  # nothing more can be written: no room, or none for this user
 
 
-class WorkerLife(msgspec.Struct, frozen=True):
+class WorkerStatus(msgspec.Struct, frozen=True):
     """A worker, and whether it still runs."""
 
     id: str
@@ -71,7 +71,7 @@ class WorkerLife(msgspec.Struct, frozen=True):
     seen_at: int
 
 
-class Stale(msgspec.Struct, frozen=True):
+class StaleSession(msgspec.Struct, frozen=True):
     """A session that is marked running although its lease is over; `overdue` in microseconds."""
 
     id: str
@@ -79,7 +79,7 @@ class Stale(msgspec.Struct, frozen=True):
     overdue: int
 
 
-class Report(msgspec.Struct, kw_only=True):
+class DoctorReport(msgspec.Struct, kw_only=True):
     """Everything the doctor saw. A part that could not be seen is null."""
 
     kind: str
@@ -92,12 +92,12 @@ class Report(msgspec.Struct, kw_only=True):
     durability: Durability | None = None
     server: Server | None = None
     clock_offset: int | None = None
-    disk: Disk | None = None
+    disk: DiskStatus | None = None
     latency: Latency | None = None
     sessions: dict[str, int] | None = None
     stale: int = 0
-    stale_sessions: list[Stale] = msgspec.field(default_factory=list)
-    workers: list[WorkerLife] = msgspec.field(default_factory=list)
+    stale_sessions: list[StaleSession] = msgspec.field(default_factory=list)
+    workers: list[WorkerStatus] = msgspec.field(default_factory=list)
     processes: list[str] | None = None
     undecided: int | None = None
     in_doubt: int | None = None

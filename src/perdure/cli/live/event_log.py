@@ -15,7 +15,7 @@ from perdure.store.moves import effect
 from perdure.store.store import Store, open_store
 
 
-def follow_to_the_end(shell: Shell, found: SessionRecord) -> None:
+def follow_log(shell: Shell, found: SessionRecord) -> None:
     """Print what happens to a session after what was seen of it, until it has ended."""
     if found.status in TERMINAL:
         return
@@ -23,30 +23,30 @@ def follow_to_the_end(shell: Shell, found: SessionRecord) -> None:
     async def go() -> None:
         with open_store(shell.store, connections=shell.connections) as store:
             if shell.json or not is_terminal(sys.stdout):
-                await narrate(store, found.uid, found.cursor, say)
+                await print_events(store, found.uid, found.cursor, say)
             else:
                 await _at_terminal(store, found.uid, found.cursor)
 
     def say(event: Event, said: str) -> None:
-        shell.emit(event) if shell.json else shell.say(said)
+        shell.echo_json(event) if shell.json else shell.echo(said)
 
     asyncio.run(go())
 
 
 async def _at_terminal(store: Store, uid: str, after: int) -> None:
     """The same, and in the last row what is just being said."""
-    from perdure.cli.live.screen import screen_for
-    from perdure.cli.live.stream import LastRow
+    from perdure.cli.live.item_stream import LiveTextRow
+    from perdure.cli.live.screen import make_screen
     from perdure.runtime.live_text import LISTEN
 
-    screen = screen_for()
-    row = LastRow(store, uid, screen, after)
+    screen = make_screen()
+    row = LiveTextRow(store, uid, screen, after)
 
     def say(event: Event, said: str) -> None:
         row.event(event)
         screen.line(said)
 
-    narrating = asyncio.ensure_future(narrate(store, uid, after, say))
+    narrating = asyncio.ensure_future(print_events(store, uid, after, say))
     with closing(row):
         while not narrating.done():
             row.look()
@@ -54,11 +54,11 @@ async def _at_terminal(store: Store, uid: str, after: int) -> None:
     await narrating
 
 
-async def narrate(store: Store, uid: str, after: int, say: Callable[[Event, str], None]) -> None:
+async def print_events(store: Store, uid: str, after: int, say: Callable[[Event, str], None]) -> None:
     """Say each event after a number, with its sentence; return when the session has ended."""
     tools: dict[str, str] = {}
     async for event in store.follow(uid, after):
-        say(event, line(event, await tools_known(store, uid, event, tools)))
+        say(event, line(event, await tool_names(store, uid, event, tools)))
         if event.kind == "session.finished":
             return
 
@@ -72,7 +72,7 @@ async def stop(*tasks: asyncio.Task[None]) -> None:
         _, left = await asyncio.wait(left, timeout=0.1)
 
 
-async def tools_known(store: Store, uid: str, event: Event, tools: dict[str, str]) -> dict[str, str]:
+async def tool_names(store: Store, uid: str, event: Event, tools: dict[str, str]) -> dict[str, str]:
     """The tools of the effects that were met so far, with that of one more event."""
     id = event.effect_id
     if id is not None and id not in tools:

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable
 from typing import Protocol
 
-from perdure.cli.live.follow import tools_known
-from perdure.cli.live.items import Items, Said
-from perdure.cli.live.screen import Screen, Teller, screen_for
-from perdure.cli.live.stream import Hearing
+from perdure.cli.live.event_log import tool_names
+from perdure.cli.live.item_stream import ItemStream
+from perdure.cli.live.items import ItemBuilder, JsonObject
+from perdure.cli.live.screen import ItemPrinter, Screen, make_screen
 from perdure.cli.shell import Shell, is_terminal
 from perdure.cli.text.sentence import line
 from perdure.domain.event import Event
@@ -24,7 +24,7 @@ from perdure.store.moves import event, message
 from perdure.store.store import Store
 
 
-class Sight(Protocol):
+class Renderer(Protocol):
     """What is given events and pieces of text. `number` is the last event that was shown."""
 
     @property
@@ -34,41 +34,41 @@ class Sight(Protocol):
     def status(self, frame: int) -> str: ...
 
 
-class AsItems:
+class ItemRenderer:
     """The objects of the vocabulary, to whoever tells them."""
 
-    def __init__(self, tell: Callable[[Said], None], after: int, teller: Teller | None = None) -> None:
-        self._hearing = Hearing(Items())
-        self._hearing.number = after
+    def __init__(self, tell: Callable[[JsonObject], None], after: int, printer: ItemPrinter | None = None) -> None:
+        self._stream = ItemStream(ItemBuilder())
+        self._stream.number = after
         self._tell = tell
-        self._teller = teller
+        self._printer = printer
         self.last = ""  # the type of the last object
 
     def prime(self, before: list[Event]) -> None:
         """Know of what came before, and tell none of it."""
         for earlier in before:
-            self._hearing.event(earlier)
+            self._stream.event(earlier)
 
     @property
     def number(self) -> int:
-        return self._hearing.number
+        return self._stream.number
 
     async def event(self, event: Event) -> None:
-        self._all(self._hearing.event(event))
+        self._all(self._stream.event(event))
 
     def delta(self, piece: Delta) -> None:
-        self._all(self._hearing.delta(piece))
+        self._all(self._stream.delta(piece))
 
     def status(self, frame: int) -> str:
-        return "" if self._teller is None else self._teller.status(frame)
+        return "" if self._printer is None else self._printer.status(frame)
 
-    def _all(self, said: list[Said]) -> None:
+    def _all(self, said: list[JsonObject]) -> None:
         for one in said:
             self.last = one["type"]
             self._tell(one)
 
 
-class AsSentences:
+class LogRenderer:
     """A program's log, a line for each event."""
 
     def __init__(self, screen: Screen, store: Store, uid: str, after: int) -> None:
@@ -80,7 +80,7 @@ class AsSentences:
 
     async def event(self, event: Event) -> None:
         self.number = event.number
-        self._screen.line(line(event, await tools_known(self._store, self._uid, event, self._tools)))
+        self._screen.line(line(event, await tool_names(self._store, self._uid, event, self._tools)))
 
     def delta(self, piece: Delta) -> None:
         """A program says nothing while it runs."""
@@ -89,9 +89,9 @@ class AsSentences:
         return "… running"
 
 
-def as_conversation(screen: Screen, now: Callable[[], int], after: int) -> AsItems:
-    teller = Teller(screen, now)
-    return AsItems(teller.tell, after, teller)
+def conversation_renderer(screen: Screen, now: Callable[[], int], after: int) -> ItemRenderer:
+    printer = ItemPrinter(screen, now)
+    return ItemRenderer(printer.tell, after, printer)
 
 
 def is_agent(tx: Transaction, view: SessionView) -> bool:
@@ -108,40 +108,40 @@ def is_agent(tx: Transaction, view: SessionView) -> bool:
 BEFORE = 500  # events that are read, and not shown, to know what the next ones are about
 
 
-def is_seated(shell: Shell) -> bool:
+def is_interactive(shell: Shell) -> bool:
     """Whether a person sits at a keyboard and sees what is said."""
     return not shell.json and is_terminal(sys.stdin) and is_terminal(sys.stdout)
 
 
-async def sight_for(
+async def make_renderer(
     shell: Shell, runtime: Runtime, view: SessionView, *, agent: bool, after: int
-) -> tuple[Sight, Screen | None]:
+) -> tuple[Renderer, Screen | None]:
     """How to show a session from an event on, and where."""
     before = await runtime.store.read(event.last, view.uid, limit=BEFORE, through=after) if after else []
     if shell.json:
         if after > 0:
             names = ("id", "uid", "program", "title", "repository", "owner", "forked_from", "forked_at", "created_at")
             session = {name: getattr(view, name) for name in names}
-            shell.emit({"type": "session.started", "number": after, "session": session})
-        stream = AsItems(shell.emit, after)
+            shell.echo_json({"type": "session.started", "number": after, "session": session})
+        stream = ItemRenderer(shell.echo_json, after)
         stream.prime(before)
         return stream, None
-    screen = screen_for()
+    screen = make_screen()
     if not agent:
-        return AsSentences(screen, runtime.store, view.uid, after), screen
+        return LogRenderer(screen, runtime.store, view.uid, after), screen
     if after > 0:
-        screen.line(f"… {after} earlier events; `{shell.again('attach', view.id, app=True)}` shows all", "dim")
-    talk = as_conversation(screen, runtime.store.clock.now, after)
+        screen.line(f"… {after} earlier events; `{shell.suggest('attach', view.id, app=True)}` shows all", "dim")
+    talk = conversation_renderer(screen, runtime.store.clock.now, after)
     talk.prime(before)
     return talk, screen
 
 
-def ending(shell: Shell, sight: Sight, view: SessionView) -> None:
+def ending(shell: Shell, renderer: Renderer, view: SessionView) -> None:
     """End a stream with where the session stands, if its events have not said so."""
-    last = getattr(sight, "last", "")
+    last = getattr(renderer, "last", "")
     if view.status in TERMINAL and last != "session.finished":
-        shell.emit({"type": "session.finished", "status": view.status, "result": view.result, "error": view.error})
+        shell.echo_json({"type": "session.finished", "status": view.status, "result": view.result, "error": view.error})
     elif view.status not in TERMINAL and last != "session.waiting":
         names = ("id", "kind", "ref", "detail", "due_at")
         waits = [{name: getattr(one, name) for name in names} for one in view.waits]
-        shell.emit({"type": "session.waiting", "waits": waits})
+        shell.echo_json({"type": "session.waiting", "waits": waits})

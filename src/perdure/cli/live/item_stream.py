@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.cli.live.items import Items, Said
+from perdure.cli.live.items import ItemBuilder, JsonObject
 from perdure.cli.live.screen import Screen
 from perdure.cli.text.grid import columns
 from perdure.cli.text.plain import safe
@@ -22,10 +22,10 @@ from perdure.runtime.live_text import Delta, Deltas, Ear
 from perdure.store.store import Store
 
 
-class Hearing:
+class ItemStream:
     """Events and pieces in, objects of the vocabulary out, in the order in which a person should see them."""
 
-    def __init__(self, items: Items) -> None:
+    def __init__(self, items: ItemBuilder) -> None:
         self.items = items
         self.number = 0  # the last event that was told
         self._heard: deque[Delta] = deque()  # not told yet
@@ -34,15 +34,15 @@ class Hearing:
         self._replied = 0  # the event of the last reply
         self._begun = 0  # replies and parts of replies
 
-    def delta(self, piece: Delta) -> list[Said]:
+    def delta(self, piece: Delta) -> list[JsonObject]:
         """A piece of text was heard."""
         self._heard.append(piece)
         return self._release()
 
-    def event(self, event: Event) -> list[Said]:
+    def event(self, event: Event) -> list[JsonObject]:
         """An event was read."""
         self.number = event.number
-        said: list[Said] = []
+        said: list[JsonObject] = []
         for one in self.items.event(event):
             item = one.get("item") or {}
             if one["type"] == "item.completed" and item.get("kind") == "message" and item.get("role") == "assistant":
@@ -54,13 +54,13 @@ class Hearing:
             self._begun += 1
         return said + self._release()
 
-    def _release(self) -> list[Said]:
-        said: list[Said] = []
+    def _release(self) -> list[JsonObject]:
+        said: list[JsonObject] = []
         while self._heard and self._heard[0].after <= self.number:
             said += self._tell(self._heard.popleft())
         return said
 
-    def _tell(self, piece: Delta) -> list[Said]:
+    def _tell(self, piece: Delta) -> list[JsonObject]:
         if piece.after < self._replied:
             return []
         said = self._break_off() if piece.call != self._call else []
@@ -71,7 +71,7 @@ class Hearing:
             self._told += piece.text
         return said + (self._break_off() if piece.broke_off else [])
 
-    def _break_off(self) -> list[Said]:
+    def _break_off(self) -> list[JsonObject]:
         """What was told so far will not be on record; another attempt is another item."""
         if not self._told:
             return []
@@ -80,11 +80,11 @@ class Hearing:
         self._begun += 1
         return [ended]
 
-    def _item(self, type_: str, **more: Any) -> Said:
+    def _item(self, type_: str, **more: Any) -> JsonObject:
         item = {"id": f"r-{self._begun}", "kind": "message", "role": "assistant"}
         return {"type": type_, "item": item | more}
 
-    def _recorded(self, one: Said, text: str) -> list[Said]:
+    def _recorded(self, one: JsonObject, text: str) -> list[JsonObject]:
         """A reply is on record: tell what is missing of it."""
         if not self._told:
             return [one]
@@ -93,38 +93,38 @@ class Hearing:
         return [*missing, one | {"item": one["item"] | {"id": f"r-{self._begun}"}}]
 
 
-class LastRow:
+class LiveTextRow:
     """The end of it stands there while it is said. The log says it when it is on record, and the row is empty."""
 
     def __init__(self, store: Store, uid: str, screen: Screen, after: int) -> None:
         self._ear = Ear(Deltas(store), uid)
         self._screen = screen
-        self._hearing = Hearing(Items())
-        self._hearing.number = after
+        self._stream = ItemStream(ItemBuilder())
+        self._stream.number = after
         self._said = ""
 
     def event(self, event: Event) -> None:
         """An event is about to be shown."""
-        self._show(self._hearing.event(event))
+        self._show(self._stream.event(event))
 
     def look(self) -> None:
         for piece in self._ear.poll():
-            self._show(self._hearing.delta(piece))
+            self._show(self._stream.delta(piece))
 
     def close(self) -> None:
         self._ear.close()
         self._screen.leave()
 
-    def _show(self, said: list[Said]) -> None:
+    def _show(self, said: list[JsonObject]) -> None:
         for one in said:
             item = one.get("item") or {}
             if item.get("kind") == "message":
                 goes_on = one["type"] == "item.updated" and not item.get("broke_off")
                 self._said = (self._said + item["delta"])[-self._screen.width :] if goes_on else ""
-        self._screen.refresh(end_of(self._said, self._screen.width - 1))
+        self._screen.refresh(last_part(self._said, self._screen.width - 1))
 
 
-def end_of(text: str, room: int) -> str:
+def last_part(text: str, room: int) -> str:
     """As much of the end of a text as fits into a row, on one line."""
     shown = safe(" ".join(text.split()))
     if columns(shown) <= room:

@@ -29,7 +29,7 @@ LIMIT = 60.0  # seconds for one command, which takes about one
 PERDURE = ("-P", "-c", "from perdure.cli import main; main()")
 
 
-class Life(msgspec.Struct):
+class CommandRun(msgspec.Struct):
     """One command in its process: what was typed, what it said, and how it ended."""
 
     typed: list[str]
@@ -39,7 +39,7 @@ class Life(msgspec.Struct):
     kept_at_kill: int | None = None  # comments in the service's own log when it was killed
 
 
-class Scene:
+class DemoEnvironment:
     """A folder to type commands in, with a service outside."""
 
     def __init__(self, folder: Path, service: Sink, *, store: str | None, sandboxed: bool) -> None:
@@ -59,11 +59,11 @@ class Scene:
         if not sandboxed:
             self._environment["FIXER_UNSANDBOXED"] = "1"
 
-    def type(self, *words: str, codes: tuple[int, ...] = (0,)) -> Life:
+    def type(self, *words: str, codes: tuple[int, ...] = (0,)) -> CommandRun:
         """Run one command to its end, in a process of its own."""
         return self._live(words, codes, kill=False)
 
-    def type_and_kill(self, *words: str) -> Life:
+    def type_and_kill(self, *words: str) -> CommandRun:
         """The same, but its tool stands still when the service has committed, and there it is killed."""
         return self._live(words, (-signal.SIGKILL,), kill=True)
 
@@ -75,7 +75,7 @@ class Scene:
         """How many comments there are, by the service's own log."""
         return sum(self._service.lasting("comments").values())
 
-    def _live(self, words: tuple[str, ...], codes: tuple[int, ...], *, kill: bool) -> Life:
+    def _live(self, words: tuple[str, ...], codes: tuple[int, ...], *, kill: bool) -> CommandRun:
         line = [sys.executable, *PERDURE, *words]
         environment = self._environment | ({"COMMENTS_STOP": "1"} if kill else {})
         pipe, said, kept = subprocess.PIPE, [], None
@@ -96,4 +96,4 @@ class Scene:
                 process.kill()
         if process.returncode not in codes:
             raise SessionFailed(f"`perdure {words[0]}` ended with {process.returncode}: {errors or 'no message'}")
-        return Life(list(words), process.pid, process.returncode, said, kept)
+        return CommandRun(list(words), process.pid, process.returncode, said, kept)

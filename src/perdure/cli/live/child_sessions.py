@@ -9,15 +9,15 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
+from perdure.cli.live.renderers import LogRenderer, Renderer, conversation_renderer, is_agent
 from perdure.cli.live.screen import KEEP, Screen
-from perdure.cli.live.views import AsSentences, Sight, as_conversation, is_agent
 from perdure.cli.text.plain import safe
 from perdure.domain.event import Event
 from perdure.runtime.runtime import Runtime
 from perdure.store.moves import event as events
 
 
-class Inset(Screen):
+class NestedScreen(Screen):
     """A part of another screen, behind a mark."""
 
     def __init__(self, outer: Screen) -> None:
@@ -35,13 +35,13 @@ class Inset(Screen):
             self._outer.line(Text(self._mark, "dim").append_text(row))
 
 
-class Children:
+class ChildSessions:
     """Those that have not ended, and those that they have. Nothing is shown where there is no screen."""
 
     def __init__(self, runtime: Runtime, screen: Screen | None) -> None:
         self._runtime = runtime
         self._screen = screen
-        self._open: dict[str, tuple[Sight, Screen]] = {}
+        self._open: dict[str, tuple[Renderer, Screen]] = {}
 
     async def event(self, event: Event) -> None:
         """An event of the session itself: a child begins, or what it waited for has come and was shown before."""
@@ -59,19 +59,19 @@ class Children:
         uid = _child(event)
         if uid is None or uid in self._open:
             return
-        view, inset = await self._runtime.get(uid), Inset(screen)
+        view, inset = await self._runtime.get(uid), NestedScreen(screen)
         store = self._runtime.store
         if await store.read(is_agent, view):
-            self._open[uid] = as_conversation(inset, store.clock.now, 0), inset
+            self._open[uid] = conversation_renderer(inset, store.clock.now, 0), inset
         else:
-            self._open[uid] = AsSentences(inset, store, uid, 0), inset
+            self._open[uid] = LogRenderer(inset, store, uid, 0), inset
         await self._catch_up(uid)
 
     async def _catch_up(self, uid: str) -> None:
-        sight, screen = self._open[uid]
-        while page := await self._runtime.store.read(events.after, uid, sight.number):
+        renderer, screen = self._open[uid]
+        while page := await self._runtime.store.read(events.after, uid, renderer.number):
             for event in page:
-                await sight.event(event)
+                await renderer.event(event)
                 await self._begun(event, screen)
                 if event.kind == "session.finished":
                     self._open.pop(uid, None)

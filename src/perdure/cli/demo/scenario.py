@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from perdure.cli.demo import fixtures as props
-from perdure.cli.demo.stage import Life, Scene
+from perdure.cli.demo.environment import CommandRun, DemoEnvironment
 from perdure.cli.text.plain import short
 from perdure.cli.text.sentence import sentence
 from perdure.domain.event import Event
@@ -21,7 +21,7 @@ ELSEWHERE = "elsewhere/second.db"
 EVERYTHING = ("--last", "100000")
 
 
-class Step(msgspec.Struct):
+class DemoStep(msgspec.Struct):
     """One call that the model made, and what it was told of it; no status: it was not told yet."""
 
     tool: str
@@ -29,7 +29,7 @@ class Step(msgspec.Struct):
     status: str | None
 
 
-class Known(msgspec.Struct):
+class DemoState(msgspec.Struct):
     """What the store says about a session at one moment."""
 
     status: str
@@ -37,13 +37,13 @@ class Known(msgspec.Struct):
     states: dict[str, list[str]]  # the states of the effects of each tool
     approvals: list[str]
     asked: dict[str, int]  # how often a person was asked about each tool
-    steps: list[Step]
+    steps: list[DemoStep]
     folder: str | None  # of a branch
     fork_at: int  # the last line before the model began to edit
     log: list[str]  # what happened to effects that were unsettled
 
 
-class Counts(msgspec.Struct):
+class EffectCount(msgspec.Struct):
     """What came of one thing that the agent was to do, counted where it is."""
 
     what: str
@@ -54,35 +54,35 @@ class Counts(msgspec.Struct):
     asked: int
 
 
-class Story:
+class Scenario:
     """The commands in their order. Nothing is told here."""
 
-    def __init__(self, scene: Scene, session: str) -> None:
+    def __init__(self, scene: DemoEnvironment, session: str) -> None:
         self.scene = scene
         self.session = session
         self.branch = f"{session}-2"
 
-    def work_and_be_killed(self) -> tuple[Life, Known]:
+    def work_and_be_killed(self) -> tuple[CommandRun, DemoState]:
         props.write_script(self.scene.folder, props.SCRIPT)
         killed = self.scene.type_and_kill(
             "run", "fixer", f"prompt={props.PROMPT}", "--repo", "shop", "--id", self.session
         )
         return killed, self.look(self.session)
 
-    def plan(self) -> tuple[Life, list[dict[str, Any]]]:
+    def plan(self) -> tuple[CommandRun, list[dict[str, Any]]]:
         looked = self.scene.type("resume", self.session, "--plan", "--json")
         return looked, [msgspec.json.decode(line) for line in looked.said]
 
-    def go_on(self, since: int) -> tuple[Life, Known]:
+    def go_on(self, since: int) -> tuple[CommandRun, DemoState]:
         """In a new process, to where a person is asked."""
         lived = self.scene.type("resume", self.session, codes=(3,))
         return lived, self.look(self.session, since)
 
-    def say_yes(self, approval: str) -> list[Life]:
+    def say_yes(self, approval: str) -> list[CommandRun]:
         approved = self.scene.type("approve", approval, "--because", props.BECAUSE)
         return [approved, self.scene.type("resume", self.session)]
 
-    def try_another(self, at: int) -> tuple[list[Life], Known, dict[str, str]]:
+    def try_another(self, at: int) -> tuple[list[CommandRun], DemoState, dict[str, str]]:
         """A branch from before the edit, in a folder of its own, with a wish of the person and a script of its own."""
         forked = self.scene.type("fork", self.session, "--at", str(at), "--id", self.branch)
         sent = self.scene.type("send", self.branch, props.WISH, "--mode", "steer")
@@ -93,7 +93,7 @@ class Story:
         tails = {name: last_line((path / "cart.py").read_text(encoding="utf-8")) for name, path in folders.items()}
         return [forked, sent, ran], known, tails
 
-    def move(self) -> tuple[list[Life], Known]:
+    def move(self) -> tuple[list[CommandRun], DemoState]:
         """To another store, where it goes on."""
         bundle, there = f"{self.session}.zip", ("--store", ELSEWHERE)
         props.write_script(self.scene.folder, props.SCRIPT)
@@ -103,7 +103,7 @@ class Story:
         lives += [self.scene.type("resume", self.session, *there)]
         return lives, self.look(self.session, 0, *there)
 
-    def count(self, asked: dict[str, int]) -> list[Counts]:
+    def count(self, asked: dict[str, int]) -> list[EffectCount]:
         """At the service, in the repository and at the remote; who was asked, from the session."""
         shop, remote = self.scene.folder / "shop", self.scene.folder / "remote.git"
         subjects = [props.git(where, "log", "--format=%s", "main").splitlines() for where in (shop, remote)]
@@ -113,17 +113,17 @@ class Story:
             "git_push": ("the push", subjects[1].count(props.SUBJECT)),
         }
         return [
-            Counts(what, 1, there, max(0, there - 1), max(0, 1 - there), asked.get(tool, 0))
+            EffectCount(what, 1, there, max(0, there - 1), max(0, 1 - there), asked.get(tool, 0))
             for tool, (what, there) in found.items()
         ]
 
-    def look(self, session: str, since: int = 0, *more: str) -> Known:
+    def look(self, session: str, since: int = 0, *more: str) -> DemoState:
         """What the record says, and of its log the lines about recovered effects after an event."""
         (shown,) = self.scene.read("show", session, *EVERYTHING, *more)
         return known(shown, since)
 
 
-def known(shown: dict[str, Any], since: int) -> Known:
+def known(shown: dict[str, Any], since: int) -> DemoState:
     """Make sense of `perdure show --json`."""
     events = [msgspec.convert(one, Event) for one in shown["events"]]
     tools = {one["id"]: one["tool"] for one in shown["effects"]}
@@ -134,7 +134,7 @@ def known(shown: dict[str, Any], since: int) -> Known:
     asked = Counter(tools[one["ref"]] for one in opened if one["kind"] in ("approval", "doubt") and one["ref"] in tools)
     told = [one for one in events if one.kind.startswith("effect.") and one.number > since > 0]
     recovered = {one.effect_id for one in told if one.kind == "effect.recovered"}
-    return Known(
+    return DemoState(
         status=shown["session"]["status"],
         cursor=shown["session"]["cursor"],
         states=states,
@@ -147,16 +147,16 @@ def known(shown: dict[str, Any], since: int) -> Known:
     )
 
 
-def steps(events: list[Event]) -> list[Step]:
+def steps(events: list[Event]) -> list[DemoStep]:
     """What the model did, from the transcript."""
     lines = [one for one in events if one.kind == "message" and isinstance(one.body, dict)]
     told = {(*one.body["of"], one.body["index"]): one.body for one in lines if one.body.get("role") == "tool"}
-    made: list[Step] = []
+    made: list[DemoStep] = []
     for line in lines:
         for index, call in enumerate(line.body.get("calls") or ()):
             answer = told.get((line.session_uid, line.number, index), {})
             about = ABOUT[call["name"]](call["arguments"], answer.get("content", ""))
-            made.append(Step(call["name"], short(about), answer.get("status")))
+            made.append(DemoStep(call["name"], short(about), answer.get("status")))
     return made
 
 
