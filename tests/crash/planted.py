@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import suppress
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -70,8 +68,7 @@ def guessed(done: bool) -> Callable[[], None]:
 
 def index_before_bytes() -> None:
     """The artifact's row is written while its bytes are only in memory."""
-    lazy = SimpleNamespace(**vars(os) | {"fsync": lambda descriptor: None})
-    mock.patch.object(directory, "os", lazy).start()
+    mock.patch.object(directory, "sync_file", lambda file, fault: file.flush()).start()
 
 
 def savepoint_failure_ignored() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from perdure.artifacts.directory import Directory
+from perdure.durable import make_folder
 from perdure.ids import digest
-from perdure.store.databases.sqlite.location import make_folder
 from perdure.testing.sweep.parallel import Lane, Lanes
 from tests.crash import recordings
 from tests.crash.platter import Report, sweep

@@ -12,16 +12,15 @@ never claims bytes that are not there. Every read checks the digest.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
 from perdure import faults
 from perdure.domain.artifact import Artifact, Retention
+from perdure.durable import FULL, create, make_folder, move_into_place, sync_file, sync_folder
 from perdure.errors import Damaged, NotFound, StoreFull, StoreUnavailable
 from perdure.ids import digest, new_uid
-from perdure.store.databases.sqlite.location import make_folder, sync_folder
 from perdure.store.move import Transaction
 from perdure.store.moves import artifact, session
 from perdure.store.store import Store
@@ -44,7 +43,7 @@ class Directory:
         try:
             return self._write(chunks)
         except OSError as error:
-            if error.errno in (28, 122):  # no space, quota
+            if error.errno in FULL:
                 raise StoreFull("The disk is full; the artifact was not kept.") from error
             raise StoreUnavailable(f"The artifact cannot be written: {error.strerror}.") from error
 
@@ -53,22 +52,17 @@ class Directory:
         temporary = self._temporary / new_uid()
         hashing, size = sha256(), 0
         try:
-            with open(temporary, "xb", opener=_private) as file:
+            with create(temporary) as file:
                 for chunk in chunks:
                     file.write(chunk)
                     hashing.update(chunk)
                     size += len(chunk)
-                file.flush()
-                faults.point("artifact.temp")
-                os.fsync(file.fileno())
+                sync_file(file, "artifact.temp")
             faults.point("artifact.synced")
             name = hashing.hexdigest()
             path = self._path(name)
             make_folder(path.parent)
-            temporary.rename(path)
-            faults.point("artifact.renamed")
-            sync_folder(path.parent)
-            faults.point("artifact.durable")
+            move_into_place(temporary, path, "artifact")
             return name, size
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -164,7 +158,3 @@ def missing(tx: Transaction, directory: Directory, uid: str) -> list[Artifact]:
     """Rows whose bytes are gone: this never happens by a crash."""
     session.get(tx, uid)
     return [row for row in artifact.of_session(tx, uid) if not directory.has(row.digest)]
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

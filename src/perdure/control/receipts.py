@@ -7,19 +7,19 @@ repository or a store can add one.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from perdure.config import data_folder
-from perdure.store.databases.sqlite.location import make_folder
+from perdure.durable import make_folder, write_whole
+from perdure.errors import StoreFull, StoreUnavailable
 
 
 def keep(digest: str) -> None:
     """Remember a bundle as the user's own. Where that cannot be written, it is imported like anybody else's."""
     try:
         make_folder(_folder())
-        os.close(os.open(_folder() / digest, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    except OSError:
+        write_whole(_folder() / digest, b"")
+    except (OSError, StoreFull, StoreUnavailable):
         return
 
 

@@ -13,8 +13,8 @@ import msgspec
 
 from perdure.clock import SystemClock
 from perdure.config import data_folder
+from perdure.durable import make_folder, write_whole
 from perdure.ids import digest
-from perdure.store.databases.sqlite.location import make_folder, write_whole
 
 
 class TrustRecord(msgspec.Struct, frozen=True):

@@ -21,10 +21,10 @@ from typing import Literal
 import msgspec
 
 from perdure.config import data_folder, read_file
+from perdure.durable import make_folder, write_whole
 from perdure.errors import BundleInvalid, ConfigError, Conflict, NotFound
 from perdure.ids import NAME
 from perdure.interchange.signature import PUBLIC_KEY, Signature, SigningKey
-from perdure.store.databases.sqlite.location import make_folder, write_whole
 
 ME = "me"  # the name of the user's own key
 ANY_KNOWN = "any-known"

@@ -20,11 +20,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from perdure import faults
+from perdure.durable import FULL, create, move_into_place, sync_file, sync_folder
 from perdure.errors import Conflict, StoreFull, StoreUnavailable
 from perdure.ids import new_uid
 from perdure.interchange.bundle import MANIFEST, SIGNATURE
 from perdure.interchange.unpack import CHUNK, Limits
-from perdure.store.databases.sqlite.location import sync_folder
 
 RATIO = Limits().ratio // 2
 Content = bytes | tuple[int, Iterable[bytes]]  # all of it, or its size and its pieces
@@ -36,7 +36,7 @@ def write(path: Path, files: Mapping[str, Content], *, again: bool = False) -> s
     try:
         return _write(path, temporary, files, again)
     except OSError as error:
-        if error.errno in (28, 122):  # no space, quota
+        if error.errno in FULL:
             raise StoreFull("The disk is full; the bundle was not written.") from error
         raise StoreUnavailable(f"The bundle cannot be written to {path.parent}: {error.strerror}.") from error
     finally:
@@ -55,10 +55,7 @@ def _write(path: Path, temporary: Path, files: Mapping[str, Content], again: boo
             sync_folder(path.parent)
             return made
         raise Conflict(f"{path} is there already.", hint="Name another place with --to, or move it away.")
-    temporary.rename(path)
-    faults.point("bundle.renamed")
-    sync_folder(path.parent)
-    faults.point("bundle.durable")
+    move_into_place(temporary, path, "bundle")
     return made
 
 
@@ -77,8 +74,7 @@ def digest_of(path: Path) -> str:
 
 
 def _write_zip(path: Path, files: Mapping[str, Content]) -> None:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w+b") as file:
+    with create(path) as file:
         with zipfile.ZipFile(file, "w") as made:
             for name, content in files.items():
                 info = zipfile.ZipInfo(name)  # its time is the earliest there is
@@ -88,9 +84,7 @@ def _write_zip(path: Path, files: Mapping[str, Content]) -> None:
                 with made.open(info, "w", force_zip64=info.file_size >= 1 << 31) as entry:
                     for piece in _pieces(content):
                         entry.write(piece)
-        file.flush()
-        faults.point("bundle.temp")
-        os.fsync(file.fileno())
+        sync_file(file, "bundle.temp")
 
 
 def _is_worth_it(content: Content) -> bool:
@@ -103,13 +97,10 @@ def _write_folder(path: Path, files: Mapping[str, Content]) -> None:
     for name, content in files.items():
         place = path / name
         place.parent.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
+        with create(place) as file:
             for piece in _pieces(content):
                 file.write(piece)
-            file.flush()
-            faults.point("bundle.temp")
-            os.fsync(file.fileno())
+            sync_file(file, "bundle.temp")
     for folder in sorted({place.parent for place in map(path.joinpath, files)} | {path}, reverse=True):
         sync_folder(folder)
 

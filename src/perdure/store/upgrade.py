@@ -8,10 +8,11 @@ from contextlib import contextmanager
 import apsw
 
 from perdure.clock import SystemClock
+from perdure.durable import make_folder
 from perdure.errors import ConfigError
 from perdure.store.databases.sqlite.database import SQLiteMigrator
 from perdure.store.databases.sqlite.engine import SQLiteEngine, connect, translate
-from perdure.store.databases.sqlite.location import make_folder, with_reserve
+from perdure.store.databases.sqlite.location import with_reserve
 from perdure.store.inspection.condition import Place, no_driver
 from perdure.store.migrate import Migrator
 from perdure.store.writer.lock import Gate

@@ -32,12 +32,12 @@ import msgspec
 from perdure import faults
 from perdure.agent.commands import cgroup, runner
 from perdure.agent.files.workspace import Workspace
+from perdure.durable import make_folder
 from perdure.errors import EffectInDoubt, LeaseLost, NotDone
 from perdure.ids import digest
 from perdure.process import open_for_parent
 from perdure.runtime.workers.liveness import began
 from perdure.runtime.workers.private_folder import runtime_folder
-from perdure.store.databases.sqlite.location import make_folder
 
 # Imported, and not run as a file, because then it is compiled only once; last on the path, so that it hides nothing.
 _SCRIPT = "import sys; sys.path.append(sys.argv[1]); import runner; runner.main(*sys.argv[2:])"

@@ -26,8 +26,8 @@ import msgspec
 from perdure.agent.files.index import is_unfilled
 from perdure.agent.files.object_store import STAGING, Area, Held, sync_all
 from perdure.agent.files.objects import read_blobs
+from perdure.durable import sync_folder
 from perdure.errors import Conflict, Damaged
-from perdure.store.databases.sqlite.location import sync_folder
 
 if TYPE_CHECKING:
     from perdure.agent.files.snapshot import Snapshot, Snapshots

@@ -30,10 +30,10 @@ from pathlib import Path
 import msgspec
 
 from perdure.agent.git.command_line import Repository, run, start
+from perdure.durable import make_folder, write_whole
 from perdure.errors import ConfigError, NotFound, StoreUnavailable
 from perdure.ids import boot_id
 from perdure.process import open_for_parent
-from perdure.store.databases.sqlite.location import make_folder, write_whole
 from perdure.store.writer.lock import Waiting, holder_of
 
 WAIT = 120.0  # seconds to wait for another process that uses the same home

@@ -31,9 +31,9 @@ from perdure.agent.files.object_store import TOGETHER, Area, GitDir, Held, signa
 from perdure.agent.files.objects import differing, make_own
 from perdure.agent.git.command_line import SAFE, Repository, find, global_excludes, run
 from perdure.agent.tools.result import short
+from perdure.durable import FULL, write_whole
 from perdure.errors import ConfigError, NotFound, StoreError, StoreFull, StoreUnavailable
 from perdure.ids import check_text, digest
-from perdure.store.databases.sqlite.location import write_whole
 
 OUTSIDE = (
     "The folder is not in a git repository: a branch gets a plain folder and no commits, "
@@ -171,7 +171,7 @@ class Snapshots:
             with self._store.held(self._look()[0]) as held:
                 yield held
         except OSError as error:
-            if error.errno in (28, 122):  # no space, quota
+            if error.errno in FULL:
                 raise StoreFull("The disk is full; the files were not all written.") from error
             raise StoreUnavailable(f"The files cannot be read or written: {error}.") from error
 

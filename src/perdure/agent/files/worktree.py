@@ -36,9 +36,9 @@ from perdure.agent.files.object_store import locked, sync_all
 from perdure.agent.files.prune import size_of
 from perdure.agent.files.snapshot import Snapshots
 from perdure.agent.git.command_line import SAFE, Repository, find, run, without_programs
+from perdure.durable import make_folder, write_whole
 from perdure.errors import Conflict, NotFound
 from perdure.ids import check_name, digest
-from perdure.store.databases.sqlite.location import make_folder, write_whole
 
 LOCK = "worktrees.lock"
 

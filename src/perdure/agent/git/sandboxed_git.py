@@ -37,10 +37,10 @@ from perdure.agent.git import hook_runner, programs
 from perdure.agent.git.links import confirmed
 from perdure.agent.git.programs import FILTER, HOOK, REACHES, SIGNS
 from perdure.agent.git.repository import Done, begun, end, git_folders, git_program, lfs_folders, look, said_in
+from perdure.durable import make_folder
 from perdure.errors import NotDone
 from perdure.ids import digest
 from perdure.runtime.workers.private_folder import runtime_folder
-from perdure.store.databases.sqlite.location import make_folder
 
 ACT = 600  # seconds; hooks run tests
 TRUSTED = "perdure.hooks"

@@ -60,25 +60,13 @@ def look(shell: Shell, id: str) -> tuple[Brief, list[WaitDescription]]:
 
 def write(path: Path, text: str) -> None:
     """Replace a brief by a newer one, in one step; anything else that is there stays."""
-    import os
-
     from perdure.cli.text.brief import MARKS
+    from perdure.durable import write_whole
     from perdure.errors import Conflict
-    from perdure.ids import new_name
-    from perdure.store.databases.sqlite.location import sync_folder
 
     if path.is_symlink() or (path.exists() and not _begins(path).startswith(MARKS)):
         raise Conflict(f"{path} is there and is no brief.", hint="Name another file, or remove it first.")
-    temporary = path.with_name(f".{path.name}.{new_name('brief')}")
-    try:
-        with open(temporary, "x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    write_whole(path, text.encode(), mode=0o666)
 
 
 def _begins(path: Path) -> str:

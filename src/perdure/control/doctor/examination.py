@@ -16,11 +16,11 @@ from perdure.clock import SECOND, boot_time
 from perdure.control.doctor import depth, findings
 from perdure.control.doctor.report import DiskStatus, DoctorReport, Latency, Schema, StaleSession, WorkerStatus
 from perdure.domain.worker import Life, Worker
+from perdure.durable import FULL
 from perdure.errors import ConfigError, Damaged, NotFound, PerdureError, StoreFull
 from perdure.ids import new_uid
 from perdure.runtime.workers.liveness import presences_at
 from perdure.store import failover, migrate
-from perdure.store.databases.sqlite.engine import FULL
 from perdure.store.databases.sqlite.location import Reserve, check_file_system, check_library
 from perdure.store.databases.sqlite.read_only import is_writable
 from perdure.store.inspection import condition, damage

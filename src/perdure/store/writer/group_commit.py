@@ -25,13 +25,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
 from typing import Any, Protocol
 
 from perdure import faults
 from perdure.errors import CommitUnknown, StoreUnavailable
 from perdure.store.hot_move import write
 from perdure.store.move import Transaction
+from perdure.store.writer.queue import TicketQueue
 from perdure.store.writer.ticket import Ticket, answer
 
 Ran = list[tuple[Ticket[Any], Transaction]]
@@ -76,9 +76,7 @@ class GroupCommit:
         self._patience = patience
         self._on_commit = on_commit
         self._witness = witness
-        self._queue: SimpleQueue[Ticket[Any] | None] = SimpleQueue()  # None: no more will come
-        self._door = threading.Lock()
-        self._closed = False
+        self._queue = TicketQueue()
         self._failed_to_open: BaseException | None = None
         self._opened = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="perdure-writer", daemon=True)
@@ -88,17 +86,11 @@ class GroupCommit:
             raise self._failed_to_open
 
     def submit(self, ticket: Ticket[Any]) -> None:
-        with self._door:
-            if self._closed:
-                raise StoreUnavailable("This store has been closed.", hint="Open it again.")
-            self._queue.put(ticket)
+        self._queue.put(ticket)
 
     def close(self) -> None:
         """Finish what is queued, then stop."""
-        with self._door:
-            self._closed = True
-            self._queue.put(None)
-        self._thread.join()
+        self._queue.close([self._thread])
 
     def _serve(self) -> None:
         try:
@@ -118,10 +110,8 @@ class GroupCommit:
     def _take(self) -> list[Ticket[Any]]:
         """Everything that waits, or the next to come; nothing when no more will come."""
         batch: list[Ticket[Any]] = []
-        while len(batch) < self._largest and not (batch and self._queue.empty()):
-            ticket = self._queue.get()
-            if ticket is None:
-                self._queue.put(None)  # the end stays the end, for the next look
+        while len(batch) < self._largest and not (batch and self._queue.is_empty()):
+            if (ticket := self._queue.get()) is None:
                 break
             batch.append(ticket)
         return batch
@@ -135,7 +125,7 @@ class GroupCommit:
 
     def _waiting(self, begun: float) -> list[Ticket[Any]]:
         """What came while a group ran, if that took long: others must not get in between with leases run out."""
-        if time.monotonic() - begun < LONG or self._largest == 1 or self._queue.empty():
+        if time.monotonic() - begun < LONG or self._largest == 1 or self._queue.is_empty():
             return []
         return self._take()
 

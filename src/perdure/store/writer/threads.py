@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 from perdure import process
-from perdure.errors import StoreUnavailable
+from perdure.store.writer.queue import TicketQueue
 from perdure.store.writer.ticket import Ticket, answer
 
 C = TypeVar("C", bound="Closable")
@@ -30,30 +29,24 @@ class Threads(Generic[C]):
         self._most = most
         self._connect = connect
         self._serve = serve
-        self._queue: SimpleQueue[Ticket[Any] | None] = SimpleQueue()  # None: no more will come
-        self._door = threading.Lock()
+        self._queue = TicketQueue(self._start_thread)
         self._unserved = 0
-        self._closed = False
         self._threads: list[threading.Thread] = []
 
     def submit(self, ticket: Ticket[Any]) -> None:
-        with self._door:
-            if self._closed:
-                raise StoreUnavailable("This store has been closed.", hint="Open it again.")
-            self._unserved += 1
-            if len(self._threads) < min(self._unserved, self._most):
-                thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
-                self._threads.append(thread)
-                thread.start()
-            self._queue.put(ticket)
+        self._queue.put(ticket)
+
+    def _start_thread(self) -> None:
+        """Start another thread if there are more tickets than threads; called under the lock of the queue."""
+        self._unserved += 1
+        if len(self._threads) < min(self._unserved, self._most):
+            thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def close(self) -> None:
         """Finish what is queued, then stop."""
-        with self._door:
-            self._closed = True
-            self._queue.put(None)
-        for thread in self._threads:
-            thread.join()
+        self._queue.close(self._threads)
 
     def _work(self) -> None:
         connection: C | None = None
@@ -65,10 +58,9 @@ class Threads(Generic[C]):
                 ticket.error = error
             else:
                 self._serve(connection, ticket)
-            with self._door:
+            with self._queue.lock:
                 self._unserved -= 1
             answer([ticket])
             process.check(born)  # a move that forked ends here in the child, and everything goes on in the parent
-        self._queue.put(None)  # the end stays the end, for the other threads
         if connection is not None:
             connection.close()

@@ -27,13 +27,13 @@ import apsw
 
 from perdure import faults, process
 from perdure.clock import Clock
+from perdure.durable import FULL, make_folder, sync_folder
 from perdure.errors import CommitUnknown, Damaged, StoreFull, StoreUnavailable
 from perdure.ids import encode
 from perdure.store import migrate
 from perdure.store.databases.files.journal import Change, Line, read_lines, readable, statement
 from perdure.store.databases.sqlite.database import SQLiteMigrator
-from perdure.store.databases.sqlite.engine import FULL, SQLiteEngine, connect
-from perdure.store.databases.sqlite.location import make_folder, sync_folder
+from perdure.store.databases.sqlite.engine import SQLiteEngine, connect
 from perdure.store.databases.sqlite.witness import Witness
 from perdure.store.moves import meta
 from perdure.store.writer.group_commit import GroupCommit

@@ -21,6 +21,7 @@ import apsw
 from perdure import faults, process
 from perdure.clock import Clock
 from perdure.domain.worker import Life, Worker
+from perdure.durable import make_folder, move_into_place, sync_file, sync_folder
 from perdure.errors import SchemaMismatch, StoreUnavailable
 from perdure.ids import new_uid
 from perdure.store import migrate
@@ -33,8 +34,6 @@ from perdure.store.databases.sqlite.location import (
     companion,
     identity_of,
     make_file,
-    make_folder,
-    sync_folder,
     with_reserve,
 )
 from perdure.store.databases.sqlite.witness import Witness
@@ -257,9 +256,8 @@ class SQLiteMigrator(migrate.Migrator):
             backup.step()
         copy.close()
         with open(unfinished, "rb") as file:
-            os.fsync(file.fileno())
-        unfinished.rename(path)
-        sync_folder(folder)
+            sync_file(file)
+        move_into_place(unfinished, path)
 
     def apply(self, scripts: Iterable[str], properties: Mapping[str, str]) -> None:
         self._engine.begin()

@@ -5,7 +5,6 @@ Shared by every store that keeps its rows in SQLite: a file, memory, or memory r
 
 from __future__ import annotations
 
-import errno
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ import apsw
 
 from perdure import process
 from perdure.clock import Clock
+from perdure.durable import FULL, QUOTA
 from perdure.errors import ConfigError, Conflict, Damaged, IllegalMove, PerdureError, StoreFull, StoreUnavailable
 from perdure.ids import new_uid
 from perdure.store.databases.sqlite import raw_rows
@@ -26,8 +26,6 @@ from perdure.store.writer.lock import Gate
 
 MOVE_LIMIT = 30.0
 CHECKPOINT_PAGES = 1000
-NO_ROOM = (errno.EFBIG, errno.EDQUOT)  # a limit on the file or on the user
-FULL = (errno.ENOSPC, *NO_ROOM)
 
 
 class SQLiteTransaction(Transaction):
@@ -154,7 +152,7 @@ class SQLiteEngine:
         try:
             self.db.execute("COMMIT")
         except apsw.IOError as error:
-            if self.db.system_errno in NO_ROOM:  # to SQLite only one kind of full disk is a full disk
+            if self.db.system_errno in QUOTA:  # to SQLite only one kind of full disk is a full disk
                 raise apsw.FullError(str(error)) from error
             raise
         self._leave()

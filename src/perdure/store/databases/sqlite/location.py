@@ -18,9 +18,9 @@ from typing import TypeVar
 
 import apsw
 
-from perdure.errors import ConfigError, StoreFull, StoreUnavailable
+from perdure.durable import FULL
+from perdure.errors import ConfigError, StoreFull
 from perdure.ids import new_uid
-from perdure.store.databases.sqlite.engine import FULL
 from perdure.store.writer.lock import Presence, living
 
 T = TypeVar("T")
@@ -68,33 +68,6 @@ def companion(path: Path) -> Path:
     return path.with_name(path.name + ".d")
 
 
-def sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder and all above it, for this user alone, each as durable as what will be put into it.
-
-    One level at a time, so that a process that dies here leaves at most one that is not durable: the lowest there is,
-    and whoever comes next begins with that.
-    """
-    missing = [level for level in (folder, *folder.parents) if not level.exists()]
-    lowest = missing[-1].parent if missing else folder
-    try:
-        with suppress(PermissionError):  # somebody else's folder, made by somebody else
-            sync_folder(lowest.parent)
-        for level in reversed(missing):
-            level.mkdir(0o700, exist_ok=True)
-            sync_folder(level.parent)
-    except OSError as error:
-        failure = StoreFull if error.errno in FULL else StoreUnavailable
-        raise failure(f"The folder {folder} cannot be made: {error.strerror}.") from error
-
-
 def make_file(path: Path) -> None:
     """Make an empty file for its owner alone, where there is none. SQLite gives what it puts beside it the same rights.
 
@@ -102,21 +75,6 @@ def make_file(path: Path) -> None:
     """
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Put a file in place for its owner alone, whole and durable, or not at all."""
-    temporary = path.with_name(f".{path.name}-{new_uid()}")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(descriptor)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
 
 
 def announce(path: Path) -> Presence:
