@@ -1,0 +1,86 @@
+"""A stranger finds a module from its name: nouns, one class per name, and about a dozen modules in a folder."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+from tests.tidy.source import files, parsed, place
+
+FOLDERS = ("src", "tests", "benchmarks", "examples", "tools")
+STAGE = {
+    *("shepherd", "keeper", "pen", "homecoming", "hands", "heart", "desk", "crew", "ear", "den", "seat", "crowd"),
+    *("payer", "labourer", "traveller", "forger", "judge", "teller"),
+}
+PARTICIPLES = {"told", "came", "kept", "heard", "held", "found", "asked", "known", "spared", "begun", "undone", "swept"}
+
+# Modules and folders whose name ends in -ing, and why.
+ING = {
+    "src/perdure/testing/": "`perdure.testing` is a public name",
+    "tests/testing/": "it mirrors `perdure.testing`",
+    "tests/runtime/test_typing.py": "typing is the usual word for static types",
+}
+
+LIMIT = 13  # modules in a folder of `src`
+LARGE = {
+    "src/perdure/cli/commands": "one module per command",
+    "src/perdure/store/moves": "one module per noun of the store",
+    "src/perdure/domain": "one module per noun",
+}
+
+# How many offenders there may be. These numbers may only be lowered.
+MOST_MODULES = 24
+MOST_CLASSES = 33
+
+
+def badly_named(modules: Iterable[str]) -> list[str]:
+    """Modules named by an activity, a participle or a stage name."""
+    found = []
+    for module in modules:
+        words = [part.removeprefix("test_") for part in module.removesuffix(".py").split("/")]
+        single = {word for part in words for word in part.split("_")}
+        activity = any(word.endswith("ing") for word in words)
+        if (activity and not module.startswith(tuple(ING))) or single & (STAGE | PARTICIPLES):
+            found.append(module)
+    return found
+
+
+def large_folders(modules: Iterable[str]) -> dict[str, int]:
+    counts = Counter(name.rpartition("/")[0] for name in modules if not name.endswith("/__init__.py"))
+    return {folder: number for folder, number in counts.items() if number > LIMIT}
+
+
+def test_modules_are_named_by_nouns() -> None:
+    found = badly_named(place(path) for path in files(*FOLDERS))
+    assert len(found) <= MOST_MODULES, "\n".join(found)
+
+
+@pytest.mark.parametrize("name", ["src/perdure/cli/hearing.py", "tests/cli/desk.py", "tests/runtime/test_held_back.py"])
+def test_activity_or_stage_name_is_found(name: str) -> None:
+    assert badly_named([name, "src/perdure/clock.py", "src/perdure/testing/sink.py"]) == [name]
+
+
+def test_no_two_public_classes_have_the_same_name() -> None:
+    where = [
+        (node.name, place(path))
+        for path in files("src")
+        for node in parsed(path).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    counts = Counter(name for name, _ in where)
+    twice = sorted(name for name, number in counts.items() if number > 1)
+    assert len(twice) <= MOST_CLASSES, "\n".join(f"{name}: {path}" for name, path in where if name in twice)
+
+
+def test_folders_are_small_or_listed() -> None:
+    found = large_folders(place(path) for path in files("src"))
+    assert {folder: number for folder, number in found.items() if folder not in LARGE} == {}
+    assert [folder for folder in LARGE if folder not in found] == []
+
+
+def test_large_folder_is_found() -> None:
+    assert large_folders(f"a/m{n}.py" for n in range(LIMIT)) == {}
+    assert large_folders(f"a/m{n}.py" for n in range(LIMIT + 1)) == {"a": LIMIT + 1}
