@@ -133,4 +133,4 @@ def test_a_worker_that_ends_says_when_the_next_time_is_due(terminal: Terminal) -
     terminal.until_status("n", "waiting")
     os.kill(begun["worker"]["pid"], signal.SIGKILL)
     said = terminal.process("worker", "--idle", "0")
-    assert re.search(r"^the next time is due at .* \(in 9h.*\): start a worker then$", said.out, re.MULTILINE), said
+    assert re.search(r"^The next timer is due at .* \(in 9h.*\)\. Start a worker then\.$", said.out, re.MULTILINE), said

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 import perdure
 from perdure import Session, faults, program, tool
-from perdure.cli.commands.worker import Working
 from perdure.domain.effect import AttemptOutcome, Effect
 from perdure.errors import Damaged, IllegalMove, StoreUnavailable
 from perdure.runtime.ledger.execution import OWED, REFUSED, owe
 from perdure.runtime.ledger.late_outcomes import pay
 from perdure.runtime.runtime import Runtime
+from perdure.runtime.workers.worker import Worker, WorkerNotice
 from perdure.store.moves.intent import Outcome
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
@@ -138,23 +138,11 @@ async def test_an_outcome_that_the_store_refuses_is_logged_and_holds_up_no_other
         assert list(OWED) == [(owed[0], "e-bad", 1)]
 
 
-class Screen:
-    """What a worker says."""
-
-    json = False
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.said.append(line)
-
-
 @pytest.mark.slow
 async def test_a_worker_waits_for_its_store_and_takes_its_session_up_again(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    screen = Screen()
+    notices: list[WorkerNotice] = []
     async with perdure.open(target, lease=SHORT) as rt:
         real = rt.store.read
 
@@ -165,15 +153,15 @@ async def test_a_worker_waits_for_its_store_and_takes_its_session_up_again(
 
         await rt.start(owing.bind(), id="s")
         monkeypatch.setattr(rt.store, "read", read)
-        working = Working(cast(Any, screen), rt, None, 1)
-        living = asyncio.ensure_future(working.until_idle(0.5))
+        working = Worker(rt, concurrency=1, notify=notices.append)
+        living = asyncio.ensure_future(working.run(0.5))
         async with asyncio.timeout(60):
-            while not any("tried again" in line for line in screen.said):
+            while not any(one.type == "worker.waiting" for one in notices):
                 await asyncio.sleep(0.01)
             faults.disarm()
             await living
         assert (rt.result_of(await rt.get("s")), ACTS, working.failed) == (7, [7], False)
-        assert screen.said[-1] == "session s is done"
+        assert (notices[-1].type, notices[-1].session, notices[-1].status) == ("worker.left", "s", "done")
 
 
 @pytest.mark.databases("memory")
