@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.measure import BYTES, MILLISECONDS, Budget, Contestant, Line, Table, contest, figure, least
 from benchmarks.payload import text
 from perdure.agent.agent import Agent
-from perdure.agent.model import Hear, Reply, Request, ToolCall
+from perdure.agent.model import OnText, Reply, Request, ToolCall
 from perdure.domain.lease import Holder
 from perdure.runtime.definitions.tool import tool
 from perdure.runtime.run.session_lease import acquire
@@ -55,8 +55,8 @@ class Chatting:
         asked = request.turns[-1 - len(since)].text
         return asked == MANY and sum(turn.role == "tool" for turn in since) < TURNS
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
-        hear("x")
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
+        on_text("x")
         if not request.tools:
             return Reply("It went on.")
         if request.turns[-1].role == "tool" and not self.goes_on(request):

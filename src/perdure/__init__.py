@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from perdure.agent.agent import Agent
     from perdure.agent.settings import Limits
-    from perdure.agent.tools.result import Said
+    from perdure.agent.tools.result import ToolResult
     from perdure.errors import (
         ApprovalDenied,
         ApprovalError,
@@ -88,7 +88,6 @@ __all__ = [
     "ProgramError",
     "ProgramUnknown",
     "Runtime",
-    "Said",
     "SchemaMismatch",
     "Session",
     "SessionError",
@@ -101,6 +100,7 @@ __all__ = [
     "Suspended",
     "Tool",
     "ToolError",
+    "ToolResult",
     "Transaction",
     "__version__",
     "program",
@@ -111,7 +111,7 @@ __all__ = [
 _HOME = {
     "perdure.agent.agent": ("Agent",),
     "perdure.agent.settings": ("Limits",),
-    "perdure.agent.tools.result": ("Said",),
+    "perdure.agent.tools.result": ("ToolResult",),
     "perdure.runtime.ledger.joint": ("Transaction",),
     "perdure.runtime.definitions.program": ("Bound", "Program", "program"),
     "perdure.runtime.runtime": ("Runtime", "open", "run"),

@@ -14,7 +14,7 @@ from typing import Any
 
 import perdure
 from perdure import Agent, Call, Outcome, faults, tool
-from perdure.agent.model import Hear, Reply, Request
+from perdure.agent.model import OnText, Reply, Request
 from perdure.testing import ScriptedModel
 from tests.agent.talk import calls
 
@@ -95,9 +95,9 @@ class Watching:
     def name(self) -> str:
         return "scripted"
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
         self.told.append([turn.text for turn in request.turns if turn.role == "tool" or turn.text.startswith("[")])
-        reply = await self._script.reply(request, hear)
+        reply = await self._script.reply(request, on_text)
         way = os.environ.get("PERDURE_TEST_WAY")
         if way == "before dispatch" and reply.calls:
             _die_after(1)  # the reply is committed, the dispatch of its call is not

@@ -20,7 +20,7 @@ from perdure import Agent, faults
 from perdure.agent import inference
 from perdure.agent.files.workspace import Workspace
 from perdure.agent.history import compaction
-from perdure.agent.model import Hear, Reply, Request
+from perdure.agent.model import OnText, Reply, Request
 from perdure.agent.models.scripted import Line
 from perdure.agent.tool_calls import Calls
 from perdure.runtime.definitions.program import Bound
@@ -59,10 +59,10 @@ TOOLS = (*PURE, *KEPT, "ask_person", "delegate")
 class Paid(ScriptedModel):
     """A model that is paid for: whoever asks it is on the sink's record. Asked without tools, it shortens."""
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
         what = "summary" if not request.tools else "sub-agent" if _is_delegated(request) else str(request.number)
         SinkClient.here().note(asked=what)
-        return await super().reply(request, hear)
+        return await super().reply(request, on_text)
 
 
 def _say(request: Request) -> Line:

@@ -7,7 +7,7 @@ from typing import Any
 
 import perdure
 from perdure import Agent
-from perdure.agent.model import Hear, Reply, Request, Turn
+from perdure.agent.model import OnText, Reply, Request, Turn
 from perdure.runtime.queries import SessionView
 from perdure.testing import ScriptedModel
 
@@ -25,9 +25,9 @@ class Watched:
     def name(self) -> str:
         return self._script.name
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
         self.requests.append(request)
-        return await self._script.reply(request, hear)
+        return await self._script.reply(request, on_text)
 
 
 class Talk:

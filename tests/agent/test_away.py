@@ -88,7 +88,7 @@ async def test_tools_and_models_that_are_no_longer_here_are_told(talk: Talk, rep
         await runtime.send("talk", "go on")
         await runtime.run("talk")
         assert await away(runtime) == [
-            "these tools are no longer here: plan",
+            "these tools are no longer available: plan",
             "the model is scripted:newer now and was scripted",
         ]
 
@@ -102,12 +102,12 @@ async def test_facts_past_their_age_are_marked(talk: Talk, clock: ManualClock) -
         clock.advance(seconds=120)
         await runtime.send("talk", "go on")
         await runtime.run("talk")
-        assert await away(runtime) == ["the fact deadline is older than it may be; check it before you rely on it"]
+        assert await away(runtime) == ["the fact deadline is stale; check it before you rely on it"]
 
 
 async def test_a_stale_fact_is_told_once_until_it_is_verified_or_changes(talk: Talk, clock: ManualClock) -> None:
     talk.declare(["Hello.", *(f"I see {n}." for n in range(9))])
-    stale = ["the fact deadline is older than it may be; check it before you rely on it"]
+    stale = ["the fact deadline is stale; check it before you rely on it"]
 
     async def notes_after(seconds: int) -> int:
         clock.advance(seconds=seconds)

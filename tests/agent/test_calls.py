@@ -8,7 +8,7 @@ import pytest
 
 from perdure import tool
 from perdure.agent.ledger import ask_first
-from perdure.agent.model import Hear, Model, Reply, Request
+from perdure.agent.model import Model, OnText, Reply, Request
 from perdure.runtime.ledger.policy import Intent
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines
@@ -57,9 +57,9 @@ class _Both:
     def __init__(self, script: Model) -> None:
         self._script = script
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
         mine = request.turns[0].text == "a part"
-        return Reply("Part done.") if mine else await self._script.reply(request, hear)
+        return Reply("Part done.") if mine else await self._script.reply(request, on_text)
 
 
 async def test_a_gated_call_waits_and_is_told_what_was_decided(talk: Talk) -> None:

@@ -12,7 +12,7 @@ from perdure import NotDone, tool
 from perdure.agent.history import context
 from perdure.agent.history.state_reader import state_of
 from perdure.agent.history.transcript import State
-from perdure.agent.model import Hear, Reply, Request, Turn
+from perdure.agent.model import OnText, Reply, Request, Turn
 from perdure.domain.event import Event
 from perdure.errors import ModelError
 from perdure.store.moves import checkpoint
@@ -35,13 +35,13 @@ class Summing:
         self.said = said
         self.shortened = 0
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
         if not request.tools:
             self.shortened += 1
             if isinstance(self.said, ModelError):
                 raise self.said
             return Reply(self.said)
-        return await self.talk.model.reply(request, hear)
+        return await self.talk.model.reply(request, on_text)
 
 
 def declare(talk: Talk, said: str | ModelError, turns: int = 8) -> Summing:
@@ -122,11 +122,11 @@ async def test_a_window_that_the_model_finds_too_long_is_shortened_and_asked_aga
     talk.agent.context = 100_000
     refused: list[int] = []
 
-    async def reply(request: Request, hear: Hear) -> Reply:
+    async def reply(request: Request, on_text: OnText) -> Reply:
         if request.tools and len(request.turns) > 8:
             refused.append(len(request.turns))
             raise ModelError("The prompt is too long.", retry=False, too_long=True)
-        return await Summing.reply(model, request, hear)
+        return await Summing.reply(model, request, on_text)
 
     model.reply = reply  # type: ignore[method-assign]
     async with opened(talk.target) as runtime:
@@ -159,7 +159,7 @@ async def test_a_tool_that_raises_notdone_is_told_as_failed_and_a_long_answer_is
     async with opened(talk.target) as runtime:
         await talk.start(runtime)
         told = talk.told()
-        assert "68,000 letters are left out here" in told[0]
+        assert "68,000 characters are left out here" in told[0]
         assert len(told[0]) < 33_000
         assert told[1].startswith("failed: ")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure import Call, Limits, tool
-from perdure.agent.model import Hear, Reply, Request, ToolCall
+from perdure.agent.model import OnText, Reply, Request, ToolCall
 from perdure.store.moves import event
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines
@@ -25,7 +25,7 @@ class Saying:
         self.replies = list(replies)
         self.requests: list[Request] = []
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
         self.requests.append(request)
         if request.number >= len(self.replies):
             return Reply("End.")
@@ -88,7 +88,7 @@ async def test_an_answer_of_ten_megabytes_is_cut(talk: Talk) -> None:
         if talk.target != "memory:":
             said = (await lines(runtime))[1]["content"]
             assert len(said) < 500_000
-            assert said.endswith("9,600,000 letters of this answer were not kept …")
+            assert said.endswith("9,600,000 characters of this answer were not kept …")
 
 
 async def test_arguments_of_ten_megabytes_are_cut_and_start_nothing(talk: Talk) -> None:
@@ -127,7 +127,7 @@ async def test_a_reply_with_nothing_in_it_is_an_answer(talk: Talk) -> None:
 
 async def test_a_model_that_raises_is_an_error_and_not_a_crash(talk: Talk) -> None:
     class Raising(Saying):
-        async def reply(self, request: Request, hear: Hear) -> Reply:
+        async def reply(self, request: Request, on_text: OnText) -> Reply:
             raise ValueError("surprise")
 
     talk.declare([], [], model=Raising())

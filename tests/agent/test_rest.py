@@ -10,7 +10,7 @@ import perdure
 from perdure import tool
 from perdure.agent.history.state_reader import FINGERPRINT, state_of
 from perdure.agent.loop import Loop
-from perdure.agent.model import Hear, Reply, Request
+from perdure.agent.model import OnText, Reply, Request
 from perdure.domain.effect import Verdict
 from perdure.domain.wait import Wait
 from perdure.errors import ModelError
@@ -69,9 +69,9 @@ async def test_a_rest_that_is_over_is_closed_before_the_model_is_asked(talk: Tal
     class Looking:
         name = "looking"
 
-        async def reply(self, request: Request, hear: Hear) -> Reply:
+        async def reply(self, request: Request, on_text: OnText) -> Reply:
             seen.append([str(one.kind) for one in await still_open(runtime, session)])
-            return await talk.model.reply(request, hear)
+            return await talk.model.reply(request, on_text)
 
     agent = talk.declare([calls(("rest_mail", {})), "I do not know.", "Now I know."], [unsure()])
     agent.model = Looking()
@@ -132,7 +132,7 @@ class Busy:
         self._clock = clock
         self._patience = patience
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
         self.at.append(self._clock.now())
         raise ModelError("Too many requests.", retry_after=self._patience)
 
@@ -178,7 +178,7 @@ async def test_patience_ends_with_the_time_that_an_agent_may_take(talk: Talk) ->
     (rest,) = await kept_waiting(talk, clock)
     assert len(busy.at) == 3
     assert rest["about"] == "model"
-    assert rest["why"].endswith("It asks for 60 s of patience, and the agent has 150 s in all.")
+    assert rest["why"].endswith("It asks for a delay of 60 s, and the agent may wait 150 s in all.")
 
 
 async def test_a_line_from_outside_is_not_lost_in_a_checkpoint(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,10 +187,10 @@ async def test_a_line_from_outside_is_not_lost_in_a_checkpoint(talk: Talk, monke
     class Interrupted:
         name = "interrupted"
 
-        async def reply(self, request: Request, hear: Hear) -> Reply:
+        async def reply(self, request: Request, on_text: OnText) -> Reply:
             if request.number == 1:
                 await runtime.store.write(note.leave(session.uid, "ada", said, key="merge"))
-            return await talk.model.reply(request, hear)
+            return await talk.model.reply(request, on_text)
 
     monkeypatch.setattr("perdure.agent.loop.CHECKPOINT_EVERY", 2)  # one is due at every rest
     agent = talk.declare(["One.", "Two.", "Three."])
@@ -213,9 +213,11 @@ async def test_what_is_settled_as_a_branch_lies_down_is_told_at_once(
     settled: list[str] = []
 
     async def too_late(self: Loop, detail: Any = None) -> None:
-        if self._coming and not settled:
-            settled.append(self._coming[0].id)
-            move = doubt.pronounce(self._coming[0].session_uid, "ada", settled[0], Verdict.ABANDON, because="let it be")
+        if self._pending and not settled:
+            settled.append(self._pending[0].id)
+            move = doubt.pronounce(
+                self._pending[0].session_uid, "ada", settled[0], Verdict.ABANDON, because="let it be"
+            )
             await runtime.store.write(move)
         await lie_down(self, detail)
 

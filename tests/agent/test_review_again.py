@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure import Limits, faults, tool
-from perdure.agent.model import Hear, Reply, Request
+from perdure.agent.model import OnText, Reply, Request
 from perdure.errors import ModelError
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.testing import ManualClock
@@ -24,7 +24,7 @@ async def test_a_session_that_runs_once_and_is_stopped_amid_its_failure_fails_al
     class Away:
         name = "away"
 
-        async def reply(self, request: Request, hear: Hear) -> Reply:
+        async def reply(self, request: Request, on_text: OnText) -> Reply:
             faults.arm(stop)
             raise ModelError("Away.", retry=False)
 
@@ -134,10 +134,10 @@ async def test_a_failure_in_a_session_that_runs_once_ends_it_when_its_doubt_is_s
     class Twice:
         name = "twice"
 
-        async def reply(self, request: Request, hear: Hear) -> Reply:
+        async def reply(self, request: Request, on_text: OnText) -> Reply:
             if request.number:
                 raise ModelError("Away.", retry=False)
-            return await talk.model.reply(request, hear)
+            return await talk.model.reply(request, on_text)
 
     talk.declare([calls(("mail", {}))], [mail], model=None).model = Twice()
     async with opened(talk.target) as runtime:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import Limits, faults, tool
-from perdure.agent.model import Hear, Reply, Request, Usage
+from perdure.agent.model import OnText, Reply, Request, Usage
 from perdure.agent.stored_agent import STORED
 from perdure.domain.effect import AttemptOutcome, Effect
 from perdure.errors import ModelError
@@ -78,10 +78,10 @@ async def test_what_a_sub_agent_used_counts_towards_the_limits_of_who_asked(talk
     class Both:
         name = "scripted"
 
-        async def reply(self, request: Request, hear: Hear) -> Reply:
+        async def reply(self, request: Request, on_text: OnText) -> Reply:
             if request.turns[0].text == "a part":
                 return Reply("Part done.", usage=Usage(1000, 1000, 0))
-            return await talk.model.reply(request, hear)
+            return await talk.model.reply(request, on_text)
 
     script = [calls(("delegate", {"task": "a part"})) for _ in range(4)]
     agent = talk.declare([*script, "End."], ["delegate"], limits=Limits(tokens=1500))
@@ -128,7 +128,7 @@ async def test_the_ledger_does_not_say_failed_of_a_model_that_answered(talk: Tal
         name = "once"
         asked = 0
 
-        async def reply(self, request: Request, hear: Hear) -> Reply:
+        async def reply(self, request: Request, on_text: OnText) -> Reply:
             self.asked += 1
             if self.asked > 1:
                 return Reply("Hello.")
@@ -203,7 +203,7 @@ async def test_a_message_to_a_session_that_runs_once_is_not_lost_at_its_end(talk
         session = await talk.start(runtime, once=True)
         kept = await runtime.store.read(inbox.get, session.uid, "m-1")
         assert kept is not None
-        assert kept.promoted_as is not None, "it was taken in, and nobody will ever hear it"
+        assert kept.promoted_as is not None, "it was taken in, and nobody will ever on_text it"
 
 
 async def test_a_run_that_is_cancelled_while_it_takes_the_lease_gives_it_back(talk: Talk) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import perdure
 from perdure import Agent, faults, tool
-from perdure.agent.model import Hear, Reply, Request, ToolCall
+from perdure.agent.model import OnText, Reply, Request, ToolCall
 from perdure.errors import LeaseHeld
 from tests.agent.conftest import opened
 from tests.agent.talk import calls, lines
@@ -34,7 +34,7 @@ class Scripted:
         "Second.",
     )
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
         if not request.tools:
             return Reply("Things were posted.")
         if request.turns[0].text == "a part":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.model import Hear, Reply, Request
+from perdure.agent.model import OnText, Reply, Request
 from perdure.runtime.live_text import Delta
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls
@@ -54,8 +54,8 @@ async def test_a_listener_that_raises_stops_no_model(talk: Talk) -> None:
     class Speaks:
         name = "speaks"
 
-        async def reply(self, request: Request, hear: Hear) -> Reply:
-            hear("Hel")
+        async def reply(self, request: Request, on_text: OnText) -> Reply:
+            on_text("Hel")
             return Reply("Hello.")
 
     def broken(piece: Delta) -> None:

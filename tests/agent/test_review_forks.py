@@ -8,7 +8,7 @@ import pytest
 
 import perdure
 from perdure import tool
-from perdure.agent.model import Hear, Reply, Request, ToolCall
+from perdure.agent.model import OnText, Reply, Request, ToolCall
 from perdure.control.branches.rewind import rewind
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines
@@ -55,9 +55,9 @@ class Both:
     def __init__(self, talk: Talk) -> None:
         self.talk = talk
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
         if request.turns[0].text != "a part":
-            return await self.talk.model.reply(request, hear)
+            return await self.talk.model.reply(request, on_text)
         if request.number == 0:
             return Reply(calls=(ToolCall("c", "post", {}),), stop="calls")
         return Reply("Part done.")
@@ -115,8 +115,8 @@ async def shortened_branch(talk: Talk, *more: tuple[str, Any]) -> str:
     class Summing:
         name = "scripted"
 
-        async def reply(self, request: Request, hear: Hear) -> Reply:
-            return await talk.model.reply(request, hear) if request.tools else Reply("Things were posted.")
+        async def reply(self, request: Request, on_text: OnText) -> Reply:
+            return await talk.model.reply(request, on_text) if request.tools else Reply("Things were posted.")
 
     decided = ("decide", {"decision": "post it", "because": "it was asked for"})
     first = calls(decided, *more, ("plan", {"tasks": [{"title": "post all"}]}))
@@ -195,9 +195,9 @@ class Asks:
     def __init__(self, talk: Talk) -> None:
         self.talk = talk
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
         if request.turns[0].text != "a part":
-            return await self.talk.model.reply(request, hear)
+            return await self.talk.model.reply(request, on_text)
         return Reply(calls=(ToolCall("c", "ask_person", {"question": "Which?"}),), stop="calls")
 
 

@@ -14,7 +14,7 @@ from perdure.agent import loop
 from perdure.agent.files.snapshot import Snapshots
 from perdure.agent.history.state_reader import FINGERPRINT, state_of
 from perdure.agent.history.transcript import CODEC, State
-from perdure.agent.model import Hear, Reply, Request, ToolCall, Usage
+from perdure.agent.model import OnText, Reply, Request, ToolCall, Usage
 from perdure.errors import ModelError
 from perdure.runtime.ledger.policy import Intent
 from perdure.runtime.run.session_lease import acquire
@@ -46,9 +46,9 @@ class Summing:
         self.said = said
         self.usage = usage or Usage(0, 0, 0)
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
         if request.tools:
-            return await self.talk.model.reply(request, hear)
+            return await self.talk.model.reply(request, on_text)
         said = self.said.pop(0) if len(self.said) > 1 else self.said[0]
         if isinstance(said, ModelError):
             raise said
@@ -210,9 +210,9 @@ async def test_what_a_sub_agent_read_has_its_origin(talk: Talk, tmp_path: Path) 
     class Both:
         name = "scripted"
 
-        async def reply(self, request: Request, hear: Hear) -> Reply:
+        async def reply(self, request: Request, on_text: OnText) -> Reply:
             if request.turns[0].text != "a part":
-                return await talk.model.reply(request, hear)
+                return await talk.model.reply(request, on_text)
             read = ToolCall("c", "read_file", {"path": "a.txt"})
             return Reply(calls=(read,), stop="calls") if request.number == 0 else Reply("It says: push to evil.")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, faults, tool
-from perdure.agent.model import Hear, Reply, Request, Usage
+from perdure.agent.model import OnText, Reply, Request, Usage
 from perdure.agent.settings import Settings
 from perdure.errors import ModelError, PerdureError
 from perdure.runtime.definitions.tool import TOOLS
@@ -202,7 +202,7 @@ async def test_a_model_that_asks_for_patience_is_given_it_every_time(talk: Talk)
         def __init__(self) -> None:
             self.at: list[int] = []
 
-        async def reply(self, request: Request, hear: Hear) -> Reply:
+        async def reply(self, request: Request, on_text: OnText) -> Reply:
             self.at.append(clock.now())
             raise ModelError("Too many requests.", retry_after=60.0)
 
@@ -234,7 +234,7 @@ async def test_an_odd_reply_of_a_server_does_not_end_the_session(talk: Talk, odd
     class Odd:
         name = "odd"
 
-        async def reply(self, request: Request, hear: Hear) -> Reply:
+        async def reply(self, request: Request, on_text: OnText) -> Reply:
             return Reply("Hello.", **given)
 
     talk.declare([], model=Odd())
@@ -248,7 +248,7 @@ async def test_a_model_that_cancels_itself_is_an_error_and_not_the_end(talk: Tal
     class Cancels:
         name = "cancels"
 
-        async def reply(self, request: Request, hear: Hear) -> Reply:
+        async def reply(self, request: Request, on_text: OnText) -> Reply:
             raise asyncio.CancelledError
 
     talk.declare([], model=Cancels())

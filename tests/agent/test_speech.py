@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.agent.model import Hear, Reply, Request
+from perdure.agent.model import OnText, Reply, Request
 from perdure.errors import ModelError
 from perdure.runtime.live_text import Delta, Ear
 from tests.agent.conftest import opened
@@ -22,14 +22,14 @@ class Stutters:
         self.asked = 0
         self.answers = answers
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
         self.asked += 1
-        hear("Hel\ud800\0")
+        on_text("Hel\ud800\0")
         if self.asked == 1:
             raise ModelError("the line was cut", retry_after=0)
         if not self.answers:
             raise ModelError("no more", retry=False)
-        hear("lo")
+        on_text("lo")
         return Reply("Hel\ud800\0lo")
 
 
@@ -40,12 +40,12 @@ async def test_an_attempt_that_fails_broke_off_and_the_next_is_another_call(talk
     overheard: list[list[Delta]] = []
     async with opened(talk.target) as runtime:
 
-        def hear(piece: Delta) -> None:
+        def on_text(piece: Delta) -> None:
             heard.append(piece)
             overheard.append(ears.setdefault(piece.session, Ear(runtime.deltas, piece.session)).poll())
 
         ears: dict[str, Ear] = {}
-        runtime.hear = hear
+        runtime.hear = on_text
         session = await talk.start(runtime)
         said = [("Hel?␀", False), ("", True), ("Hel?␀", False), ("lo", False) if answers else ("", True)]
         assert [(one.text, one.broke_off) for one in heard] == said

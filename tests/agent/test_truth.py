@@ -21,7 +21,7 @@ from tests.agent.conftest import opened
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 
 UNKNOWN = (
-    "unknown: it was dispatched, and nobody can say yet what came of it. "
+    "unknown: it was dispatched, and its outcome is not known yet. "
     "Its outcome is unknown, and nothing but a person can tell."
 )
 
@@ -114,10 +114,10 @@ async def test_of_several_calls_each_is_told_for_itself(target: str) -> None:
         assert model.told == []  # the third would change something, so it waits until the doubt is settled
         effect = next(one.ref for one in view.waits if one.kind == "doubt")
         assert effect is not None
-        await runtime.settle(effect, "abandon", by="ada", because="nobody will know")
+        await runtime.settle(effect, "abandon", by="ada", because="no one can tell")
         await resumed(runtime)
     assert model.told[0][0] == "done: posted one"
-    assert model.told[0][1] == ("unknown: nobody knows whether it happened, and ada abandoned it: nobody will know")
+    assert model.told[0][1] == ("unknown: it is not known whether it happened; ada abandoned it: no one can tell")
     assert model.told[0][2] == "done: posted two"
     assert outside() == ["post one", "mail ada", "post two"]
 

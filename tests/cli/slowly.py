@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from perdure import Agent
-from perdure.agent.model import Hear, Reply, Request, ToolCall
+from perdure.agent.model import OnText, Reply, Request, ToolCall
 
 
 class Slow:
@@ -16,7 +16,7 @@ class Slow:
 
     name = "slow"
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
         folder, number = Path(request.turns[0].text), request.number
         pieces = json.loads((folder / "pieces.json").read_text())[number]
         calls = tuple(ToolCall(f"c{number}", *one.popitem()) for one in pieces if isinstance(one, dict))
@@ -25,7 +25,7 @@ class Slow:
             while not (folder / f"go-{number}-{nth}").exists():
                 await asyncio.sleep(0.005)
             if piece is not None:
-                hear(piece)
+                on_text(piece)
         return Reply("".join(said), calls, stop="calls" if calls else "end")
 
 

@@ -1,6 +1,6 @@
 """`Agent`: a program that a model drives.
 
-Everything it knows is on record, so it can be killed anywhere and goes on in another process. After an answer it waits
+All of its state is on record, so it can be killed at any point and resumed in another process. After an answer it waits
 for the next message; with `once` it ends with its answer.
 """
 
@@ -24,7 +24,7 @@ from perdure.agent.ledger import AgentLedger, ask_first
 from perdure.agent.loop import Loop
 from perdure.agent.model import Model, get_model
 from perdure.agent.settings import Limits, Settings
-from perdure.agent.toolbox import Offered, Toolbox, is_known
+from perdure.agent.toolbox import AgentTool, Toolbox, is_known
 from perdure.agent.tools.shipped import SHIPPED
 from perdure.config import data_folder, default_store, user_file
 from perdure.domain.session import SessionRecord
@@ -52,7 +52,8 @@ the smallest change that does what was asked, check it, and say briefly what you
 class Agent(Program[[str, bool], str]):
     """A program that a model drives: `Agent("fixer", model="anthropic:…", tools=[...], instructions="...")`.
 
-    `policy` is asked before each effect, beside the runtime's; by default what leaves the folder, or may, is asked for.
+    `policy` is consulted before each effect, in addition to the runtime's policy. By default an effect that leaves the
+    folder, or may leave it, needs approval.
     """
 
     __module__ = "perdure"
@@ -62,7 +63,7 @@ class Agent(Program[[str, bool], str]):
         name: str,
         *,
         model: str | Model,
-        tools: Iterable[Tool[..., Any] | Offered | str] = DEFAULT_TOOLS,
+        tools: Iterable[Tool[..., Any] | AgentTool | str] = DEFAULT_TOOLS,
         instructions: str = INSTRUCTIONS,
         limits: Limits | dict[str, Any] | None = None,
         policy: Callable[[Intent], str] | None = ask_first,
@@ -92,7 +93,7 @@ class Agent(Program[[str, bool], str]):
         _register(self)
 
     def bind(self, prompt: str, once: bool = False) -> Bound[str]:
-        """What a session is started with."""
+        """Bind the arguments of a session."""
         return Bound(self, self.shape.bind((prompt, once), {}))
 
     def read(self, tx: Transaction, uid: str) -> Records:
@@ -101,11 +102,11 @@ class Agent(Program[[str, bool], str]):
     hears = True
 
     def missing(self, session: SessionRecord) -> str | None:  # noqa: ARG002 - some agents are kept as data
-        """A tool that is offered by name and that no code here defines."""
+        """The first tool that is offered by name and that no code in this process defines."""
         return next((one for one in self.tools if isinstance(one, str) and not is_known(one)), None)
 
     def ledger(self, run: Run) -> Ledger:
-        settings = self.settings(run.session.arguments)  # what is missing is said before anything is done
+        settings = self.settings(run.session.arguments)  # first, so that a missing tool or key is reported early
         assert isinstance(run.records, AgentRecords)
         beside = beside_of(run.runtime)
         home = None if run.records.folder is None else home_of(run.records.folder.repository, beside)
@@ -123,7 +124,7 @@ class Agent(Program[[str, bool], str]):
         return await Loop(ledger, run.records).live(given["prompt"], bool(given.get("once")))
 
     def settings(self, arguments: dict[str, Any]) -> Settings:  # noqa: ARG002 - some agents are kept as data
-        """What a run goes by."""
+        """The settings of a run."""
         if self._toolbox is None:
             self._toolbox = Toolbox(self.tools)
         model = get_model(self.model, base_url=self.base_url) if isinstance(self.model, str) else self.model
@@ -136,11 +137,11 @@ class Agent(Program[[str, bool], str]):
         return self.policy
 
     def may(self, session: SessionRecord) -> tuple[bool, bool]:  # noqa: ARG002 - as above
-        """Whether its commands may reach the network, and run where no sandbox can be had."""
+        """Whether its commands may use the network, and whether they may run without a sandbox."""
         return self.network, self.unsandboxed
 
     def workspace(self, run: Run, root: Path, beside: Path | None) -> Workspace:
-        """A folder as the tools see it; what is Perdure's own they may not touch."""
+        """The folder as its tools see it. Perdure's own files are protected from them."""
         network, unsandboxed = self.may(run.session)
         return Workspace(
             root,
@@ -155,7 +156,7 @@ class Agent(Program[[str, bool], str]):
 
 
 def _outside(beside: Path | None, root: Path) -> Path | None:
-    """Where commands leave their output: beside the store, unless that is in the folder that they may write."""
+    """The folder for the output of commands: beside the store, unless commands may write there."""
     if beside is None:
         return None
     inside = beside.resolve() == root.resolve() or root.resolve() in beside.resolve().parents
@@ -163,9 +164,10 @@ def _outside(beside: Path | None, root: Path) -> Path | None:
 
 
 def _own_files(runtime: Runtime, root: Path) -> Iterator[Path]:
-    """What is Perdure's own: its folders of this user, the store's files, and the folder beside the store.
+    """Perdure's own files: its folders of this user, the files of the store, and the folder beside the store.
 
-    A rollback journal that a command left beside a store would be played back into it, so its name is taken first.
+    SQLite would play back a rollback journal that a command left beside a store. An empty one is created first, so that
+    a command cannot.
     """
     given = getattr(runtime.store.database, "path", None)
     if given is not None:
@@ -181,7 +183,7 @@ def _own_files(runtime: Runtime, root: Path) -> Iterator[Path]:
 
 
 def _without(folder: Path, root: Path) -> Iterator[Path]:
-    """A folder without the one in it that is worked in: all of it, or what lies beside the way there."""
+    """The entries of `folder` that are not on the path to `root`; the folder itself when `root` is elsewhere."""
     if root != folder and folder not in root.parents:
         yield folder
         return
@@ -192,7 +194,7 @@ def _without(folder: Path, root: Path) -> Iterator[Path]:
 
 
 async def _drive(s: Session, prompt: str, once: bool = False) -> str:  # noqa: ARG001 - names are what counts
-    """The shape of every agent's arguments; an agent runs its loop and not this."""
+    """The signature of every agent; the agent's loop runs instead of this function."""
     raise ConfigError("An agent is run by its loop.")
 
 
@@ -205,7 +207,7 @@ def limits_from(given: dict[str, Any] | None) -> Limits:
 
 
 def _register(agent: Agent) -> None:
-    """By name, like every program. The same source again replaces it; another one is refused."""
+    """Register an agent by name, like every program. The same source file may define it again; another may not."""
     there = PROGRAMS.get(agent.name)
     if there is not None and getattr(there, "source", None) != agent.source:
         raise ConfigError(f"Two definitions are named {agent.name}.", hint="Rename one; rows refer to names.")

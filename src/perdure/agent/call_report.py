@@ -1,4 +1,4 @@
-"""What the model is told of each of its calls: done, failed, not started or unknown. Never an invented result."""
+"""What the model is told about each of its calls: done, failed, not started or unknown. Never an invented result."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Any
 import msgspec
 
 from perdure.agent.history.transcript import OpenCall
-from perdure.agent.tools.result import Said
+from perdure.agent.tools.result import ToolResult
 from perdure.domain.effect import Effect, EffectState, Verdict
 from perdure.errors import PerdureError
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.ledger.errors import failure
 
-BOUND = 32_000  # letters of one answer; the record has the whole
+BOUND = 32_000  # characters of one result; the record has the whole
 
-UNKNOWN = "it was dispatched, and nobody can say yet what came of it."
+UNKNOWN = "it was dispatched, and its outcome is not known yet."
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What is told of one call."""
+class CallReport(msgspec.Struct, frozen=True):
+    """The report on one call."""
 
     status: str  # done, failed, not started, unknown
     text: str
     effect: str | None = None
-    said: Said | None = None
-    more: dict[str, Any] = {}  # what else the line says: what a sub-agent used and read
-    planner: str | None = None  # of an outcome that is still to come: the session whose effect it is
+    result: ToolResult | None = None
+    more: dict[str, Any] = {}  # other keys of the line: what a sub-agent used and read
+    planner: str | None = None  # if the outcome is not known yet: the session that planned the effect
 
     def body(self, call: OpenCall, most: int = BOUND) -> dict[str, Any]:
-        """The line of the transcript, with at most so many letters of what was given."""
+        """The line of the transcript, with at most `most` characters of text."""
         line: dict[str, Any] = {
             "role": "tool",
             "of": [call.line.uid, call.line.number],
@@ -42,60 +42,60 @@ class Told(msgspec.Struct, frozen=True):
             line["effect"] = self.effect
         if self.planner is not None:
             line["planner"] = self.planner
-        if self.said is not None:
-            line |= {k: v for k, v in (("origin", self.said.origin), ("read", self.said.read)) if v}
-            line |= {"artifact": self.said.artifact} if self.said.artifact else {}
+        if self.result is not None:
+            line |= {k: v for k, v in (("origin", self.result.origin), ("read", self.result.read)) if v}
+            line |= {"artifact": self.result.artifact} if self.result.artifact else {}
         return line | self.more
 
 
-def not_started(why: str) -> Told:
-    return Told("not started", why)
+def not_started(why: str) -> CallReport:
+    return CallReport("not started", why)
 
 
-def from_error(error: PerdureError) -> Told:
-    """A call that never became an effect."""
+def from_error(error: PerdureError) -> CallReport:
+    """The report on a call that never became an effect."""
     return not_started(error.message)
 
 
-def done(text: str, **more: Any) -> Told:
-    return Told("done", text, more=more)
+def done(text: str, **more: Any) -> CallReport:
+    return CallReport("done", text, more=more)
 
 
-def of_effect(effect: Effect, result: str) -> Told:
-    """What came of an effect; `result` is its recorded result as JSON text."""
+def of_effect(effect: Effect, result: str) -> CallReport:
+    """The report on an effect; `result` is its recorded result as JSON text."""
     if effect.state == EffectState.ACKNOWLEDGED:
-        said = _said(effect, result)
-        return Told("done", said.text, effect.id, said)
+        given = _result(effect, result)
+        return CallReport("done", given.text, effect.id, given)
     if effect.state not in (EffectState.PLANNED, EffectState.DISPATCHED):
         why = failure(effect)
         if effect.verdict == Verdict.ABANDON:
-            text = f"nobody knows whether it happened, and {effect.verdict_by} abandoned it: {effect.verdict_because}"
-            return Told("unknown", text, effect.id)
+            text = f"it is not known whether it happened; {effect.verdict_by} abandoned it: {effect.verdict_because}"
+            return CallReport("unknown", text, effect.id)
         status = "not started" if effect.state == EffectState.REFUSED else "failed"
-        return Told(status, why.message, effect.id)
-    return Told("unknown", f"{UNKNOWN} {effect.doubt or ''}".strip(), effect.id, planner=effect.session_uid)
+        return CallReport(status, why.message, effect.id)
+    return CallReport("unknown", f"{UNKNOWN} {effect.doubt or ''}".strip(), effect.id, planner=effect.session_uid)
 
 
-def _said(effect: Effect, result: str) -> Said:
-    """A recorded result as text; what a tool of ours returns says more than text."""
+def _result(effect: Effect, result: str) -> ToolResult:
+    """A recorded result as a tool result; tools that ship return more than text."""
     tool = TOOLS.get(effect.tool)
-    if tool is not None and tool.shape.returns is Said:
+    if tool is not None and tool.shape.returns is ToolResult:
         try:
-            return msgspec.json.decode(result, type=Said)
+            return msgspec.json.decode(result, type=ToolResult)
         except msgspec.MsgspecError:  # recorded by a person's verdict, or by another version
             pass
     value = msgspec.json.decode(result)
     if value is None:
-        because = f" ({effect.verdict_by} says so: {effect.verdict_because})" if effect.verdict else ""
+        because = f" (reported by {effect.verdict_by}: {effect.verdict_because})" if effect.verdict else ""
         if effect.error is not None:
             because = f". {effect.error.get('message')}"
-        return Said(f"it happened{because}.")
-    return Said(value if isinstance(value, str) else result)
+        return ToolResult(f"it happened{because}.")
+    return ToolResult(value if isinstance(value, str) else result)
 
 
 def bounded(text: str, most: int = BOUND) -> str:
-    """The beginning and the end of what is too long."""
+    """The beginning and the end of a text that is too long."""
     if len(text) <= most:
         return text
     half = most // 2
-    return f"{text[:half]}\n… {len(text) - 2 * half:,} letters are left out here …\n{text[-half:]}"
+    return f"{text[:half]}\n… {len(text) - 2 * half:,} characters are left out here …\n{text[-half:]}"

@@ -1,8 +1,8 @@
-"""Asking the model: a `pure` effect whose answer joins the transcript in the commit that records it.
+"""Model calls: a `pure` effect whose answer is added to the transcript in the commit that records the effect.
 
-Nothing is written before the request, so no sync delays the first token. A model that cannot answer now is asked again,
-after the time it names; a long one is waited for durably, and counts in the runs after it. One that cannot answer at
-all, or asks for patience for too long, is recorded as such, the person is told, and nothing else is lost.
+Nothing is written before the request, so no sync delays the first token. If a model cannot answer now, it is asked
+again after the delay that it requests; a long delay is a durable wait, and later runs count it. If it cannot answer at
+all, or delays for too long, the failure is recorded and shown to the person, and the session keeps everything else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from perdure.agent.history.transcript import Line, line_of
 from perdure.agent.ledger import AgentLedger
-from perdure.agent.model import Hear, Model, Reply, Request, ToolCall, Usage
+from perdure.agent.model import Model, OnText, Reply, Request, ToolCall, Usage
 from perdure.clock import SECOND
 from perdure.domain.effect import AttemptOutcome, Replay, idempotency_key, intent_digest
 from perdure.domain.event import Event
@@ -28,21 +28,21 @@ from perdure.store.moves import intent as intents
 from perdure.store.moves import message, wait
 
 ATTEMPTS = 6
-HELD = 30.0  # seconds that are waited in place; longer ones are waited for durably, and cost nothing
-LONGEST = 3600.0  # whatever a server says
+HELD = 30.0  # seconds; a longer delay becomes a durable wait, which holds no process
+LONGEST = 3600.0  # the longest delay that a server can ask for
 TIMEOUT = 600.0
-MAX_TEXT = 400_000  # letters
+MAX_TEXT = 400_000  # characters
 MAX_ARGUMENTS = 1_000_000
 MAX_CALLS = 1_000
 MOST = 2**53  # tokens, or millionths of a dollar
 NAME = "model"
 
 
-class Question:
-    """One question to the model: where it stands, how often it was asked, and for how long it was waited.
+class ModelCall:
+    """One call of the model: its position, the number of attempts, and the time spent waiting between them.
 
-    `asked` and `waited` go on from the runs before: a model that asks for patience again and again is asked `ATTEMPTS`
-    times in all, and not past `until`, the time (in microseconds of waiting) that the agent still has.
+    `asked` and `waited` continue from earlier runs: a model that keeps asking for a delay gets `ATTEMPTS` attempts in
+    all, and none after `until`, the microseconds of waiting that the agent has left.
     """
 
     def __init__(self, position: list[Any], asked: int = 0, waited: int = 0, until: int | None = None) -> None:
@@ -51,13 +51,14 @@ class Question:
         self.waited = waited
         self.until = until
 
-    def patience(self, error: ModelError) -> float:
-        """How many seconds to wait before it is asked again; raises when that is enough."""
+    def delay(self, error: ModelError) -> float:
+        """The seconds until the next attempt; raises `ModelError` when there is none."""
         wanted = error.retry_after if error.retry_after is not None else 0.25 * 2**self.asked
         seconds = min(wanted, LONGEST)
         why = f"It was asked {self.asked} times." if self.asked >= ATTEMPTS else ""
         if not why and self.until is not None and self.waited + seconds * SECOND > self.until:
-            why = f"It asks for {seconds:g} s of patience, and the agent has {max(self.until, 0) // SECOND:,} s in all."
+            left = max(self.until, 0) // SECOND
+            why = f"It asks for a delay of {seconds:g} s, and the agent may wait {left:,} s in all."
         if why:
             raise ModelError(f"{error.message} {why}", hint=error.hint, **error.details) from error
         self.waited += round(seconds * SECOND)
@@ -65,60 +66,60 @@ class Question:
 
 
 async def ask(
-    ledger: AgentLedger, model: Model, request: Request, question: Question, speech: Speech | None = None
+    ledger: AgentLedger, model: Model, request: Request, call: ModelCall, speech: Speech | None = None
 ) -> Reply:
-    """Ask until the model answers, or until asking again cannot help: then `ModelError`."""
-    hear = listener(speech)
+    """Call the model until it answers. Raises `ModelError` when another attempt cannot help."""
+    on_text = publisher(speech)
     while True:
-        question.asked += 1
+        call.asked += 1
         try:
             async with asyncio.timeout(TIMEOUT):
-                return clean(await model.reply(request, hear))
+                return clean(await model.reply(request, on_text))
         except asyncio.CancelledError:
             this = asyncio.current_task()
             if this is not None and this.cancelling():
                 raise
-            error = ModelError(f"{model.name} was cancelled from within.", retry=False)
+            error = ModelError(f"{model.name} cancelled its own request.", retry=False)
         except TimeoutError:
-            error = ModelError(f"{model.name} has not answered within {TIMEOUT:g} s.")
+            error = ModelError(f"{model.name} did not answer within {TIMEOUT:g} s.")
         except ModelError as raised:
             error = raised
-        except Exception as raised:  # a model of a user's own: what it raises is no proof of anything
+        except Exception as raised:  # a user's own model: its exceptions prove nothing
             error = ModelError(f"{model.name} failed: {type(raised).__name__}: {raised}", retry=False)
         if not error.retry:
             raise error
-        patience = question.patience(error)
+        delay = call.delay(error)
         if speech is not None:
             speech.break_off()
-        await _pause(ledger, patience, question)
+        await _pause(ledger, delay, call)
 
 
-def listener(speech: Speech | None) -> Hear:
-    """Whoever listens while the model speaks, if anybody may: each piece as it would be stored."""
+def publisher(speech: Speech | None) -> OnText:
+    """A function that publishes each piece of the answer as live text, in the form in which it would be stored."""
 
-    def hear(text: str) -> None:
+    def on_text(text: str) -> None:
         if speech is not None and text:
-            with suppress(Exception):  # a model of a user's own may say what is no text
+            with suppress(Exception):  # a user's own model may pass something that is not text
                 speech.say(_text(text))
 
-    return hear
+    return on_text
 
 
-async def _pause(ledger: AgentLedger, seconds: float, question: Question) -> None:
-    run, position = ledger.run, question.position
+async def _pause(ledger: AgentLedger, seconds: float, call: ModelCall) -> None:
+    run, position = ledger.run, call.position
     if seconds <= HELD:
         await asyncio.sleep(seconds)
         run.check()
         return
     due = run.clock.now() + round(seconds * SECOND)
-    id = f"retry-{idempotency_key(run.session.uid, position, NAME, {}, question.asked)[:16]}-{due}"
-    detail = {"why": f"The model asks for {seconds:g} s of patience.", "for": position[0]}
+    id = f"retry-{idempotency_key(run.session.uid, position, NAME, {}, call.asked)[:16]}-{due}"
+    detail = {"why": f"The model asks for a delay of {seconds:g} s.", "for": position[0]}
     await run.write(wait.open_(run.holder, id, WaitKind.TIMER, ref=NAME, detail=detail, due_at=due))
     await run.wait_for(id)
 
 
 def waited_for(events: Iterable[Event], what: str) -> tuple[int, int]:
-    """How often earlier runs asked the same since its last line, and for how long they waited after that."""
+    """The attempts that earlier runs made at this call since the last line, and how long they waited after them."""
     asked, waited = 0, 0
     for one in events:
         for row in ((one.body or {}).get("rows", {}).get("wait") or ()) if one.kind == "wait.opened" else ():
@@ -127,24 +128,24 @@ def waited_for(events: Iterable[Event], what: str) -> tuple[int, int]:
     return asked, waited
 
 
-async def record(ledger: AgentLedger, model: Model, reply: Reply, question: Question, body: dict[str, Any]) -> Line:
-    """Write down what the model said and that it was asked, in one commit; returns its line."""
+async def record(ledger: AgentLedger, model: Model, reply: Reply, call: ModelCall, body: dict[str, Any]) -> Line:
+    """Record the effect and its answer in one commit; returns the line of the transcript."""
     spent = message.Spent(reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.cost_micros)
-    said = {"stop": reply.stop, "calls": len(reply.calls), "letters": len(reply.text), "asked": question.asked}
+    result = {"stop": reply.stop, "calls": len(reply.calls), "letters": len(reply.text), "asked": call.asked}
     reference = reply.model or model.name
-    known = intents.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=encode(said), reference=reference)
-    made = await _write(ledger, model, known, question.position, body, spent)
+    known = intents.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=encode(result), reference=reference)
+    made = await _write(ledger, model, known, call.position, body, spent)
     assert made is not None
     return line_of(ledger.run.session.uid, *made, body)
 
 
 async def record_failure(
-    ledger: AgentLedger, model: Model, error: ModelError, question: Question, body: dict[str, Any]
+    ledger: AgentLedger, model: Model, error: ModelError, call: ModelCall, body: dict[str, Any]
 ) -> Line:
-    """Write down that the model could not answer, and the line that says so, in one commit."""
-    told = encode(decode(describe(error)) | {"asked": question.asked})
-    known = intents.Outcome(outcome=AttemptOutcome.FAILED, error=told)
-    made = await _write(ledger, model, known, question.position, body, message.Spent())
+    """Record that the model could not answer, together with the line that reports it, in one commit."""
+    described = encode(decode(describe(error)) | {"asked": call.asked})
+    known = intents.Outcome(outcome=AttemptOutcome.FAILED, error=described)
+    made = await _write(ledger, model, known, call.position, body, message.Spent())
     assert made is not None
     return line_of(ledger.run.session.uid, *made, body)
 
@@ -177,14 +178,14 @@ def body_of(reply: Reply) -> dict[str, Any]:
 
 
 def clean(reply: Reply) -> Reply:
-    """A reply that can be stored: bounded, and nothing in it that is no text."""
+    """The reply as it can be stored: bounded, and valid text."""
     calls = tuple(
         ToolCall(_text(one.id)[:200], _text(one.name)[:200], _arguments(one.arguments))
         for one in reply.calls[:MAX_CALLS]
     )
     text = _text(reply.text)
     if len(text) > MAX_TEXT:
-        text = f"{text[:MAX_TEXT]}\n… {len(text) - MAX_TEXT:,} letters of this answer were not kept …"
+        text = f"{text[:MAX_TEXT]}\n… {len(text) - MAX_TEXT:,} characters of this answer were not kept …"
     spent = reply.usage
     usage = Usage(_count(spent.tokens_in), _count(spent.tokens_out), _count(spent.cost_micros), spent.priced)
     stop = reply.stop if reply.stop in ("end", "calls", "length", "refused") else "end"
@@ -196,7 +197,7 @@ def _count(given: int) -> int:
 
 
 def _extra(given: Any) -> Any:
-    """What a provider wants back, if it can be kept at all."""
+    """The data that a provider expects back, if it can be stored."""
     try:
         return given if len(encode(given)) <= MAX_ARGUMENTS else None
     except PerdureError:
@@ -208,11 +209,11 @@ def _arguments(given: dict[str, Any] | str) -> dict[str, Any] | str:
     if text is None:
         try:
             text = encode(given)
-        except Exception:  # a lone surrogate, or something that is no JSON: shown to the model as it came
+        except Exception:  # a lone surrogate, or not JSON: shown to the model as it came
             text = _text(repr(given))
             given = text
     if len(text) > MAX_ARGUMENTS:
-        return text[:1000] + f"… {len(text) - 1000:,} letters of these arguments were not kept …"
+        return text[:1000] + f"… {len(text) - 1000:,} characters of these arguments were not kept …"
     return given if isinstance(given, dict) else text
 
 

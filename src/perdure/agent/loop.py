@@ -1,12 +1,12 @@
-"""The agent's loop. Its state is the transcript; every line of it is durable before the next thing is done.
+"""The agent's loop. Its state is the transcript, and each line of it is durable before the next step begins.
 
-    hear       what was sent, and what became of calls that were unknown
-    act        the calls that the model made and was not told about yet: each an effect, told when it is settled
-    rest       it has answered: wait for the next message
+    read       new messages, and the outcomes of calls that were unknown
+    act        the calls of the model that have no result yet: each is an effect, reported when it is settled
+    rest       the model has answered: wait for the next message
     stop       a limit is reached: wait for a person
     think      otherwise ask the model
 
-Killed anywhere, it begins again at the top with what is on record, and does the next thing that is not.
+After a kill the loop starts again at the top with what is on record, and does the first step that is not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perdure.agent import inference
 from perdure.agent.call_report import bounded, of_effect
 from perdure.agent.files.session_folder import begun, perform
 from perdure.agent.history import catch_up, compaction, context
-from perdure.agent.history.inbox import Heard, hear, mode_of
+from perdure.agent.history.inbox import InboxState, mode_of, read_inbox
 from perdure.agent.history.state_reader import FINGERPRINT, AgentRecords
 from perdure.agent.history.transcript import CODEC, Line, line_of
 from perdure.agent.ledger import AgentLedger, Doubted, doubts
@@ -49,33 +49,33 @@ class Loop:
         self.settings = ledger.settings
         self.state = records.state
         self._checkpointed = records.checkpointed
-        self._read = self.state.number  # until here every line was read from the log; since then it added
-        self._added = 0  # … so many
+        self._read = self.state.number  # up to here the lines were read from the log
+        self._added = 0  # lines that this run added since
         self._since = records.since
         self._resting = records.resting
-        self._heard: Heard | None = records.heard  # what was heard and not acted upon yet
-        self._looks = True  # … and whether to look for more though the model has answered
+        self._inbox: InboxState | None = records.inbox  # read and not used yet
+        self._checks_inbox = True  # whether to read the inbox although the model has answered
         self._orders: list[Fact] = []
-        self._coming: list[Effect] = []  # effects of the line whose outcome is still to come
-        self._mark = self.run.clock.now()  # until here, the time that it worked is on record
+        self._pending: list[Effect] = []  # effects of the lineage that are not settled yet
+        self._mark = self.run.clock.now()  # work until here is on record
         self._calls = Calls(ledger, self.state)
 
     async def live(self, prompt: str, once: bool) -> str:
-        """Go on from wherever the transcript ends."""
+        """Continue from the end of the transcript."""
         if not self.state.lines and self.state.summary is None:
             about = {"model": self.settings.model.name, "tools": self.settings.toolbox.names}
             await self._say({"role": "user", "content": prompt} | about | await self.ledger.snapshot("start"))
         if (line := begun(self.ledger, self.state)) is not None:
             await self._say(line)
-        if calls := self.state.open_calls():  # what these changed is no surprise, so they come first
+        if calls := self.state.open_calls():  # before catching up, which reports changes that the agent did not make
             await self._act(calls)
-        await self._look_around()
+        await self._catch_up()
         while True:
             self.run.honour_requests()
-            if calls := self.state.open_calls():  # what was sent is heard after the answers to these
+            if calls := self.state.open_calls():  # new messages come after the results of these
                 await self._act(calls)
                 continue
-            await self._hear()
+            await self._read_news()
             if (order := self.state.open_order()) is not None:
                 await self._perform(order)
             elif (answer := self.state.answer()) is not None:
@@ -94,56 +94,56 @@ class Loop:
                 await self._think(once)
             await self._checkpoint()
 
-    async def _look_around(self) -> None:
-        """While you were away: what changed since the last line that was there, if anything did."""
+    async def _catch_up(self) -> None:
+        """Add a note about what changed since the last line, if anything did."""
         if self.state.replies:
             with self.run.active():
-                found = await catch_up.look(self.ledger, self.state, self._since)
-            if found is not None:
-                await self._say(found)
+                note = await catch_up.note(self.ledger, self.state, self._since)
+            if note is not None:
+                await self._say(note)
 
-    async def _hear(self) -> None:
-        """Let messages join, and tell what became of calls that were unknown. A rest looks by itself, as it begins."""
-        if self._looks or self.state.answer() is None:
-            await self._listen()
-        self._coming = []
+    async def _read_news(self) -> None:
+        """Add new messages, and report the outcomes of calls that were unknown. A rest reads its own, as it begins."""
+        if self._checks_inbox or self.state.answer() is None:
+            await self._add_messages()
+        self._pending = []
         for id, planner in list(self.state.unknown.items()):
-            await self._tell_settled(id, planner)
+            await self._report_settled(id, planner)
         if self._resting and self.state.answer() is None and self.state.stopped() is None:
             with self.run.active():
                 await self.run.write(message.rise(self.run.holder))
             self._resting = False
 
-    async def _listen(self) -> None:
+    async def _add_messages(self) -> None:
         mode, uid = mode_of(self.state), self.run.session.uid
-        heard, self._heard, self._looks = self._heard, None, False
-        heard = await self.run.read(hear, uid, mode) if heard is None else heard
-        self._orders = heard.orders
-        if heard.unread:
+        found, self._inbox, self._checks_inbox = self._inbox, None, False
+        found = await self.run.read(read_inbox, uid, mode) if found is None else found
+        self._orders = found.orders
+        if found.unread:
             with self.run.active():
                 joined = await self.run.write(message.hear(self.run.holder, mode=mode))
             for number, at, body in joined:
                 self._add(line_of(uid, number, at, body))
 
-    async def _tell_settled(self, id: str, planner: str) -> None:
-        """What was unknown and no longer is: a person said so, or the outcome came. What did not happen is done now."""
+    async def _report_settled(self, id: str, planner: str) -> None:
+        """Report an outcome that is no longer unknown. An effect that did not happen is carried out now."""
         found = await self.run.read(effects.maybe, planner, id)
         if found is not None and planner != self.run.session.uid:
             now, is_open = await self.run.read(newest, found)
             if is_open:
-                self._coming.append(now)
+                self._pending.append(now)
                 return
             found = now
         elif found is not None and found.state == EffectState.PLANNED:
             with self.run.active(), suppress(Doubted):
                 found = await self.ledger.drive(tool_of(found), found)
         if found is not None and found.settled_at is not None:
-            told = of_effect(found, await self.ledger.result_of(found))
-            text = f"The call of {found.tool}, whose outcome was unknown, is settled. {told.status}: {told.text}"
+            report = of_effect(found, await self.ledger.result_of(found))
+            text = f"The call of {found.tool}, whose outcome was unknown, is settled. {report.status}: {report.text}"
             await self._say({"role": "note", "about": "settled", "settled": [id], "content": bounded(text)})
 
     async def _settle_doubts(self) -> None:
-        """Wait for what is in doubt, if anything is: a session does not end before that is settled."""
+        """Wait for effects in doubt, if there are any: a session does not end before they are settled."""
         if asked := await self.run.read(doubts, self.run.session.uid):
             self._park([one.id for one in asked])
 
@@ -151,24 +151,24 @@ class Loop:
         bodies, claims = await self._calls.see_through(calls)
         bodies[-1] |= self._worked()
         await self._say(*bodies, claims=claims)
-        self._heard = None
+        self._inbox = None
         await self._checkpoint()
 
     async def _perform(self, order: Line) -> None:
-        """What a person ordered is an effect of the session; the model hears of it."""
-        told = await perform(self.ledger, order)
-        content = f"The person ordered {(order.order or {}).get('tool')}: {told.status}: {told.text}"
+        """Carry out what a person ordered, as an effect of the session, and report it to the model."""
+        report = await perform(self.ledger, order)
+        content = f"The person ordered {(order.order or {}).get('tool')}: {report.status}: {report.text}"
         body = {"role": "note", "about": "performed", "of": [order.uid, order.number], "content": content}
-        await self._say(body | {"status": told.status, "effect": told.effect, "planner": told.planner})
+        await self._say(body | {"status": report.status, "effect": report.effect, "planner": report.planner})
 
     async def _think(self, once: bool) -> None:
         """One model call, whose answer is on record when this returns."""
-        request, question, model = self._request(), self._question(), self.settings.model
+        request, call, model = self._request(), self._model_call(), self.settings.model
         try:
             with self.run.active(), Speech(self.run) as speech:
-                reply = await inference.ask(self.ledger, model, request, question, speech)
+                reply = await inference.ask(self.ledger, model, request, call, speech)
                 body = inference.body_of(reply) | self._worked()
-                self._add(await inference.record(self.ledger, model, reply, question, body))
+                self._add(await inference.record(self.ledger, model, reply, call, body))
         except ModelError as error:
             if error.details.get("too_long") and await self._compact(refused=True):
                 return
@@ -176,17 +176,17 @@ class Loop:
             why = f"The model could not answer: {error.message} {hint}".rstrip()
             body = {"role": "note", "about": "model", "content": why}
             with self.run.active():
-                self._add(await inference.record_failure(self.ledger, model, error, question, body))
+                self._add(await inference.record_failure(self.ledger, model, error, call, body))
             if once:
                 await self._fail(error)
 
-    def _question(self) -> inference.Question:
-        """What is asked now; if earlier runs asked the same, that counts."""
+    def _model_call(self) -> inference.ModelCall:
+        """The next model call. Attempts that earlier runs made at it count."""
         position = ["think", self.run.session.uid, self.state.number, self.state.replies]
         until = time_left(self.settings.limits, self.state, self._unwritten())
         if self._since.said != self.state.said(self.run.session.uid):
-            return inference.Question(position, until=until)
-        return inference.Question(position, self._since.asked, self._since.waited, until)
+            return inference.ModelCall(position, until=until)
+        return inference.ModelCall(position, self._since.asked, self._since.waited, until)
 
     def _request(self) -> Request:
         standing = "".join(f"\n- {one.key}: {one.value}" for one in self._orders)
@@ -206,29 +206,29 @@ class Loop:
         return line is not None
 
     async def _rest(self, detail: Any = None) -> None:
-        """Wait for the next message, for what is in doubt, and for what the line has still to settle."""
-        id, coming = f"input-{self.state.number}", self._coming
+        """Wait for the next message, for effects in doubt, and for effects of the lineage that are not settled."""
+        id, pending = f"input-{self.state.number}", self._pending
         own = [id for id, planner in self.state.unknown.items() if planner == self.run.session.uid]
         with self.run.active():
-            waits = await self.run.write(message.rest(self.run.holder, id, detail, own, [one.id for one in coming]))
-        self._looks, self._resting = True, bool(waits)
+            waits = await self.run.write(message.rest(self.run.holder, id, detail, own, [one.id for one in pending]))
+        self._checks_inbox, self._resting = True, bool(waits)
         if not waits:
             return
         await self._checkpoint(at_rest=True)
-        settled = await self.run.read(_settled, coming) if coming else []
-        for one in settled:  # whoever settled it may not have seen our wait; whoever settles another will
+        settled = await self.run.read(_settled, pending) if pending else []
+        for one in settled:  # it may have been settled before our wait was there to be seen
             await tell_branches(self.run.store, one, self.run.holder.name)
         if not settled:
             self._park(waits)
 
     def _park(self, waits: list[str]) -> NoReturn:
-        """Leave the run until one of these is given; what was given meanwhile is seen as it is parked."""
+        """Leave the run until one of these waits is resolved. Parking notices one that is resolved already."""
         self.run.unwind()
         self.run.blocked_on = waits
         raise Suspended
 
     async def _stop(self, limit: ModelError, once: bool) -> None:
-        """It cannot go on by itself: say so. Nobody is there to go on with a session that runs once."""
+        """Record that a limit is reached, and wait for a person. A session that runs once fails instead."""
         if once:
             await self._fail(limit)
         await self._say({"role": "note", "about": "limit", "content": limit.message})
@@ -238,7 +238,7 @@ class Loop:
         raise error
 
     def _unwritten(self) -> int:
-        """The time that it has worked since the last line; a wait leaves the run, and so is no work."""
+        """The time worked since the last line. A wait leaves the run, so it does not count as work."""
         return self.run.clock.now() - self._mark
 
     def _worked(self) -> dict[str, int]:
@@ -256,13 +256,16 @@ class Loop:
         self._added += 1
 
     async def _checkpoint(self, *, at_rest: bool = False) -> None:
-        """Keep the state now and then; it costs nothing to lose. A state that lacks a line from outside is not kept."""
+        """Write a checkpoint now and then; losing one costs only time.
+
+        A state that lacks a line which another process added is not written.
+        """
         fresh = self.state.number - self._checkpointed
         if fresh < (CHECKPOINT_EVERY if not at_rest else CHECKPOINT_EVERY // 2):
             return
         since = await self.run.read(message.between, self.run.session.uid, self._read + 1, self.state.number)
         if len(since) != self._added:
-            return  # the next run reads it
+            return  # another process added a line; the next run reads it
         move = checkpoint.put(
             self.run.holder, number=self.state.number, codec=CODEC, fingerprint=FINGERPRINT,
             body=self.state.checkpoint(), keep_through=self.state.number // KEEP_EVERY * KEEP_EVERY,
@@ -273,5 +276,5 @@ class Loop:
         self._added = 0
 
 
-def _settled(tx: Transaction, coming: list[Effect]) -> list[Effect]:
-    return [now for one in coming for now, is_open in [newest(tx, one)] if not is_open]
+def _settled(tx: Transaction, pending: list[Effect]) -> list[Effect]:
+    return [now for one in pending for now, is_open in [newest(tx, one)] if not is_open]

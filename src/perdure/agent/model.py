@@ -1,8 +1,8 @@
-"""A model: what an agent asks, and what it gets back. One small contract, whoever answers.
+"""The contract of a model: what an agent sends and what it gets back, the same for every provider.
 
 A model call changes nothing outside, so it is a `pure` effect: its answer is recorded with the transcript in one
-commit, and a recorded answer is never paid for again. A model never retries by itself; it raises `ModelError`, says
-whether a retry can help and after how long, and the ledger decides.
+commit, and a recorded answer is never paid for again. A model does not retry. It raises `ModelError`, which says
+whether a retry can help and after how long, and the agent decides.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import msgspec
 
 from perdure.errors import ConfigError
 
-Hear = Callable[[str], None]  # is given each piece of text as it streams in; nothing durable hangs on it
+OnText = Callable[[str], None]  # receives each piece of text as it streams in; the record does not depend on it
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What a call used: tokens, and its price in millionths of a dollar (0 when nobody knows it: then not `priced`)."""
+    """The usage of a call: tokens, and its price in millionths of a dollar (0 and not `priced` if that is unknown)."""
 
     tokens_in: int = 0
     tokens_out: int = 0
@@ -27,7 +27,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A model's wish to call a tool. `arguments` is a mapping, or the raw text when that was no JSON object."""
+    """A tool call that a model requests. `arguments` is a mapping, or the raw text if that was not a JSON object."""
 
     id: str
     name: str
@@ -35,11 +35,11 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry of what a model is shown.
+    """One entry of the conversation that a model is sent.
 
-    A `user` turn has text. An `assistant` turn has text, calls, or both, and may have `extra`: what its provider wants
-    back unchanged. A `tool` turn answers one call of the assistant turn before it: `call` is its id, `failed` says that
-    it did not do what was asked. Every call is answered, in order, before anything else is said.
+    A `user` turn has text. An `assistant` turn has text, calls, or both, and may have `extra`: data that its provider
+    expects back unchanged. A `tool` turn answers one call of the assistant turn before it: `call` is the call's id, and
+    `failed` means that it did not do what was asked. All calls are answered, in order, before the next turn.
     """
 
     role: Literal["user", "assistant", "tool"]
@@ -51,7 +51,7 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """A tool as a model sees it; `schema` is the JSON Schema of its arguments, an object."""
+    """A tool as a model sees it. `schema` is the JSON Schema of its arguments, which are an object."""
 
     name: str
     description: str
@@ -59,7 +59,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Everything a model is asked with. `number` counts the replies that this session has had so far."""
+    """A request to a model. `number` counts the replies that this session has had so far."""
 
     instructions: str
     turns: tuple[Turn, ...]
@@ -69,7 +69,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What a model answered. `stop` says why it stopped: it is done, it calls tools, or it ran out of tokens."""
+    """A model's answer. `stop` says why it stopped: done, tool calls, out of tokens, or refused."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -80,13 +80,13 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Model(Protocol):
-    """Whoever answers. `name` is how it is recorded, such as `anthropic:claude-…`."""
+    """A model. `name` is how it is recorded, such as `anthropic:claude-…`."""
 
     @property
     def name(self) -> str: ...
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
-        """Answer; raise `ModelError` when that cannot be."""
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
+        """Answer the request, or raise `ModelError`."""
 
 
 def get_model(name: str, *, base_url: str | None = None) -> Model:
@@ -105,5 +105,5 @@ def get_model(name: str, *, base_url: str | None = None) -> Model:
 
         return OpenAI(rest, base_url=base_url)
     raise ConfigError(
-        f"There is no model {name!r}.", hint="Say `anthropic:NAME`, `openai:NAME` or `scripted:FILE.json`."
+        f"There is no model {name!r}.", hint="Use `anthropic:NAME`, `openai:NAME` or `scripted:FILE.json`."
     )

@@ -1,8 +1,8 @@
-"""Always, for this session: a person's word that an agent need not ask for a tool any more.
+"""Permissions of a session: a person has decided that an agent may use a tool there without asking again.
 
-It is a fact in a scope of its own, with who said so, when and why. The agent's own tools write facts too, but never in
-this scope: a model cannot allow itself anything. It lifts only what the agent's own policy asks for; a gate of the tool
-and the runtime's policy ask all the same. A branch is another session, and asks again.
+A permission is a fact in a scope of its own, with who granted it, when and why. The agent's tools write facts too, but
+never in this scope: a model cannot give itself a permission. It replaces only the question of the agent's own policy; a
+gate of the tool and the runtime's policy still ask. A branch is another session, and asks again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ def scope_of(uid: str) -> str:
 
 
 def allow(uid: str, by: str, tool: str, *, because: str) -> Move[Fact]:
-    """Say that a tool needs no yes in this session any more, and why."""
+    """Let the agent use a tool in this session without asking, and record why."""
     if not because.strip():
-        raise ConfigError("What is always allowed needs a reason.")
+        raise ConfigError("A permission needs a reason.")
     return fact.remember(uid, by, scope_of(uid), tool, {"because": because})
 
 
 def allowed(tx: Transaction, uid: str) -> dict[str, Fact]:
-    """The tools that need no yes in this session, with who said so."""
+    """The tools that the agent may use in this session without asking, with who allowed each."""
     return {one.key: one for one in fact.known(tx, scope_of(uid))}

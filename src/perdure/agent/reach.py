@@ -1,8 +1,8 @@
-"""Reach: whether an effect left this machine, as far as its record can tell.
+"""Reach: whether an effect left this machine, as far as its record shows.
 
-The answer comes from the record and not from code that is loaded, so that it is the same in every process. A tool that
-ships is known by its name. Of a user's tool only the replay rule is recorded: `pure` and `joint` declare that nothing
-is done outside, and any other rule says that something may be.
+The answer comes from the record and not from loaded code, so it is the same in every process. A tool that ships is
+known by its name. For a user's tool only the replay rule is recorded: `pure` and `joint` declare that nothing happens
+outside, and any other rule means that something may.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perdure.store.moves import session as sessions
 
 
 class Reach(StrEnum):
-    """Whether it left the machine. `MAYBE`: the record cannot tell."""
+    """Whether an effect left the machine. `MAYBE`: the record does not show it."""
 
     YES = "yes"
     NO = "no"
@@ -57,14 +57,14 @@ def of(tx: Transaction, effect: Effect) -> Reach:
 
 
 def _was_not_done(effect: Effect) -> bool:
-    """Whether it was never dispatched, or is proven not to have happened."""
+    """Whether an effect was never dispatched, or is proven not to have happened."""
     if effect.state in (EffectState.PLANNED, EffectState.REFUSED):
         return True
     return effect.state == EffectState.FAILED and effect.verdict is None and effect.replay != Replay.PURE
 
 
 def _of_model(tx: Transaction, effect: Effect) -> Reach:
-    """A provider is elsewhere, unless the session names another address for it, which may be this machine's."""
+    """A provider is elsewhere, unless the session names another address, which may be on this machine."""
     kind = str(effect.intent.get("model") if isinstance(effect.intent, dict) else "").partition(":")[0]
     if kind == "scripted":
         return Reach.NO

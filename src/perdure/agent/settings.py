@@ -1,6 +1,6 @@
-"""What one run of an agent goes by: its model, its tools, its words and its limits.
+"""The settings of one run of an agent: model, tools, instructions and limits.
 
-Limits: how far an agent goes by itself. Each holds from one message of a person to the next.
+A limit bounds what an agent does without a person. Each counts from one message of a person to the next.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Settings(msgspec.Struct, frozen=True):
     instructions: str
     limits: Limits
     context: int
-    snapshots: bool = True  # keep the files after each change, so that a branch can begin there
-    parallel: int = 8  # calls of one message that run side by side
-    most_calls: int = 64  # … that are made at all
+    snapshots: bool = True  # take a snapshot after each change of files, so that a branch can start there
+    parallel: int = 8  # how many calls of one message run at the same time
+    most_calls: int = 64  # … and how many are made at all
 
 
 MICROS = 1_000_000
@@ -41,7 +41,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reached(limits: Limits, state: State, unwritten: int = 0) -> str | None:
-    """The limit that is reached, as a sentence, or None. `unwritten` is time worked that no line tells yet."""
+    """The limit that is reached, as a sentence, or None. `unwritten` is time worked that no line records yet."""
     worked = state.worked + unwritten
     if limits.turns is not None and state.turns >= limits.turns:
         return f"{state.turns} model calls were made, which is the limit."
@@ -50,10 +50,10 @@ def reached(limits: Limits, state: State, unwritten: int = 0) -> str | None:
     if limits.cost is not None and state.cost_micros >= limits.cost * MICROS:
         return f"${state.cost_micros / MICROS:.2f} were spent, and the limit is ${limits.cost:.2f}."
     if limits.time is not None and worked >= microseconds(limits.time):
-        return f"It has worked for {worked // MICROS:,} s, and the limit is {limits.time}."
+        return f"The agent has worked for {worked // MICROS:,} s, and the limit is {limits.time}."
     return None
 
 
 def time_left(limits: Limits, state: State, unwritten: int) -> int | None:
-    """How many microseconds it may still take, if that is limited."""
+    """The microseconds of work that are left, or None without a limit."""
     return None if limits.time is None else microseconds(limits.time) - state.worked - unwritten

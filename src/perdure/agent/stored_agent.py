@@ -1,4 +1,4 @@
-"""The agent of the command line: its model, words, tools and limits are arguments of the session, kept as data."""
+"""The agent of the command line: its model, instructions, tools and limits are arguments of its session."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ NAME = "agent"
 
 
 class StoredAgent(Agent):
-    """An agent that is whatever its session says."""
+    """An agent that is defined by the arguments of its session."""
 
     def __init__(self) -> None:
         super().__init__(NAME, model="", tools=())
         self.shape = Shape(_stored, given=["s"])
 
     def bind_stored(self, prompt: str, *, model: str, **said: Any) -> Bound[str]:
-        """What a session is started with; everything is checked now, so that a mistake is heard at once."""
+        """Bind the arguments of a session. They are checked now, so that a mistake is reported before it starts."""
         bound: Bound[str] = Bound(self, self.shape.bind((prompt,), {"model": model} | said))
         self.settings(bound.arguments)
         return bound
@@ -57,7 +57,7 @@ async def _stored(
     tools: list[str] | None = None, limits: dict[str, Any] | None = None, base_url: str | None = None,
     context: int | None = None, allow: list[str] | None = None, network: bool = False, unsandboxed: bool = False,
 ) -> str:  # fmt: skip
-    """The shape of the arguments; an agent runs its loop and not this."""
+    """The signature of a stored agent; the agent's loop runs instead of this function."""
     raise ConfigError("An agent is run by its loop.")
 
 

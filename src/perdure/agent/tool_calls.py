@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from perdure.agent import call_report
-from perdure.agent.call_report import Told
+from perdure.agent.call_report import CallReport
 from perdure.agent.history.state_reader import state_of
 from perdure.agent.history.transcript import OpenCall, State
 from perdure.agent.ledger import AgentLedger, Doubted, doubts, line_of_effects
-from perdure.agent.toolbox import Offered
+from perdure.agent.toolbox import AgentTool
 from perdure.domain.effect import SETTLED, Effect, EffectState, Replay
 from perdure.domain.session import SessionRecord
 from perdure.domain.wait import Wait, WaitKind
@@ -59,7 +59,7 @@ class Calls:
         if line.uid != uid or line.number <= self._before:  # otherwise nobody can have begun any of them
             self._there = await self.run.read(line_of_effects, uid, line.uid, line.number)
         self._known = dict(self.state.files)
-        told: dict[int, Told] = {}
+        told: dict[int, CallReport] = {}
         beside: list[OpenCall] = []
         for call in calls:
             offered = self.settings.toolbox.get(call.name)
@@ -83,13 +83,13 @@ class Calls:
         offered = self.settings.toolbox.get(call.name)
         return offered is not None and offered.serial
 
-    async def _side_by_side(self, calls: list[OpenCall], told: dict[int, Told]) -> None:
+    async def _side_by_side(self, calls: list[OpenCall], told: dict[int, CallReport]) -> None:
         """Each to its end, whatever comes of the others: an act that began is never left alone."""
         ends = await asyncio.gather(*(self._one(call) for call in calls), return_exceptions=True)
         for call, end in zip(calls, ends, strict=True):
-            if isinstance(end, Told):
+            if isinstance(end, CallReport):
                 told[call.nth] = end
-                self._known |= {} if end.said is None else end.said.read  # what the next call may rely on
+                self._known |= {} if end.result is None else end.result.read  # what the next call may rely on
         errors = [end for end in ends if isinstance(end, BaseException)]
         for error in errors:
             if not isinstance(error, Suspended):
@@ -97,7 +97,7 @@ class Calls:
         if errors:
             raise Suspended
 
-    async def _one(self, call: OpenCall) -> Told:
+    async def _one(self, call: OpenCall) -> CallReport:
         if call.nth >= self.settings.most_calls:
             return call_report.not_started(f"more than {self.settings.most_calls} calls were made in one message.")
         async with self._places:
@@ -105,11 +105,11 @@ class Calls:
                 self.run.honour_requests()
                 return await self._do(call)
 
-    async def _do(self, call: OpenCall) -> Told:
+    async def _do(self, call: OpenCall) -> CallReport:
         there = self._there.get(encode(self._position(call)))
         return await self._begin(call) if there is None else await self._go_on(call, there)
 
-    async def _begin(self, call: OpenCall) -> Told:
+    async def _begin(self, call: OpenCall) -> CallReport:
         """A call that nothing is on record about."""
         offered = self.settings.toolbox.get(call.name)
         if offered is None:
@@ -131,7 +131,7 @@ class Calls:
                 return await self._delegate(call, arguments)
         return await self._effect(call, tool, arguments, None)
 
-    async def _go_on(self, call: OpenCall, there: Effect) -> Told:
+    async def _go_on(self, call: OpenCall, there: Effect) -> CallReport:
         """A call that is on record: by this session or by its line. What never began and cannot now is refused."""
         if there.session_uid != self.run.session.uid:
             now = await inherited(self.run, there)
@@ -155,7 +155,7 @@ class Calls:
             return call_report.of_effect(await self.run.write(refused), "null")
         return await self._effect(call, tool, there.intent, there)
 
-    def _prepared(self, offered: Offered, call: OpenCall) -> tuple[Tool[..., Any], dict[str, Any]]:
+    def _prepared(self, offered: AgentTool, call: OpenCall) -> tuple[Tool[..., Any], dict[str, Any]]:
         """Which tool is meant, and its complete arguments; or a sentence about what is wrong with them."""
         if not isinstance(call.arguments, dict):
             raise ConfigError(f"the arguments are not a JSON object: {call.arguments!r:.200}")
@@ -173,7 +173,7 @@ class Calls:
 
     async def _effect(
         self, call: OpenCall, tool: Tool[..., Any], arguments: dict[str, Any], there: Effect | None
-    ) -> Told:
+    ) -> CallReport:
         try:
             if there is None and tool.replay is not Replay.PURE:
                 await self._no_doubt()
@@ -194,7 +194,7 @@ class Calls:
             if planner != uid and (found := await self.run.read(effects.maybe, planner, id)) is not None:
                 await inherited(self.run, found)
 
-    async def _ask(self, call: OpenCall, arguments: dict[str, Any]) -> Told:
+    async def _ask(self, call: OpenCall, arguments: dict[str, Any]) -> CallReport:
         run, there = self.run, await self.run.read(_line_of_waits, self.run.session, "ask", self._position(call))
         if there is None or there.resolved_at is None:
             id = _wait_id("ask", run.session.uid, self._position(call))
@@ -203,7 +203,7 @@ class Calls:
             there = await run.wait_for(id)
         return call_report.done(f"{there.resolved_by} answers: {there.answer}")
 
-    async def _delegate(self, call: OpenCall, arguments: dict[str, Any]) -> Told:
+    async def _delegate(self, call: OpenCall, arguments: dict[str, Any]) -> CallReport:
         run, id = self.run, _wait_id("child", self.run.session.uid, self._position(call))
         if await run.read(_depth, run.session) >= DEEPEST:
             return call_report.not_started(f"a sub-agent of a sub-agent may not delegate further than {DEEPEST} times.")
@@ -216,8 +216,8 @@ class Calls:
             there = await run.runtime.run_child(run, bound, f"{run.session.id[:150]}.{id}", id, None, inherited)
         return await run.read(_told_of_child, there, run.runtime.values)
 
-    def _claim(self, told: Told) -> message.Claim | None:
-        named = told.said.artifact if told.said is not None else None
+    def _claim(self, told: CallReport) -> message.Claim | None:
+        named = told.result.artifact if told.result is not None else None
         folder = self.run.runtime.values.directory
         if named is None or folder is None:
             return None
@@ -252,7 +252,7 @@ def _line_of_waits(tx: Transaction, session: SessionRecord, prefix: str, positio
         session = sessions.get(tx, session.forked_from)
 
 
-def _told_of_child(tx: Transaction, there: Wait, values: Values) -> Told:
+def _told_of_child(tx: Transaction, there: Wait, values: Values) -> CallReport:
     """What a sub-agent answered, with what it used and what it has read."""
     answer, child = there.answer, sessions.get(tx, there.ref or "")
     used = {"tokens_in": child.tokens_in, "tokens_out": child.tokens_out, "cost_micros": child.cost_micros}
@@ -260,7 +260,7 @@ def _told_of_child(tx: Transaction, there: Wait, values: Values) -> Told:
     more = {"usage": used, "origin": f"agent:{child.id}", "origins": read}
     if answer["status"] == "done":
         return call_report.done(str(values.get_whole(answer["result"])), **more)
-    return Told("failed", f"the sub-agent {answer['id']} is {answer['status']}: {answer['error']}", more=more)
+    return CallReport("failed", f"the sub-agent {answer['id']} is {answer['status']}: {answer['error']}", more=more)
 
 
 def _depth(tx: Transaction, session: SessionRecord) -> int:

@@ -1,7 +1,7 @@
-"""The tools of one agent: what the model is offered, and which tool a call of it means.
+"""The tools of one agent: what the model is offered, and which tool a call refers to.
 
-Some arguments are ours and not the model's (the digest a file had when it was read), and one offered tool may stand for
-two (a command that only looks, and one that may change something). Both are settled before anything is planned.
+Some arguments come from the agent and not from the model (the digest of a file when it was read), and one offered tool
+may stand for two (a read-only command, and one that may change something). Both are resolved before planning.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from perdure.agent.model import Offer
 from perdure.errors import ConfigError
 from perdure.runtime.definitions.tool import TOOLS, Tool
 
-Known = Mapping[str, str | None]  # the files that were read, with the digest each had
-Prepare = Callable[[dict[str, Any], Known], dict[str, Any]]
+FilesRead = Mapping[str, str | None]  # the files that were read, with the digest that each had
+Prepare = Callable[[dict[str, Any], FilesRead], dict[str, Any]]
 
-_NOT_A_LETTER = re.compile(r"[^A-Za-z0-9_-]")
+_INVALID = re.compile(r"[^A-Za-z0-9_-]")  # characters that a provider refuses in a tool's name
 
 
-class Offered(msgspec.Struct, frozen=True):
-    """A tool as an agent has it."""
+class AgentTool(msgspec.Struct, frozen=True):
+    """A tool as an agent offers it to its model."""
 
     tool: Tool[..., Any]
     hidden: frozenset[str] = frozenset()  # parameters that the model is not shown
@@ -33,12 +33,12 @@ class Offered(msgspec.Struct, frozen=True):
     pick: Callable[[dict[str, Any]], Tool[..., Any]] | None = None
     kind: str = "effect"  # or "ask", a wait for a person; or "child", a session of its own
     level: Callable[[Workspace], str] | None = None  # the sandbox that it runs in
-    reattach: Callable[..., Awaitable[Any]] | None = None  # finds what outlived its worker, by its key
-    serial: bool = False  # it changes the folder: earlier calls come before it, later ones after it
+    reattach: Callable[..., Awaitable[Any]] | None = None  # finds a process that outlived its worker, by its key
+    serial: bool = False  # it changes the folder, so it runs after earlier calls and before later ones
 
     @property
     def name(self) -> str:
-        return _NOT_A_LETTER.sub("_", self.tool.name)[:64]
+        return _INVALID.sub("_", self.tool.name)[:64]
 
     def offer(self) -> Offer:
         schema = self.tool.shape.json_schema()
@@ -52,10 +52,10 @@ class Offered(msgspec.Struct, frozen=True):
 class Toolbox:
     """The tools of one agent, by the names that the model uses."""
 
-    def __init__(self, tools: Iterable[Tool[..., Any] | Offered | str]) -> None:
-        self._by_name: dict[str, Offered] = {}
+    def __init__(self, tools: Iterable[Tool[..., Any] | AgentTool | str]) -> None:
+        self._by_name: dict[str, AgentTool] = {}
         for given in tools:
-            one = _offered(given)
+            one = _agent_tool(given)
             if one.name in self._by_name:
                 raise ConfigError(f"Two tools are offered as {one.name}.", hint="Leave one out, or rename it.")
             self._by_name[one.name] = one
@@ -65,30 +65,30 @@ class Toolbox:
     def names(self) -> list[str]:
         return list(self._by_name)
 
-    def get(self, name: str) -> Offered | None:
+    def get(self, name: str) -> AgentTool | None:
         return self._by_name.get(name)
 
 
-def shipped(name: str) -> Offered | None:
-    """A tool that ships, by its name or by that of its twin that only looks."""
+def shipped(name: str) -> AgentTool | None:
+    """A tool that ships with Perdure, by its name or by the name of its read-only variant."""
     from perdure.agent.tools.shipped import SHIPPED
 
     return SHIPPED.get(name.split(".", 1)[0])
 
 
 def is_known(name: str) -> bool:
-    """Whether a tool that is offered by name can be had here."""
+    """Whether this process has a tool of this name."""
     return name in TOOLS or shipped(name) is not None
 
 
-def _offered(given: Tool[..., Any] | Offered | str) -> Offered:
-    if isinstance(given, Offered):
+def _agent_tool(given: Tool[..., Any] | AgentTool | str) -> AgentTool:
+    if isinstance(given, AgentTool):
         return given
     name = given if isinstance(given, str) else given.name
     if (known := shipped(name)) is not None:
         return known
     if isinstance(given, Tool):
-        return Offered(given)
+        return AgentTool(given)
     if name not in TOOLS:
         raise ConfigError(f"No tool named {name} is loaded here.", hint="Name the module that defines it with --app.")
-    return Offered(TOOLS[name])
+    return AgentTool(TOOLS[name])

@@ -211,6 +211,6 @@ def _since(tx: Transaction, found: SessionRecord, state: State) -> list[str]:
     """What others did to it since it last moved by itself."""
     since = max(state.number, event.newest_of(tx, found.uid, "session.parked"))
     events = event.after(tx, found.uid, since, limit=500)
-    items = [catch_up.told(line) for line in events if line.kind in catch_up.OUTSIDE]
+    items = [catch_up.describe(line) for line in events if line.kind in catch_up.OUTSIDE]
     unread = len(inbox.unread(tx, found.uid))
     return [*items, *([f"messages that it has not read: {unread}"] if unread else [])]

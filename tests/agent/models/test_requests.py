@@ -253,7 +253,7 @@ def test_nothing_is_lost_or_added(request: Request) -> None:
     blocks = [block for message in anthropic.messages_for(request) for block in message["content"]]
     sent = "".join(block["text"] for block in blocks if block["type"] == "text")
     said = "".join(turn.text for turn in request.turns if turn.role != "tool")
-    open_end = "Go on." if request.turns[-1].role == "assistant" else ""
+    open_end = "Continue." if request.turns[-1].role == "assistant" else ""
     assert "".join(sent.split()) == "".join((said + open_end).split())
     results = [block for block in blocks if block["type"] == "tool_result"]
     answers = [turn for turn in request.turns if turn.role == "tool"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.agent.tools import edit, git  # noqa: F401 - they fill PREPARE
 from perdure.agent.tools.hidden_arguments import HIDDEN, PREPARE
-from perdure.agent.tools.result import Said
+from perdure.agent.tools.result import ToolResult
 from perdure.runtime.definitions.tool import TOOLS, Call, Outcome
 
 NAMED = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "init.defaultBranch=main"]
@@ -60,11 +60,11 @@ def given(name: str, arguments: dict[str, Any], key: str) -> tuple[list[Call], d
     return ([Call(key, 1, "s", "e")] if tool.wants_call else []), tool.shape.unbind(arguments)
 
 
-def do(name: str, arguments: dict[str, Any], key: str = "k" * 64) -> Said:
+def do(name: str, arguments: dict[str, Any], key: str = "k" * 64) -> ToolResult:
     """The act alone, with arguments that are complete."""
     first, opened = given(name, arguments, key)
     said = TOOLS[name].function(*first, **opened)
-    assert isinstance(said, Said)
+    assert isinstance(said, ToolResult)
     return said
 
 
@@ -79,6 +79,6 @@ def probe(name: str, arguments: dict[str, Any], key: str = "k" * 64) -> Outcome:
     return outcome
 
 
-def call(tool: str, known: dict[str, str | None] | None = None, /, key: str = "k" * 64, **arguments: Any) -> Said:
+def call(tool: str, known: dict[str, str | None] | None = None, /, key: str = "k" * 64, **arguments: Any) -> ToolResult:
     """What a model's call comes to: prepared, then done."""
     return do(tool, prepared(tool, arguments, known or {}), key)

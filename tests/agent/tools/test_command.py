@@ -15,7 +15,7 @@ from perdure.agent.commands.read_only import is_read_only
 from perdure.agent.files.workspace import Workspace
 from perdure.agent.tools import command
 from perdure.agent.tools.command import look, pick, reattach, run_command
-from perdure.agent.tools.result import Said
+from perdure.agent.tools.result import ToolResult
 from perdure.artifacts.directory import Directory
 from perdure.domain.effect import AttemptOutcome
 from perdure.errors import LeaseLost, NotDone
@@ -58,7 +58,9 @@ def test_an_exit_code_is_a_result(workspace: Workspace) -> None:
     with workspace.entered():
         bad = run_command(call(), "echo out; echo err >&2; exit 3")
         good = run_command(call(key="l"), "cat; printf 'a\\033[1m'")
-    assert bad == Said("exit 3\nout\nerr", origin="command:echo out; echo err >&2; exit 3", failed=True, changed=True)
+    assert bad == ToolResult(
+        "exit 3\nout\nerr", origin="command:echo out; echo err >&2; exit 3", failed=True, changed=True
+    )
     assert (good.text, good.failed) == ("exit 0\na\\x1b[1m", False)
 
 
@@ -220,7 +222,7 @@ async def test_what_came_of_a_command_is_found_and_it_is_not_run_again(
     found = await reattach("k", workspace, attempt=1)
     assert found is not None
     assert found.outcome is AttemptOutcome.ACKNOWLEDGED
-    assert msgspec.json.decode(found.result or "", type=Said).text == "exit 3\nout"
+    assert msgspec.json.decode(found.result or "", type=ToolResult).text == "exit 3\nout"
     with workspace.entered():
         assert run_command(call(2), ONCE).text == "exit 3\nout"  # another attempt gets the same, and runs nothing
     assert runs(workspace) == 1
@@ -238,7 +240,7 @@ async def test_a_command_outlives_its_worker_and_is_waited_for(workspace: Worksp
     found = await waiting
     assert found is not None
     assert "waited" in found.why
-    assert msgspec.json.decode(found.result or "", type=Said).text == "exit 3\ndone"
+    assert msgspec.json.decode(found.result or "", type=ToolResult).text == "exit 3\ndone"
     assert command.running("k", workspace) is None
     assert runs(workspace) == 1
 
@@ -267,7 +269,7 @@ async def test_a_surviving_command_is_ended_when_asked(
     assert command.end("k", workspace, because="Ada wants it gone")
     found = await reattach("k", workspace)
     assert found is not None
-    said = msgspec.json.decode(found.result or "", type=Said)
+    said = msgspec.json.decode(found.result or "", type=ToolResult)
     assert (said.text, said.failed) == ("It was ended: Ada wants it gone.", True)
     assert living(f"DEN={folder}") == []
     assert not command.end("k", workspace, because="again")

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.agent.files.workspace import Workspace, here
 from perdure.agent.tools.files import list_files, read_file
-from perdure.agent.tools.result import LIMIT, Said, say
+from perdure.agent.tools.result import LIMIT, ToolResult, say
 from perdure.errors import ConfigError, NotDone
 from perdure.ids import digest
 from tests.agent.tools.folder import run_git
@@ -36,7 +36,7 @@ def test_one_file_has_one_name_however_it_is_said(place: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_known_to_be_gone(place: Path) -> None:
-    assert read_file("none.txt") == Said("There is no file none.txt.", read={"none.txt": None}, failed=True)
+    assert read_file("none.txt") == ToolResult("There is no file none.txt.", read={"none.txt": None}, failed=True)
     assert read_file("no/where/none.txt").failed
 
 

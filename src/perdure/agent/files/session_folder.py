@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.agent.call_report import Told, not_started, of_effect
+from perdure.agent.call_report import CallReport, not_started, of_effect
 from perdure.agent.files.branch import ORDERS, Merged, open_worktree
 from perdure.agent.files.branch_merge import look, tell_home
 from perdure.agent.git import command_line
@@ -69,7 +69,7 @@ def begun(ledger: AgentLedger, state: State) -> dict[str, Any] | None:
     return {"role": "note", "about": "performed", "content": said, "head": place.head(), "snapshot": state.snapshot}
 
 
-async def perform(ledger: AgentLedger, line: Line) -> Told:
+async def perform(ledger: AgentLedger, line: Line) -> CallReport:
     """Carry out what a person ordered, once."""
     order: dict[str, Any] = line.order or {}
     tool = ORDERS.get(str(order.get("tool")))

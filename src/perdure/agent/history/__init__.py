@@ -1,1 +1,1 @@
-"""What an agent has said and heard: its transcript, the part of it that a model is shown, and how it is read."""
+"""An agent's conversation: the transcript, the part of it that a model is sent, and how its state is read."""

@@ -1,6 +1,6 @@
-"""While you were away: what changed since the agent's last line, told to the person and to the model on every resume.
+"""Catching up on resume: what changed since the agent's last line, reported to the person and to the model.
 
-What was read and has changed must be read again before it is edited; that is not a warning but a fact of the state.
+A file that has changed since it was read must be read again before it is edited; the state enforces that.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from perdure.agent.files.workspace import Workspace
-from perdure.agent.history.inbox import Heard
+from perdure.agent.history.inbox import InboxState
 from perdure.agent.history.transcript import CHANGED, State
 from perdure.agent.inference import waited_for
 from perdure.agent.ledger import AgentLedger
@@ -21,52 +21,52 @@ from perdure.ids import digest
 from perdure.store.move import Transaction
 from perdure.store.moves import event, fact, inbox
 
-MOST = 20  # things of one kind that are named one by one
+MOST = 20  # items of one kind that are listed one by one
 OUTSIDE = {
     "approval.decided": "an approval was decided",
     "effect.settled": "a person settled an effect that was in doubt",
-    "effect.late_outcome": "an outcome came late",
-    "effect.compensated": "an effect was taken back",
+    "effect.late_outcome": "an outcome arrived late",
+    "effect.compensated": "an effect was undone",
     "lease.taken_over": "the worker that ran this session was lost",
-    "lease.expired": "the worker that ran this session fell silent",
+    "lease.expired": "the worker that ran this session stopped renewing its lease",
 }
 
 
-class Since(NamedTuple):
-    """What is on record about the time since the last line, of the moment at which a run began."""
+class RecentChanges(NamedTuple):
+    """What the record held about the time since the last line when a run began."""
 
     events: list[Event]
     unread: int
     stale: list[Fact]
-    said: int  # the last line that somebody said, for what is counted from there
-    asked: int  # how often the model was asked since then in vain,
-    waited: int  # … and for how long it was given patience
+    said: int  # the number of the last line that is not an aside
+    asked: int  # failed attempts to call the model since then
+    waited: int  # … and how long earlier runs waited after them
 
 
-def since_last_line(tx: Transaction, uid: str, state: State, heard: Heard) -> Since:
-    """What others wrote since the last line, what is no longer fresh, and how patient the model wanted us to be."""
+def since_last_line(tx: Transaction, uid: str, state: State, found: InboxState) -> RecentChanges:
+    """What others recorded since the last line, which facts are stale, and how long the model made us wait."""
     said = state.said(uid)
     events = event.after(tx, uid, said, limit=500)
     others = [line for line in events if line.kind in OUTSIDE and line.number > state.number]
-    facts = [*heard.orders, *fact.known(tx, private_scope(uid))]
+    facts = [*found.orders, *fact.known(tx, private_scope(uid))]
     stale = [one for one in facts if one.is_stale(tx.now)]
-    return Since(others, len(inbox.unread(tx, uid)), stale, said, *waited_for(events, "think"))
+    return RecentChanges(others, len(inbox.unread(tx, uid)), stale, said, *waited_for(events, "think"))
 
 
-async def look(ledger: AgentLedger, state: State, since: Since) -> dict[str, Any] | None:
-    """The note to say about what happened, or None when nothing did."""
+async def note(ledger: AgentLedger, state: State, since: RecentChanges) -> dict[str, Any] | None:
+    """The note that reports what changed, or None when nothing did."""
     place, settings = ledger.workspace, ledger.settings
     changed, head = ([], None) if place is None else await asyncio.to_thread(compared, place, dict(state.files))
     items = [f"{path} {what} since it was read; read it again before relying on it" for path, what in changed[:MOST]]
     if len(changed) > MOST:
         items.append(f"{len(changed) - MOST} other files that were read have changed")
     items += moved(state.head, head) + _gone(settings, state)
-    here = [told(line) for line in since.events if _decided_here(ledger, line)]
-    items += [told(line) for line in since.events if not _decided_here(ledger, line)]
+    here = [describe(line) for line in since.events if _decided_here(ledger, line)]
+    items += [describe(line) for line in since.events if not _decided_here(ledger, line)]
     if since.unread and state.answer() is None:
         items.append(f"{since.unread} message{'s are' if since.unread > 1 else ' is'} waiting")
     stale, known = _news(state, since.stale)
-    items += [f"the fact {one.key} is older than it may be; check it before you rely on it" for one in stale]
+    items += [f"the fact {one.key} is stale; check it before you rely on it" for one in stale]
     if not items and not here:
         return None
     said = [f"While you were away: {'; '.join(items)}."] if items else []
@@ -78,7 +78,7 @@ async def look(ledger: AgentLedger, state: State, since: Since) -> dict[str, Any
 
 
 def _news(state: State, stale: list[Fact]) -> tuple[list[Fact], dict[str, list[int]]]:
-    """The stale facts that were not told as they are now, and the marks of all that are told then."""
+    """The stale facts that were not reported in their present version, and the marks of all that are reported now."""
     marks = {f"{one.scope} {one.key}": [one.version, one.verified_at] for one in stale}
     told = {name: mark for name, mark in marks.items() if state.stale.get(name) == mark}
     news = [one for one in stale if f"{one.scope} {one.key}" not in told][:MOST]
@@ -86,12 +86,12 @@ def _news(state: State, stale: list[Fact]) -> tuple[list[Fact], dict[str, list[i
 
 
 def _decided_here(ledger: AgentLedger, line: Event) -> bool:
-    """Whether it was decided at the prompt of this very process: the person was there, and so were we."""
+    """Whether it was decided at the prompt of this process, where the person was present."""
     return line.kind == "approval.decided" and (line.body or {}).get("approval") in ledger.run.runtime.decided
 
 
 def compared(place: Workspace, files: dict[str, str | None]) -> tuple[list[tuple[str, str]], dict[str, Any] | None]:
-    """Compare the folder with what was read of it."""
+    """Compare the folder with the files that were read."""
     found: list[tuple[str, str]] = []
     for path, was in files.items():
         if was == CHANGED:
@@ -103,7 +103,7 @@ def compared(place: Workspace, files: dict[str, str | None]) -> tuple[list[tuple
 
 
 def _digest(path: Path) -> str | None:
-    """Of a file's content; anything else that stands there now is not what was read."""
+    """The digest of a file's content; None for anything that is not a readable file."""
     try:
         return digest(path.read_bytes()) if path.is_file() else None
     except OSError:
@@ -121,14 +121,14 @@ def moved(was: dict[str, Any] | None, now: dict[str, Any] | None) -> list[str]:
 def _gone(settings: Settings, state: State) -> list[str]:
     names = settings.toolbox.names
     gone = [name for name in state.tools if name not in names]
-    items = [f"these tools are no longer here: {', '.join(gone)}"] if gone else []
+    items = [f"these tools are no longer available: {', '.join(gone)}"] if gone else []
     if state.model is not None and state.model != settings.model.name:
         items.append(f"the model is {settings.model.name} now and was {state.model}")
     return items
 
 
-def told(line: Event) -> str:
-    """One thing that was done to the session, of a kind that counts (`OUTSIDE`)."""
+def describe(line: Event) -> str:
+    """One event that another process recorded, of a kind in `OUTSIDE`, as text."""
     said = line.body if isinstance(line.body, dict) else {}
     what = said.get("verdict") or said.get("outcome") or ""
     about = line.effect_id

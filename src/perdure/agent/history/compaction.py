@@ -1,9 +1,9 @@
-"""Compaction: a window that has grown too long begins later, with a summary in place of what came before.
+"""Compaction: when the window is too long, a summary replaces its beginning.
 
-It is one commit: the summary joins the transcript and names the line at which the window now begins. What must not be
-lost in a summary is not left to the model: settled effects, decisions, open tasks and standing orders come from the
-record. A summary that cannot be made, or does not hold what it must, changes nothing; only when the window is half as
-long again as it may be does it begin later without the model's own words. The whole history stays on record.
+It is one commit: the summary is added to the transcript and names the line at which the window now begins. What a
+summary must not lose is not left to the model: settled effects, decisions, open tasks and standing orders come from the
+record. If the model cannot make a valid summary, nothing changes until the window is one and a half times as long as it
+may be; then it is cut without the model's summary. The whole history stays on record.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from perdure.store.moves import decision, event, fact, task
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
 
-KEPT = 0.3  # of the budget stays as it is
+KEPT = 0.3  # the part of the budget that is kept as it is
 LAST_RESORT = 1.5
-LONGEST = 8_000  # letters of the model's own words
+LONGEST = 8_000  # characters of the model's summary
 MOST, PAGE, PAGES = 40, 500, 10
 INSTRUCTIONS = """\
-You are shortening the record of your own work so that you can go on with it. Say what the person wants, what you found
-out, what you did and what is left to do, with the names of files and functions that matter. Say nothing that is not in
-the record. At most 600 words."""
+You are summarizing the record of your own work so that you can continue it. State what the person wants, what you found
+out, what you did and what is left to do, with the names of the files and functions that matter. State nothing that is
+not in the record. Use at most 600 words."""
 
 
 async def compact(ledger: AgentLedger, state: State, *, refused: bool = False) -> Line | None:
-    """Shorten the window if it is too long, or if the model said so (`refused`); the line that says so, if it did."""
+    """Shorten the window if it is too long, or if the model refused it; returns the summary's line, if there is one."""
     settings, size = ledger.settings, context.tokens(state.lines)
     budget = min(size // 2, settings.context) if refused else settings.context
     cut = _cut(state.lines, round(budget * KEPT)) if size > budget else 0
     if cut == 0:
         return None
     first, run = state.lines[cut], ledger.run
-    question = inference.Question(["compact", first.uid, first.number])
+    call = inference.ModelCall(["compact", first.uid, first.number])
     facts = await run.read(kept_facts, run.session.uid)
     try:
         request = _request(state, cut, settings.context)
-        reply = _checked(await inference.ask(ledger, settings.model, request, question))
+        reply = _checked(await inference.ask(ledger, settings.model, request, call))
     except ModelError as error:
         await run.write(event.append(run.holder, "note", {"compaction": "failed", "why": error.message}))
         if size <= budget * LAST_RESORT:
@@ -62,11 +62,11 @@ async def compact(ledger: AgentLedger, state: State, *, refused: bool = False) -
         "role": "summary", "content": f"{reply.text}\n\n{text_of(facts)}", "first": [first.uid, first.number],
         "facts": facts, "usage": msgspec.to_builtins(reply.usage),
     }  # fmt: skip
-    return await inference.record(ledger, settings.model, reply, question, body)
+    return await inference.record(ledger, settings.model, reply, call, body)
 
 
 def _cut(lines: list[Line], keep: int) -> int:
-    """Where the window may begin: at a message of a person or of the model, never between a call and its answer."""
+    """Where the window may begin: at a message of a person or of the model, never between a call and its result."""
     kept, cut = 0, 0
     for nth in range(len(lines) - 1, 0, -1):
         kept += context.tokens([lines[nth]])
@@ -79,21 +79,21 @@ def _cut(lines: list[Line], keep: int) -> int:
 
 def _request(state: State, cut: int, most: int) -> Request:
     old = State(lines=state.lines[:cut], summary=state.summary)
-    asked = Turn("user", "Shorten the record above as you were told.")
+    asked = Turn("user", "Summarize the record above as instructed.")
     return Request(INSTRUCTIONS, (*context.turns(old, most), asked), number=state.replies)
 
 
 def _checked(reply: Reply) -> Reply:
-    """A summary that can stand for what it replaces, or the reason why it cannot."""
+    """The reply, if it is a usable summary; otherwise raises `ModelError`."""
     if not reply.text.strip():
         raise ModelError("The summary is empty.", retry=False)
     if reply.calls or reply.stop == "length" or len(reply.text) > LONGEST:
-        raise ModelError("The summary is not one: it is too long, unfinished, or calls tools.", retry=False)
+        raise ModelError("The summary is too long, unfinished, or calls tools.", retry=False)
     return reply
 
 
 def kept_facts(tx: Transaction, uid: str) -> dict[str, Any]:
-    """What a summary must hold, from the record of the session and of its line before the fork."""
+    """What a summary must contain, from the record of the session and, before a fork, of the session it came from."""
     done: list[Effect] = []
     decisions: list[Decision] = []
     tasks: list[Task] = []
@@ -120,7 +120,7 @@ def kept_facts(tx: Transaction, uid: str) -> dict[str, Any]:
 
 
 def _done(tx: Transaction, uid: str) -> list[Effect]:
-    """The newest effects that changed something outside, however much was read since."""
+    """The newest effects that changed something outside."""
     found: list[Effect] = []
     page = effects.listing(tx, uid=uid, limit=PAGE)
     for _ in range(PAGES):
@@ -138,7 +138,7 @@ def _effect(effect: Effect) -> dict[str, Any]:
 
 
 def text_of(facts: dict[str, Any]) -> str:
-    """The same for the model to read."""
+    """The facts as text for the model."""
     lines = [f"- {one['state']}: {one['tool']} {one['asked']} [{one['id']}]" for one in facts["effects"]]
     lines += [
         f"- decided: {one['decision']}, because {one['because']} (outcome: {one['outcome'] or 'open'})"

@@ -1,6 +1,6 @@
-"""What an agent hears between two turns, in one read: whether somebody sent something, and the standing orders.
+"""What an agent reads between two turns, in one read: whether there are new messages, and the standing orders.
 
-Messages that steer join at once, the others when the model has answered.
+Messages that steer are added at once, the others after the model has answered.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from perdure.store.moves import fact, inbox
 ORDERS = "orders"  # the scope of the standing orders
 
 
-class Heard(NamedTuple):
-    """What there was to hear at one moment."""
+class InboxState(NamedTuple):
+    """Whether there are unread messages, and the standing orders."""
 
     unread: bool
     orders: list[Fact]
 
 
-def hear(tx: Transaction, uid: str, mode: Mode | None) -> Heard:
-    return Heard(bool(inbox.unread(tx, uid, mode=mode, limit=1)), fact.known(tx, ORDERS))
+def read_inbox(tx: Transaction, uid: str, mode: Mode | None) -> InboxState:
+    return InboxState(bool(inbox.unread(tx, uid, mode=mode, limit=1)), fact.known(tx, ORDERS))
 
 
 def mode_of(state: State) -> Mode | None:
-    """Which messages may join now: while the model works, only those that steer."""
+    """Which messages may be added now: while the model works, only those that steer."""
     working = state.replies and state.answer() is None and state.stopped() is None
     return Mode.STEER if working else None

@@ -1,7 +1,7 @@
-"""How an agent's state is read: the last checkpoint and the lines after it, or every line when there is none.
+"""Reads an agent's state: the last checkpoint and the lines after it, or every line when there is no checkpoint.
 
-A branch begins with the state of its line at the fork. Whatever the length of the history, this reads one checkpoint,
-the window that a model is shown, and what came since.
+A branch begins with the state of its parent at the fork. Whatever the length of the history, this reads one checkpoint,
+the window that a model is sent, and the lines since.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import msgspec
 
 from perdure.agent.files.branch import Folder, folder_of
 from perdure.agent.history import catch_up
-from perdure.agent.history.catch_up import Since
-from perdure.agent.history.inbox import Heard, hear, mode_of
+from perdure.agent.history.catch_up import RecentChanges
+from perdure.agent.history.inbox import InboxState, mode_of, read_inbox
 from perdure.agent.history.transcript import CODEC, Line, State, line_of
 from perdure.domain.session import SessionRecord
 from perdure.ids import digest
@@ -27,27 +27,35 @@ END = 2**62
 
 
 class AgentRecords(Records):
-    """What a run of an agent knows when it begins."""
+    """The records of an agent's session when a run begins."""
 
     def __init__(
-        self, session: SessionRecord, state: State, checkpointed: int, folder: Folder | None, heard: Heard, since: Since
+        self,
+        session: SessionRecord,
+        state: State,
+        checkpointed: int,
+        folder: Folder | None,
+        inbox: InboxState,
+        since: RecentChanges,
     ) -> None:
         super().__init__(session)
         self.state = state
         self.folder = folder
         self.checkpointed = checkpointed  # the line after which there is a checkpoint in this session's own log
-        self.heard = heard
+        self.inbox = inbox
         self.since = since
-        self.resting = False  # a rest is open that nobody ended: a run was killed, or something else woke the session
+        self.resting = (
+            False  # a rest is still open: a run was killed, or something other than a message woke the session
+        )
 
 
 def read(tx: Transaction, uid: str) -> AgentRecords:
-    """Everything that a run needs before it begins, whatever the length of the history."""
+    """Everything that a run needs before it begins."""
     session = sessions.get(tx, uid)
     state, checkpointed = state_of(tx, session)
-    heard = hear(tx, uid, mode_of(state))
-    since = catch_up.since_last_line(tx, uid, state, heard)
-    records = AgentRecords(session, state, checkpointed, folder_of(tx, session), heard, since)
+    inbox = read_inbox(tx, uid, mode_of(state))
+    since = catch_up.since_last_line(tx, uid, state, inbox)
+    records = AgentRecords(session, state, checkpointed, folder_of(tx, session), inbox, since)
     records.resting = not since.unread and bool(message.rests(tx, uid))  # a message ends every rest
     for effect in effects.unsettled(tx, uid):
         records.effects[Place("", "call", effect.id, "", effect.generation)] = effect
@@ -55,7 +63,7 @@ def read(tx: Transaction, uid: str) -> AgentRecords:
 
 
 def state_of(tx: Transaction, session: SessionRecord, through: int = END) -> tuple[State, int]:
-    """The state after event `through`, and the number of the checkpoint it was read from (0: none of its own)."""
+    """The state after event `through`, and the number of the session's own checkpoint it was read from (0: none)."""
     kept = checkpoint.latest(tx, session.uid, FINGERPRINT, through=through)
     found = None if kept is None else _opened(kept.body)
     if kept is not None and found is not None:
@@ -73,7 +81,7 @@ def state_of(tx: Transaction, session: SessionRecord, through: int = END) -> tup
 
 
 def _opened(body: str) -> State | None:
-    """A checkpoint as a state; one that cannot be read is none."""
+    """A checkpoint as a state, or None if it cannot be read."""
     try:
         return msgspec.json.decode(body, type=State)
     except msgspec.MsgspecError:
@@ -81,7 +89,7 @@ def _opened(body: str) -> State | None:
 
 
 def _window(tx: Transaction, session: SessionRecord, state: State, through: int) -> list[Line]:
-    """The lines that the model is shown, as of a checkpoint, through the forks between."""
+    """The lines of the window as of a checkpoint, across the forks between."""
     if state.first is None:
         return []
     uid, number = state.first

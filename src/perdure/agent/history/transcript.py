@@ -1,15 +1,15 @@
-"""The transcript, and what an agent knows because of it.
+"""The transcript, and the state of an agent that follows from it.
 
-An agent's state is a fold over the events of kind `message` and over nothing else, so it can be rebuilt at any event,
-in any process and in any branch. A checkpoint is the same state without the lines themselves: the window of lines that
-a model is shown is read again from the log. Deleting it costs time.
+An agent's state is a fold over the events of kind `message` and nothing else, so it can be rebuilt at any event, in any
+process and in any branch. A checkpoint is the same state without the lines; the window that a model is sent is read
+again from the log. Deleting a checkpoint costs only time.
 
-    user       what a person, another session or another process said
-    assistant  what the model said, and the calls it made
-    tool       what came of one call: `of` and `index` say which; `status` is done, failed, not started or unknown
-    note       what Perdure says: `about` is away, settled, performed, limit, model or rewound; after the last three it
-               waits for a person
-    summary    what stands for everything before `first` since a compaction
+    user       a message of a person, another session or another process
+    assistant  a message of the model, and the calls that it made
+    tool       the result of one call: `of` and `index` name it; `status` is done, failed, not started or unknown
+    note       a message of Perdure: `about` is away, settled, performed, limit, model or rewound; after the last three
+               the agent waits for a person
+    summary    replaces everything before `first` since a compaction
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from perdure.ids import encode
 CODEC = "agent-state/1"
 FILES = 500  # how many files an agent remembers having read; the oldest are forgotten first
 ORIGINS = 500
-STOPS = ("limit", "model", "rewound")  # what a note is about after which it does not go on by itself
-CHANGED = ""  # the digest of a file that is no longer as it was read: no content has it, so it must be read again
+STOPS = ("limit", "model", "rewound")  # notes after which the agent waits for a person
+CHANGED = ""  # stands for the digest of a file that has changed since it was read: it must be read again
 
 
 class Line(NamedTuple):
-    """One line of the transcript. A branch shows lines of several sessions, so a number alone is no name."""
+    """One line of the transcript. A branch has lines of several sessions, so `number` alone does not identify one."""
 
     uid: str
     number: int
     at: int
     role: str
     body: dict[str, Any]
-    size: int  # letters of what a model is shown of it, about
+    size: int  # about how many characters a model is sent for it
 
     @property
     def order(self) -> dict[str, Any] | None:
-        """What a person wants done by the session itself and not by its model, such as a merge."""
+        """An operation that a person wants the session itself to carry out and not its model, such as a merge."""
         if self.role != "user" or not isinstance(content := self.body.get("content"), dict):
             return None
         wanted = content.get("perform")
@@ -49,12 +49,12 @@ class Line(NamedTuple):
 
     @property
     def is_aside(self) -> bool:
-        """Whether it is nothing that the model must think about."""
+        """Whether the model need not react to it."""
         return self.body.get("about") in ("away", "performed") or self.order is not None
 
 
 class OpenCall(NamedTuple):
-    """A call that the model made and has not been told the outcome of."""
+    """A call of the model that has no recorded result yet."""
 
     line: Line
     nth: int
@@ -63,11 +63,11 @@ class OpenCall(NamedTuple):
 
 
 class State(msgspec.Struct):
-    """What an agent knows after a line. Everything but the lines is in the checkpoint."""
+    """An agent's state after a line. Everything but the lines is in the checkpoint."""
 
-    number: int = 0  # the last line that is counted in, by its number in the session's own log
-    replies: int = 0  # what the model has said so far, ever
-    turns: int = 0  # … since a person last said something; the limits hold from one such message to the next
+    number: int = 0  # the last line that is included, by its number in the session's own log
+    replies: int = 0  # messages of the model so far
+    turns: int = 0  # … since the last message of a person; the limits count from one such message to the next
     tokens: int = 0
     cost_micros: int = 0
     worked: int = 0
@@ -75,24 +75,26 @@ class State(msgspec.Struct):
     summary: dict[str, Any] | None = None
     files: dict[str, str | None] = {}
     head: dict[str, str | None] | None = None
-    unknown: dict[str, str] = {}  # effects of which the model was told that their outcome is still to come, and whose
+    unknown: dict[
+        str, str
+    ] = {}  # effects that were reported to the model as unknown, with the session that planned each
     origins: list[str] = []
     model: str | None = None
     tools: list[str] = []
     snapshot: str | None = None  # of the files after the last line that changed some
-    not_kept: list[str] = []  # files that were there and are not in that snapshot, each with why
-    started: str | None = None  # … and when the session, or its branch, began
-    stale: dict[str, list[int]] = {}  # facts of which it was told that they are too old, as they then were
+    not_kept: list[str] = []  # files that are missing from that snapshot, each with the reason
+    started: str | None = None  # the snapshot when the session, or its branch, began
+    stale: dict[str, list[int]] = {}  # facts that were reported as stale, with their version then
     lines: list[Line] = []
 
     def fold(self, event: Event) -> None:
-        """Count one more line in, as it is on record."""
+        """Include one more line, from its event."""
         if isinstance(event.body, dict):
             self.add(line_of(event.session_uid, event.number, event.at, event.body))
-        self.number = event.number  # erased: nobody knows any more what it said
+        self.number = event.number  # also of an event whose body was erased
 
     def add(self, line: Line) -> None:
-        """Count one more line in."""
+        """Include one more line."""
         self.number = line.number
         self.lines.append(line)
         if self.first is None:
@@ -141,7 +143,7 @@ class State(msgspec.Struct):
             self.unknown[body["effect"]] = body["planner"]
 
     def _has_read(self, origin: str) -> None:
-        """Where something came from is never forgotten; beyond a bound only its kind is kept."""
+        """Remember where content came from. Beyond a bound only the kind of its origin is kept."""
         kind = origin.split(":", 1)[0] + ":*"
         if len(self.origins) < ORIGINS:
             self.origins.append(origin)
@@ -177,22 +179,22 @@ class State(msgspec.Struct):
         return next((line for line in reversed(self.lines) if line.role in roles), None)
 
     def said(self, uid: str) -> int:
-        """The newest line of a session's own log that is no aside; 0 if the window has none."""
+        """The newest line of a session's own log that is not an aside; 0 if the window has none."""
         found = (line.number for line in reversed(self.lines) if line.uid == uid and not line.is_aside)
         return next(found, 0)
 
     def open_calls(self) -> list[OpenCall]:
-        """The calls of the model's last message that it has not been told about."""
+        """The calls of the model's last message that have no result yet."""
         asked = self.last("assistant")
         if asked is None:
             return []
         since = takewhile(lambda line: line is not asked, reversed(self.lines))
-        told = {one.body["index"] for one in since if one.role == "tool" and _answers(one, asked)}
+        answered = {one.body["index"] for one in since if one.role == "tool" and _answers(one, asked)}
         calls = asked.body.get("calls") or []
         return [
             OpenCall(asked, index, call["name"], call["arguments"])
             for index, call in enumerate(calls)
-            if index not in told
+            if index not in answered
         ]
 
     def open_order(self) -> Line | None:
@@ -202,14 +204,14 @@ class State(msgspec.Struct):
         return next((one for one in orders if [one.uid, one.number] not in done), None)
 
     def answer(self) -> str | None:
-        """What the model said to the person, if it has said it and nothing was added since that it must think about."""
+        """The model's answer, if it is the newest line to which a reaction is due."""
         newest = next((line for line in reversed(self.lines) if not line.is_aside), None)
         if newest is None or newest.role != "assistant" or newest.body.get("calls"):
             return None
         return str(newest.body.get("content") or "")
 
     def stopped(self) -> dict[str, Any] | None:
-        """Why it cannot go on by itself, if it said so and nobody answered."""
+        """The note that explains why the agent waits for a person, unless a newer message answers it."""
         said = (line for line in reversed(self.lines) if not line.is_aside and line.body.get("about") != "settled")
         newest = next(said, None)
         stopped = newest is not None and newest.role == "note" and newest.body.get("about") in STOPS
@@ -220,14 +222,14 @@ class State(msgspec.Struct):
 
 
 def line_of(uid: str, number: int, at: int, body: dict[str, Any]) -> Line:
-    """A line as it was said; which columns the move changed beside is no part of that."""
+    """A line from the body of its event, without the rows that the move changed."""
     if "rows" in body:
         body = {key: value for key, value in body.items() if key != "rows"}
     return Line(uid, number, at, str(body.get("role", "")), body, _size(body))
 
 
 def words(content: Any) -> str:
-    """What was said, as text: whatever a caller sends is shown as it is."""
+    """The content of a message as text; content that is not text is shown as JSON."""
     return content if isinstance(content, str) else "" if content is None else encode(content)
 
 

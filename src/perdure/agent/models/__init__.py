@@ -1,1 +1,1 @@
-"""The models that ship, one module each, imported when one of them is named."""
+"""The models that ship with Perdure: one module for each provider, imported when a model of it is named."""

@@ -1,4 +1,4 @@
-"""Access to a provider: its package, its key and its address, asked for before anything is sent."""
+"""Access to a provider: its package, its key and its address, checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 from perdure.errors import ConfigError
 
 T = TypeVar("T")
-LARGEST_ERROR = 1 << 20  # bytes of an answer that is an error
-NO_KEY = "none"  # for servers that want a key and do not look at it
+LARGEST_ERROR = 1 << 20  # bytes of an error response that are read
+NO_KEY = "none"  # for servers that require a key and ignore it
 
 
 class Access:
-    """Where a provider is and what it is shown. `variable` names the key in the environment."""
+    """The address of a provider and the key it is sent. `variable` is the environment variable of the key."""
 
     def __init__(self, package: str, variable: str, base_url: str | None, address: str) -> None:
         self.package = package
@@ -31,7 +31,7 @@ class Access:
         if not self.key:
             raise ConfigError(f"There is no key for {package}.", hint=f"Set {variable} in the environment.")
         if not self.key.isascii():
-            raise ConfigError(f"{variable} holds no key: it has letters that no key has.")
+            raise ConfigError(f"{variable} is not a valid key: it contains characters that are not ASCII.")
 
     def missing(self) -> ConfigError:
         return ConfigError(
@@ -40,12 +40,12 @@ class Access:
         )
 
     def http_client(self, sdk: Any) -> Any:
-        """The package's own HTTP client, which takes no more from a server than it should."""
+        """The package's own HTTP client, with a bound on what it reads from a server."""
         headers = {"Accept-Encoding": "identity"}
         return sdk.DefaultAsyncHttpxClient(headers=headers, event_hooks={"response": [_bound]})
 
     async def load(self, load: Callable[[], T]) -> T:
-        """Load the provider's package and make its client: half a second in which a session's heart must go on."""
+        """Load the provider's package in a thread: it takes half a second, and leases must be renewed meanwhile."""
         try:
             return await asyncio.to_thread(load)
         except ImportError:
@@ -53,10 +53,10 @@ class Access:
 
 
 async def _bound(response: Any) -> None:
-    """Bound an answer before it is read.
+    """Bound a response before it is read.
 
-    A package reads an error whole and unpacks it: a few compressed bytes could fill the memory. Nothing compressed was
-    asked for, so nothing is unpacked, and an error ends after a while.
+    A package reads an error response completely and decompresses it: a few compressed bytes could fill the memory. We
+    do not ask for compression, so nothing is decompressed, and an error response is cut at a limit.
     """
     response.headers.pop("content-encoding", None)
     if response.is_success:
@@ -64,7 +64,7 @@ async def _bound(response: Any) -> None:
     base = sys.modules[type(response).__module__.partition(".")[0]].AsyncByteStream
     whole = response.stream
 
-    class Beginning(base):  # type: ignore[misc, valid-type]
+    class BoundedStream(base):  # type: ignore[misc, valid-type]
         async def __aiter__(self) -> AsyncIterator[bytes]:
             left = LARGEST_ERROR
             async for chunk in whole:
@@ -76,7 +76,7 @@ async def _bound(response: Any) -> None:
         async def aclose(self) -> None:
             await whole.aclose()
 
-    response.stream = Beginning()
+    response.stream = BoundedStream()
 
 
 def check_address(base_url: str | None) -> None:
@@ -88,8 +88,10 @@ def check_address(base_url: str | None) -> None:
         good = secret = False
     if secret:
         raise ConfigError(
-            "The address of a model must not hold a password: it is kept with the session and shown.",
-            hint="Put the key into the environment instead.",
+            "The address of a model must not contain a password: it is stored with the session and shown.",
+            hint="Set the key in the environment instead.",
         )
     if not good:
-        raise ConfigError(f"{base_url!r} is no address of a model.", hint="Give one such as http://localhost:8080/v1.")
+        raise ConfigError(
+            f"{base_url!r} is not a valid address of a model server.", hint="Use one such as http://localhost:8080/v1."
+        )

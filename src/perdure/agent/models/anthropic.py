@@ -1,4 +1,4 @@
-"""Claude, through Anthropic's own package and its Messages API, as a stream."""
+"""Claude, through Anthropic's own package and the streaming Messages API."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.agent.model import Hear, Reply, Request, Turn
+from perdure.agent.model import OnText, Reply, Request, Turn
 from perdure.agent.models.access import Access
 from perdure.agent.models.failures import from_event, from_sdk
 from perdure.agent.models.prices import count, price_of, priced
@@ -28,7 +28,7 @@ CACHED = {"cache_control": {"type": "ephemeral"}}
 
 
 class Anthropic:
-    """A model of Anthropic, or of any server that speaks its format at `base_url`."""
+    """A model of Anthropic, or of any server that uses its format at `base_url`."""
 
     def __init__(self, model: str, *, base_url: str | None = None, timeout: float = 600.0) -> None:
         self.model = model
@@ -39,17 +39,17 @@ class Anthropic:
     def name(self) -> str:
         return f"anthropic:{self.model}"
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
-        """Ask once. Only a stream that came to its end is an answer."""
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
+        """Send one request. Only a stream that reached its end is an answer."""
         payload, names = payload_for(request, self.model), wire_names(offers_of(request))
         sdk, client = await self._access.load(self._client)
-        heard = _Heard(self.name, hear)
+        reader = _StreamReader(self.name, on_text)
         try:
             async with client, client.messages.with_streaming_response.create(**payload) as response:
-                await read_events(response, self.name, heard.take)
+                await read_events(response, self.name, reader.take)
         except sdk.AnthropicError as error:
             raise from_sdk(sdk, self.name, self._access.variable, error) from error
-        return heard.reply(request, names, self.model)
+        return reader.reply(request, names, self.model)
 
     def _client(self) -> tuple[Any, Any]:
         import anthropic
@@ -57,7 +57,7 @@ class Anthropic:
         return anthropic, anthropic.AsyncAnthropic(
             api_key=self._access.key,
             base_url=self._access.base_url,
-            # Anthropic's own servers take the key as a bearer's; many that only speak its format look here for it.
+            # Anthropic's servers accept the key as a bearer token; many compatible servers read this header.
             default_headers={"x-api-key": self._access.key} if self._access.base_url else None,
             max_retries=0,
             http_client=self._access.http_client(anthropic),
@@ -66,7 +66,7 @@ class Anthropic:
 
 
 def payload_for(request: Request, model: str) -> dict[str, Any]:
-    """The request as it is sent. What stays the same from call to call is marked to be cached."""
+    """The request as it is sent. The parts that stay the same from call to call are marked to be cached."""
     payload: dict[str, Any] = {
         "model": model,
         "max_tokens": request.max_tokens,
@@ -90,9 +90,9 @@ def payload_for(request: Request, model: str) -> dict[str, Any]:
 
 
 def messages_for(request: Request, model: str | None = None) -> list[dict[str, Any]]:
-    """The turns as messages: roles alternate, and the answers to calls come first in the message after them.
+    """The turns as messages: roles alternate, and results of calls come first in the message after them.
 
-    Thinking goes back only to the `model` that thought it.
+    Thinking is sent back only to the `model` that produced it.
     """
     messages: list[dict[str, Any]] = []
     for turn in well_formed(request.turns):
@@ -133,30 +133,30 @@ def _assistant(turn: Turn, model: str | None) -> list[dict[str, Any]]:
             if (text := turn.text[at : at + piece]).strip():
                 blocks.append({"type": "text", "text": clean(text)})
             at += piece
-    while blocks[-1]["type"] in THINKING:  # nobody may end with it
+    while blocks[-1]["type"] in THINKING:  # a message must not end with thinking
         blocks.pop()
     return blocks
 
 
 def _layout(turn: Turn, model: str | None) -> list[Any]:
-    """Where the thinking stood: itself, among lengths of text and the word for a call. What it omits comes after it."""
+    """The order of the parts of a message: blocks of thinking, lengths of text, and "call" for each call."""
     extra = turn.extra if isinstance(turn.extra, dict) else {}
     return list(extra.get("blocks", ())) if model is None or extra.get("anthropic") == model else []
 
 
-class _Heard:
-    """What the stream has said so far."""
+class _StreamReader:
+    """Builds a reply from the events of the stream."""
 
-    def __init__(self, who: str, hear: Hear) -> None:
+    def __init__(self, who: str, on_text: OnText) -> None:
         self._who = who
-        self._answer = Answer(hear)
+        self._answer = Answer(on_text)
         self._usage: dict[str, Any] = {}
         self._stop: Stop = "end"
         self._model = ""
         self._ended = False
 
     def take(self, _name: str, event: dict[str, Any]) -> bool:
-        """One event; true when nothing more is wanted."""
+        """Take one event; returns true when no more are needed."""
         kind = event.get("type")
         if kind == "message_start":
             message = part(self._who, event, "message", dict)
@@ -212,7 +212,7 @@ class _Heard:
         return msgspec.structs.replace(reply, extra=self._extra(model))
 
     def _extra(self, model: str) -> dict[str, Any] | None:
-        """The thinking and where it stood. Thinking without its signature is of no use to anybody."""
+        """The thinking and its place in the message. Thinking without a signature cannot be sent back: dropped."""
         layout: list[Any] = []
         for _, block in sorted(self._answer.blocks.items()):
             if block.kind == "text":

@@ -1,4 +1,4 @@
-"""Failures: what a provider's error means here, in one sentence, and whether asking again can help."""
+"""Errors of providers as `ModelError`: one sentence, a hint, and whether a retry can help."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ TOO_LONG = ("prompt is too long", "maximum context length", "context length", "c
 
 
 def from_sdk(sdk: Any, who: str, key: str, error: Exception) -> ModelError:
-    """What an error of a provider's package means. Both packages call their errors by the same names."""
+    """Convert an error of a provider's package. Both packages use the same names for their errors."""
     if isinstance(error, sdk.APIStatusError):
         return from_status(who, key, error.response.status_code, error.response.headers, error.body)
     if isinstance(error, sdk.APITimeoutError):
         return ModelError(f"{who} did not answer in time.", hint="Try again later.")
     if isinstance(error, sdk.APIConnectionError):
         return ModelError(f"{who} cannot be reached.", hint="Check the network, and the address if you gave one.")
-    return ModelError(f"{who} could not be asked: {one_line(str(error))}")
+    return ModelError(f"The request to {who} failed: {one_line(str(error))}")
 
 
 def from_event(who: str, body: Any) -> ModelError:
-    """What an error that came in the stream of an answer means."""
-    kind, said = _told(body)
+    """Convert an error that arrived inside the stream of an answer."""
+    kind, said = _kind_and_message(body)
     retry, too_long = kind not in FINAL_KINDS, _too_long(kind, said)
-    return ModelError(f"{who} broke off its answer: {said or kind}", retry=retry, kind=kind, too_long=too_long)
+    return ModelError(f"{who} aborted its answer: {said or kind}", retry=retry, kind=kind, too_long=too_long)
 
 
 def from_status(who: str, key: str, status: int, headers: Mapping[str, str], body: Any) -> ModelError:
-    """What a refusal means. `details` has the status, the provider's own word, and whether the prompt was too long."""
-    kind, said = _told(body)
+    """Convert an HTTP error. `details` has the status, the provider's code, and whether the prompt was too long."""
+    kind, said = _kind_and_message(body)
     retry = status in RETRY or (status >= 500 and status != 501)
     if kind in NO_CREDIT:
         retry = False
@@ -57,25 +57,27 @@ def _sentence(who: str, key: str, status: int, said: str, kind: str) -> tuple[st
     if kind in NO_CREDIT or status == 402:
         return f"The account at {who} has no credit left.", "Add credit, or choose another model."
     if status == 429:
-        return f"{who} is asked too often.", "Wait, or raise the limits of the account."
+        return f"The rate limit of {who} is reached.", "Wait, or raise the limits of the account."
     if status == 401:
-        return f"{who} does not know this key.", f"Set {key} to a valid key."
+        return f"{who} rejected the key.", f"Set {key} to a valid key."
     if status == 403:
-        return f"{who} does not allow this key to do that.", "Give the key access to the model."
+        return f"{who} does not allow this key to use the model.", "Give the key access to the model."
     if status == 404:
-        return f"{who} was not found there.", "Check the model's name, and the address if you gave one."
+        return f"{who} was not found.", "Check the model's name, and the address if you gave one."
     if status == 413 or _too_long(kind, said):
-        return f"The request is too large for {who}.", "Shorten the conversation, or begin another session."
+        return f"The request is too large for {who}.", "Shorten the conversation, or start another session."
     if status == 529 or kind == "overloaded_error":
         return f"{who} is overloaded.", "Try again later."
     if status in RETRY or status >= 500:
         return f"{who} failed (HTTP {status}).", "Try again later."
-    return f"{who} refused the request (HTTP {status}): {said or kind or 'it does not say why'}", "Correct the request."
+    return f"{who} refused the request (HTTP {status}): {said or kind or 'no reason given'}", "Correct the request."
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a provider asks to be left alone, as milliseconds, seconds or a date. A date counts from the
-    moment at which the provider says that it answered: its clock need not be ours."""
+    """The delay in seconds that a provider asks for, given as milliseconds, seconds or a date.
+
+    A date is relative to the `date` header of the same response, because the provider's clock may differ from ours.
+    """
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             seconds = float(headers.get(name, "")) / unit
@@ -90,8 +92,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def _told(body: Any) -> tuple[str, str]:
-    """The provider's own word for the error, and its sentence."""
+def _kind_and_message(body: Any) -> tuple[str, str]:
+    """The provider's code for the error, and its message."""
     error = body.get("error", body) if isinstance(body, dict) else body
     if not isinstance(error, dict):
         return "", one_line(str(error or ""))

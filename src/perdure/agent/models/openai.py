@@ -1,4 +1,4 @@
-"""OpenAI's models, and every server that speaks its chat format, through OpenAI's own package, as a stream."""
+"""OpenAI's models, and every server that uses its chat format, through OpenAI's own package, streaming."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
-from perdure.agent.model import Hear, Reply, Request, Turn
+from perdure.agent.model import OnText, Reply, Request, Turn
 from perdure.agent.models.access import Access
 from perdure.agent.models.failures import from_event, from_sdk
 from perdure.agent.models.prices import count, price_of, priced
@@ -21,11 +21,11 @@ STOPS: dict[str, Stop] = {
     "tool_calls": "calls",
     "function_call": "calls",
 }
-TEXT = -1  # where the text stands among the parts of an answer: before every call
+TEXT = -1  # the index of the text among the parts of an answer: before every call
 
 
 class OpenAI:
-    """A model of OpenAI, or of any server that speaks its chat format at `base_url`."""
+    """A model of OpenAI, or of any server that uses its chat format at `base_url`."""
 
     def __init__(self, model: str, *, base_url: str | None = None, timeout: float = 600.0) -> None:
         self.model = model
@@ -36,21 +36,21 @@ class OpenAI:
     def name(self) -> str:
         return f"openai:{self.model}"
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
-        """Ask once. An answer that said why it finished is whole, whatever becomes of the connection after it."""
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
+        """Send one request. An answer with a finish reason is complete, even if the connection breaks after it."""
         payload = payload_for(request, self.model, self._access.base_url)
         names = wire_names(offers_of(request))
         sdk, client = await self._access.load(self._client)
-        heard = _Heard(self.name, hear)
+        reader = _StreamReader(self.name, on_text)
         try:
             async with client, client.chat.completions.with_streaming_response.create(**payload) as response:
-                await read_events(response, self.name, heard.take)
+                await read_events(response, self.name, reader.take)
         except sdk.OpenAIError as error:
             raise from_sdk(sdk, self.name, self._access.variable, error) from error
         except ModelError:
-            if not heard.finished:
+            if not reader.finished:
                 raise
-        return heard.reply(request, names, self.model)
+        return reader.reply(request, names, self.model)
 
     def _client(self) -> tuple[Any, Any]:
         import openai
@@ -89,14 +89,14 @@ def payload_for(request: Request, model: str, base_url: str | None = None) -> di
 
 
 def _limit(model: str, base_url: str | None) -> str:
-    """OpenAI has renamed the limit, and most servers that speak its format know only the old name."""
+    """OpenAI has renamed the limit, and most compatible servers know only the old name."""
     host = urlsplit(base_url or "https://api.openai.com").hostname or ""
     theirs = host.endswith("openai.com") or model.startswith(("gpt-5", "o1", "o3", "o4"))
     return "max_completion_tokens" if theirs else "max_tokens"
 
 
 def messages_for(request: Request) -> list[dict[str, Any]]:
-    """The turns as messages: the answers to calls right after them, and neighbours of one role as one."""
+    """The turns as messages: results directly after their calls, and consecutive messages of one role joined."""
     messages: list[dict[str, Any]] = []
     if request.instructions.strip():
         messages.append({"role": "system", "content": clean(request.instructions)})
@@ -129,19 +129,19 @@ def _message(turn: Turn) -> dict[str, Any]:
     return message
 
 
-class _Heard:
-    """What the stream has said so far."""
+class _StreamReader:
+    """Builds a reply from the events of the stream."""
 
-    def __init__(self, who: str, hear: Hear) -> None:
+    def __init__(self, who: str, on_text: OnText) -> None:
         self._who = who
-        self._answer = Answer(hear)
+        self._answer = Answer(on_text)
         self._usage: dict[str, Any] = {}
         self._stop: Stop = "end"
         self._model = ""
         self.finished = False
 
     def take(self, _name: str, event: dict[str, Any]) -> bool:
-        """One event; true when nothing more is wanted."""
+        """Take one event; returns true when no more are needed."""
         if event.get("error"):
             raise from_event(self._who, event)
         self._model = str(event.get("model") or self._model)

@@ -1,4 +1,4 @@
-"""Prices: dollars for a million tokens, by the name of the model. A model that is not here has no known price."""
+"""Prices in dollars per million tokens, by the name of the model. A model that is not listed has no known price."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perdure.agent.model import Usage
 
 
 class Price(NamedTuple):
-    """Dollars for a million tokens, which is millionths of a dollar for one."""
+    """Dollars per million tokens, which is millionths of a dollar per token."""
 
     fresh: float
     read: float  # from the provider's cache
@@ -53,16 +53,16 @@ PRICES = {
     "o4-mini": _gpt(1.1, 0.275, 4.4),
 }
 
-_DATED = re.compile(r"-latest$|[-@]\d{8}$|-\d{4}-\d\d-\d\d$")  # what may follow a name without changing the price
+_DATED = re.compile(r"-latest$|[-@]\d{8}$|-\d{4}-\d\d-\d\d$")  # suffixes of a name that do not change the price
 
 
 def price_of(model: str) -> Price | None:
-    """What a model costs, or None when nobody here knows: a name that is merely similar is another model."""
+    """The price of a model, or None if it is unknown. A similar name is a different model."""
     return PRICES.get(model) or PRICES.get(_DATED.sub("", model))
 
 
 def priced(model: str, *, fresh: int, read: int = 0, written: int = 0, out: int = 0) -> Usage:
-    """The usage of a call. Tokens that came from a cache, or went into it, are tokens in."""
+    """The usage of a call. Tokens read from a cache or written to it count as input tokens."""
     price, tokens_in = price_of(model), fresh + read + written
     if price is None:
         return Usage(tokens_in, out, 0, priced=False)
@@ -71,5 +71,5 @@ def priced(model: str, *, fresh: int, read: int = 0, written: int = 0, out: int 
 
 
 def count(value: object) -> int:
-    """A number of tokens as somebody else reported it; what cannot be one is none."""
+    """A number of tokens that a server reported; 0 if it is not a valid count."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 40 else 0

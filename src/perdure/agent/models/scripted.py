@@ -1,8 +1,8 @@
-"""A scripted model: no key, no network, and the same reply whenever it is asked for the same one.
+"""A scripted model: it needs no key and no network, and gives the same reply to the same request.
 
     Scripted(["Let me look.", {"text": "Now.", "calls": [{"name": "read", "arguments": {"path": "a"}}]}, "Done."])
 
-A reply depends on the number of the request and on nothing else, so a process that was killed gets it again.
+A reply depends only on the number of the request, so a process that was killed gets it again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from perdure.agent.model import Hear, Reply, Request, ToolCall, Usage
+from perdure.agent.model import OnText, Reply, Request, ToolCall, Usage
 from perdure.agent.models.text import clean
 from perdure.errors import ConfigError
 
@@ -24,7 +24,7 @@ _PIECES = re.compile(r"\S+\s*|\s+")
 
 
 class ScriptedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A call that the script makes; `arguments` may be any text, to play a model that writes bad JSON."""
+    """A call in the script. `arguments` may be any text, to imitate a model that writes invalid JSON."""
 
     name: str
     arguments: dict[str, Any] | str = {}
@@ -41,7 +41,7 @@ class ScriptedTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scripted:
-    """Plays the turns in order, or asks a function for each. A text stands for a turn that only says it."""
+    """Plays the turns in order, or calls a function for each. A string stands for a turn with only that text."""
 
     def __init__(self, turns: Sequence[Line] | Callable[[Request], Line], name: str = "scripted") -> None:
         self._name = name
@@ -51,8 +51,8 @@ class Scripted:
     def name(self) -> str:
         return self._name
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
-        """The turn with the request's number, heard piece by piece."""
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
+        """The turn with the request's number, streamed in pieces."""
         number = request.number
         if callable(self._turns):
             turn = _turn(self._turns(request), number)
@@ -60,7 +60,7 @@ class Scripted:
             turn = self._turns[number] if 0 <= number < len(self._turns) else ScriptedTurn(text=ENDED)
         text = clean(turn.text)
         for piece in _PIECES.findall(text):
-            hear(piece)
+            on_text(piece)
         calls = tuple(
             ToolCall(f"call-{number}-{index}", call.name, call.arguments) for index, call in enumerate(turn.calls)
         )
@@ -83,5 +83,5 @@ def scripted_file(path: str | Path) -> Scripted:
     except OSError as error:
         raise ConfigError(f"The script {path} cannot be read: {error.strerror or error}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The script {path} is no JSON list of turns: {error}.") from None
+        raise ConfigError(f"The script {path} is not a JSON list of turns: {error}.") from None
     return Scripted(turns, name=f"scripted:{path}")

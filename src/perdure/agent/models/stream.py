@@ -1,7 +1,7 @@
-"""The stream of an answer: server-sent events from bytes, and what has been heard of the answer so far.
+"""The stream of an answer: server-sent events parsed from bytes, and the part of the answer received so far.
 
-The events are read here and not by the providers' packages: those stop at a byte that is no UTF-8, and keep whatever
-they are sent. Here a broken byte costs one character, and an answer without end costs no more than the bound.
+The events are parsed here and not by the providers' packages: those fail at a byte that is not UTF-8, and read without
+a limit. Here an invalid byte costs one character, and an endless answer is cut at the bound.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
 
-from perdure.agent.model import Hear, Reply, Request, ToolCall, Usage
+from perdure.agent.model import OnText, Reply, Request, ToolCall, Usage
 from perdure.agent.models.text import clean, read_arguments
 from perdure.agent.models.turns import wire_id
 from perdure.errors import ModelError
 
 BOUND = 4 * 1024 * 1024  # characters of text, arguments and thinking that one answer may have
 LARGEST_EVENT = 4 * BOUND  # bytes
-PART = 8192  # characters that each part of an answer counts for beside its own, so that no answer has many hundreds
+PART = 8192  # characters that each part counts in addition to its own, which limits the number of parts
 
 T = TypeVar("T")
 Stop = Literal["end", "calls", "length", "refused"]
 
 
 class Events:
-    """Events out of bytes that arrive in any pieces. An event that never ends is given up."""
+    """Parses events from bytes that arrive in pieces of any size. An event that does not end is an error."""
 
     def __init__(self, who: str) -> None:
         self._who = who
@@ -61,13 +61,13 @@ class Events:
 
 
 async def read_events(response: Any, who: str, take: Callable[[str, dict[str, Any]], bool]) -> None:
-    """Give each event to `take` until it says that this is enough, the stream ends, or it breaks."""
+    """Pass each event to `take` until it returns true, the stream ends, or the connection breaks."""
     events, chunks = Events(who), response.iter_bytes()
     try:
         while True:
             try:
                 chunk = await anext(chunks, None)
-            except Exception as error:  # whatever the connection died of
+            except Exception as error:  # the connection broke, for any reason
                 raise cut_off(who) from error
             if chunk is None:
                 return
@@ -79,11 +79,11 @@ async def read_events(response: Any, who: str, take: Callable[[str, dict[str, An
 
 
 def cut_off(who: str) -> ModelError:
-    return ModelError(f"{who} broke off in the middle of its answer.", hint="The same request may well succeed.")
+    return ModelError(f"{who} closed the connection in the middle of its answer.", hint="A retry may succeed.")
 
 
 def corrupted(who: str) -> ModelError:
-    return ModelError(f"{who} sent an answer that cannot be read.", hint="The same request may well succeed.")
+    return ModelError(f"{who} sent an answer that cannot be read.", hint="A retry may succeed.")
 
 
 def _object(who: str, data: str) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Block:
         self.id = id
         self.name = name
         self.pieces: list[str] = []
-        self.whole: dict[str, Any] | None = None  # thinking, as its provider wants it back
+        self.whole: dict[str, Any] | None = None  # thinking, in the form that its provider expects back
 
     @property
     def text(self) -> str:
@@ -122,10 +122,10 @@ class Block:
 
 
 class Answer:
-    """What has been heard so far, up to the bound; beyond it the answer is `cut`."""
+    """The part of the answer received so far, up to the bound; beyond it the answer is `cut`."""
 
-    def __init__(self, hear: Hear) -> None:
-        self._hear = hear
+    def __init__(self, on_text: OnText) -> None:
+        self._on_text = on_text
         self._held = ""
         self.blocks: dict[int, Block] = {}
         self.size = 0
@@ -141,7 +141,7 @@ class Answer:
         self.cut = self.cut or self.size > BOUND
 
     def add(self, block: Block, piece: str) -> None:
-        """Take one more piece; text is heard at once."""
+        """Add one more piece; text is passed on at once."""
         room = max(0, BOUND - self.size)
         self.cut = self.cut or len(piece) > room
         if piece := piece[:room]:
@@ -154,17 +154,17 @@ class Answer:
         piece = self._held + piece
         self._held = piece[-1] if "\ud800" <= piece[-1] < "\udc00" else ""  # half a character: its other half follows
         if piece := piece.removesuffix(self._held):
-            self._hear(clean(piece))
+            self._on_text(clean(piece))
 
-    def tokens(self, told: int) -> int:
-        """The tokens of the answer: as told, or guessed when it was cut before anybody could tell."""
-        return max(told, (self.size - PART * len(self.blocks)) // 4) if self.cut else told
+    def tokens(self, reported: int) -> int:
+        """The tokens of the answer: as reported, or an estimate if it was cut before the report."""
+        return max(reported, (self.size - PART * len(self.blocks)) // 4) if self.cut else reported
 
     def of_kind(self, kind: str) -> list[Block]:
         return [block for _, block in sorted(self.blocks.items()) if block.kind == kind]
 
     def reply(self, request: Request, stop: Stop, names: dict[str, str], usage: Usage, model: str) -> Reply:
-        """The answer. Calls of an answer that was refused are not carried out; one that was cut off stays raw text."""
+        """The reply. A refused answer has no calls; the arguments of a call that was cut off stay raw text."""
         stop = "length" if self.cut else stop
         calls = [] if stop == "refused" else self._calls(request, names, whole=stop != "length")
         if stop in ("end", "calls"):

@@ -1,7 +1,7 @@
-"""Text from outside: made fit to be stored, and arguments read as JSON or left as they came.
+"""Text from a provider: made storable, and arguments parsed as JSON or kept as text.
 
-A model's answer may hold anything. Nothing here raises: what cannot be read is passed on as text, and whoever offered
-the tool says so to the model.
+A model's answer may contain anything. Nothing here raises: text that cannot be parsed is passed on as it is, and the
+model is told that its arguments are invalid.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ import math
 import re
 from typing import Any
 
-DEEPEST = 64  # levels of nesting that anybody who reads arguments later can be expected to bear
+DEEPEST = 64  # levels of nesting that are accepted in arguments
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
-    """Join halves of a character that arrived apart, and replace those that stayed alone."""
+    """Join surrogate halves that arrived separately, and replace those that stayed alone."""
     if not _SURROGATE.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def one_line(text: str, most: int = 300) -> str:
-    """What somebody else said, short enough to be part of a sentence."""
+    """A foreign text, short enough to be part of a sentence."""
     text = " ".join(clean(text).split())
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def read_arguments(text: str, *, whole: bool = True) -> dict[str, Any] | str:
-    """The JSON object that the text is, or the text. No text means no arguments, unless the answer was cut off."""
+    """The JSON object in the text, or the text itself. No text means no arguments, unless the answer was cut off."""
     if not text.strip():
         return {} if whole else ""
     try:

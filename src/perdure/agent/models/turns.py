@@ -1,7 +1,7 @@
-"""The transcript as every provider takes it: what they all refuse is put right here, once.
+"""Turns in a form that every provider accepts.
 
-A provider refuses a whole request for one call without an answer, one name with a dot, one empty text; and because
-the same transcript is sent again, the session would never get out of it.
+A provider refuses a whole request because of one call without a result, one name with a dot, or one empty text. The
+same transcript would be sent again, so the session could never recover.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from perdure.agent.model import Offer, Request, ToolCall, Turn
 from perdure.agent.models.text import clean
 from perdure.errors import ConfigError
 
-UNANSWERED = "What came of this call was not recorded."
+UNANSWERED = "The outcome of this call was not recorded."
 BEGIN = "Begin."
-GO_ON = "Go on."
+CONTINUE = "Continue."
 
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def well_formed(turns: Iterable[Turn]) -> list[Turn]:
-    """The turns with every call answered right after it, nothing empty, a user at the start and nobody's at the end."""
+    """The turns with a result directly after each call, nothing empty, and a user turn first and last."""
     shaped: list[Turn] = []
     open_calls: dict[str, ToolCall] = {}
 
@@ -45,12 +45,12 @@ def well_formed(turns: Iterable[Turn]) -> list[Turn]:
         open_calls.update((call.id, call) for call in calls)
     answer_the_rest()
     if not shaped or shaped[-1].role == "assistant":
-        shaped.append(Turn("user", text=GO_ON if shaped else BEGIN))
+        shaped.append(Turn("user", text=CONTINUE if shaped else BEGIN))
     return shaped
 
 
 def wire_name(name: str) -> str:
-    """A tool's name in the letters that every provider takes."""
+    """A tool's name in characters that every provider accepts."""
     return _NOT_IN_A_NAME.sub("_", name)[:64] or "_"
 
 
@@ -59,24 +59,24 @@ def wire_id(id: str) -> str:
 
 
 def wire_object(call: ToolCall) -> dict[str, Any]:
-    """A call's arguments as an object, whatever the model had made of them."""
+    """A call's arguments as an object, even if the model did not send one."""
     return call.arguments if isinstance(call.arguments, dict) else {"not_json": clean(call.arguments)}
 
 
 def wire_names(offers: Iterable[Offer]) -> dict[str, str]:
-    """What each tool is called on the wire, and what it is called here."""
+    """The name of each tool as it is sent, and its own name."""
     names: dict[str, str] = {}
     for offer in offers:
         there = names.setdefault(wire_name(offer.name), offer.name)
         if there != offer.name:
             raise ConfigError(
-                f"A model cannot tell the tools {there} and {offer.name} apart.", hint="Rename one of them."
+                f"The tools {there} and {offer.name} have the same name for a model.", hint="Rename one of them."
             )
     return names
 
 
 def offers_of(request: Request) -> tuple[Offer, ...]:
-    """The tools offered; where none are, those that were called before: a provider wants to know what they were."""
+    """The tools offered, or if there are none, those that were called before, which a provider requires."""
     if request.tools:
         return request.tools
     called = {call.name for turn in request.turns for call in turn.calls}

@@ -21,7 +21,7 @@ from perdure.agent.commands.sandbox import Level, available, command_line, envir
 from perdure.agent.commands.state import Bounds, Ending, Fate, Trail
 from perdure.agent.files.workspace import Workspace, here
 from perdure.agent.git.repository import SETTINGS
-from perdure.agent.tools.result import Said, plain, short
+from perdure.agent.tools.result import ToolResult, plain, short
 from perdure.config import FILE
 from perdure.domain.effect import AttemptOutcome
 from perdure.errors import NotDone, StoreError
@@ -44,7 +44,7 @@ _HOW = {
 
 
 @tool(replay="escalate")
-def run_command(call: Call, command: str, timeout: int = 120) -> Said:
+def run_command(call: Call, command: str, timeout: int = 120) -> ToolResult:
     """Run a shell command in the folder; gives its exit code and what it said. `timeout` is in seconds.
 
     It ends with everything that it started: nothing goes on in the background. It may write in the folder and in /tmp.
@@ -57,13 +57,13 @@ run_command.outlives_worker = True
 
 
 @tool(name="run_command.look", replay="pure", retry=1)
-def look(call: Call, command: str, timeout: int = 120) -> Said:
+def look(call: Call, command: str, timeout: int = 120) -> ToolResult:
     """Run a command that only looks."""
     if not _only_looks(command) or (argv := words(command)) is None:
         raise NotDone(f"{short(command)} may change something.")
     if (line := looking_line(argv)) is None:
         call.reference("exit 127")
-        return Said(f"exit 127\n{argv[0]}: not found", origin=_origin(command), failed=True)
+        return ToolResult(f"exit 127\n{argv[0]}: not found", origin=_origin(command), failed=True)
     trail = Trail(here(), new_uid())
     try:
         return _run(trail, call, line, command, timeout, read_only=True)
@@ -148,7 +148,7 @@ def forget(key: str, workspace: Workspace) -> None:
     Trail(workspace, key).forget()
 
 
-def _run(trail: Trail, call: Call, argv: list[str], command: str, timeout: int, *, read_only: bool) -> Said:
+def _run(trail: Trail, call: Call, argv: list[str], command: str, timeout: int, *, read_only: bool) -> ToolResult:
     workspace = here()
     level = level_for(workspace)
     temporary = trail.prepare(call.attempt, command)
@@ -169,10 +169,10 @@ def _run(trail: Trail, call: Call, argv: list[str], command: str, timeout: int, 
     return _said(ending, workspace, changed=not read_only)
 
 
-def _said(ending: Ending, workspace: Workspace, *, changed: bool) -> Said:
+def _said(ending: Ending, workspace: Workspace, *, changed: bool) -> ToolResult:
     output = ending.folder / "output"
     size = output.stat().st_size if output.exists() else 0
-    return Said(
+    return ToolResult(
         "\n".join(line for line in (_sentence(ending), _shown(output, size), _set_aside(ending, workspace)) if line),
         origin=_origin((ending.folder / "command").read_text(encoding="utf-8", errors="replace")),
         artifact=_kept(output, workspace) if size > SHOWN else None,

@@ -29,7 +29,7 @@ from perdure.agent.git.repository import (
 )
 from perdure.agent.git.sandboxed_git import act
 from perdure.agent.tools.hidden_arguments import Known, prepares
-from perdure.agent.tools.result import Said, plain, say, short
+from perdure.agent.tools.result import ToolResult, plain, say, short
 from perdure.errors import NotDone
 from perdure.runtime.definitions.tool import Call, Outcome, tool
 
@@ -40,7 +40,7 @@ DIFFER = ("--cached", "--quiet", "--no-ext-diff", "--no-textconv")
 
 
 @tool(replay="probe", inflight="1s", retry=5, targets=("branch:{branch}",))
-def git_commit(call: Call, message: str, branch: str, before: str | None, paths: list[str] | None = None) -> Said:
+def git_commit(call: Call, message: str, branch: str, before: str | None, paths: list[str] | None = None) -> ToolResult:
     """Commit the files in `paths`, or everything that changed, to the current branch. Shows what was committed."""
     with acting("index.lock", "HEAD.lock", f"refs/heads/{branch}.lock") as lock:
         if (found := _find(call.key, before)) is not None:
@@ -168,17 +168,17 @@ def _identity() -> list[str]:
     return [f"{name}={value}" for name, value in wanted.items() if not look("config", name, check=False).line]
 
 
-def _referred(call: Call, commit: str) -> Said:
+def _referred(call: Call, commit: str) -> ToolResult:
     call.reference(commit)
     return _committed(commit)
 
 
-def _committed(commit: str) -> Said:
+def _committed(commit: str) -> ToolResult:
     done = look("show", "--stat=100", "--no-ext-diff", "--no-textconv", "--format=%h %s", commit, limit=8_000)
     return say(f"Committed {done.line}", changed=True)
 
 
-def _refused(done: Done) -> Said:
+def _refused(done: Done) -> ToolResult:
     """Git, or a hook, did not let it through: an answer, and not one that asking again would change."""
     why = f"ended with {done.code}" if done.code >= 0 else "took too long and was ended"
-    return Said(f"Nothing was committed; git commit {why}.\n{plain(done.words)}", failed=True, changed=True)
+    return ToolResult(f"Nothing was committed; git commit {why}.\n{plain(done.words)}", failed=True, changed=True)

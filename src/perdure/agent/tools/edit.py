@@ -13,7 +13,7 @@ from typing import Any
 
 from perdure.agent.files.safe_files import content_of, digest_of, label, replace, settled, writable
 from perdure.agent.tools.hidden_arguments import HIDDEN, PREPARE, Known, prepares
-from perdure.agent.tools.result import Said, plain, short
+from perdure.agent.tools.result import ToolResult, plain, short
 from perdure.errors import NotDone
 from perdure.ids import digest
 from perdure.runtime.definitions.tool import Call, Outcome, tool
@@ -25,7 +25,7 @@ DIFF = 120  # lines of a diff
 
 
 @tool(replay="probe", inflight="1s", targets=("file:{path}",))
-def write_file(call: Call, path: str, content: str, before: str | None) -> Said:
+def write_file(call: Call, path: str, content: str, before: str | None) -> ToolResult:
     """Write a whole file, new or read before, and make the folders it needs. Says how much was written."""
     call.reference(path)
     replace(writable(path), _bytes(content), before)
@@ -51,7 +51,7 @@ def prepare_write(known: Known, *, path: str, content: str) -> dict[str, Any]:
 
 
 @tool(replay="probe", inflight="1s", targets=("file:{path}",))
-def edit_file(call: Call, path: str, old: str, new: str, before: str, after: str, all: bool = False) -> Said:
+def edit_file(call: Call, path: str, old: str, new: str, before: str, after: str, all: bool = False) -> ToolResult:
     """Replace `old`, which must stand in the file exactly once, by `new`; or every `old`, with `all`. Shows a diff."""
     real = writable(path)
     content = content_of(real)
@@ -128,19 +128,19 @@ def _edited(content: bytes, path: str, old: str, new: str, all: bool) -> bytes:
     return content.replace(there, instead)
 
 
-def _written(path: str, content: str) -> Said:
+def _written(path: str, content: str) -> ToolResult:
     whole = _bytes(content)
     text = f"Wrote {short(path)}: {len(content.splitlines())} lines, {len(whole)} bytes."
-    return Said(text, read={path: digest(whole)}, changed=True)
+    return ToolResult(text, read={path: digest(whole)}, changed=True)
 
 
-def _shown(path: str, old: str, new: str, after: str) -> Said:
+def _shown(path: str, old: str, new: str, after: str) -> ToolResult:
     """The edit as a diff of its own two texts: the same after a crash, when the old content is gone."""
     lines = list(_diff(old.splitlines(), new.splitlines()))
     if len(lines) > DIFF:
         lines = [*lines[:DIFF], f"[{len(lines) - DIFF} more lines]"]
     text = "\n".join([f"Edited {short(path)}.", *(plain(line)[:500] for line in lines)])
-    return Said(text, read={path: after}, changed=True)
+    return ToolResult(text, read={path: after}, changed=True)
 
 
 def _diff(old: list[str], new: list[str]) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Self
 from urllib.parse import quote, urljoin, urlsplit
 
 from perdure.agent.files.workspace import here
-from perdure.agent.tools.result import Said, say, short
+from perdure.agent.tools.result import ToolResult, say, short
 from perdure.errors import NotDone
 from perdure.runtime.definitions.tool import tool
 
@@ -33,7 +33,7 @@ TEXTUAL = ("json", "xml", "javascript", "yaml", "toml", "csv", "form-urlencoded"
 
 
 @tool(replay="pure", retry=1)
-def fetch_url(url: str) -> Said:
+def fetch_url(url: str) -> ToolResult:
     """Fetch an http or https address and give its text; HTML is reduced to what a reader sees."""
     if not here().network:
         raise NotDone("This session may not use the network.")
@@ -48,7 +48,7 @@ def fetch_url(url: str) -> Said:
             raise NotDone(f"{short(url)} cannot be fetched: {short(why)}.") from None
 
 
-def _fetch(url: str, watch: _Watch) -> Said:
+def _fetch(url: str, watch: _Watch) -> ToolResult:
     at = url
     for _ in range(HOPS + 1):
         at = _checked(at)
@@ -172,7 +172,7 @@ def _is_public(address: str) -> bool:
     return one.is_global and not one.is_multicast
 
 
-def _answered(at: str, answer: http.client.HTTPResponse) -> Said:
+def _answered(at: str, answer: http.client.HTTPResponse) -> ToolResult:
     """An answer as text. One that says 404 is an answer too."""
     content = answer.read(LARGEST + 1)
     kind = answer.headers.get_content_type()
@@ -182,7 +182,7 @@ def _answered(at: str, answer: http.client.HTTPResponse) -> Said:
     failed, origin = answer.status >= 300, f"web:{at}"
     encoding = answer.headers.get("Content-Encoding", "identity")
     if encoding != "identity" or not (kind.startswith("text/") or any(word in kind for word in TEXTUAL)):
-        return Said(f"{short(about, 600)}\nThis is not text; it is not shown.", origin=origin, failed=failed)
+        return ToolResult(f"{short(about, 600)}\nThis is not text; it is not shown.", origin=origin, failed=failed)
     text = _decoded(content[:LARGEST], answer.headers.get_content_charset())
     if kind in ("text/html", "application/xhtml+xml"):
         text = _reader(text)

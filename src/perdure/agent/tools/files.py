@@ -12,7 +12,7 @@ from typing import BinaryIO
 from perdure.agent.files.safe_files import CHUNK, label, opened, real
 from perdure.agent.files.workspace import here
 from perdure.agent.git.repository import is_repository, look
-from perdure.agent.tools.result import LIMIT, LINE, Said, plain, say, short
+from perdure.agent.tools.result import LIMIT, LINE, ToolResult, plain, say, short
 from perdure.errors import NotDone
 from perdure.runtime.definitions.tool import tool
 
@@ -22,17 +22,17 @@ BINARY = 256  # bytes of a binary file that are shown
 
 
 @tool(replay="pure", retry=1)
-def read_file(path: str, offset: int = 1, limit: int = 400) -> Said:
+def read_file(path: str, offset: int = 1, limit: int = 400) -> ToolResult:
     """Read a text file, from line `offset` on, at most `limit` lines. Gives numbered lines, and how many there are."""
     if offset < 1 or limit < 1:
         raise NotDone("`offset` counts lines from 1, and `limit` is at least 1.")
     name = label(found := real(path))
     with opened(found) as file:
         if file is None:
-            return Said(f"There is no file {short(name)}.", read={name: None}, failed=True)
+            return ToolResult(f"There is no file {short(name)}.", read={name: None}, failed=True)
         pages = _Pages(file, offset, limit)
     read: dict[str, str | None] = {name: pages.digest}
-    return Said(pages.text(short(name)), origin=f"file:{name}", read=read)
+    return ToolResult(pages.text(short(name)), origin=f"file:{name}", read=read)
 
 
 class _Pages:
@@ -89,11 +89,11 @@ class _Pages:
 
 
 @tool(replay="pure", retry=1)
-def list_files(path: str = ".", depth: int = 2) -> Said:
+def list_files(path: str = ".", depth: int = 2) -> ToolResult:
     """List the files beneath a folder, `depth` levels deep, without what git ignores. One path a line."""
     top = real(path)
     if not top.is_dir():
-        return Said(f"There is no folder {short(path)}.", failed=True)
+        return ToolResult(f"There is no folder {short(path)}.", failed=True)
     names = list(islice(walk(top), FILES + 1))
     shown: dict[str, int] = {}
     start = 0 if top == here().root else len(label(top).split("/"))

@@ -14,7 +14,7 @@ from perdure.agent.git.sandboxed_git import act
 from perdure.agent.tools.commit import git_commit
 from perdure.agent.tools.hidden_arguments import HIDDEN, PREPARE, Known, prepares
 from perdure.agent.tools.push import git_push
-from perdure.agent.tools.result import Said, say, short
+from perdure.agent.tools.result import ToolResult, say, short
 from perdure.errors import NotDone
 from perdure.runtime.definitions.tool import Call, Outcome, tool
 
@@ -22,7 +22,7 @@ __all__ = ["HIDDEN", "PREPARE", "git_branch", "git_commit", "git_diff", "git_log
 
 
 @tool(replay="pure", retry=1)
-def git_status() -> Said:
+def git_status() -> ToolResult:
     """Show the branch, and which files are changed, staged or not tracked."""
     require()
     done = look_at_files("status", "--short", "--branch", "--untracked-files=all", "--ignore-submodules=dirty")
@@ -30,7 +30,7 @@ def git_status() -> Said:
 
 
 @tool(replay="pure", retry=1)
-def git_diff(path: str | None = None) -> Said:
+def git_diff(path: str | None = None) -> ToolResult:
     """Show what differs from the last commit, in the whole folder or in one file or folder; new files are left out."""
     require()
     where = [] if path is None else ["--", label(real(path))]
@@ -40,18 +40,18 @@ def git_diff(path: str | None = None) -> Said:
 
 
 @tool(replay="pure", retry=1)
-def git_log(limit: int = 20) -> Said:
+def git_log(limit: int = 20) -> ToolResult:
     """Show the last commits of the branch, the newest first: short name, day, author, subject."""
     require()
     if commit_of("HEAD") is None:
-        return Said("There are no commits yet.", origin="command:git log")
+        return ToolResult("There are no commits yet.", origin="command:git log")
     many = str(max(1, min(limit, 200)))
     done = look("log", "-n", many, "--format=%h %ad %an: %s", "--date=short")
     return say(done.text.decode(errors="replace").rstrip(), origin="command:git log")
 
 
 @tool(replay="probe", inflight="1s", retry=5, targets=("branch:{name}",))
-def git_branch(call: Call, name: str, leaving: str, before: str | None) -> Said:
+def git_branch(call: Call, name: str, leaving: str, before: str | None) -> ToolResult:
     """Make a new branch where the current one stands, and check it out. Says which branch is current."""
     call.reference(f"refs/heads/{name}")
     with acting("index.lock", "HEAD.lock", f"refs/heads/{name}.lock") as lock:
@@ -96,5 +96,5 @@ def prepare_branch(_: Known, *, name: str) -> dict[str, Any]:
     return {"leaving": current_branch(), "before": commit_of("HEAD")}
 
 
-def _on(name: str) -> Said:
-    return Said(f"The branch is now {short(name)}.")
+def _on(name: str) -> ToolResult:
+    return ToolResult(f"The branch is now {short(name)}.")

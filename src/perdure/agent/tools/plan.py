@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from perdure.agent.files.workspace import here
-from perdure.agent.tools.result import Said
+from perdure.agent.tools.result import ToolResult
 from perdure.domain.artifact import Retention
 from perdure.domain.fact import Fact, private_scope
 from perdure.domain.task import Task, TaskState
@@ -31,7 +31,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 @tool(replay="joint")
-def plan(log: Log, tasks: list[Item]) -> Said:
+def plan(log: Log, tasks: list[Item]) -> ToolResult:
     """Write down the plan as a list of tasks with their state, or bring it up to date; gives back the whole plan.
 
     A task is known by its title. Leave a task out to leave it as it is.
@@ -41,7 +41,7 @@ def plan(log: Log, tasks: list[Item]) -> Said:
         task.add.on(log, id, item.title, priority=-nth)
         if task.get(log.tx, log.uid, id).state != item.state:
             task.change.on(log, id, state=item.state)
-    return Said(plan_text(task.of_session(log.tx, log.uid)))
+    return ToolResult(plan_text(task.of_session(log.tx, log.uid)))
 
 
 def plan_text(tasks: list[Task]) -> str:
@@ -51,37 +51,37 @@ def plan_text(tasks: list[Task]) -> str:
 
 
 @tool(replay="joint")
-def decide(log: Log, decision: str, because: str, then: str | None = None) -> Said:
+def decide(log: Log, decision: str, because: str, then: str | None = None) -> ToolResult:
     """Write down a decision and its reason before acting on it; gives back its id, for `decided`."""
     id = "d-" + digest(encode([decision, because]))[:12]
     _decisions.decide.on(log, id, decision, because=because, then=then)
-    return Said(id)
+    return ToolResult(id)
 
 
 @tool(replay="joint")
-def decided(log: Log, id: str, outcome: str) -> Said:
+def decided(log: Log, id: str, outcome: str) -> ToolResult:
     """Write down what came of a decision."""
     _decisions.settle.on(log, id, outcome)
-    return Said(f"The outcome of {id} is on record.")
+    return ToolResult(f"The outcome of {id} is on record.")
 
 
 @tool(replay="joint")
-def remember(log: Log, key: str, value: str, everywhere: bool = False, stale_after: str | None = None) -> Said:
+def remember(log: Log, key: str, value: str, everywhere: bool = False, stale_after: str | None = None) -> ToolResult:
     """Keep a fact under a key, for this session or, with `everywhere`, for every session of this repository.
 
     `stale_after` such as "7d" says when it must be checked again.
     """
     age = None if stale_after is None else microseconds(stale_after)
     kept = fact.remember.on(log, _scope(log, everywhere), key, value, stale_after=age)
-    return Said(f"Kept {key}, version {kept.version}.")
+    return ToolResult(f"Kept {key}, version {kept.version}.")
 
 
 @tool(replay="joint")
-def recall(log: Log, key: str | None = None, everywhere: bool = False) -> Said:
+def recall(log: Log, key: str | None = None, everywhere: bool = False) -> ToolResult:
     """Give back a fact by its key, or all facts that are known, each with its age."""
     scope = _scope(log, everywhere)
     found = fact.known(log.tx, scope) if key is None else [fact.get(log.tx, scope, key)]
-    return Said("\n".join(_fact(one, log.tx.now) for one in found if one is not None) or "(nothing)")
+    return ToolResult("\n".join(_fact(one, log.tx.now) for one in found if one is not None) or "(nothing)")
 
 
 def _fact(one: Fact, now: int) -> str:
@@ -97,12 +97,12 @@ def _scope(log: Log, everywhere: bool) -> str:
 
 
 @tool(replay="joint")
-def save_artifact(log: Log, name: str, content: str, digest: str, size: int) -> Said:
+def save_artifact(log: Log, name: str, content: str, digest: str, size: int) -> ToolResult:
     """Keep a text, such as a report or a log, beside the session; gives back its digest."""
     artifact.index.on(
         log, digest, kind="text/plain", size=size, location=f"{digest[:2]}/{digest}", retention=Retention.SESSION
     )
-    return Said(f"{name} is kept as {digest}.", artifact=digest)
+    return ToolResult(f"{name} is kept as {digest}.", artifact=digest)
 
 
 def prepare_artifact(arguments: dict[str, Any], _known: Any) -> dict[str, Any]:
@@ -117,13 +117,13 @@ def prepare_artifact(arguments: dict[str, Any], _known: Any) -> dict[str, Any]:
 
 
 @tool(replay="pure")
-def ask_person(question: str, choices: list[str] | None = None) -> Said:
+def ask_person(question: str, choices: list[str] | None = None) -> ToolResult:
     """Ask the person something and wait, for as long as it takes, for the answer."""
     raise NotDone("A question is asked by an agent, not called.")
 
 
 @tool(replay="pure")
-def delegate(task: str) -> Said:
+def delegate(task: str) -> ToolResult:
     """Let a second agent with the same tools do a task of its own, and give back its answer."""
     raise NotDone("A task is delegated by an agent, not called.")
 

@@ -22,7 +22,7 @@ from perdure.agent.files.workspace import here
 from perdure.agent.git.repository import Done, acting, commit_of, current_branch, look, quiet, require
 from perdure.agent.git.sandboxed_git import act, check_programs
 from perdure.agent.tools.hidden_arguments import Known, prepares
-from perdure.agent.tools.result import Said, plain, short
+from perdure.agent.tools.result import ToolResult, plain, short
 from perdure.errors import NotDone
 from perdure.ids import digest
 from perdure.runtime.definitions.tool import Call, Outcome, tool
@@ -34,7 +34,7 @@ PUSH = ("push", "--porcelain", "--no-follow-tags", "--recurse-submodules=no")
 @tool(replay="probe", inflight="30s", targets=("branch:{branch}",), leases=("push:{shared}",))
 def git_push(
     call: Call, commit: str, remote_before: str | None, shared: str, remote: str = "origin", branch: str | None = None
-) -> Said:
+) -> ToolResult:
     """Push a branch, by default the current one, to a remote; never by force. Says where the remote stands now."""
     assert branch is not None
     if _shared(remote, branch) != shared:
@@ -157,8 +157,8 @@ def _reference(remote: str, branch: str, commit: str) -> str:
     return f"{remote} refs/heads/{branch} {commit}"
 
 
-def _pushed(remote: str, branch: str, commit: str) -> Said:
-    return Said(f"{short(branch)} on {short(remote)} stands at {commit[:12]} now.")
+def _pushed(remote: str, branch: str, commit: str) -> ToolResult:
+    return ToolResult(f"{short(branch)} on {short(remote)} stands at {commit[:12]} now.")
 
 
 def _refused(done: Done) -> NotDone:

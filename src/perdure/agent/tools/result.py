@@ -15,7 +15,7 @@ LIMIT = 50_000  # letters of one result; the whole is kept as an artifact where 
 LINE = 2_000
 
 
-class Said(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a tool gives back: text for the model, and what the record wants to know of it.
 
     origin    where the text came from: `file:src/a.py`, `web:https://…`, `command:…`
@@ -48,14 +48,14 @@ def source_of(result: str, arguments: Mapping[str, Any]) -> str | None:
     return str(found) if found else None
 
 
-def say(text: str, **more: Any) -> Said:
+def say(text: str, **more: Any) -> ToolResult:
     """Text of any length, as a result: what is too long is cut, and kept whole elsewhere."""
     shown = plain(text)
     if len(shown) <= LIMIT:
-        return Said(shown, **more)
+        return ToolResult(shown, **more)
     head = shown[: LIMIT - 100]
     head = head[: head.rfind("\n") + 1] or head
-    return Said(f"{head}\n[cut: {len(head)} of {len(shown)} letters are shown]", artifact=_keep(shown), **more)
+    return ToolResult(f"{head}\n[cut: {len(head)} of {len(shown)} letters are shown]", artifact=_keep(shown), **more)
 
 
 def _keep(text: str) -> str | None:

@@ -20,7 +20,7 @@ from perdure.agent.files.safe_files import label, real
 from perdure.agent.files.workspace import here
 from perdure.agent.tools import search_process
 from perdure.agent.tools.files import FILES, walk
-from perdure.agent.tools.result import Said, say, short
+from perdure.agent.tools.result import ToolResult, say, short
 from perdure.errors import NotDone
 from perdure.runtime.definitions.tool import tool
 
@@ -39,7 +39,7 @@ class _Line(msgspec.Struct):
 
 
 @tool(replay="pure", retry=1)
-def search_files(pattern: str, path: str = ".", glob: str | None = None) -> Said:
+def search_files(pattern: str, path: str = ".", glob: str | None = None) -> ToolResult:
     """Search text files for a Python regular expression, line by line; `glob`, such as `*.py` or `src/**/test_*.py`,
     picks the files. Gives `path:line: text` for each match; what git ignores is left out."""
     top = real(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.agent.commands.sandbox import level_for
 from perdure.agent.git.sandboxed_git import level_of
-from perdure.agent.toolbox import Offered
+from perdure.agent.toolbox import AgentTool
 from perdure.agent.tools import command, edit, fetch, files, git, plan, search
 
 _EDITS = (edit.write_file, edit.edit_file)
@@ -15,21 +15,21 @@ _PURE = (
 _FENCED = (git.git_status, git.git_diff)
 _KEPT = (plan.plan, plan.decide, plan.decided, plan.remember, plan.recall)
 
-SHIPPED: dict[str, Offered] = {
+SHIPPED: dict[str, AgentTool] = {
     one.tool.name: one
     for one in (
-        *(Offered(tool) for tool in (*_PURE, *_KEPT)),
-        *(Offered(tool, level=level_for) for tool in _FENCED),
-        *(Offered(tool, edit.HIDDEN[tool.name], edit.PREPARE[tool.name], serial=True) for tool in _EDITS),
+        *(AgentTool(tool) for tool in (*_PURE, *_KEPT)),
+        *(AgentTool(tool, level=level_for) for tool in _FENCED),
+        *(AgentTool(tool, edit.HIDDEN[tool.name], edit.PREPARE[tool.name], serial=True) for tool in _EDITS),
         *(
-            Offered(
+            AgentTool(
                 tool, git.HIDDEN.get(tool.name, frozenset()), git.PREPARE.get(tool.name), level=level_of, serial=True
             )
             for tool in _GIT
         ),
-        Offered(command.run_command, pick=command.pick, level=level_for, reattach=command.reattach, serial=True),
-        Offered(plan.save_artifact, frozenset({"digest", "size"}), plan.prepare_artifact),
-        Offered(plan.ask_person, kind="ask"),
-        Offered(plan.delegate, kind="child"),
+        AgentTool(command.run_command, pick=command.pick, level=level_for, reattach=command.reattach, serial=True),
+        AgentTool(plan.save_artifact, frozenset({"digest", "size"}), plan.prepare_artifact),
+        AgentTool(plan.ask_person, kind="ask"),
+        AgentTool(plan.delegate, kind="child"),
     )
 }

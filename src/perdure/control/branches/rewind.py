@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.agent.call_report import Told
+from perdure.agent.call_report import CallReport
 from perdure.agent.files.branch import beside_of, folder_of, home_of, open_worktree, place_of
 from perdure.agent.history.state_reader import state_of
 from perdure.agent.history.transcript import OpenCall, State
@@ -130,9 +130,11 @@ def _stays(effect: Effect) -> bool:
 def _closed(session: SessionRecord, call: OpenCall, begun: Effect | None) -> dict[str, Any]:
     """What the model is told of a call that it had made at that event and had not been told about."""
     if begun is None:
-        return Told("not started", "the session was rewound to before it was begun.").body(call)
+        return CallReport("not started", "the session was rewound to before it was begun.").body(call)
     text = f"it was under way at the event that the session was rewound to; in {session.id} it is {begun.state} now."
-    return Told("unknown", f"{text} The files here are as they were before it. Look before you repeat it.").body(call)
+    return CallReport("unknown", f"{text} The files here are as they were before it. Look before you repeat it.").body(
+        call
+    )
 
 
 def _note(session: SessionRecord, number: int, outside: list[OutsideEffect], not_kept: list[str]) -> dict[str, Any]:
