@@ -31,7 +31,7 @@ def positions_of_one_sweep(folder: Path) -> set[str]:
     ended = subprocess.run([sys.executable, "sweep.py"], cwd=folder, capture_output=True, text=True, timeout=100)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     title, heads, *rows = ended.stdout.splitlines()
-    assert re.match(r"greet_everybody: \d+ kills in [\d.]+ s", title)
+    assert re.match(r"greet_all: \d+ kills in [\d.]+ s", title)
     assert heads.split()[-6:] == ["duplicated", "lost", "needless", "blind", "stuck", "broken"]
     assert rows[-1].split()[0] == "all"
     return {row.split()[0] for row in rows}
