@@ -55,6 +55,8 @@ class Workspace:
         if "\0" in path:
             raise NotDone("The path holds a NUL.")
         real = (self.root / path).resolve()
+        if real.is_symlink():  # resolved as far as it goes: from Python 3.13 on, a circle of links raises nothing
+            raise NotDone(f"{path} is a link that leads to itself.")
         if real != self.root and self.root not in real.parents:
             raise NotDone(f"{path} is outside the folder of this session.")
         if real.relative_to(self.root).parts[:1] == (".git",) or any(_within(real, one) for one in self.protected):
