@@ -26,6 +26,7 @@ NAVIGATION = {
         "how-to/agent-tools",
         "how-to/context",
         "how-to/sandbox",
+        "how-to/logging",
     ],
     "Reference": ["reference/cli", "reference/settings", "reference/errors", "reference/python"],
     "Project": [

@@ -75,6 +75,8 @@ it changes, and refuses the file where there is no terminal. `perdure trust` doe
     debug = f"""
 `{config.IGNORE_FOLDER}=1`, in the environment only, leaves `perdure.toml` of the current folder unread.
 `{config.DEBUG}=1`, in the environment only, shows the traceback of an error that Perdure did not foresee.
+`{config.LOG}=debug`, in the environment only, shows [log messages](../how-to/logging.md) from that level on: `debug`,
+`info`, `warning` (the default) or `error`.
 """
     example = """
 ```toml
@@ -91,10 +93,10 @@ app = ["review", "tools/deploy.py"]
 
 def commands_page() -> str:
     intro = """
-Every command takes `--store`, `--json` and `--app`, and reads the [settings](settings.md). An id may be any beginning
-of it that only one thing has. With `--json` a command prints one JSON object, or one a line for a list, with the field
-names of the records, and an error is an object too: `{"error": {"code", "message", "hint", "retry"}}` on the standard
-error. Without it, an error is one sentence, its [code](errors.md) and what to do.
+Every command takes `--store`, `--json`, `--app` and `--verbose`, and reads the [settings](settings.md). An id may be
+any beginning of it that only one thing has. With `--json` a command prints one JSON object, or one a line for a list,
+with the field names of the records, and an error is an object too: `{"error": {"code", "message", "hint", "retry"}}`
+on the standard error. Without it, an error is one sentence, its [code](errors.md) and what to do.
 """
     codes = table(
         ["exit code", "meaning"],

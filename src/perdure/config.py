@@ -53,7 +53,8 @@ FILE = "perdure.toml"
 LARGEST = 64 << 10  # bytes of a settings file
 IGNORE_FOLDER = "PERDURE_IGNORE_FOLDER"  # do not read perdure.toml in the current folder; only in the environment
 DEBUG = "PERDURE_DEBUG"  # shows where an unexpected error comes from; only in the environment, read when all else fails
-OTHERS = (DEBUG, IGNORE_FOLDER, "PERDURE_SINK")  # names of ours that set nothing here
+LOG = "PERDURE_LOG"  # from which level on the command line shows log messages; only in the environment
+OTHERS = (DEBUG, IGNORE_FOLDER, LOG, "PERDURE_SINK")  # names of ours that set nothing here
 
 
 def read_settings(folder: Path | None = None, trusts: Callable[[Path, str], None] | None = None) -> dict[str, str]:

@@ -8,6 +8,7 @@ all, or delays for too long, the failure is recorded and shown to the person, an
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -27,6 +28,7 @@ from perdure.runtime.live_text import Speech
 from perdure.store.moves import intent as intents
 from perdure.store.moves import message, wait
 
+logger = logging.getLogger(__name__)
 ATTEMPTS = 6
 HELD = 30.0  # seconds; a longer delay becomes a durable wait, which holds no process
 LONGEST = 3600.0  # the longest delay that a server can ask for
@@ -89,6 +91,7 @@ async def ask(
         if not error.retry:
             raise error
         delay = call.delay(error)
+        logger.info("Session %s: a model call failed; the next is in %g s.", ledger.run.session.uid, delay)
         if speech is not None:
             speech.break_off()
         await _pause(ledger, delay, call)

@@ -210,7 +210,12 @@ class SessionId(click.types.StringParamType):
 def command(run: Callable[..., int | None]) -> click.Command:
     """Make a function a command, with the options that every command has."""
 
-    def invoke(store: str | None, json: bool, app: tuple[str, ...], by: str | None = None, **options: Any) -> int:
+    def invoke(
+        store: str | None, json: bool, app: tuple[str, ...], verbose: bool, by: str | None = None, **options: Any
+    ) -> int:
+        from perdure.cli.log import show_log
+
+        show_log(verbose=verbose, json=json)
         given = {"store": store, "app": app, "by": by, **options}
         for one in made.params:
             _check(f"The argument {one.opts[0]}", given.get(one.name or ""))
@@ -226,6 +231,7 @@ def command(run: Callable[..., int | None]) -> click.Command:
         click.Option(
             ["--app"], metavar="MODULE", multiple=True, help="Where programs and tools are: a module, or a .py file."
         ),
+        click.Option(["--verbose"], is_flag=True, help="Write log messages to standard error."),
     ]
     made = click.Command(name=run.__name__.rstrip("_"), callback=invoke, params=[*own, *shared], help=run.__doc__)
     return made

@@ -13,6 +13,7 @@ it runs and is recorded. A `joint` one runs inside the transaction that records 
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any
@@ -45,6 +46,8 @@ from perdure.store.move import Transaction as StoreTransaction
 from perdure.store.moves import doubt, lease
 from perdure.store.moves import effect as effects
 from perdure.store.moves import intent as intents
+
+logger = logging.getLogger(__name__)
 
 
 class Intent(intents.Intent, frozen=True, kw_only=True):
@@ -143,7 +146,9 @@ class Dispatcher:
             error = encode({"code": NOT_BEGUN, "message": "The lease had ended, or the run was being left."})
             known = intents.Outcome(outcome=AttemptOutcome.ABSENT, error=error)
         else:
+            logger.debug("Session %s: effect %s (%s), attempt %s begins.", self._uid, id, tool.name, number)
             known = await self._call(tool, id, key, arguments, number)
+            logger.debug("Session %s: effect %s, attempt %s ended: %s.", self._uid, id, number, known.outcome)
         return await self._settle(tool, id, number, known)
 
     async def _settle(self, tool: Tool[..., Any], id: str, number: int, known: intents.Outcome) -> Effect:
@@ -159,6 +164,7 @@ class Dispatcher:
             return await self.run.store.write(move)
         except StoreError as error:
             owe((self._uid, id, number), known, tool.retry)
+            logger.warning("Session %s: the outcome of effect %s waits for the store [%s].", self._uid, id, error.code)
             raise self.run.give_up(error) from error
 
     async def _call(
@@ -197,6 +203,7 @@ class Dispatcher:
 
     async def _note_overrun(self, id: str, number: int, overrun: TimeoutError) -> None:
         """Say that an attempt is overdue. It is only a note: what comes of it is settled when it has ended."""
+        logger.warning("Session %s: effect %s, attempt %s is past its time limit.", self._uid, id, number)
         with suppress(PerdureError):
             move = doubt.overrun(self._uid, self.run.holder.name, id, number, error=describe(overrun))
             await self.run.store.write(move)

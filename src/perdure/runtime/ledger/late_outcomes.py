@@ -26,7 +26,7 @@ from perdure.store.moves import session as sessions
 if TYPE_CHECKING:
     from perdure.runtime.runtime import Runtime
 
-logger = logging.getLogger("perdure")
+logger = logging.getLogger(__name__)
 SOON, LATER = 0.02, 1.0  # seconds between two tries: the first, and the longest
 _paying: set[Attempted] = set()  # by one payer at a time
 _lock = threading.Lock()
@@ -58,6 +58,7 @@ async def _pay(runtime: Runtime, owed: Attempted, by: str) -> None:
     kept = await runtime.values.keep(uid, by, known)
     settled = await runtime.store.write(effects.settle(uid, by, id, number, kept, retry=retry))
     OWED.pop(owed, None)
+    logger.info("Session %s: the outcome of effect %s, attempt %s, is written now.", uid, id, number)
     await tell_branches(runtime.store, settled, by)
     if settled.leases:
         await leases.tell(runtime.store, by)
@@ -123,6 +124,7 @@ class Payer:
             except NotFound:
                 self._foreign.add(uid)
             except StoreUnavailable:
+                logger.debug("Outcomes of effects wait for the store.")
                 return False
             except StoreError:  # of this session: a damaged row keeps nothing else from being paid
                 paid = False

@@ -16,6 +16,7 @@ A request to stop the session is honoured between acts: what it has begun is pro
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from perdure import faults
@@ -36,6 +37,8 @@ from perdure.runtime.run.position import Lane, Place
 from perdure.store.moves import approval, doubt, restore, wait
 from perdure.store.moves import effect as effects
 from perdure.store.moves import intent as intents
+
+logger = logging.getLogger(__name__)
 
 
 class Ledger(Dispatcher):
@@ -91,6 +94,7 @@ class Ledger(Dispatcher):
                 continue
             rule, evidence = binding_rule(effect, tool.rule), await self._evidence(effect)
             course = recover(effect, evidence, rule)
+            logger.info("Session %s: effect %s (%s): recovery: %s.", self._uid, effect.id, effect.tool, course.action)
             if course.action is Action.PROBE:
                 course = await self._probe(tool, effect, evidence, rule, course.why)
             self.run.check()

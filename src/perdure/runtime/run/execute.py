@@ -11,6 +11,7 @@ Whatever happens in between, the session is never left running without a live le
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -36,10 +37,13 @@ from perdure.store.moves import session as sessions
 if TYPE_CHECKING:
     from perdure.runtime.runtime import Runtime
 
+logger = logging.getLogger(__name__)
+
 
 async def execute(runtime: Runtime, session: SessionRecord, *, only_settle: bool = False) -> None:
     """Move a session here until it is finished or waits, or only settle what there is to settle before it runs."""
     holder = await acquired(runtime, session)
+    logger.info("Session %s (%s): the run begins.", session.uid, session.program)
     while True:
         try:
             await _hold(runtime, session, holder, only_settle=only_settle)
@@ -47,6 +51,7 @@ async def execute(runtime: Runtime, session: SessionRecord, *, only_settle: bool
         except LeaseLost:
             if (again := await acquired_again(runtime, holder)) is None:
                 raise
+            logger.info("Session %s: the lease was lost and taken again.", session.uid)
             holder = again
 
 
@@ -228,7 +233,10 @@ async def _suspend(run: Run) -> bool:
     if not waits and not pausing:
         return True
     move = session_end.park(run.holder, waits, stopping=stopping, pausing=pausing, undos=run.undos)
-    return not await run.write(move)
+    parked = await run.write(move)
+    if parked:
+        logger.info("Session %s: the run has ended, the session waits.", run.session.uid)
+    return not parked
 
 
 async def _stopped(run: Run) -> bool:
@@ -244,5 +252,6 @@ async def _finish(run: Run, status: Status, *, result: Any = None, error: Any = 
     hears = PROGRAMS[run.session.program].hears and status is Status.DONE
     finished = await run.write(session_end.finish(run.holder, status, result=result, error=error, hears=hears))
     if finished:
+        logger.info("Session %s: the run has ended, the session is %s.", run.session.uid, status)
         await run.runtime.tell_parent(run.session.uid)
     return finished

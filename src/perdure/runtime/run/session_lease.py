@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from perdure.store.moves import session as sessions
 
 if TYPE_CHECKING:
     from perdure.runtime.runtime import Runtime
+
+logger = logging.getLogger(__name__)
 
 
 async def acquired_again(runtime: Runtime, lost: Holder) -> Holder | None:
@@ -67,6 +70,7 @@ async def acquire(runtime: Runtime, session: SessionRecord) -> Holder:
         because = f"{who} was found dead"
         move = lease.take_over(session.uid, name, nonce=nonce, ttl=runtime.heart.ttl, because=because, taken_from=who)
         holder = await runtime.store.write(move)
+        logger.info("Session %s: the lease was taken over from %s, which was found dead.", session.uid, who)
     holder.boot_deadline = asked_at + runtime.heart.ttl
     return holder
 

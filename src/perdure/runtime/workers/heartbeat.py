@@ -28,7 +28,7 @@ from perdure.store.moves import lease, session
 from perdure.store.store import Store
 from perdure.store.writer.ticket import Ticket
 
-logger = logging.getLogger("perdure")
+logger = logging.getLogger(__name__)
 Lost = Callable[[PerdureError], None]
 BEATS = 3  # in the time of a lease
 AGAIN = 20  # times within a beat that a busy session is tried again
@@ -136,10 +136,12 @@ class Heart:
         """What an error means for a lease. One that is lost is forgotten, and its run is told; else the next beat
         tries again, for as long as the lease lasts."""
         if isinstance(error, LeaseLost):
+            logger.warning("Session %s: the lease of %s was lost.", holder.uid, holder.name)
             self._forget(holder)
             lost(error)
             return
         if isinstance(error, PerdureError):  # the store is away; the deadline stands
+            logger.info("Session %s: the lease could not be renewed yet [%s].", holder.uid, error.code)
             return
         logger.error("The lease of session %s could not be renewed.", holder.uid, exc_info=error)
         if self._store.clock.boot() >= holder.boot_deadline:

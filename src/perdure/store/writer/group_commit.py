@@ -21,6 +21,7 @@ then search for the moves' ids. A plain read would lie.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +35,7 @@ from perdure.store.move import Transaction
 from perdure.store.writer.queue import TicketQueue
 from perdure.store.writer.ticket import Ticket, answer
 
+logger = logging.getLogger(__name__)
 Ran = list[tuple[Ticket[Any], Transaction]]
 More = Callable[[float], list[Ticket[Any]]]
 LONG = 1.0  # seconds after which a group takes in what came while it ran
@@ -204,18 +206,25 @@ class GroupCommit:
         for _, tx in ran:
             touched |= tx.touched
             for callback in tx.after_commit:
-                with suppress(Exception):  # it is committed: nothing that comes now may tell its caller otherwise
+                try:
                     callback()
+                except Exception:  # it is committed: nothing that comes now may tell its caller otherwise
+                    logger.exception("What follows a commit failed; the commit holds.")
         if self._witness is not None and (last := next((tx for _, tx in reversed(ran) if tx.appended), None)):
-            with suppress(OSError):
+            try:
                 self._witness(*last.appended[-1], last.move_id)
+            except OSError as error:
+                logger.warning("The file that witnesses commits could not be written: %s.", error.strerror)
         if touched:
-            with suppress(Exception):
+            try:
                 self._on_commit(touched)
+            except Exception:
+                logger.exception("Readers could not be told of a commit; they look again later.")
         return True
 
     def _resolve(self, engine: Engine, ran: Ran, failure: BaseException) -> bool:
         """Find out whether a commit that failed holds after all: a synced write first, then the search."""
+        logger.warning("A commit failed (%s); looking for it in the store.", type(failure).__name__)
         for attempt in range(self._patience * 2):
             try:
                 engine.barrier()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import apsw
     import psycopg
 
-logger = logging.getLogger("perdure")
+logger = logging.getLogger(__name__)
 SLOW_POLL = 5.0
 TICK = 0.025
 CHANNEL = "perdure"
@@ -130,7 +130,8 @@ def listen(connect: Callable[[], psycopg.Connection[Any]]) -> Callable[[Wakeups]
                     while not wakeups.closed.is_set():
                         for notice in db.notifies(timeout=1.0, stop_after=1):
                             wakeups.bump(notice.payload.split(",") if notice.payload else None)
-            except Exception:  # the server is away: waiters fall back to the slow poll until it is back
+            except Exception as error:  # the server is away: waiters fall back to the slow poll until it is back
+                logger.warning("The connection for notifications was lost (%s).", type(error).__name__)
                 wakeups.closed.wait(1.0)
 
     return lambda wakeups: _begin(watch, wakeups, "perdure-listen")
@@ -185,7 +186,8 @@ class Notifier:
         try:
             db = db or self._connect()
             db.execute(load("postgres")["meta.notify"], {"channel": CHANNEL, "payload": payload})
-        except Exception:  # a lost hint: readers poll slowly as well
+        except Exception as error:  # a lost hint: readers poll slowly as well
+            logger.info("A notification to other processes was lost (%s).", type(error).__name__)
             return None
         return db
 

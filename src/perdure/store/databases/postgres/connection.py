@@ -22,6 +22,7 @@ outgrown this code; other moves check right before COMMIT: after any wait for a 
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
@@ -45,6 +46,7 @@ from perdure.store.statements import load
 if TYPE_CHECKING:
     from perdure.store.databases.postgres.database import PostgreSQL
 
+logger = logging.getLogger(__name__)
 ROLLED_BACK = (errors.SerializationFailure, errors.DeadlockDetected)  # the server says so: nothing of it happened
 ANOTHER_SERVER = "PD001"  # ours, raised by `meta.same_server`
 On = TypeVar("On")
@@ -101,6 +103,7 @@ class Connection:
             self._wire = Wire(self._db, started)  # before the look: whoever comes later is another server to the wire
             self._history = self._server.history.look_back(self._db)
             self._measure_clock()
+            logger.debug("Connected to PostgreSQL, timeline %s.", self._history)
         except BaseException:
             self.close()
             raise
@@ -159,6 +162,7 @@ class Connection:
                     unsure += [error.sent] if error.sent is not None else []
                 elif not unsure:
                     raise
+                logger.warning("The connection to PostgreSQL was lost during a write; it is tried again.")
                 self.close()
                 self._give_up_after(until, unsure, error)
             except Undecided as error:

@@ -1,0 +1,43 @@
+"""What the runtime logs about runs, recovery, leases and a store that is away."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from perdure import Session, program
+from perdure.runtime.workers.heartbeat import Heart
+from perdure.store.moves import session as sessions
+from perdure.store.store import Store
+from perdure.testing import ManualClock
+from tests.runtime.world import Outside, World
+from tests.store.scene import a_holder, a_session
+
+pytestmark = [pytest.mark.anyio, pytest.mark.databases("sqlite")]
+
+
+async def test_recovery_decision_and_late_outcome_are_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    outside = Outside("died")
+    act = outside.tool("probe")
+
+    @program
+    async def acts(s: Session) -> int:
+        return await s.do(act, n=1)
+
+    caplog.set_level(logging.INFO, logger="perdure")
+    await world.dies(acts.bind())
+    assert "waits for the store [store-unavailable]" in caplog.text
+    caplog.clear()
+    assert (await world.again()).status == "done"
+    effect = await world.effect()
+    assert f"effect {effect.id} ({effect.tool}): recovery: probe." in caplog.text
+    assert f"Session {effect.session_uid}: the run has ended, the session is done." in caplog.text
+
+
+def test_lost_lease_is_a_warning(store: Store, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    holder = a_holder(store, a_session(store).uid)
+    store.write_now(sessions.release(holder))
+    Heart(store, 15_000_000)._round([(holder, lambda error: None)])
+    assert [(one.levelname, one.name.partition(".")[0]) for one in caplog.records] == [("WARNING", "perdure")]
+    assert holder.uid in caplog.text
