@@ -1,6 +1,6 @@
 """A pytest plugin: the figures that tests collect while they run, printed together at the end.
 
-Tests may run in several processes; what each of them collected travels to the one that prints.
+Tests may run in several processes; each sends its figures to the process that prints.
 """
 
 from __future__ import annotations
@@ -11,30 +11,40 @@ from typing import Any
 
 import pytest
 
-from tests.ledger.matrix import matrix
+from perdure.testing.sweep.report import Report
+from tests.ledger.support.matrix import matrix
 
 Cell = int | str
 Tables = dict[str, list[list[Cell]]]
 
 TABLES: Tables = {}  # by title; the first row has the heads
 COUNTS: Counter[str] = Counter()
-# What a run owes: about four fifths of what its sweeps choose, because a life may end before its moment.
+# The least that a whole run must do: four fifths of what its sweeps choose. A process may end before its kill point.
 KILLS, POSTGRES, SERVER = 600, 150, 16
 
 
 def record(title: str, heads: Sequence[str], row: Sequence[object]) -> None:
-    """Add a row to the table of this title."""
+    """Add a row to the table with this title."""
     cells = [cell if isinstance(cell, int) else str(cell) for cell in row]
     TABLES.setdefault(title, [[title, *heads]]).append(cells)
 
 
+def record_sweep(title: str, what: str, report: Report, heads: Sequence[str]) -> int:
+    """Add the report of a sweep to the table with this title; returns how much was found wrong."""
+    each = f"{1000 * report.seconds / max(1, report.kills):.0f} ms"
+    found = [report.counts[head] for head in heads]
+    row = [what, report.moments, report.kills, report.unreached, *found, each]
+    record(title, ["moments", "kills", "unreached", *heads, "each"], row)
+    return sum(found)
+
+
 def count(what: str, number: int) -> None:
-    """Add to the number of what was done."""
+    """Add to the total of something that was done."""
     COUNTS[what] += number
 
 
 def join(tables: Tables, counts: dict[str, int]) -> None:
-    """Add what another process collected."""
+    """Add the figures of another process."""
     for title, (heads, *rows) in tables.items():
         TABLES.setdefault(title, [heads]).extend(rows)
     COUNTS.update(counts)
@@ -55,8 +65,8 @@ def lines() -> list[str]:
     return [*found, "", ", ".join(f"{number:,} {what}" for what, number in sorted(COUNTS.items()))] if found else []
 
 
-class Gathering:
-    """Where the tests run in other processes: take what they collected."""
+class FigureCollector:
+    """Collects the figures of other processes in which tests run."""
 
     @pytest.hookimpl
     def pytest_testnodedown(self, node: Any) -> None:
@@ -65,11 +75,11 @@ class Gathering:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.pluginmanager.has_plugin("xdist"):
-        config.pluginmanager.register(Gathering())
+        config.pluginmanager.register(FigureCollector())
 
 
 def is_whole(config: pytest.Config) -> bool:
-    """Whether everything was to run: nothing was named, chosen or left out, but what `make check` has run."""
+    """Whether all tests were selected: no path, no filter, and nothing ignored except what `make check` runs."""
     option = config.option
     chosen = option.keyword or option.deselect or option.markexpr != "not soak" or option.collectonly
     left_out = set(option.ignore or ()) - {"tests/tidy"}
@@ -78,7 +88,7 @@ def is_whole(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Hand over what was collected; a whole run that killed too little has failed, whatever its tests say."""
+    """Send the figures; a whole run with too few kills has failed, even if its tests passed."""
     if (output := getattr(session.config, "workeroutput", None)) is not None:
         output["figures"] = (TABLES, dict(COUNTS))
     elif is_whole(session.config) and not exitstatus and missing(COUNTS):
@@ -89,17 +99,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for line in lines():
         terminalreporter.write_line(line)
     for what in missing(COUNTS) if is_whole(config) else ():
-        terminalreporter.write_line(f"Too little was killed: {what}.", red=True)
+        terminalreporter.write_line(f"Too few kills: {what}.", red=True)
 
 
 def missing(counts: Mapping[str, int]) -> list[str]:
-    """What a whole run owes: enough kills, on each database, and of the server itself."""
+    """What a whole run lacks: kills in all, on PostgreSQL, and of the server itself."""
     server = counts.get("kills of the server on PostgreSQL", 0)
     postgres = counts.get("kills on PostgreSQL", 0)
     kills = counts.get("kills on SQLite", 0) + postgres + server
-    owed = (
+    required = (
         (kills, KILLS, "kills"),
         (postgres, POSTGRES, "kills on PostgreSQL"),
         (server, SERVER, "kills of the server"),
     )
-    return [f"{made:,} {what}, and at least {least:,} are owed" for made, least, what in owed if made < least]
+    return [f"{made:,} {what}, and at least {least:,} are required" for made, least, what in required if made < least]

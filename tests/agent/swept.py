@@ -23,7 +23,7 @@ from perdure.runtime.definitions.tool import TOOLS as TOOLS_HERE
 from perdure.runtime.queries import SessionView
 from perdure.runtime.runtime import Runtime
 from perdure.testing import ScriptedModel, SinkClient, SinkRefused
-from perdure.testing.sweep.trial import Person, answer, see_through
+from perdure.testing.sweep.trial import Person, answer, run_to_end
 from tests.agent.talk import calls
 
 REPOSITORIES, TEMPLATE = "PERDURE_TEST_REPOSITORIES", "template"
@@ -97,7 +97,7 @@ async def run_agent(runtime: Runtime, bound: Bound[Any], name: str, person: Pers
     """Start or continue the agent, see it through, and say what it left instead of what it answered."""
     folder = repository()
     session = await runtime.start(bound, id=name, repository=folder)
-    view = await see_through(runtime, session.id, person)
+    view = await run_to_end(runtime, session.id, person)
     said = [event.body async for event in runtime.events(view.id) if event.kind == "message"]
     return [msgspec.structs.replace(view, result={"answer": view.result, "meaning": meaning(said)} | left(folder))]
 

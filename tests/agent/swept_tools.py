@@ -30,7 +30,7 @@ from perdure.runtime.run.run import Run
 from perdure.runtime.runtime import Runtime
 from perdure.store.moves import artifact
 from perdure.testing import ScriptedModel, SinkClient
-from perdure.testing.sweep.trial import Person, see_through
+from perdure.testing.sweep.trial import Person, run_to_end
 from tests.agent import swept
 from tests.agent.swept import REPOSITORIES, TEMPLATE, repository
 from tests.agent.talk import calls
@@ -145,7 +145,7 @@ async def run_looker(runtime: Runtime, bound: Bound[Any], name: str, person: Per
     runtime.values = Values(runtime.store, folder.parent / "artifacts")
     with named_moments():
         session = await runtime.start(bound, id=name, repository=folder)
-        view = await see_through(runtime, session.id, person)
+        view = await run_to_end(runtime, session.id, person)
     return [msgspec.structs.replace(view, result=await left(runtime, view, folder))]
 
 

@@ -11,9 +11,10 @@ import pytest
 
 from perdure.testing import Sink
 from perdure.testing.postgres import PostgresServer
-from perdure.testing.sweep.fork_server import Ended
-from perdure.testing.sweep.parallel import Lanes
-from perdure.testing.sweep.sweep import Report, Sweep
+from perdure.testing.sweep.fork_server import ProcessResult
+from perdure.testing.sweep.report import Report
+from perdure.testing.sweep.server_pool import ServerPool
+from perdure.testing.sweep.sweep import Sweep
 from tests.agent import swept_branches as swept
 from tests.memory import MEMORY
 from tests.seed import sample
@@ -24,16 +25,18 @@ DURABLE = ("commit.after", "act.begun", "act.after")
 class Branches(Sweep):
     """Sessions that rest have not ended: they are judged by what they left, and by the rules of every ledger."""
 
-    def conclude(self, run: str, where: str, kills: int, landed: int, last: Ended, *, alive: bool = False) -> None:
-        assert self._undisturbed is not None
+    def judge_trial(
+        self, run: str, where: str, kills: int, landed: int, last: ProcessResult, *, alive: bool = False
+    ) -> None:
+        assert self.baseline is not None
         found: dict[str, list[str]] = {}
         if last.error or last.hung or last.killed:
             found["stuck"] = [f"the last run ended with {last.error or 'nothing: it hung or died'}"]
         else:
-            assert self._undisturbed.ends is not None, "two undisturbed runs leave different things"
+            assert self.baseline.ends is not None, "two undisturbed runs leave different things"
             found["lost"] = [
                 f"{what}: {now[what]}, and undisturbed {then[what]}"
-                for (_, then, _), (_, now, _) in ((self._undisturbed.ends[0], ends[0]) for ends in last.result["ends"])
+                for (_, then, _), (_, now, _) in ((self.baseline.ends[0], ends[0]) for ends in last.result["ends"])
                 for what in then
                 if now[what] != then[what]
             ]
@@ -50,15 +53,15 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def lanes() -> Iterator[Lanes]:
-    with Lanes("tests.agent.swept_branches", "perdure.store.databases.postgres.database", count=3) as running:
+def pool() -> Iterator[ServerPool]:
+    with ServerPool("tests.agent.swept_branches", "perdure.store.databases.postgres.database", count=3) as running:
         yield running
 
 
-def sweep(lanes: Lanes, sink: Sink, store: str | Path, place: Path) -> Branches:
+def sweep(pool: ServerPool, sink: Sink, store: str | Path, place: Path) -> Branches:
     environment = {swept.REPOSITORIES: str(place / "repositories")}
     return Branches(
-        lanes, swept.brancher.bind("change things"), sink, store, name="branches", environment=environment,
+        pool, swept.brancher.bind("change things"), sink, store, name="branches", environment=environment,
         script=swept.run_branches,
     )  # fmt: skip
 
@@ -66,9 +69,9 @@ def sweep(lanes: Lanes, sink: Sink, store: str | Path, place: Path) -> Branches:
 def swept_well(made: Branches, report: Report) -> bool:
     """Nothing was found, and the undisturbed run, with which all are compared, did what it was to do."""
     assert not report.failures, "\n".join(report.failures)[:5_000]
-    assert made._undisturbed is not None
-    assert made._undisturbed.ends is not None
-    assert made._undisturbed.ends[0][1]["person"]["a.txt"].endswith(" two\n")  # after the mode, which the umask decides
+    assert made.baseline is not None
+    assert made.baseline.ends is not None
+    assert made.baseline.ends[0][1]["person"]["a.txt"].endswith(" two\n")  # after the mode, which the umask decides
     return report.kills > 0
 
 
@@ -90,8 +93,8 @@ def durable(moments: list[str], files: int) -> Iterable[int]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_branches_killed_anywhere_leave_the_same_files_on_sqlite(lanes: Lanes, sink: Sink, place: Path) -> None:
-    made = sweep(lanes, sink, place / "stores", place)
+def test_branches_killed_anywhere_leave_the_same_files_on_sqlite(pool: ServerPool, sink: Sink, place: Path) -> None:
+    made = sweep(pool, sink, place / "stores", place)
     report = show(made.run(choose=lambda found: sample(durable(found, 10), 12)), "SQLite")
     assert swept_well(made, report)
     assert report.kills > 3 * report.unreached
@@ -101,15 +104,15 @@ def test_branches_killed_anywhere_leave_the_same_files_on_sqlite(lanes: Lanes, s
 @pytest.mark.timeout(600)
 @pytest.mark.postgres
 def test_branches_killed_anywhere_leave_the_same_files_on_postgres(
-    lanes: Lanes, sink: Sink, place: Path, postgres_server: PostgresServer
+    pool: ServerPool, sink: Sink, place: Path, postgres_server: PostgresServer
 ) -> None:
-    made = sweep(lanes, sink, postgres_server.create_database("branches"), place)
+    made = sweep(pool, sink, postgres_server.create_database("branches"), place)
     report = show(made.run(choose=lambda found: sample(durable(found, 100_000), 4)), "PostgreSQL")
     assert swept_well(made, report)
     assert report.kills > 3 * report.unreached
 
 
 @pytest.mark.soak
-def test_branches_killed_at_every_moment(lanes: Lanes, sink: Sink, place: Path) -> None:
-    made = sweep(lanes, sink, place / "every", place)
+def test_branches_killed_at_every_moment(pool: ServerPool, sink: Sink, place: Path) -> None:
+    made = sweep(pool, sink, place / "every", place)
     assert swept_well(made, show(made.run(), "SQLite, every moment"))

@@ -10,22 +10,23 @@ import pytest
 
 from perdure.testing import Sink
 from perdure.testing.postgres import PostgresServer
-from perdure.testing.sweep.parallel import Lanes
-from perdure.testing.sweep.sweep import Report, Sweep
+from perdure.testing.sweep.report import Report
+from perdure.testing.sweep.server_pool import ServerPool
+from perdure.testing.sweep.sweep import Sweep
 from tests.agent import swept
 from tests.seed import sample
 
 
 @pytest.fixture(scope="module")
-def lanes() -> Iterator[Lanes]:
-    with Lanes("tests.agent.swept", "perdure.store.databases.postgres.database", count=3) as running:
+def pool() -> Iterator[ServerPool]:
+    with ServerPool("tests.agent.swept", "perdure.store.databases.postgres.database", count=3) as running:
         yield running
 
 
-def sweep(lanes: Lanes, sink: Sink, store: str | Path, place: Path) -> Sweep:
+def sweep(pool: ServerPool, sink: Sink, store: str | Path, place: Path) -> Sweep:
     environment = {swept.REPOSITORIES: str(place / "repositories")}
     return Sweep(
-        lanes, swept.fixer.bind("fix add", True), sink, store, name="the agent", environment=environment,
+        pool, swept.fixer.bind("fix add", True), sink, store, name="the agent", environment=environment,
         script=swept.run_agent, person=swept.attend,
     )  # fmt: skip
 
@@ -47,8 +48,8 @@ def some(most: int) -> Callable[[list[str]], Iterable[int]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_an_agent_killed_anywhere_does_everything_once_on_sqlite(lanes: Lanes, sink: Sink, place: Path) -> None:
-    report = show(sweep(lanes, sink, place / "stores", place).run(choose=some(16)), "SQLite")
+def test_an_agent_killed_anywhere_does_everything_once_on_sqlite(pool: ServerPool, sink: Sink, place: Path) -> None:
+    report = show(sweep(pool, sink, place / "stores", place).run(choose=some(16)), "SQLite")
     assert not report.failures, "\n".join(report.failures)
     assert report.kills > 3 * report.unreached
 
@@ -57,15 +58,15 @@ def test_an_agent_killed_anywhere_does_everything_once_on_sqlite(lanes: Lanes, s
 @pytest.mark.timeout(600)
 @pytest.mark.postgres
 def test_an_agent_killed_anywhere_does_everything_once_on_postgres(
-    lanes: Lanes, sink: Sink, place: Path, postgres_server: PostgresServer
+    pool: ServerPool, sink: Sink, place: Path, postgres_server: PostgresServer
 ) -> None:
     url = postgres_server.create_database("agent")
-    report = show(sweep(lanes, sink, url, place).run(choose=some(5)), "PostgreSQL")
+    report = show(sweep(pool, sink, url, place).run(choose=some(5)), "PostgreSQL")
     assert not report.failures, "\n".join(report.failures)
     assert report.kills > 3 * report.unreached
 
 
 @pytest.mark.soak
-def test_an_agent_killed_anywhere_and_again_in_its_recovery(lanes: Lanes, sink: Sink, place: Path) -> None:
-    report = show(sweep(lanes, sink, place / "again", place).run(twice=True), "SQLite, killed twice")
+def test_an_agent_killed_anywhere_and_again_in_its_recovery(pool: ServerPool, sink: Sink, place: Path) -> None:
+    report = show(sweep(pool, sink, place / "again", place).run(twice=True), "SQLite, killed twice")
     assert not report.failures, "\n".join(report.failures)

@@ -15,9 +15,10 @@ import pytest
 
 from perdure.testing import Sink
 from perdure.testing.postgres import PostgresServer
-from perdure.testing.sweep.fork_server import Ended
-from perdure.testing.sweep.parallel import Lanes
-from perdure.testing.sweep.sweep import Report, Sweep
+from perdure.testing.sweep.fork_server import ProcessResult
+from perdure.testing.sweep.report import Report
+from perdure.testing.sweep.server_pool import ServerPool
+from perdure.testing.sweep.sweep import Sweep
 from tests.agent import swept_tools as swept
 from tests.memory import MEMORY
 from tests.seed import sample
@@ -35,7 +36,9 @@ UNRECORDED = "commit.before"  # where an answer of the model is not on record ye
 class Looking(Sweep):
     """Nothing that is on record is paid for, or fetched, a second time."""
 
-    def conclude(self, run: str, where: str, kills: int, landed: int, last: Ended, *, alive: bool = False) -> None:
+    def judge_trial(
+        self, run: str, where: str, kills: int, landed: int, last: ProcessResult, *, alive: bool = False
+    ) -> None:
         log = self.sink.log(run)
         asked = Counter(line["note"]["asked"] for line in log if line["what"] == "noted")
         fetched = sum(line["what"] == "looked" for line in log)
@@ -44,7 +47,7 @@ class Looking(Sweep):
         if fetched > 1 and where not in {f"{at} of fetch_url" for at in (*ACT, "commit.before")}:
             found.append(f"the page was fetched {fetched} times")
         self.report.failures += [f"killed at {where}: {one}" for one in found]
-        super().conclude(run, where, kills, landed, last, alive=alive)
+        super().judge_trial(run, where, kills, landed, last, alive=alive)
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +58,15 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def lanes() -> Iterator[Lanes]:
-    with Lanes("tests.agent.swept_tools", "perdure.store.databases.postgres.database", count=3) as running:
+def pool() -> Iterator[ServerPool]:
+    with ServerPool("tests.agent.swept_tools", "perdure.store.databases.postgres.database", count=3) as running:
         yield running
 
 
-def sweep(lanes: Lanes, sink: Sink, store: str | Path, place: Path) -> Looking:
+def sweep(pool: ServerPool, sink: Sink, store: str | Path, place: Path) -> Looking:
     environment = {swept.REPOSITORIES: str(place / "repositories")}
     bound = swept.looker.bind("look around", True)
-    return Looking(lanes, bound, sink, store, name="the tools", environment=environment, script=swept.run_looker)
+    return Looking(pool, bound, sink, store, name="the tools", environment=environment, script=swept.run_looker)
 
 
 def show(report: Report, where: str) -> Report:
@@ -77,9 +80,9 @@ def killed_in(report: Report) -> set[str]:
 
 
 @pytest.mark.timeout(600)
-def test_every_tool_killed_before_and_after_its_record_is_told_once(lanes: Lanes, sink: Sink, place: Path) -> None:
+def test_every_tool_killed_before_and_after_its_record_is_told_once(pool: ServerPool, sink: Sink, place: Path) -> None:
     """About one moment of each tool, chosen from the seed."""
-    made = sweep(lanes, sink, place / "stores", place)
+    made = sweep(pool, sink, place / "stores", place)
     wanted = set(sample((f"{moment} of {tool}" for tool, moments in MOMENTS.items() for moment in sorted(moments)), 18))
     report = made.report
     for _ in range(4):  # a thread that comes a little later shifts the moments of its life by one
@@ -92,7 +95,7 @@ def test_every_tool_killed_before_and_after_its_record_is_told_once(lanes: Lanes
 
 @pytest.mark.timeout(600)
 @pytest.mark.postgres
-def test_the_same_on_postgres(lanes: Lanes, sink: Sink, place: Path, postgres_server: PostgresServer) -> None:
+def test_the_same_on_postgres(pool: ServerPool, sink: Sink, place: Path, postgres_server: PostgresServer) -> None:
     """One moment of some tools."""
 
     def one_of_some(moments: list[str]) -> list[int]:
@@ -100,6 +103,6 @@ def test_the_same_on_postgres(lanes: Lanes, sink: Sink, place: Path, postgres_se
         return sample(sorted(chosen.values()), 8)
 
     url = postgres_server.create_database("tools")
-    report = show(sweep(lanes, sink, url, place).run(choose=one_of_some), "PostgreSQL")
+    report = show(sweep(pool, sink, url, place).run(choose=one_of_some), "PostgreSQL")
     assert not report.failures, "\n".join(report.failures)[:5_000]
     assert len({where.partition(" of ")[2] for where in killed_in(report)}) >= 6  # two may be missed by chance

@@ -9,8 +9,8 @@ import pytest
 
 from perdure.store.databases.postgres.database import connect
 from perdure.testing.postgres import PostgresServer
-from perdure.testing.sweep.parallel import Lanes
-from tests.crash import cuts, lives
+from perdure.testing.sweep.server_pool import ServerPool
+from tests.crash.support import lost_connections, session_tasks
 from tests.figures import record
 
 pytestmark = pytest.mark.postgres
@@ -20,69 +20,69 @@ HOT = pytest.mark.parametrize("work", ["append", "step"])
 
 
 @pytest.fixture(scope="module")
-def url(lanes: Lanes, postgres_server: PostgresServer) -> str:
+def url(pool: ServerPool, postgres_server: PostgresServer) -> str:
     made = postgres_server.create_database()
-    lanes.call(lives.make_store, target=made)
+    pool.call(session_tasks.make_store, target=made)
     return made
 
 
 @pytest.fixture
-def lose(lanes: Lanes, url: str) -> Callable[..., list[str]]:
+def lose(pool: ServerPool, url: str) -> Callable[..., list[str]]:
     def lose(task: Callable[..., Any], **more: Any) -> list[str]:
-        found: list[str] = lanes.call(task, url=url, **more)
+        found: list[str] = pool.call(task, url=url, **more)
         record("connections cut", ("wrong",), (" ".join([task.__name__, *map(str, more.values())]), len(found)))
         return found
 
     return lose
 
 
-@pytest.mark.parametrize("work", cuts.WORKS)
+@pytest.mark.parametrize("work", lost_connections.WORKS)
 @pytest.mark.parametrize("mode", CUTS)
 def test_a_move_cut_around_its_commit_is_there_once(lose: Callable[..., list[str]], mode: str, work: str) -> None:
-    assert lose(cuts.cut, mode=mode, work=work) == []
+    assert lose(lost_connections.cut, mode=mode, work=work) == []
 
 
 def test_a_commit_still_under_way_is_waited_for(lose: Callable[..., list[str]]) -> None:
-    assert lose(cuts.late_under_the_lock) == []
+    assert lose(lost_connections.late_under_the_lock) == []
 
 
 @HOT
 def test_a_statement_that_lands_after_the_look_is_not_done_twice(lose: Callable[..., list[str]], work: str) -> None:
-    assert lose(cuts.late_before_the_second_try, work=work) == []
+    assert lose(lost_connections.late_before_the_second_try, work=work) == []
 
 
 @HOT
 def test_a_statement_that_lands_after_its_second_try_finds_that_it_is_too_late(
     lose: Callable[..., list[str]], work: str
 ) -> None:
-    assert lose(cuts.late_after_the_second_try, work=work) == []
+    assert lose(lost_connections.late_after_the_second_try, work=work) == []
 
 
 def test_a_commit_that_is_under_way_for_too_long_is_unknown(lose: Callable[..., list[str]]) -> None:
-    assert lose(cuts.never_lands) == []
+    assert lose(lost_connections.never_lands) == []
 
 
-@pytest.mark.parametrize("work", cuts.WORKS)
+@pytest.mark.parametrize("work", lost_connections.WORKS)
 def test_a_server_that_is_gone_after_a_commit_was_sent_leaves_it_unknown(
     lose: Callable[..., list[str]], work: str
 ) -> None:
-    assert lose(cuts.nobody_answers, work=work) == []
+    assert lose(lost_connections.server_is_gone, work=work) == []
 
 
 def test_a_connection_lost_while_idle_is_made_again(lose: Callable[..., list[str]]) -> None:
-    assert lose(cuts.idle_connection_was_lost) == []
+    assert lose(lost_connections.idle_connection_was_lost) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("work", ["append", "use"])
 @pytest.mark.parametrize("healed", [True, False])
 def test_a_stalled_partition_frees_the_client(lose: Callable[..., list[str]], work: str, healed: bool) -> None:
-    assert lose(cuts.stalled, work=work, healed=healed) == []
+    assert lose(lost_connections.stalled, work=work, healed=healed) == []
 
 
 @pytest.mark.slow
 def test_a_stalled_partition_frees_a_reader(lose: Callable[..., list[str]]) -> None:
-    assert lose(cuts.stalled_read) == []
+    assert lose(lost_connections.stalled_read) == []
 
 
 def test_a_server_that_vanishes_after_our_request_is_noticed_in_seconds(url: str) -> None:

@@ -19,8 +19,8 @@ from perdure.store.moves import event, fact, meta, session, usage
 from perdure.store.store import Store, open_store
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.proxy import wait_until
-from tests.crash.judge import examine
-from tests.crash.recordings import begin
+from tests.crash.support.power_loss_tasks import begin
+from tests.crash.support.verdict import examine
 from tests.figures import record
 
 pytestmark = pytest.mark.postgres

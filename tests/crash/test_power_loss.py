@@ -10,10 +10,10 @@ import pytest
 from perdure.artifacts.directory import Directory
 from perdure.durable import make_folder
 from perdure.ids import digest
-from perdure.testing.sweep.parallel import Lane, Lanes
-from tests.crash import recordings
-from tests.crash.platter import Report, sweep
-from tests.crash.powerloss import PowerLoss
+from perdure.testing.sweep.server_pool import ServerPool, TrialServers
+from tests.crash.support import power_loss_tasks
+from tests.crash.support.disk_states import Report, sweep
+from tests.crash.support.power_loss import PowerLoss
 from tests.figures import record
 from tests.seed import chance
 
@@ -26,7 +26,7 @@ def show(name: str, report: Report) -> Report:
 
 
 def cut(
-    lanes: Lanes,
+    pool: ServerPool,
     name: str,
     task: Callable[..., Any],
     *,
@@ -39,11 +39,11 @@ def cut(
     share = -(-states // shards)
     first = 0 if planted else chance().randrange(1_000_000)
 
-    def shard(seed: int, lane: Lane) -> Report:
-        return Report(**lane.forking.call(task, states=share, seed=seed, patience=3600, **more))
+    def shard(seed: int, servers: TrialServers) -> Report:
+        return Report(**servers.forking.call(task, states=share, seed=seed, timeout=3600, **more))
 
     total = Report()
-    for one in lanes.each([partial(shard, first + number) for number in range(shards)]):
+    for one in pool.each([partial(shard, first + number) for number in range(shards)]):
         total.states += one.states
         total.distinct += one.distinct
         total.lost += one.lost
@@ -53,52 +53,52 @@ def cut(
 
 
 @pytest.mark.slow
-def test_sqlite_loses_nothing_when_the_power_goes(lanes: Lanes, measure: Any) -> None:
-    report = cut(lanes, "SQLite, two lives", recordings.cut_sqlite, states=400, plant=None, measure=measure)
+def test_sqlite_loses_nothing_when_the_power_goes(pool: ServerPool, measure: Any) -> None:
+    report = cut(pool, "SQLite, two lives", power_loss_tasks.cut_sqlite, states=400, plant=None, measure=measure)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
     assert report.states >= 400
     assert report.distinct > 200
 
 
 @pytest.mark.soak
-def test_sqlite_loses_nothing_at_twenty_thousand_cuts(lanes: Lanes, measure: Any) -> None:
-    task = recordings.cut_sqlite
-    report = cut(lanes, "SQLite, soak", task, states=20_000, shards=8, plant=None, measure=measure)
+def test_sqlite_loses_nothing_at_twenty_thousand_cuts(pool: ServerPool, measure: Any) -> None:
+    task = power_loss_tasks.cut_sqlite
+    report = cut(pool, "SQLite, soak", task, states=20_000, shards=8, plant=None, measure=measure)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
     assert report.states >= 20_000
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plant", ["normal sync", "no sync"])
-def test_less_than_full_sync_is_caught_losing(lanes: Lanes, measure: Any, plant: str) -> None:
+def test_less_than_full_sync_is_caught_losing(pool: ServerPool, measure: Any, plant: str) -> None:
     """The positive control: the harness that finds nothing above finds losses here."""
-    name, task = f"SQLite, {plant}: must lose", recordings.cut_sqlite
-    report = cut(lanes, name, task, states=60, planted=True, plant=plant, measure=measure)
+    name, task = f"SQLite, {plant}: must lose", power_loss_tasks.cut_sqlite
+    report = cut(pool, name, task, states=60, planted=True, plant=plant, measure=measure)
     assert report.lost > 5
 
 
 @pytest.mark.slow
-def test_a_row_before_its_bytes_is_caught(lanes: Lanes, measure: Any) -> None:
-    name, task = "SQLite, index before bytes: must lose", recordings.cut_sqlite
-    report = cut(lanes, name, task, states=240, planted=True, plant="index before bytes", measure=measure)
+def test_a_row_before_its_bytes_is_caught(pool: ServerPool, measure: Any) -> None:
+    name, task = "SQLite, index before bytes: must lose", power_loss_tasks.cut_sqlite
+    report = cut(pool, name, task, states=240, planted=True, plant="index before bytes", measure=measure)
     assert any("Artifact" in failure for failure in report.failures)
 
 
 @pytest.mark.slow
-def test_text_files_lose_nothing_when_the_power_goes(lanes: Lanes, measure: Any) -> None:
-    report = cut(lanes, "files, two lives", recordings.cut_files, states=200, plant=None, measure=measure)
+def test_text_files_lose_nothing_when_the_power_goes(pool: ServerPool, measure: Any) -> None:
+    report = cut(pool, "files, two lives", power_loss_tasks.cut_files, states=200, plant=None, measure=measure)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
 
 
 @pytest.mark.slow
-def test_a_line_that_a_dead_process_did_not_sync_is_synced_before_it_is_built_upon(lanes: Lanes) -> None:
-    report = cut(lanes, "files, after kills", recordings.cut_after_kills, states=150)
+def test_a_line_that_a_dead_process_did_not_sync_is_synced_before_it_is_built_upon(pool: ServerPool) -> None:
+    report = cut(pool, "files, after kills", power_loss_tasks.cut_after_kills, states=150)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
 
 
 @pytest.mark.slow
-def test_sqlite_loses_nothing_when_the_power_goes_after_disk_faults(lanes: Lanes) -> None:
-    report = cut(lanes, "SQLite, after disk faults", recordings.cut_after_faults, states=150)
+def test_sqlite_loses_nothing_when_the_power_goes_after_disk_faults(pool: ServerPool) -> None:
+    report = cut(pool, "SQLite, after disk faults", power_loss_tasks.cut_after_faults, states=150)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
 
 

@@ -13,9 +13,9 @@ import apsw
 import pytest
 from apsw import Connection
 
-from tests.crash.diskfault import DiskFault
-from tests.crash.platter import Write
-from tests.crash.powerloss import Log, PowerLoss, Report, rebuild, sweep
+from tests.crash.support.disk_states import Write
+from tests.crash.support.failing_disk import FailingDisk
+from tests.crash.support.power_loss import Log, PowerLoss, Report, rebuild, sweep
 
 MANY_ROWS = f"insert into pair_left select value, hex(randomblob(1500)) from json_each('{list(range(2, 60))}')"
 MANY_STATEMENTS = "".join(f"insert into pair_left values ({i}, hex(randomblob(1500)));" for i in range(2, 60))
@@ -194,13 +194,13 @@ def test_the_same_seed_builds_the_same_disks_and_a_failure_can_be_rebuilt(tmp_pa
 
 
 @pytest.fixture
-def disk() -> Iterator[DiskFault]:
-    with DiskFault() as disk:
+def disk() -> Iterator[FailingDisk]:
+    with FailingDisk() as disk:
         yield disk
 
 
 @pytest.fixture
-def connection(tmp_path: Path, disk: DiskFault) -> Iterator[Connection]:
+def connection(tmp_path: Path, disk: FailingDisk) -> Iterator[Connection]:
     (tmp_path / "store").mkdir()
     with closing(connect(tmp_path / "store" / "session.db", disk.vfs_name)) as connection:
         yield connection
@@ -226,7 +226,9 @@ def after_a_crash(connection: Connection) -> list[object]:
 
 
 @pytest.mark.parametrize("statements", [MANY_STATEMENTS, MANY_ROWS], ids=["many statements", "one statement"])
-def test_a_full_disk_in_a_savepoint_undoes_the_group(connection: Connection, disk: DiskFault, statements: str) -> None:
+def test_a_full_disk_in_a_savepoint_undoes_the_group(
+    connection: Connection, disk: FailingDisk, statements: str
+) -> None:
     connection.pragma("cache_size", 5)  # pages spill into the WAL before the commit
     begin_group(connection)
     disk.full_after(8000)
@@ -253,7 +255,7 @@ def test_a_full_database_may_undo_only_the_statement(connection: Connection) -> 
     assert ids(connection) == [1]
 
 
-def test_a_commit_on_a_full_disk_is_refused_until_there_is_room(connection: Connection, disk: DiskFault) -> None:
+def test_a_commit_on_a_full_disk_is_refused_until_there_is_room(connection: Connection, disk: FailingDisk) -> None:
     begin_group(connection)
     disk.full_after(2000)
     with pytest.raises(apsw.FullError):
@@ -265,7 +267,7 @@ def test_a_commit_on_a_full_disk_is_refused_until_there_is_room(connection: Conn
     assert after_a_crash(connection) == [7]
 
 
-def test_a_commit_whose_sync_failed_may_come_back_until_a_barrier(connection: Connection, disk: DiskFault) -> None:
+def test_a_commit_whose_sync_failed_may_come_back_until_a_barrier(connection: Connection, disk: FailingDisk) -> None:
     """A plain read says no, a crash says yes; the next synced commit overwrites it and settles the question."""
     begin_group(connection)
     disk.sync_fails()
@@ -279,7 +281,7 @@ def test_a_commit_whose_sync_failed_may_come_back_until_a_barrier(connection: Co
     assert after_a_crash(connection) == ids(connection) == []
 
 
-def test_a_failed_automatic_checkpoint_raises_after_a_durable_commit(connection: Connection, disk: DiskFault) -> None:
+def test_a_failed_automatic_checkpoint_raises_after_a_durable_commit(connection: Connection, disk: FailingDisk) -> None:
     """SQLite ignores this failure; apsw raises what a Python VFS raised. To the store it is an ambiguous commit."""
     connection.pragma("wal_autocheckpoint", 1)
     disk.sync_fails(nth=2)
@@ -291,7 +293,7 @@ def test_a_failed_automatic_checkpoint_raises_after_a_durable_commit(connection:
 @pytest.mark.slow
 def test_nothing_acknowledged_is_lost_when_power_fails_after_disk_faults(tmp_path: Path) -> None:
     refused = 0
-    with PowerLoss(tmp_path) as recorded, DiskFault(base=recorded.vfs_name) as disk:
+    with PowerLoss(tmp_path) as recorded, FailingDisk(base=recorded.vfs_name) as disk:
         connection = connect(tmp_path / "session.db", disk.vfs_name)
         for number in range(1, 61):
             (disk.sync_fails, disk.write_fails, lambda: disk.full_after(5000), disk.heal, disk.heal)[number % 5]()

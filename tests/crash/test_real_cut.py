@@ -8,33 +8,35 @@ from typing import Any
 
 import pytest
 
-from perdure.testing.sweep.parallel import Lane, Lanes
-from tests.crash import realcut
-from tests.crash.judge import HEADS, Verdict
+from perdure.testing.sweep.server_pool import ServerPool, TrialServers
+from tests.crash.support import real_power_cut
+from tests.crash.support.verdict import HEADS, Verdict
 from tests.figures import record
 
 pytestmark = pytest.mark.soak
 
 
-def cut_once(folder: Path, files: bool, after: int, plant: str | None, lane: Lane) -> tuple[int, Verdict]:
+def cut_once(folder: Path, files: bool, after: int, plant: str | None, servers: TrialServers) -> tuple[int, Verdict]:
     """Write, cut, mount again, judge; how many answers were received before the cut, and the verdict."""
     folder.mkdir()
-    with realcut.Image(folder) as image:
+    with real_power_cut.Image(folder) as image:
         target, place = f"files:{image.place}/store" if files else f"{image.place}/perdure.db", str(image.place)
-        ended = lane.forking.run(realcut.write_until_cut, target=target, place=place, after=after, plant=plant)
+        ended = servers.forking.run(
+            real_power_cut.write_until_cut, target=target, place=place, after=after, plant=plant
+        )
         image.unmount()
         image.mount()
-        acks, ((begun, cut_at),) = ended.told("ack"), zip(ended.told("begun"), ended.told("cut"), strict=True)
-        found = lane.warm.call(realcut.judge_cut, target=target, acks=acks, begun=begun, cut_at=cut_at)
+        acks, ((begun, cut_at),) = ended.values("ack"), zip(ended.values("begun"), ended.values("cut"), strict=True)
+        found = servers.warm.call(real_power_cut.judge_cut, target=target, acks=acks, begun=begun, cut_at=cut_at)
         return sum(ack[2] < cut_at for ack in acks), found
 
 
 @pytest.fixture
-def cut_off(lanes: Lanes, tmp_path: Path) -> Callable[..., tuple[int, list[Verdict]]]:
+def cut_off(pool: ServerPool, tmp_path: Path) -> Callable[..., tuple[int, list[Verdict]]]:
     """Cut a file system off many times; how many answers were received before, and what was wrong afterwards."""
     try:
         (tmp_path / "try").mkdir()
-        with realcut.Image(tmp_path / "try"):
+        with real_power_cut.Image(tmp_path / "try"):
             pass
     except OSError as why:
         print(f"no loop device can be mounted here: {why}")
@@ -44,7 +46,7 @@ def cut_off(lanes: Lanes, tmp_path: Path) -> Callable[..., tuple[int, list[Verdi
         chance = random.Random(7)
         after = [chance.randrange(2, 200) for _ in range(cuts)]
         trials = [partial(cut_once, tmp_path / str(number), files, acks, plant) for number, acks in enumerate(after)]
-        results = lanes.each(trials)
+        results = pool.each(trials)
         acks = sum(told for told, _ in results)
         found = [sum(bool(one[head]) for _, one in results) for head in HEADS]
         record("real cuts", ("cuts", "acknowledged", *HEADS), (f"ext4 shut down, {name}", cuts, acks, *found))

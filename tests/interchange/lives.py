@@ -14,8 +14,9 @@ from perdure.interchange.signature import SigningKey
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.runtime import open as open_runtime
 from perdure.testing.sink import WHERE, SinkClient
-from perdure.testing.sweep.fork_process import Voice
-from tests.crash.kill import Countdown
+from perdure.testing.sweep.fork_process import Channel
+from perdure.testing.sweep.trial import KillPointCounter
+from tests.crash.support.kill_points import arm_everything
 from tests.interchange import journey
 from tests.interchange.journey import arrive, begin, bodies, leave, see_through
 
@@ -45,7 +46,7 @@ def on(target: str, folder: str, work: Callable[[Runtime], Awaitable[T]]) -> T:
     return asyncio.run(act())
 
 
-def prepare(_: Voice, *, folder: str, sink: str, leaves: bool, move: bool = True, form: str = ".zip") -> None:
+def prepare(_: Channel, *, folder: str, sink: str, leaves: bool, move: bool = True, form: str = ".zip") -> None:
     """A store with a session that waits for an approval; with `leaves`, its bundle as well."""
     os.environ |= {WHERE: sink, "TRAVELLER_ONCE": str(Path(folder, "once"))}
 
@@ -57,42 +58,43 @@ def prepare(_: Voice, *, folder: str, sink: str, leaves: bool, move: bool = True
     on(source(folder), folder, work)
 
 
-def _dies(voice: Voice, template: str, folder: str, fatal: int, work: Callable[[Countdown], None]) -> list[str]:
+def _dies(
+    channel: Channel, template: str, folder: str, fatal: int, work: Callable[[KillPointCounter], None]
+) -> list[str]:
     shutil.copytree(template, folder, dirs_exist_ok=True)
-    countdown = Countdown(voice, fatal)
-    countdown.arm()
-    work(countdown)
-    countdown.stop()
-    return countdown.moments
+    counter = arm_everything(channel, fatal)
+    work(counter)
+    counter.counting = False
+    return counter.moments
 
 
-def depart(voice: Voice, *, template: str, folder: str, fatal: int, form: str, target: str) -> list[str]:
+def depart(channel: Channel, *, template: str, folder: str, fatal: int, form: str, target: str) -> list[str]:
     """Export as a move, and be killed."""
 
-    def work(countdown: Countdown) -> None:
+    def work(counter: KillPointCounter) -> None:
         async def act(rt: Runtime) -> None:
-            countdown.start()
+            counter.counting = True
             await leave(rt, "t-1", bundle(folder, form), move=True, key=key(form))
 
         on(source(folder), folder, act)
 
-    return _dies(voice, template, folder, fatal, work)
+    return _dies(channel, template, folder, fatal, work)
 
 
-def come_in(voice: Voice, *, template: str, folder: str, fatal: int, form: str, target: str) -> list[str]:
+def come_in(channel: Channel, *, template: str, folder: str, fatal: int, form: str, target: str) -> list[str]:
     """Import, and be killed; making the store is swept elsewhere."""
 
-    def work(countdown: Countdown) -> None:
+    def work(counter: KillPointCounter) -> None:
         async def act(rt: Runtime) -> None:
-            countdown.start()
+            counter.counting = True
             await arrive(rt, bundle(folder, form))
 
         on(target, folder, act)
 
-    return _dies(voice, template, folder, fatal, work)
+    return _dies(channel, template, folder, fatal, work)
 
 
-def judge_departure(_: Voice, *, folder: str, form: str, target: str, sink: str) -> list[str]:
+def judge_departure(_: Channel, *, folder: str, form: str, target: str, sink: str) -> list[str]:
     """There is never a bundle of a session that is not sealed; and whatever is there, it is exported and goes on."""
     found: list[str] = []
 
@@ -113,7 +115,7 @@ async def _same_again(rt: Runtime, folder: str, form: str) -> list[str]:
     return [] if first.sha256 == second.sha256 else [f"exported again it is another one ({there=})"]
 
 
-def judge_arrival(_: Voice, *, folder: str, form: str, target: str, sink: str) -> list[str]:
+def judge_arrival(_: Channel, *, folder: str, form: str, target: str, sink: str) -> list[str]:
     """Nothing or all of it is there; imported again all is, and it goes on to its end and does everything once."""
     os.environ |= {WHERE: sink, "TRAVELLER_ONCE": str(Path(folder, "once"))}
     outside = SinkClient(sink)

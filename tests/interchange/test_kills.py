@@ -14,7 +14,7 @@ import pytest
 from perdure.store.store import open_store
 from perdure.testing import Sink
 from perdure.testing.postgres import PostgresServer
-from perdure.testing.sweep.parallel import Lane, Lanes
+from perdure.testing.sweep.server_pool import ServerPool, TrialServers
 from tests.interchange import lives
 from tests.seed import sample
 
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def lanes() -> Iterator[Lanes]:
-    with Lanes(lives, "perdure.store.databases.postgres.database", count=2) as running:
+def pool() -> Iterator[ServerPool]:
+    with ServerPool(lives, "perdure.store.databases.postgres.database", count=2) as running:
         yield running
 
 
@@ -42,31 +42,31 @@ def chosen(moments: list[str]) -> list[int]:
 
 
 def sweep(
-    lanes: Lanes, sink: Sink, folder: Path, task: Any, judge: Any, targets: Callable[[Path], str],
+    pool: ServerPool, sink: Sink, folder: Path, task: Any, judge: Any, targets: Callable[[Path], str],
     *, form: str, move: bool = True,
 ) -> Counter[str]:  # fmt: skip
     """Run the task once undisturbed and once for every chosen moment, killed there; judge what each left."""
     template = folder / "template"
     template.mkdir()
     given = {"folder": str(template), "sink": sink.run().url, "leaves": task is lives.come_in, "move": move}
-    lanes.call(lives.prepare, form=form, **given)
+    pool.call(lives.prepare, form=form, **given)
     kills: Counter[str] = Counter()
     failures: list[str] = []
 
-    def trial(fatal: int, lane: Lane) -> list[str]:
+    def trial(fatal: int, servers: TrialServers) -> list[str]:
         place = folder / f"trial-{fatal}"
         target = targets(place)
         told: dict[str, Any] = {"folder": str(place), "form": form, "target": target}
-        ended = lane.forking.run(task, template=str(template), fatal=fatal, **told)
-        last = (ended.told("last") or ["the end"])[0]
-        found = [ended.error] if ended.error else lane.warm.call(judge, sink=sink.run().url, **told)
+        ended = servers.forking.run(task, template=str(template), fatal=fatal, **told)
+        last = (ended.values("last") or ["the end"])[0]
+        found = [ended.error] if ended.error else servers.warm.call(judge, sink=sink.run().url, **told)
         failures.extend(f"killed at {last} ({fatal}): {one}" for one in found)
         kills[last.split(" ")[0]] += ended.killed
         shutil.rmtree(place, ignore_errors=True)
         return list(ended.result or [])
 
-    moments = lanes.each([partial(trial, 0)])[0]
-    lanes.each([partial(trial, fatal) for fatal in chosen(moments)])
+    moments = pool.each([partial(trial, 0)])[0]
+    pool.each([partial(trial, fatal) for fatal in chosen(moments)])
     assert failures == []
     return kills
 
@@ -83,8 +83,10 @@ def files(place: Path) -> str:
 
 
 @pytest.mark.parametrize("form", [".zip", ""])
-def test_a_move_that_is_killed_leaves_the_session_whole(form: str, lanes: Lanes, outside: Sink, folder: Path) -> None:
-    kills = sweep(lanes, outside, folder, lives.depart, lives.judge_departure, sqlite, form=form)
+def test_a_move_that_is_killed_leaves_the_session_whole(
+    form: str, pool: ServerPool, outside: Sink, folder: Path
+) -> None:
+    kills = sweep(pool, outside, folder, lives.depart, lives.judge_departure, sqlite, form=form)
     print(f"\nexport --move {form or 'folder'}: {sum(kills.values())} kills {dict(kills)}")
     assert kills["point"] > 3
     assert sum(kills.values()) > 10
@@ -92,9 +94,9 @@ def test_a_move_that_is_killed_leaves_the_session_whole(form: str, lanes: Lanes,
 
 @pytest.mark.parametrize(("where", "move"), [(sqlite, True), (sqlite, False), (files, True)])
 def test_an_import_that_is_killed_leaves_nothing_or_all(
-    where: Callable[[Path], str], move: bool, lanes: Lanes, outside: Sink, folder: Path
+    where: Callable[[Path], str], move: bool, pool: ServerPool, outside: Sink, folder: Path
 ) -> None:
-    kills = sweep(lanes, outside, folder, lives.come_in, lives.judge_arrival, where, form=".zip", move=move)
+    kills = sweep(pool, outside, folder, lives.come_in, lives.judge_arrival, where, form=".zip", move=move)
     print(f"\nimport into {where.__name__}, {move=}: {sum(kills.values())} kills {dict(kills)}")
     assert kills["point"] > 3
     assert sum(kills.values()) > 10
@@ -102,7 +104,7 @@ def test_an_import_that_is_killed_leaves_nothing_or_all(
 
 @pytest.mark.postgres
 def test_an_import_into_postgres_that_is_killed_leaves_nothing_or_all(
-    lanes: Lanes, outside: Sink, folder: Path, postgres_server: PostgresServer
+    pool: ServerPool, outside: Sink, folder: Path, postgres_server: PostgresServer
 ) -> None:
     empty = postgres_server.create_database()
     open_store(empty).close()
@@ -111,6 +113,6 @@ def test_an_import_into_postgres_that_is_killed_leaves_nothing_or_all(
         place.mkdir(exist_ok=True)
         return postgres_server.create_database(template=empty.rpartition("/")[2])
 
-    kills = sweep(lanes, outside, folder, lives.come_in, lives.judge_arrival, postgres, form=".zip")
+    kills = sweep(pool, outside, folder, lives.come_in, lives.judge_arrival, postgres, form=".zip")
     print(f"\nimport into postgres: {sum(kills.values())} kills {dict(kills)}")
     assert kills["point"] > 3

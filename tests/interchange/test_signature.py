@@ -22,7 +22,7 @@ from perdure.interchange.keyring import Signer, add_key, known_keys, own_key, re
 from perdure.interchange.signature import SigningKey, verified
 from perdure.store.moves import event
 from perdure.testing import SinkClient
-from tests.crash.kill import CALLS
+from tests.crash.support.kill_points import CALLS
 from tests.forked import fork
 from tests.interchange import forger
 from tests.interchange.conftest import Open

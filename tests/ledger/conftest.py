@@ -1,4 +1,4 @@
-"""What the ledger's tests share: a sink, lanes of fork servers, a folder in memory, and the figures at the end."""
+"""What the tests of the ledger share: a sink, a pool of fork servers, a folder in memory, and databases."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ import pytest
 
 from perdure.testing import Sink
 from perdure.testing.postgres import PostgresServer
-from perdure.testing.sweep.parallel import Lanes
-from tests.ledger.stops import Pairs
+from perdure.testing.sweep.server_pool import ServerPool
 from tests.memory import MEMORY
 
 APPS = (
-    "tests.ledger.programs", "tests.ledger.scenes", "tests.ledger.branch", "tests.ledger.undone",
-    "tests.ledger.restored", "perdure.store.databases.postgres.database",
-)  # fmt: skip
-LANES = 4  # more than processors: much of a trial is waiting, for a lease to end or for something to land
+    "tests.ledger.support.programs",
+    "tests.ledger.support.process_setup",
+    "tests.ledger.support.shared_branch",
+    "tests.ledger.support.undo_program",
+    "tests.ledger.support.restored_store",
+    "perdure.store.databases.postgres.database",
+)
+TRIALS = 4  # at a time, more than processors: a trial mostly waits, for a lease to end or for a request to land
 
 
 @pytest.fixture(scope="session")
@@ -29,20 +32,14 @@ def sink() -> Iterator[Sink]:
 
 
 @pytest.fixture(scope="session")
-def lanes() -> Iterator[Lanes]:
-    with Lanes(*APPS, count=LANES) as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def pairs() -> Iterator[Pairs]:
-    with Pairs(APPS, LANES) as running:
+def pool() -> Iterator[ServerPool]:
+    with ServerPool(*APPS, count=TRIALS) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def folder() -> Iterator[Path]:
-    """A kill leaves to the kernel what was written, so memory does as well as a disk; power is lost elsewhere."""
+    """In memory: after a kill the kernel still has what was written. Loss of power is tested elsewhere."""
     made = Path(tempfile.mkdtemp(prefix="ledger-", dir=MEMORY))
     yield made
     shutil.rmtree(made, ignore_errors=True)
@@ -50,7 +47,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def database(postgres_server: PostgresServer) -> str:
-    """A database, and a user whose password costs little: hundreds of processes log in several times each."""
+    """A database, and a user whose password is cheap to check: hundreds of processes log in several times each."""
     import psycopg
 
     url = postgres_server.create_database("ledger")
@@ -61,7 +58,7 @@ def database(postgres_server: PostgresServer) -> str:
 
 
 def with_debits(url: str) -> str:
-    """The same database with the table of the joint tool: two processes that create it at once would fail."""
+    """The same database with the table of the joint tool: two processes that create it at the same time would fail."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as db:
@@ -69,8 +66,17 @@ def with_debits(url: str) -> str:
     return url
 
 
+@pytest.fixture(params=["SQLite", pytest.param("PostgreSQL", marks=pytest.mark.postgres)])
+def sweep_store(request: pytest.FixtureRequest, folder: Path) -> Path | str:
+    """Where a sweep puts its stores: a folder, or a database. A test that takes it runs on both."""
+    if request.param == "SQLite":
+        return folder / str(request.node.originalname)
+    url: str = request.getfixturevalue("database")
+    return url
+
+
 @pytest.fixture(scope="session")
 def victim() -> Iterator[PostgresServer]:
-    """A server of our own: these tests kill it, and nobody else should notice."""
+    """A server that these tests kill; no other test uses it."""
     with PostgresServer(MEMORY) as running:
         yield running

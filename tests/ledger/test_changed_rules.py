@@ -1,17 +1,16 @@
-"""Code that changes its rule between the kill and the resume: the stricter of the two counts."""
+"""Code that changes its rule between the kill and the resume: the stricter of the two rules applies."""
 
-import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from perdure.testing import Sink
-from perdure.testing.sweep.parallel import Lane, Lanes
-from perdure.testing.sweep.sweep import LIVE, Place, Report, Sweep
-from tests.ledger import scenes
-from tests.ledger.tables import show
-from tests.ledger.test_kills import acting, disturbed
+from perdure.testing.sweep.report import Report
+from perdure.testing.sweep.server_pool import ServerPool
+from perdure.testing.sweep.sweep import Sweep
+from tests.ledger.support.faults import around_acts, change_rule, sweep_of
+from tests.ledger.support.figures import show
 from tests.seed import sample
 
 pytestmark = pytest.mark.slow
@@ -24,30 +23,17 @@ CHANGES = {
 
 
 def changed(sweep: Sweep, change: str, most: int, plant: str = "") -> Report:
-    """Kill a life with the old code at some of its acts, and let one with the new code recover."""
-    moments = sweep.measure()
-
-    def trial(lane: Lane, fatal: int) -> None:
-        with Place(sweep) as place:
-            template = place.told.pop("template")
-            first = lane.forking.run(LIVE, **place.told, template=template, fatal=fatal)
-            environment = {scenes.CHANGED: change, scenes.PLANT: plant}
-            last = lane.forking.run(LIVE, **place.told | {"environment": environment}, times=2)
-            sweep.conclude(place.run, f"{change} after {first.told('last')}", int(first.killed), 0, last)
-
-    begun, sweep.report.moments = time.monotonic(), len(moments)
-    sweep.lanes.each([partial(trial, fatal=at) for at in sample(acting(moments), most)])
-    sweep.report.seconds += time.monotonic() - begun
+    sweep.run_trials(lambda moments: sample(around_acts(moments), most), partial(change_rule, sweep, change, plant))
     return sweep.report
 
 
 @pytest.mark.parametrize(("name", "change"), [(name, one) for name, some in CHANGES.items() for one in some])
-def test_changed_code_does_nothing_twice(name: str, change: str, lanes: Lanes, sink: Sink, folder: Path) -> None:
-    report = show(f"{name}, then {change}", changed(disturbed(name, lanes, sink, folder), change, 4))
+def test_changed_code_repeats_nothing(name: str, change: str, pool: ServerPool, sink: Sink, folder: Path) -> None:
+    report = show(f"{name}, then {change}", changed(sweep_of(name, pool, sink, folder), change, 4))
     assert report.failures == []
     assert report.kills > 0
 
 
-def test_following_the_loaded_code_is_caught(lanes: Lanes, sink: Sink, folder: Path) -> None:
-    report = changed(disturbed("escalate", lanes, sink, folder), "mail=idempotent", 6, "rule_of_the_loaded_code")
+def test_following_the_loaded_code_is_caught(pool: ServerPool, sink: Sink, folder: Path) -> None:
+    report = changed(sweep_of("escalate", pool, sink, folder), "mail=idempotent", 6, "rule_of_the_loaded_code")
     assert report.failures != []

@@ -20,7 +20,7 @@ from perdure.store.databases.postgres import history
 from perdure.store.moves import event, restore
 from perdure.testing import Sink, SinkClient
 from perdure.testing.postgres import PostgresServer
-from perdure.testing.standby import Succession
+from perdure.testing.standby import FailoverServers
 from tests.memory import MEMORY
 from tests.runtime.test_restore import recover_from
 
@@ -36,8 +36,8 @@ def sink() -> Iterator[Sink]:
 
 
 @pytest.fixture(scope="module")
-def succession() -> Iterator[Succession]:
-    with Succession(MEMORY) as servers:
+def succession() -> Iterator[FailoverServers]:
+    with FailoverServers(MEMORY) as servers:
         yield servers
 
 
@@ -107,7 +107,7 @@ async def seen_through(runtime: Runtime, service: SinkClient) -> SessionView:
 
 @pytest.mark.parametrize("every", EVERY)
 async def test_a_synchronous_failover_at_any_moment_is_only_a_pause(
-    every: int, succession: Succession, sink: Sink
+    every: int, succession: FailoverServers, sink: Sink
 ) -> None:
     at, last = 1, 2
     while at <= last:
@@ -136,7 +136,7 @@ async def test_a_synchronous_failover_at_any_moment_is_only_a_pause(
         at += every
 
 
-async def lose_at(succession: Succession, service: SinkClient, at: int | str) -> int:
+async def lose_at(succession: FailoverServers, service: SinkClient, at: int | str) -> int:
     """Lose everything of a run up to one of its moments, and see it through; returns how many moments there were."""
     acting(service)
     with succession.pair(synchronous=False) as (primary, standby):
@@ -158,7 +158,7 @@ async def lose_at(succession: Succession, service: SinkClient, at: int | str) ->
 
 @pytest.mark.parametrize("every", EVERY)
 async def test_a_failover_that_loses_commits_at_any_moment_repeats_nothing(
-    every: int, succession: Succession, sink: Sink
+    every: int, succession: FailoverServers, sink: Sink
 ) -> None:
     at, last = 1, 2
     while at <= last:
@@ -170,7 +170,7 @@ async def test_a_failover_that_loses_commits_at_any_moment_repeats_nothing(
 
 @pytest.mark.parametrize("bug", ["timelines are not compared", "nothing is looked for"])
 async def test_a_failover_that_is_believed_repeats_an_effect(
-    bug: str, succession: Succession, sink: Sink, monkeypatch: pytest.MonkeyPatch
+    bug: str, succession: FailoverServers, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: a lost commit is not noticed, so what it told of is done again."""
     if bug == "timelines are not compared":

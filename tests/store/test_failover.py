@@ -30,7 +30,7 @@ from perdure.store.store import Store, open_store
 from perdure.store.writer.ticket import reading
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.proxy import wait_until
-from perdure.testing.standby import Standby, Succession
+from perdure.testing.standby import FailoverServers, Standby
 from tests.memory import MEMORY
 from tests.store.scene import a_session
 
@@ -39,19 +39,19 @@ pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def succession() -> Iterator[Succession]:
-    with Succession(MEMORY) as servers:
+def succession() -> Iterator[FailoverServers]:
+    with FailoverServers(MEMORY) as servers:
         yield servers
 
 
 @pytest.fixture
-def pair(succession: Succession) -> Iterator[tuple[PostgresServer, Standby]]:
+def pair(succession: FailoverServers) -> Iterator[tuple[PostgresServer, Standby]]:
     with succession.pair() as servers:
         yield servers
 
 
 @pytest.fixture
-def loose_pair(succession: Succession) -> Iterator[tuple[PostgresServer, Standby]]:
+def loose_pair(succession: FailoverServers) -> Iterator[tuple[PostgresServer, Standby]]:
     """The primary does not wait for its standby."""
     with succession.pair(synchronous=False) as servers:
         yield servers
@@ -109,7 +109,7 @@ def test_a_process_that_saw_the_new_primary_refuses_the_old_one(pair: tuple[Post
         database.close()
 
 
-def test_a_write_that_reaches_another_server_compares_timelines_and_runs_again(succession: Succession) -> None:
+def test_a_write_that_reaches_another_server_compares_timelines_and_runs_again(succession: FailoverServers) -> None:
     """What a pooler does: the connection stays, and the server behind it is another one."""
     database = PostgreSQL(succession.primary.create_database(), connections=2)
     try:
@@ -128,7 +128,7 @@ def test_a_write_that_reaches_another_server_compares_timelines_and_runs_again(s
 
 
 @pytest.mark.parametrize("hot", [True, False])
-def test_a_commit_that_did_not_wait_for_its_standby_is_not_acknowledged(hot: bool, succession: Succession) -> None:
+def test_a_commit_that_did_not_wait_for_its_standby_is_not_acknowledged(hot: bool, succession: FailoverServers) -> None:
     """PostgreSQL answers a cancelled wait with a warning: the commit is on this server, and may be on no other."""
     with psycopg.connect(succession.primary.url, autocommit=True) as admin:
         database = PostgreSQL(succession.primary.create_database(), connections=2, patience=0.5)

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.errors import ConfigError
 from perdure.testing.postgres import PostgresServer
-from perdure.testing.proxy import Mode, Proxy, wait_until
+from perdure.testing.proxy import Proxy, ProxyMode, wait_until
 from tests.memory import MEMORY
 
 pytestmark = pytest.mark.postgres
@@ -102,7 +102,7 @@ STATEMENTS: list[Work] = [simple, extended, prepared, pipelined, fetched_in_pipe
 EVERY_WORK = pytest.mark.parametrize("work", [*TRANSACTIONS, *STATEMENTS])
 
 
-def lose(proxy: Proxy, mode: Mode, work: Work) -> None:
+def lose(proxy: Proxy, mode: ProxyMode, work: Work) -> None:
     """Do the work and be cut: around its COMMIT, or around the statement itself when that is a transaction alone."""
     alone = work not in TRANSACTIONS
     with psycopg.connect(proxy.url, autocommit=alone) as connection:
@@ -173,7 +173,7 @@ def test_plain_read_lies_about_a_commit_in_flight_and_a_row_lock_does_not(proxy:
 
 @pytest.mark.parametrize(("mode", "expected"), [("cut_before_commit", []), ("cut_after_commit", ["a", "b"])])
 def test_statements_of_one_sync_are_cut_as_one(
-    proxy: Proxy, direct: Connection, mode: Mode, expected: list[object]
+    proxy: Proxy, direct: Connection, mode: ProxyMode, expected: list[object]
 ) -> None:
     lose(proxy, mode, two_of_one_sync)
     wait_until(lambda: others(direct) == 0, "the server has noticed")
@@ -280,7 +280,9 @@ def test_client_of_a_proxy_without_server_is_cut(server: PostgresServer) -> None
 
 
 @pytest.mark.parametrize("mode", ["cut_late_commit", "stall"])
-def test_leaving_ends_every_thread_and_lands_nothing(server: PostgresServer, direct: Connection, mode: Mode) -> None:
+def test_leaving_ends_every_thread_and_lands_nothing(
+    server: PostgresServer, direct: Connection, mode: ProxyMode
+) -> None:
     before = threading.active_count()
     with Proxy(server.url_of(direct.info.dbname)) as proxy:
         thread = threading.Thread(target=lose, args=[proxy, mode, in_transaction])

@@ -65,7 +65,11 @@ def test_no_test_spins_without_a_bound() -> None:
 
 def test_only_one_place_forks_the_process_of_the_tests() -> None:
     """A forked child that raises in a test becomes a second pytest, which holds every pipe and never ends."""
-    in_children = {"tests/crash/openings.py", "tests/examples/everywhere.py", "tests/runtime/isolated_app.py"}
+    in_children = {
+        "tests/crash/support/opening_tasks.py",
+        "tests/examples/everywhere.py",
+        "tests/runtime/isolated_app.py",
+    }
     about_forks = {"tests/runtime/test_runtime.py", "tests/store/test_fork.py"}  # with an alarm that ends the child
     forking = {place(path) for path in files("tests") if uses(parsed(path), "os.fork")}
     assert forking == {"tests/forked.py"} | in_children | about_forks

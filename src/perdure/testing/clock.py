@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to move."""
+"""A clock that moves only when a test moves it."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class ManualClock:
         self._now += int((seconds + hours * 3600 + days * 86400) * SECOND)
 
     def set(self, *, seconds: float = 0, hours: float = 0) -> None:
-        """Set the store's time forward or back, as an administrator or NTP does; no time passes."""
+        """Set the wall clock forward or back, as an administrator or NTP does; no time passes."""
         self._set += int((seconds + hours * 3600) * SECOND)

@@ -1,4 +1,4 @@
-"""A model for tests: it says what the test wrote down, and says it again to a process that was killed."""
+"""A model for tests: it replies from a script, and replies the same again after a crash."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""A proxy in front of PostgreSQL that loses a connection at the worst moment, on command.
+"""A proxy in front of PostgreSQL that loses a connection at a chosen statement.
 
 Owns the sockets between a client and the server, and just enough of the wire protocol to find a statement on its way:
 simple queries, and executions of prepared ones, alone or many in one packet. It never changes a byte that it forwards
-and never speaks to the server on its own; it only withholds, cuts, or forwards late.
+and never sends requests of its own; it only withholds, cuts, or forwards late.
 
     cut_before_commit   the statement never reaches the server; the connection is cut
-    cut_after_commit    the server has done it and has said so; the answer is lost with the connection
-    cut_reply_race      forwarded, and the client is cut in the same moment: it may look before the statement has landed
-    cut_late_commit     the client is cut first; the statement lands when `heal()` is called, and not before
-    stall               from now on nothing moves, in either direction, and nothing is closed: a partition
+    cut_after_commit    the server has executed it and has answered; the answer is lost with the connection
+    cut_reply_race      forwarded, and the client is cut at the same time: it may check before the statement has landed
+    cut_late_commit     the client is cut first; the statement reaches the server only when `heal()` is called
+    stall               from now on nothing is forwarded in either direction and nothing is closed: a partition
     refuse              every connection is cut and new ones are refused
 
 "Done" is ReadyForQuery and not CommandComplete: outside a transaction block an extended statement is committed when
@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 
 from perdure.errors import ConfigError
 
-Mode = Literal["cut_before_commit", "cut_after_commit", "cut_reply_race", "cut_late_commit", "stall", "refuse"]
+ProxyMode = Literal["cut_before_commit", "cut_after_commit", "cut_reply_race", "cut_late_commit", "stall", "refuse"]
 ENCRYPTION = (80877103, 80877104)  # the requests for TLS and for GSSAPI
 ENDS = (b"Q", b"S", b"F")  # Query, Sync, FunctionCall: each ends a transaction or a part of one, with a ReadyForQuery
 LOST = b"lost"
@@ -46,8 +46,8 @@ def wait_until(condition: Callable[[], bool], what: str, patience: float = 30.0)
 def loopback_listener() -> socket.socket:
     """Listen on a free loopback port below the range that the kernel hands out to clients.
 
-    A port of that range may be lost to a client while its server is down for a test: even to the server's own client,
-    because one that dials again and again is at last given the very port it dials, and is connected to itself.
+    A port of that range may be taken by a client while its server is down for a test: even by the server's own client,
+    because one that connects again and again is in the end given the very port it connects to, and reaches itself.
     """
     while True:
         with contextlib.suppress(OSError):
@@ -61,7 +61,7 @@ def _hang_up(end: socket.socket) -> None:
 
 
 class Proxy:
-    """Stands, inside `with`, between clients and the server of a URL. Transparent until armed, and after it fired."""
+    """Between clients and the server of a URL, inside `with`. Transparent until armed, and again after it fired."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -71,8 +71,8 @@ class Proxy:
         self.healed = threading.Event()
         self._url = url
         self._guard = threading.RLock()
-        self._armed: tuple[Mode, re.Pattern[bytes], int] | None = None
-        self._links: set[_Link] = set()
+        self._armed: tuple[ProxyMode, re.Pattern[bytes], int] | None = None
+        self._connections: set[_Connection] = set()
 
     def __enter__(self) -> Self:
         self._listener = loopback_listener()
@@ -83,13 +83,13 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close_door()
+        self._stop_listening()
         self._cut_all()
         self.flowing.set()
         self.healed.set()
         self._acceptor.join()
-        for link in tuple(self._links):
-            link.join()
+        for connection in tuple(self._connections):
+            connection.join()
         self._listener.close()
 
     @property
@@ -103,14 +103,16 @@ class Proxy:
         login, at, _ = parts.netloc.rpartition("@")
         return parts._replace(netloc=f"{login}{at}127.0.0.1:{self.port}").geturl()
 
-    def arm(self, mode: Mode, match: bytes | None = None, nth: int = 1) -> None:
+    def arm(self, mode: ProxyMode, match: bytes | None = None, nth: int = 1) -> None:
         """Fire once, at the nth statement from now, of any connection, that contains the words `match`.
 
         Case and white space do not count, and words match whole: COMMIT is not found in `committed_at`. Without
         `match` a cut waits for COMMIT, while `stall` and `refuse` begin at once. `fired` is set when it has fired.
         """
-        if mode not in get_args(Mode) or nth < 1:
-            raise ConfigError(f"cannot arm {mode!r} for match number {nth}; the modes are {', '.join(get_args(Mode))}")
+        if mode not in get_args(ProxyMode) or nth < 1:
+            raise ConfigError(
+                f"cannot arm {mode!r} for match number {nth}; the modes are {', '.join(get_args(ProxyMode))}"
+            )
         words = rb"\s+".join(map(re.escape, (match or b"COMMIT").split()))
         with self._guard:
             self.fired.clear()
@@ -120,7 +122,7 @@ class Proxy:
                 self._fire(mode)
 
     def heal(self) -> None:
-        """Disarm, let everything flow and new connections in. What was cut stays cut."""
+        """Disarm, forward everything and accept new connections. What was cut stays cut."""
         with self._guard:
             self._armed = None
             self.flowing.set()
@@ -133,8 +135,8 @@ class Proxy:
             self._acceptor = threading.Thread(target=self._accept, name="proxy-acceptor", daemon=True)
             self._acceptor.start()
 
-    def strike(self, statement: bytes) -> Mode | None:
-        """What is to happen at this statement, if it is the one."""
+    def fault_at(self, statement: bytes) -> ProxyMode | None:
+        """The fault to apply to this statement, if it is the one."""
         with self._guard:
             if not statement or not self._armed or not self._armed[1].search(statement):
                 return None
@@ -143,45 +145,45 @@ class Proxy:
                 self._armed = (mode, pattern, left - 1)
                 return None
             self._fire(mode)
-            return None if mode == "stall" else mode  # a stall needs no more help: nothing flows
+            return None if mode == "stall" else mode  # a stall needs nothing more: nothing is forwarded
 
-    def forget(self, link: "_Link") -> None:
+    def forget(self, connection: "_Connection") -> None:
         with self._guard:
-            self._links.discard(link)
+            self._connections.discard(connection)
 
-    def _fire(self, mode: Mode) -> None:
-        """Whoever learns of the failure finds it in force and `fired` set, so connections are cut last."""
+    def _fire(self, mode: ProxyMode) -> None:
+        """Connections are cut last: a client that notices finds the fault in force and `fired` set."""
         self._armed = None
         if mode == "stall":
             self.flowing.clear()
         if mode == "refuse":
-            self._close_door()
+            self._stop_listening()
         self.fired.set()
         if mode == "refuse":
             self._cut_all()
 
-    def _close_door(self) -> None:
+    def _stop_listening(self) -> None:
         self._listening = False
         _hang_up(self._listener)
 
     def _cut_all(self) -> None:
         with self._guard:
-            for link in self._links:
-                link.cut()
+            for connection in self._connections:
+                connection.cut()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
                 with self._guard:
-                    link = _Link(self, client)
-                    self._links.add(link)
+                    connection = _Connection(self, client)
+                    self._connections.add(connection)
                     if not self._listening:  # refused between the two lines above
-                        link.cut()
-                link.start()
+                        connection.cut()
+                connection.start()
 
 
-class _Link(threading.Thread):
+class _Connection(threading.Thread):
     """One connection: this thread carries requests, a second one carries answers."""
 
     def __init__(self, proxy: Proxy, client: socket.socket) -> None:
@@ -190,7 +192,7 @@ class _Link(threading.Thread):
         self.client = client
         self.server = socket.socket()
         self.answers = threading.Thread(target=self._answers, name="proxy-answers", daemon=True)
-        # ReadyForQuery messages that the server still owes, by what asked for them. The first ends the log-in.
+        # ReadyForQuery messages that are still to come, by the request they answer. The first ends the log-in.
         self.owed = deque([b"Q"])
         self.statements: dict[bytes, bytes] = {}
         self.portals: dict[bytes, bytes] = {}
@@ -214,17 +216,17 @@ class _Link(threading.Thread):
         self.proxy.forget(self)
 
     def _log_in(self) -> bytearray:
-        """The first message, the only one without a type; encryption is declined, or we could not read the rest."""
+        """The first message, the only one without a type. Encryption is declined, or the rest could not be read."""
         while True:
             head = self.client.recv(8, socket.MSG_WAITALL)
             if len(head) < 8:
-                raise ConnectionError("the client left")
+                raise ConnectionError("the client has disconnected")
             if int.from_bytes(head[4:]) not in ENCRYPTION:
                 return bytearray(head) + self.client.recv(int.from_bytes(head[:4]) - 8, socket.MSG_WAITALL)
             self._forward(self.client, bytearray(b"N"))
 
     def _forward(self, end: socket.socket, data: bytearray) -> None:
-        """Send what is given, and empty it, as soon as nothing stalls."""
+        """Send the data, and empty the buffer, as soon as nothing stalls."""
         self.proxy.flowing.wait()
         end.sendall(data)
         data.clear()
@@ -250,12 +252,12 @@ class _Link(threading.Thread):
         return fields[0] if kind == b"Q" else self.portals.get(fields[0], b"") if kind == b"E" else b""
 
     def _requests(self) -> None:
-        struck: Mode | None = None
+        struck: ProxyMode | None = None
         ready = bytearray()
         for batch in self._read(self.client):
             for message in batch:
                 kind = message[:1]
-                if not struck and (struck := self.proxy.strike(self._statement(message))):
+                if not struck and (struck := self.proxy.fault_at(self._statement(message))):
                     self._forward(self.server, ready)
                 if struck in ("cut_before_commit", "refuse"):
                     return
@@ -265,13 +267,13 @@ class _Link(threading.Thread):
                     return
                 if kind in ENDS:
                     self.owed.append(kind)
-                elif struck and kind == b"H":  # Flush: the client wants answers before it will send the Sync
+                elif struck and kind == b"H":  # Flush: the client wants answers before it sends the Sync
                     self._forward(self.server, ready)
             if not struck:
                 self._forward(self.server, ready)
 
-    def _land(self, mode: Mode, last: bytearray) -> None:
-        """Let the statement reach the server, and nothing that it answers reach the client."""
+    def _land(self, mode: ProxyMode, last: bytearray) -> None:
+        """Forward the statement to the server, and nothing of its answer to the client."""
         self.owed.append(LOST)
         if mode == "cut_late_commit":
             _hang_up(self.client)
@@ -286,12 +288,12 @@ class _Link(threading.Thread):
         with contextlib.suppress(OSError):
             for batch in self._read(self.server):
                 for message in batch:
-                    asked = self.owed[0] if self.owed else b""
-                    if asked is not LOST:
+                    request = self.owed[0] if self.owed else b""
+                    if request is not LOST:
                         ready += message
                     if message[:1] == b"Z":
                         over = self.owed.popleft() is LOST
-                with contextlib.suppress(OSError):  # the client is gone, which is for the other thread to act upon
+                with contextlib.suppress(OSError):  # the client is gone; the other thread acts on that
                     self._forward(self.client, ready)
                 if over:
                     break

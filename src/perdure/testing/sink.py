@@ -1,13 +1,13 @@
-"""A sink: an outside service that really keeps what it is sent, in a process and a log of its own.
+"""A sink: an outside service that stores what it receives, in a process of its own with a log of its own.
 
     with Sink() as sink:
-        sink.post("key-1", {"pr": 7})         what a tool does; any HTTP client may do it, on any path below sink.url
-        sink.find(key="key-1")                what a probe asks
-        sink.delete(key="key-1")              what an undo does
-        sink.mode(fault="cut")                from now on it keeps each body, and then cuts the connection
+        sink.post("key-1", {"pr": 7})         as a tool does; any HTTP client may do it, on any path below sink.url
+        sink.find(key="key-1")                as a probe does
+        sink.delete(key="key-1")              as an undo does
+        sink.mode(fault="cut")                from now on it stores each body and then cuts the connection
         sink.log(), sink.lasting()            what really happened, from the sink's own synced file
 
-It is what tests of effects are judged by. A program says what it believes it did; the sink knows what it did.
+Tests of effects compare with it: a program reports what it believes it did, the sink shows what it did.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ WHERE = "PERDURE_SINK"
 
 
 class SinkError(Exception):
-    """The sink answered with an error. That is no proof: it may have kept the body all the same."""
+    """The sink answered with an error, which proves nothing: it may have stored the body all the same."""
 
 
 class SinkRefused(Exception):
-    """The sink says that it kept nothing. That is proof."""
+    """The sink refused the request, which proves that it stored nothing."""
 
 
 class SinkClient:
-    """One run of a sink, as a tool, a probe or an undo sees it: plain functions that block."""
+    """A client of one run of a sink, for tools, probes and undos: plain blocking functions."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -55,21 +55,21 @@ class SinkClient:
     def here(cls) -> SinkClient:
         """The sink of the trial that this process is part of."""
         if WHERE not in os.environ:
-            raise ConfigError(f"{WHERE} is not set: this process is no part of a sweep.")
+            raise ConfigError(f"{WHERE} is not set: this process is not part of a sweep.")
         return SinkClient(os.environ[WHERE])
 
     def post(self, key: str | None, body: Any, *, marker: str | None = None, path: str = "effects") -> Any:
-        """Do something outside. With a key it is kept once, if the sink knows keys; by a marker it is only found."""
+        """Store a body. With a key it is stored once, if the sink honours keys; a marker only makes it findable."""
         headers = {"Idempotency-Key": key, "X-Marker": marker}
         return self._ask("POST", path, body, {name: value for name, value in headers.items() if value is not None})
 
     def find(self, *, key: str | None = None, path: str = "effects") -> list[Any]:
-        """What is kept, or what is kept under a key or marker."""
+        """What is stored, or what is stored under a key or marker."""
         found = self._ask("GET", path if key is None else f"{path}?{urlencode({'key': key})}")
         return found if isinstance(found, list) else [found]
 
     def delete(self, *, key: str | None = None, id: str | None = None, path: str = "effects") -> int:
-        """Take something back, by its key or its id; returns how many there were."""
+        """Remove something by its key or its id; returns how many there were."""
         where = path if id is None else f"{path}/{quote(id)}"
         deleted: int = self._ask("DELETE", where if key is None else f"{where}?{urlencode({'key': key})}")["deleted"]
         return deleted
@@ -79,24 +79,24 @@ class SinkClient:
         self._ask("POST", "-/note", words)
 
     def mode(self, *, fault: str = "none", keys: bool = True, delay: float | None = 0.05, times: int = 1) -> None:
-        """Fail from now on: `slow`, `refuse`, `error` (500 after the commit), `cut` (after the commit), `late` (lands
-        after `delay` seconds or at `release`, and the client waits), `late_cut` (the same, and the client is cut off).
+        """Set how requests fail: `slow`, `refuse`, `error` (500 after the commit), `cut` (after the commit), `late`
+        (stored after `delay` seconds or at `release`, while the client waits), `late_cut` (the same, client cut off).
 
-        Each distinct body meets the fault the first `times` times. `keys=False` forgets about idempotency keys.
+        Each distinct body fails the first `times` times. With `keys=False` idempotency keys are ignored.
         """
         self._ask("POST", "-/mode", {"fault": fault, "keys": keys, "delay": delay, "times": times})
 
     def release(self) -> None:
-        """Let everything land that was held back."""
+        """Store everything that was held back."""
         self._ask("POST", "-/release")
 
     def counts(self) -> dict[str, int]:
-        """How often what happened, counted by the sink from its file."""
+        """The number of lines of each kind, counted by the sink from its file."""
         counted: dict[str, int] = self._ask("GET", "-/counts")
         return counted
 
     def kept(self) -> list[Any]:
-        """What is kept now, wherever it was posted: id, key and body of each."""
+        """What is stored now, on any path: id, key and body of each."""
         found: list[Any] = self._ask("GET", "-/kept")
         return found
 
@@ -107,18 +107,18 @@ class SinkClient:
     def _ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
         connection = http.client.HTTPConnection(self._host, self._port, timeout=30)
         try:
-            content = b"" if body is None else msgspec.json.encode(body)
+            sent = b"" if body is None else msgspec.json.encode(body)
             given = {"X-Process": str(os.getpid()), "Content-Type": "application/json"} | (headers or {})
-            connection.request(method, f"{self._root}/{path}", content, given)
+            connection.request(method, f"{self._root}/{path}", sent, given)
             answer = connection.getresponse()
-            said = answer.read()
+            content = answer.read()
         finally:
             connection.close()
         if answer.status == 409:
-            raise SinkRefused(f"refused: {said.decode()}")
+            raise SinkRefused(f"refused: {content.decode()}")
         if answer.status >= 400:
-            raise SinkError(f"{answer.status} {said.decode()}")
-        return msgspec.json.decode(said)
+            raise SinkError(f"{answer.status} {content.decode()}")
+        return msgspec.json.decode(content)
 
 
 class Sink(SinkClient):
@@ -160,7 +160,7 @@ class Sink(SinkClient):
         return read_log(self.folder / f"{run}.jsonl")
 
     def lasting(self, run: str = "main") -> Counter[str]:
-        """What is kept and was not taken back: each body, as JSON with its path, and how often it is there."""
+        """What was stored and not removed: each body, as JSON with its path, and how often it is there."""
         return lasting(self.log(run))
 
 

@@ -1,19 +1,19 @@
-"""The sink's own process: a small HTTP service that keeps what is posted to it, and fails when it is told to.
+"""The process of the sink: a small HTTP service that stores what is posted to it, and fails on request.
 
-    POST   /RUN/any/path              keep the JSON body; 201 with {"id": ...}. An `Idempotency-Key` seen before: 200.
-                                      An `X-Marker` makes nothing happen once; it is only found again
-    GET    /RUN/any/path[?key=K]      what is kept there, or what is kept there under a key or marker
+    POST   /RUN/any/path              store the JSON body; 201 with {"id": ...}. An `Idempotency-Key` seen before: 200.
+                                      An `X-Marker` does not deduplicate; it only makes the body findable
+    GET    /RUN/any/path[?key=K]      what is stored there, or what is stored there under a key or marker
     DELETE /RUN/any/path[/ID][?key=K] remove it; removing nothing is no error
     POST   /RUN/-/mode                {"fault": ..., "keys": ..., "delay": ..., "times": ...}
-    POST   /RUN/-/release             let what was held land now
-    POST   /RUN/-/note                a line of somebody else's in the log
-    GET    /RUN/-/kept                what is kept now, on whatever path
+    POST   /RUN/-/release             store now what was held back
+    POST   /RUN/-/note                add a line to the log
+    GET    /RUN/-/kept                what is stored now, on any path
     GET    /RUN/-/log, /RUN/-/counts  what happened, read from the file
 
-A run is a namespace with a log of its own, one JSON line for everything that happened. A line that says that something
-was kept or removed is synced before anybody is answered, so a judge reads the file and asks neither side.
+A run is a namespace with a log of its own, one JSON line for everything that happened. A line about something stored or
+removed is synced before the client is answered, so that a judge can rely on the file alone.
 
-It lives as long as whoever started it: its standard input ends when its parent does.
+The process ends with its parent: its standard input is closed when the parent dies.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ REASONS = {200: "OK", 201: "Created", 404: "Not Found", 409: "Conflict", 422: "U
 FAULTS = ("none", "slow", "refuse", "error", "cut", "late", "late_cut")
 
 
-class Mode(msgspec.Struct):
-    """How a run behaves. A fault meets each distinct body the first `times` times; no delay: until released."""
+class FaultMode(msgspec.Struct):
+    """How requests of a run fail. Each distinct body fails the first `times` times; no delay: until released."""
 
     fault: str = "none"
     keys: bool = True
@@ -42,8 +42,8 @@ class Mode(msgspec.Struct):
     times: int = 1
 
 
-class Kept(msgspec.Struct):
-    """Something that was posted and kept. Under its marker it is only found; under its key it is kept once."""
+class SinkRecord(msgspec.Struct):
+    """A body that was posted and stored. Its key deduplicates; its marker only makes it findable."""
 
     id: str
     path: str
@@ -56,7 +56,7 @@ class Kept(msgspec.Struct):
         return {"id": self.id, "key": self.key or self.marker, "body": self.body}
 
 
-class Request(msgspec.Struct):
+class SinkRequest(msgspec.Struct):
     method: str
     path: str
     query: dict[str, str]
@@ -67,13 +67,13 @@ class Request(msgspec.Struct):
 Answer = tuple[int, Any]
 
 
-class Run:
-    """One namespace: what is kept, and its log."""
+class SinkRun:
+    """One namespace: what is stored, and its log."""
 
     def __init__(self, path: Path) -> None:
         self.log = path
-        self.mode = Mode()
-        self.kept: list[Kept] = []
+        self.mode = FaultMode()
+        self.kept: list[SinkRecord] = []
         self.held: list[asyncio.Event] = []
         self.landings: set[asyncio.Future[Answer]] = set()
         self._met: dict[str, int] = {}
@@ -90,8 +90,8 @@ class Run:
         finally:
             os.close(file)
 
-    async def post(self, request: Request) -> Answer | None:
-        """Keep a body, in whatever way the mode says. None: the connection is cut."""
+    async def post(self, request: SinkRequest) -> Answer | None:
+        """Store a body, with the fault of the mode. None: the connection is cut."""
         key, process = request.headers.get("idempotency-key"), request.headers.get("x-process")
         marker = request.headers.get("x-marker")
         body = msgspec.json.decode(request.body or b"null")
@@ -104,21 +104,21 @@ class Run:
             self.write("refused", id=id, key=key)
             return 409, {"error": "refused"}
         if fault.startswith("late"):
-            landing = asyncio.ensure_future(self._land(Kept(id, request.path, known, marker or key, body)))
+            landing = asyncio.ensure_future(self._land(SinkRecord(id, request.path, known, marker or key, body)))
             self.landings.add(landing)
             landing.add_done_callback(self.landings.discard)
             return None if fault == "late_cut" else await landing
         if fault == "slow":
             await asyncio.sleep(self.mode.delay or 0)
-        answer = self._keep(Kept(id, request.path, known, marker or key, body))
+        answer = self._keep(SinkRecord(id, request.path, known, marker or key, body))
         return {"error": (500, {"error": "failed after the commit"}), "cut": None}.get(fault, answer)
 
     def _fault(self, id: str) -> str:
         self._met[id] = self._met.get(id, 0) + 1
         return self.mode.fault if self._met[id] <= self.mode.times else "none"
 
-    async def _land(self, new: Kept) -> Answer:
-        """Keep it later, whether or not anybody still waits for the answer."""
+    async def _land(self, new: SinkRecord) -> Answer:
+        """Store it later, whether or not the client still waits for the answer."""
         self.held.append(released := asyncio.Event())
         try:
             await asyncio.wait_for(released.wait(), self.mode.delay)
@@ -126,7 +126,7 @@ class Run:
             pass
         return self._keep(new)
 
-    def _keep(self, new: Kept) -> Answer:
+    def _keep(self, new: SinkRecord) -> Answer:
         there = next((one for one in self.kept if new.key is not None and one.key == new.key), None)
         if there is not None and there.id != new.id:
             self.write("misused", id=new.id, key=new.key)
@@ -138,7 +138,7 @@ class Run:
         self.write("kept", synced=True, id=new.id, path=new.path, key=new.key, marker=new.marker, body=new.body)
         return 201, {"id": new.id}
 
-    def find(self, request: Request) -> Answer:
+    def find(self, request: SinkRequest) -> Answer:
         found = [one for one in self._matching(request) if not one.gone]
         process = request.headers.get("x-process")
         self.write("looked", path=request.path, query=request.query, found=len(found), process=process)
@@ -146,7 +146,7 @@ class Run:
         single = not request.query and found and all(request.path == f"{one.path}/{one.id}" for one in found)
         return 200, shown[0] if single else shown
 
-    def delete(self, request: Request) -> Answer:
+    def delete(self, request: SinkRequest) -> Answer:
         found = [one for one in self._matching(request) if not one.gone]
         for one in found:
             one.gone = True
@@ -155,7 +155,7 @@ class Run:
                    ids=[one.id for one in found], process=process)  # fmt: skip
         return 200, {"deleted": len(found)}
 
-    def _matching(self, request: Request) -> list[Kept]:
+    def _matching(self, request: SinkRequest) -> list[SinkRecord]:
         key = request.query.get("key")
         return [
             one
@@ -163,11 +163,11 @@ class Run:
             if request.path in (one.path, f"{one.path}/{one.id}") and (key is None or key in (one.key, one.marker))
         ]
 
-    async def control(self, request: Request) -> Answer:
-        """What the tests say and ask, beside the service itself."""
+    async def control(self, request: SinkRequest) -> Answer:
+        """Control requests of the tests, beside the service itself."""
         match request.method, request.path:
             case "POST", "-/mode":
-                self.mode = msgspec.json.decode(request.body, type=Mode)
+                self.mode = msgspec.json.decode(request.body, type=FaultMode)
                 if self.mode.fault not in FAULTS:
                     return 422, {"error": f"the faults are {', '.join(FAULTS)}"}
             case "POST", "-/release":
@@ -189,7 +189,7 @@ class Run:
 
 
 def content_id(path: str, body: Any) -> str:
-    """The id of what is posted: its content's, so that equal programs are told equal ids."""
+    """The id of what is posted: derived from the content, so that equal programs get equal ids."""
     return sha256(msgspec.json.encode([path, body], order="sorted")).hexdigest()[:12]
 
 
@@ -198,19 +198,19 @@ def _whats(lines: list[dict[str, Any]]) -> set[str]:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """A run's log, from its file. A run that nobody reached has none."""
+    """The log of a run, from its file. A run without requests has none."""
     try:
         return [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
     except FileNotFoundError:
         return []
 
 
-class Service:
-    """Every run, behind one port."""
+class SinkService:
+    """All runs, behind one port."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, SinkRun] = {}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -226,14 +226,14 @@ class Service:
         finally:
             writer.close()
 
-    async def _answer(self, request: Request) -> Answer | None:
+    async def _answer(self, request: SinkRequest) -> Answer | None:
         name, _, request.path = request.path.strip("/").partition("/")
         if request.method == "DELETE" and not request.path:
             if self._runs.pop(name, None):
                 (self._folder / f"{name}.jsonl").unlink(missing_ok=True)
             return 200, {}
         if name not in self._runs:
-            self._runs[name] = Run(self._folder / f"{name}.jsonl")
+            self._runs[name] = SinkRun(self._folder / f"{name}.jsonl")
         run = self._runs[name]
         if request.path.startswith("-/"):
             return await run.control(request)
@@ -247,7 +247,7 @@ class Service:
         return 404, {"error": f"nothing answers {request.method}"}
 
 
-async def _read(reader: asyncio.StreamReader) -> Request | None:
+async def _read(reader: asyncio.StreamReader) -> SinkRequest | None:
     """The next request of a connection; None when its client has left."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -261,7 +261,7 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
     body = await reader.readexactly(int(headers.get("content-length", 0)))
     parts = urlsplit(target)
     query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-    return Request(method, unquote(parts.path), query, headers, body)
+    return SinkRequest(method, unquote(parts.path), query, headers, body)
 
 
 def _write(writer: asyncio.StreamWriter, status: int, value: Any) -> None:
@@ -273,9 +273,9 @@ def _write(writer: asyncio.StreamWriter, status: int, value: Any) -> None:
 
 
 async def main(folder: Path) -> None:
-    """Serve until whoever started us is gone."""
+    """Serve until the parent process is gone."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=256)
-    server = await asyncio.start_server(Service(folder).serve, sock=listener)
+    server = await asyncio.start_server(SinkService(folder).serve, sock=listener)
     print(listener.getsockname()[1], flush=True)
     loop, gone = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(sys.stdin.fileno(), gone.set)

@@ -48,27 +48,30 @@ class Standby(PostgresServer):
     def start(self) -> None:
         super().start()
         if self._synchronous:
-            self.wait_for_it(True)
+            self.set_synchronous(True)
 
-    def wait_for_it(self, waits: bool) -> None:
-        """Let the primary wait for this standby at every commit from now on, or no longer."""
+    def set_synchronous(self, enabled: bool) -> None:
+        """Make the primary wait for this standby at every commit from now on, or no longer."""
         with psycopg.connect(self._primary.url, autocommit=True) as db:
-            db.execute(f"alter system set synchronous_standby_names = '{NAME if waits else ''}'")
+            db.execute(f"alter system set synchronous_standby_names = '{NAME if enabled else ''}'")
             db.execute("select pg_reload_conf()")
-            wanted = [(NAME, "sync" if waits else "async")]
+            wanted = [(NAME, "sync" if enabled else "async")]
             standbys = load("postgres")["doctor.standbys"]
             wait_until(lambda: db.execute(standbys, {"limit": 2}).fetchall() == wanted, f"standbys are {wanted}")
-            db.execute("checkpoint")  # by the process that lets commits wait: it has taken up the setting before
+            db.execute("checkpoint")  # done by the process that makes commits wait: by now it has read the setting
 
     def wait_until_caught_up(self) -> None:
         """Wait until it has replayed everything that the primary has written so far."""
         with psycopg.connect(self._primary.url) as primary, psycopg.connect(self.url, autocommit=True) as standby:
             (written,) = primary.execute("select pg_current_wal_flush_lsn()").fetchone() or ("",)
             replayed = "select pg_last_wal_replay_lsn() >= %s::pg_lsn"
-            wait_until(lambda: standby.execute(replayed, [written]).fetchone() == (True,), "the standby has it all")
+            wait_until(
+                lambda: standby.execute(replayed, [written]).fetchone() == (True,),
+                "the standby has replayed everything",
+            )
 
     def cut_off(self) -> None:
-        """Receive nothing more from the primary; only an asynchronous one can be: the primary waits for the other."""
+        """Receive nothing more from the primary. Only for an asynchronous standby: otherwise the primary would wait."""
         with psycopg.connect(self.url, autocommit=True) as db:
             db.execute("alter system set primary_conninfo = ''")
             db.execute("select pg_reload_conf()")
@@ -91,8 +94,8 @@ class Standby(PostgresServer):
         return url.replace(address, f"{address},127.0.0.1:{self.port}")
 
 
-class Succession:
-    """A primary, and after each promotion its successor: a new pair costs half of what two new servers would."""
+class FailoverServers:
+    """A primary, replaced after each promotion by its standby: a new pair costs half of what two new servers would."""
 
     def __init__(self, home: str | Path | None = None) -> None:
         self._home = home
@@ -116,4 +119,4 @@ class Succession:
                 self.primary.__exit__()
                 self.primary = standby
             elif synchronous:
-                standby.wait_for_it(False)
+                standby.set_synchronous(False)

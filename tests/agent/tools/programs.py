@@ -16,7 +16,7 @@ from perdure.agent.tools.git import git_branch
 from perdure.agent.tools.push import git_push
 from perdure.ids import digest
 from perdure.testing.sink import WHERE
-from perdure.testing.sweep.fork_process import Voice
+from perdure.testing.sweep.fork_process import Channel
 from tests.agent.tools.folder import make_repository, prepared, run_git
 
 ROOT = "PERDURE_SWEPT_ROOT"
@@ -50,7 +50,7 @@ def arrive_at(folder: Path, root: Path) -> None:
     settle_in(Workspace(folder / "place", session_uid="swept"))
 
 
-def live(_: Voice, *, folder: str, root: str, name: str) -> Any:
+def live(_: Channel, *, folder: str, root: str, name: str) -> Any:
     """One life without a sink: run a program, or go on with it, to its end."""
     arrive_at(Path(folder), Path(root))
     return perdure.run(

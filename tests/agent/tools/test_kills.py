@@ -11,7 +11,7 @@ import pytest
 from perdure.testing import Sink
 from perdure.testing.sweep.fork_process import FORKING
 from perdure.testing.sweep.fork_server import ForkServer, fork_servers
-from perdure.testing.sweep.parallel import Lanes
+from perdure.testing.sweep.server_pool import ServerPool
 from perdure.testing.sweep.sweep import Sweep
 from tests.agent.tools import programs
 from tests.agent.tools.folder import write_hook
@@ -34,8 +34,8 @@ def sink() -> Iterator[Sink]:
 
 
 @pytest.fixture(scope="module")
-def lanes() -> Iterator[Lanes]:
-    with Lanes(APP, count=2) as running:
+def pool() -> Iterator[ServerPool]:
+    with ServerPool(APP, count=2) as running:
         yield running
 
 
@@ -53,11 +53,11 @@ def around_acts(moments: list[str]) -> Iterable[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_kill_at_any_moment_leaves_every_change_once(name: str, lanes: Lanes, sink: Sink, folder: Path) -> None:
+def test_a_kill_at_any_moment_leaves_every_change_once(name: str, pool: ServerPool, sink: Sink, folder: Path) -> None:
     root = folder / "trials"
     programs.make_template(root)
     bound = getattr(programs, name).bind()
-    sweep = Sweep(lanes, bound, sink, folder, name=name, environment={programs.ROOT: str(root)}, setup=programs.arrive)
+    sweep = Sweep(pool, bound, sink, folder, name=name, environment={programs.ROOT: str(root)}, setup=programs.arrive)
     report = sweep.run(choose=around_acts)
     assert report.failures == []
     assert report.kills > 3 * report.unreached
@@ -100,8 +100,8 @@ def test_a_kill_inside_git_leaves_every_change_once(
     ]
     write_hook(folder / "template" / where / hook, "\n".join(script) + "\n")
     told = {"folder": str(folder / "trial"), "root": str(folder), "name": name}
-    assert server.run(programs.live, patience=60.0, **told).killed
-    ended = server.run(programs.live, patience=60.0, **told)
+    assert server.run(programs.live, timeout=60.0, **told).killed
+    ended = server.run(programs.live, timeout=60.0, **told)
     assert ended.error is None
     assert ended.result == EXPECTED[name]
     assert programs.state(folder / "trial/place") == EXPECTED[name]

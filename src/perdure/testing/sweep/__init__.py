@@ -1,1 +1,1 @@
-"""Crash sweeps: a program is killed at every moment that matters, run again, and its effects are counted."""
+"""Crash sweeps: a program is killed at each of its kill points, run again, and its effects are counted."""

@@ -1,7 +1,8 @@
-"""The fork servers' own process: it imports and rehearses once, and forks a server for each line that it was given.
+"""The process behind `fork_server`: it imports and rehearses the code once, and forks one server per socket.
 
-A server reads requests, one JSON line each, and runs them one after the other: in a life that it forks, or in itself.
-What a life says is passed on line by line; `{"pid": ...}` comes first, and `{"over": killed, "hung": ...}` last.
+A server reads requests, one JSON line each, and runs them one after another: in a child process that it forks, or in
+itself. Messages of the task are forwarded line by line; `{"pid": ...}` comes first, `{"over": killed, "hung": ...}`
+last.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ FORKING, WARM = "forking", "warm"
 READY = b"ready\n"
 
 
-class Voice:
-    """A life's way to be heard."""
+class Channel:
+    """Sends messages from a task to the process that started it."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
-        self._write = os.write  # the real one: a life may count the writes of others
+        self._write = os.write  # the real one: a task may replace `os.write` to count the writes of others
 
-    def say(self, **words: Any) -> None:
-        """Say something now. A line torn by death was not said."""
-        line = memoryview(msgspec.json.encode(words) + b"\n")
+    def send(self, **message: Any) -> None:
+        """Send a message, unbuffered. If the process dies half-way through a line, the line is dropped."""
+        line = memoryview(msgspec.json.encode(message) + b"\n")
         while line:
             line = line[self._write(self._pipe, line) :]
 
 
-class Told(msgspec.Struct):
-    """What the process from which the servers are forked is told."""
+class ServerConfig(msgspec.Struct):
+    """The command-line argument of this process."""
 
     descriptors: list[int]
     kinds: list[str]
@@ -50,10 +51,12 @@ class Told(msgspec.Struct):
     rehearsal: str
 
 
-class Request(msgspec.Struct):
+class TaskRequest(msgspec.Struct):
+    """One line that a server reads: the function to run, as `module:name`, and its arguments."""
+
     task: str
     arguments: dict[str, Any]
-    patience: float
+    timeout: float
 
 
 def import_app(name: str) -> None:
@@ -75,29 +78,29 @@ def find_task(task: str) -> Callable[..., Any]:
     return found
 
 
-def _serve_all(told: Told) -> None:
-    """Import and rehearse once, fork every server from there, and stay until the last of them has ended."""
-    lines = [socket.socket(fileno=descriptor) for descriptor in told.descriptors]
-    said = READY
+def _serve_all(config: ServerConfig) -> None:
+    """Import and rehearse once, fork every server from this process, and wait until the last server has exited."""
+    connections = [socket.socket(fileno=descriptor) for descriptor in config.descriptors]
+    greeting = READY
     try:
-        find_task(told.rehearsal)()
-        for name in told.apps:
+        find_task(config.rehearsal)()
+        for name in config.apps:
             import_app(name)
     except BaseException:
-        said = msgspec.json.encode(traceback.format_exc()) + b"\n"
+        greeting = msgspec.json.encode(traceback.format_exc()) + b"\n"
     gc.collect()
-    gc.freeze()  # what is shared with the lives stays shared
-    for line, kind in zip(lines, told.kinds, strict=True):
-        with contextlib.suppress(BrokenPipeError):  # who was told on another line that nothing came of it has left
-            line.sendall(said)
-        if said == READY and os.fork() == 0:
-            for other in lines:
-                if other is not line:
+    gc.freeze()  # memory shared with the forked processes stays shared
+    for connection, kind in zip(connections, config.kinds, strict=True):
+        with contextlib.suppress(BrokenPipeError):  # the client has read the error on another socket and has left
+            connection.sendall(greeting)
+        if greeting == READY and os.fork() == 0:
+            for other in connections:
+                if other is not connection:
                     other.close()
-            _serve(line, kind)
+            _serve(connection, kind)
             os._exit(0)
-    for line in lines:
-        line.close()
+    for connection in connections:
+        connection.close()
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
@@ -106,67 +109,67 @@ def _serve_all(told: Told) -> None:
 def _serve(parent: socket.socket, kind: str) -> None:
     with parent.makefile("rb") as requests:
         for line in requests:
-            request = msgspec.json.decode(line, type=Request)
+            request = msgspec.json.decode(line, type=TaskRequest)
             if kind == FORKING:
-                _begin(request, parent)
+                _run_forked(request, parent)
             else:
-                _stay(request, parent)
+                _run_here(request, parent)
 
 
-def _begin(request: Request, parent: socket.socket) -> None:
-    heard, said = os.pipe()
+def _run_forked(request: TaskRequest, parent: socket.socket) -> None:
+    reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.setpgid(0, 0)
-        os.close(heard)
+        os.close(reading)
         parent.close()
-        _live(request, Voice(said))
-    os.close(said)
+        _run_and_exit(request, Channel(writing))
+    os.close(writing)
     parent.sendall(msgspec.json.encode({"pid": pid}) + b"\n")
-    hung = _forward(heard, parent, time.monotonic() + request.patience)
+    hung = _forward(reading, parent, time.monotonic() + request.timeout)
     if hung:
         os.killpg(pid, signal.SIGKILL)
-    os.close(heard)
+    os.close(reading)
     _, status = os.waitpid(pid, 0)
     over = {"over": os.WIFSIGNALED(status) and not hung, "hung": hung}
     parent.sendall(msgspec.json.encode(over) + b"\n")
 
 
-def _stay(request: Request, parent: socket.socket) -> None:
-    """Run a task right here, and leave the environment as it was. One that hangs is the end of this server."""
+def _run_here(request: TaskRequest, parent: socket.socket) -> None:
+    """Run a task in the server itself and restore the environment afterwards. A task that hangs ends the server."""
 
     def give_up(*_: object) -> None:
         parent.sendall(b'{"over":false,"hung":true}\n')
         os._exit(1)
 
     before = dict(os.environ)
-    voice = Voice(parent.fileno())
+    channel = Channel(parent.fileno())
     signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, request.patience)
-    voice.say(pid=os.getpid())
+    signal.setitimer(signal.ITIMER_REAL, request.timeout)
+    channel.send(pid=os.getpid())
     try:
-        voice.say(ended=find_task(request.task)(voice, **request.arguments))
+        channel.send(ended=find_task(request.task)(channel, **request.arguments))
     except Exception:
-        voice.say(ended=None, error=traceback.format_exc())
+        channel.send(ended=None, error=traceback.format_exc())
     signal.setitimer(signal.ITIMER_REAL, 0)
     os.environ.clear()
     os.environ.update(before)
-    voice.say(over=False, hung=False)
+    channel.send(over=False, hung=False)
 
 
-def _live(request: Request, voice: Voice) -> None:
-    """The whole life; it ends here and never returns into the server's loop."""
+def _run_and_exit(request: TaskRequest, channel: Channel) -> None:
+    """Run a task in a forked process; it exits here and never returns into the server's loop."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        voice.say(ended=find_task(request.task)(voice, **request.arguments))
+        channel.send(ended=find_task(request.task)(channel, **request.arguments))
     except BaseException:
-        voice.say(ended=None, error=traceback.format_exc())
+        channel.send(ended=None, error=traceback.format_exc())
     finally:
         os._exit(0)
 
 
 def _forward(pipe: int, parent: socket.socket, until: float) -> bool:
-    """Pass whole lines on until the pipe is closed, which death does. True: patience was over first."""
+    """Forward whole lines until the pipe is closed, which the death of the child does. True: the time ran out first."""
     torn = b""
     while True:
         ready, _, _ = select.select([pipe], [], [], max(0.0, until - time.monotonic()))
@@ -180,4 +183,4 @@ def _forward(pipe: int, parent: socket.socket, until: float) -> bool:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _serve_all(msgspec.json.decode(sys.argv[1], type=Told))
+    _serve_all(msgspec.json.decode(sys.argv[1], type=ServerConfig))

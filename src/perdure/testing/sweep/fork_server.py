@@ -1,12 +1,12 @@
-"""Lives: processes that are born by forking a warm server, may be killed or stopped, and tell what they did until then.
+"""Fork servers: warm processes that fork a child for each task; the child may be killed or stopped.
 
-One process imports the code under test and rehearses it, opens no store and keeps no thread; the servers are its
-children, and the lives are theirs, so what a life inherits is code and nothing else. A life runs one function,
-`task(voice, **arguments)`, and speaks through a pipe, unbuffered: what was said before it died is what its parent
-hears. Arguments and words are JSON.
+One process imports the code under test and rehearses it, opens no store and keeps no thread. The servers are its
+children and the processes of the tasks are theirs, so a task inherits code and nothing else. A task is one function,
+`task(channel, **arguments)`. It sends messages through a pipe, unbuffered: what it sent before it died is received.
+Arguments and messages are JSON.
 
-One server has one life at a time; who needs two at once starts two servers. Where nothing is to be killed, a server
-that does not fork runs the task in itself (`WARM`): what is warm is twice as quick.
+A server runs one task at a time; a test that needs two at once starts two servers. Where nothing is to be killed, a
+server that does not fork runs the task in itself (`WARM`), which is twice as fast.
 """
 
 from __future__ import annotations
@@ -27,63 +27,63 @@ import msgspec
 
 from perdure.errors import ConfigError
 from perdure.testing.proxy import wait_until
-from perdure.testing.sweep.fork_process import READY, WARM, Told
+from perdure.testing.sweep.fork_process import READY, WARM, ServerConfig
 
 REHEARSAL = "perdure.testing.sweep.trial:rehearse"
 Task = str | Callable[..., Any]
 
 
-class Ended(msgspec.Struct, frozen=True):
-    """How a life ended: its result, the error that it ended with, or the death it died."""
+class ProcessResult(msgspec.Struct, frozen=True):
+    """How a process ended: with a result, with an error, killed, or hung. `messages` are those it sent."""
 
-    said: list[dict[str, Any]]
+    messages: list[dict[str, Any]]
     result: Any = None
     error: str | None = None
     killed: bool = False
     hung: bool = False
 
-    def told(self, word: str) -> list[Any]:
-        """What was said under this word, in order."""
-        return [line[word] for line in self.said if word in line]
+    def values(self, key: str) -> list[Any]:
+        """The values that were sent under this key, in order."""
+        return [message[key] for message in self.messages if key in message]
 
 
-class Life:
-    """A life that goes on."""
+class ChildProcess:
+    """A running task."""
 
     def __init__(self, server: ForkServer) -> None:
         self._server = server
-        self.said: list[dict[str, Any]] = []
-        self.ended: Ended | None = None
-        self.pid: int = server.hear()["pid"]
+        self.messages: list[dict[str, Any]] = []
+        self.ended: ProcessResult | None = None
+        self.pid: int = server.receive()["pid"]
 
-    def until(self, word: str) -> Any:
-        """Listen until something is said under this word; None if the life ends before."""
+    def wait_for(self, key: str) -> Any:
+        """Wait for a message with this key and return its value; None if the process ends first."""
         while self.ended is None:
-            line = self._server.hear()
-            if "over" in line:
-                self._end(line)
+            message = self._server.receive()
+            if "over" in message:
+                self._end(message)
                 break
-            self.said.append(line)
-            if word in line:
-                return line[word]
+            self.messages.append(message)
+            if key in message:
+                return message[key]
         return None
 
-    def end(self) -> Ended:
-        """Listen until the end."""
-        self.until("")
+    def wait(self) -> ProcessResult:
+        """Wait until the process has ended."""
+        self.wait_for("")
         assert self.ended is not None
         return self.ended
 
-    def _end(self, line: dict[str, Any]) -> None:
-        last = next((said for said in self.said if "ended" in said), {})
-        self.ended = Ended(self.said, last.get("ended"), last.get("error"), line["over"], line["hung"])
+    def _end(self, over: dict[str, Any]) -> None:
+        last = next((message for message in self.messages if "ended" in message), {})
+        self.ended = ProcessResult(self.messages, last.get("ended"), last.get("error"), over["over"], over["hung"])
 
     def wait_stopped(self) -> None:
-        """Wait until the kernel has stopped it."""
-        wait_until(lambda: _state(self.pid) in "TtZX", "the life has stopped")
+        """Wait until the kernel has stopped the process."""
+        wait_until(lambda: _state(self.pid) in "TtZX", "the process has stopped")
 
-    def go_on(self) -> None:
-        """Let a stopped life go on."""
+    def resume(self) -> None:
+        """Continue a stopped process (SIGCONT)."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGCONT)
 
@@ -91,13 +91,13 @@ class Life:
 class ForkServer:
     """One of `fork_servers`."""
 
-    def __init__(self, kind: str, line: socket.socket, again: Callable[[], list[socket.socket]]) -> None:
+    def __init__(self, kind: str, connection: socket.socket, restart: Callable[[], list[socket.socket]]) -> None:
         self._kind = kind
-        self._again = again
-        self._open(line)
+        self._restart = restart
+        self._open(connection)
 
-    def _open(self, line: socket.socket) -> None:
-        self._socket, self._lines, self._gone = line, line.makefile("rb"), False
+    def _open(self, connection: socket.socket) -> None:
+        self._socket, self._lines, self._gone = connection, connection.makefile("rb"), False
         if (ready := self._lines.readline()) != READY:
             self.close()
             raise ConfigError(f"The app cannot be imported: {msgspec.json.decode(ready) if ready else 'it exited'}")
@@ -106,72 +106,72 @@ class ForkServer:
         self._lines.close()
         self._socket.close()
 
-    def begin(self, task: Task, /, *, patience: float = 60.0, **arguments: Any) -> Life:
-        """Begin a life that runs a function; with patience over, it is killed and counts as hung."""
+    def begin(self, task: Task, /, *, timeout: float = 60.0, **arguments: Any) -> ChildProcess:
+        """Start a task. A process that runs longer than `timeout` seconds is killed and counts as hung."""
         if self._gone:
             self.close()
-            self._open(*self._again())
-        request = {"task": task_name(task), "arguments": arguments, "patience": patience}
+            self._open(*self._restart())
+        request = {"task": task_name(task), "arguments": arguments, "timeout": timeout}
         self._socket.sendall(msgspec.json.encode(request) + b"\n")
-        return Life(self)
+        return ChildProcess(self)
 
-    def run(self, task: Task, /, *, patience: float = 60.0, **arguments: Any) -> Ended:
-        """A whole life."""
-        return self.begin(task, patience=patience, **arguments).end()
+    def run(self, task: Task, /, *, timeout: float = 60.0, **arguments: Any) -> ProcessResult:
+        """Run a task until its process has ended, however it ends."""
+        return self.begin(task, timeout=timeout, **arguments).wait()
 
-    def call(self, task: Task, /, *, patience: float = 60.0, **arguments: Any) -> Any:
-        """The same for a task that is to return: its result, or its error raised here."""
-        ended = self.run(task, patience=patience, **arguments)
+    def call(self, task: Task, /, *, timeout: float = 60.0, **arguments: Any) -> Any:
+        """Run a task that must return: its result, or its error raised here."""
+        ended = self.run(task, timeout=timeout, **arguments)
         if ended.error or ended.killed or ended.hung:
             raise RuntimeError(f"{task_name(task)} hung={ended.hung} killed={ended.killed}\n{ended.error}")
         return ended.result
 
-    def hear(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         if not (line := self._lines.readline()):
             raise RuntimeError("the fork server is gone")
-        heard: dict[str, Any] = msgspec.json.decode(line)
-        self._gone = self._kind == WARM and heard.get("hung", False)  # a task that hung in it took it along
-        return heard
+        message: dict[str, Any] = msgspec.json.decode(line)
+        self._gone = self._kind == WARM and message.get("hung", False)  # a task that hung in it has ended it
+        return message
 
 
 @contextmanager
 def fork_servers(*kinds: str, apps: Sequence[str] = (), rehearsal: str = REHEARSAL) -> Iterator[list[ForkServer]]:
-    """Servers of these kinds. `apps` are modules, by name or path, that every life finds imported.
+    """Servers of these kinds. `apps` are modules, by name or path, that are imported before the fork.
 
-    `rehearsal` is a function that the process from which all are forked runs first; it must leave no thread.
+    `rehearsal` is a function that runs first in the process from which all servers are forked; it must leave no thread.
     """
     with ExitStack() as stack:
 
         def start(*kinds: str) -> list[socket.socket]:
-            lines, theirs = zip(*(socket.socketpair() for _ in kinds), strict=True)
+            ours, theirs = zip(*(socket.socketpair() for _ in kinds), strict=True)
             stack.callback(_start(theirs, kinds, apps, rehearsal).wait)
-            for line in lines:
-                stack.callback(line.close)
-            return list(lines)
+            for connection in ours:
+                stack.callback(connection.close)
+            return list(ours)
 
         servers: list[ForkServer] = []
         try:
-            for kind, line in zip(kinds, start(*kinds), strict=True):
-                servers.append(ForkServer(kind, line, partial(start, kind)))
+            for kind, connection in zip(kinds, start(*kinds), strict=True):
+                servers.append(ForkServer(kind, connection, partial(start, kind)))
             yield servers
         finally:
-            for server in servers:  # each is waited for after it has heard of the end
+            for server in servers:  # a closed socket ends its server; the stack waits for the processes
                 server.close()
 
 
 def _start(
-    lines: Sequence[socket.socket], kinds: Sequence[str], apps: Sequence[str], rehearsal: str
+    connections: Sequence[socket.socket], kinds: Sequence[str], apps: Sequence[str], rehearsal: str
 ) -> subprocess.Popen[bytes]:
-    descriptors = [line.fileno() for line in lines]
-    told = msgspec.json.encode(Told(descriptors, list(kinds), list(apps), rehearsal)).decode()
+    descriptors = [connection.fileno() for connection in connections]
+    config = msgspec.json.encode(ServerConfig(descriptors, list(kinds), list(apps), rehearsal)).decode()
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
     command, environment = (
-        [sys.executable, "-P", "-m", "perdure.testing.sweep.fork_process", told],
+        [sys.executable, "-P", "-m", "perdure.testing.sweep.fork_process", config],
         os.environ | {"PYTHONPATH": paths},
     )
     process = subprocess.Popen(command, pass_fds=descriptors, process_group=0, env=environment)
-    for line in lines:
-        line.close()
+    for connection in connections:
+        connection.close()
     return process
 
 
@@ -183,7 +183,7 @@ def _state(pid: int) -> str:
 
 
 def task_name(task: Task) -> str:
-    """How another process finds a function: `module:name`."""
+    """The name under which another process finds a function: `module:name`."""
     if isinstance(task, str):
         return task
     if "<" in task.__qualname__ or "." in task.__qualname__:

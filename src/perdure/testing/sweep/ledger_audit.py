@@ -1,4 +1,4 @@
-"""What the ledger of a swept session says of itself, checked against the rules that hold for every ledger."""
+"""An audit of the ledger of a swept session, by the rules that hold for every ledger."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def audit(tx: Transaction, uids: list[str]) -> dict[str, Any]:
     todo = list(dict.fromkeys(uids))
     for uid in todo:
         todo += [one for one in _children(tx, uid) if one not in todo]
-        _look(tx, uid, found)
+        _audit_session(tx, uid, found)
     return found
 
 
@@ -33,7 +33,7 @@ def _children(tx: Transaction, uid: str) -> list[str]:
     return [one.ref for one in wait.of_session(tx, uid) if one.kind == WaitKind.CHILD and one.ref is not None]
 
 
-def _look(tx: Transaction, uid: str, found: dict[str, Any]) -> None:
+def _audit_session(tx: Transaction, uid: str, found: dict[str, Any]) -> None:
     session = sessions.get(tx, uid)
     problems = found["problems"]
     if session.status not in TERMINAL:
@@ -52,11 +52,11 @@ def _look(tx: Transaction, uid: str, found: dict[str, Any]) -> None:
             found["waits"][one.kind] += 1
     for effect in effects.of_session(tx, uid):
         own = [line for line in lines if line.effect_id == effect.id]
-        found["effects"].append(_effect(tx, effect, own))
-        problems += _wrong(tx, effect, own)
+        found["effects"].append(_summary(tx, effect, own))
+        problems += _problems_of(tx, effect, own)
 
 
-def _effect(tx: Transaction, effect: Effect, own: list[Any]) -> dict[str, Any]:
+def _summary(tx: Transaction, effect: Effect, own: list[Any]) -> dict[str, Any]:
     attempts = effects.of_effect(tx, effect.session_uid, effect.id)
     return {
         "id": effect.id,
@@ -73,8 +73,8 @@ def _effect(tx: Transaction, effect: Effect, own: list[Any]) -> dict[str, Any]:
     }
 
 
-def _wrong(tx: Transaction, effect: Effect, own: list[Any]) -> list[list[str]]:
-    """What no ledger may say of an effect."""
+def _problems_of(tx: Transaction, effect: Effect, own: list[Any]) -> list[list[str]]:
+    """What must not be in the ledger about an effect."""
     problems: list[list[str]] = []
     known, allowed, dispatched = True, True, 0
     for line in own:
@@ -82,7 +82,9 @@ def _wrong(tx: Transaction, effect: Effect, own: list[Any]) -> list[list[str]]:
             problems.append(["needless", f"{effect.tool} {effect.id}: a person was asked though its outcome was known"])
         if line.kind == "effect.dispatched":
             if effect.replay == Replay.ESCALATE and dispatched and not allowed:
-                problems.append(["blind", f"{effect.tool} {effect.id} was dispatched again without a person's word"])
+                problems.append(
+                    ["blind", f"{effect.tool} {effect.id} was dispatched again without a verdict of a person"]
+                )
             known, allowed, dispatched = False, False, dispatched + 1
         if line.kind == "effect.presumed":  # it may have been dispatched in the time that a restore lost
             known = False

@@ -1,18 +1,18 @@
-"""Crash sweeps: your own program, killed at every moment that matters, run again, and judged by what is outside.
+"""Crash sweeps: your own program, killed at each of its kill points, run again, and judged by what is outside.
 
-A moment is a fault point (`perdure.faults`): before and after every durable operation, and around every act. The
-program first runs undisturbed, twice, which tells what it leaves outside and which moments it has. Then, for each
-moment, a fresh process runs it and is killed there with SIGKILL; another one runs it to its end, and once more from
+A kill point is a fault point (`perdure.faults`): before and after every durable operation, and around every act. The
+program first runs undisturbed, twice, which shows what it leaves outside and which points it has. Then, for each
+point, a fresh process runs it and is killed there with SIGKILL; another process runs it to its end, and once more from
 the start. What the sink then holds is compared with the undisturbed run:
 
     duplicated   more is outside than there should be
-    lost         less is outside, or the program ends otherwise than it did undisturbed
-    needless     a person was asked what could have been known
-    blind        it was tried again though nobody had looked
+    lost         less is outside, or the program ends differently than it did undisturbed
+    needless     a person was asked for something that could have been known
+    blind        it was tried again without a check, an undo or a verdict of a person in between
     stuck        it did not come to its end
     broken       the ledger contradicts itself, or something was done without its approval
 
-Nothing is raised for what a sweep finds: the report says it, and `report.ok` sums it up.
+A sweep raises nothing for what it finds: the report lists it, and `report.ok` sums it up.
 """
 
 from __future__ import annotations
@@ -20,75 +20,24 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from perdure.errors import ConfigError
 from perdure.ids import new_name
 from perdure.runtime.definitions.program import Bound
 from perdure.testing.sink import Sink, lasting
-from perdure.testing.sweep.expectation import HEADS, Undisturbed, judge
-from perdure.testing.sweep.fork_server import Ended, task_name
-from perdure.testing.sweep.parallel import Lane, Lanes
+from perdure.testing.sweep.expectation import Baseline, judge
+from perdure.testing.sweep.fork_server import ChildProcess, ForkServer, ProcessResult, task_name
+from perdure.testing.sweep.report import Report
+from perdure.testing.sweep.server_pool import ServerPool, TrialServers
 
-LIVE, MAKE = "perdure.testing.sweep.trial:live", "perdure.testing.sweep.trial:make_store"
-
-
-@dataclass
-class Position:
-    """What was found where the program was killed."""
-
-    kills: int = 0
-    outside: Counter[int] = field(default_factory=Counter)  # how many effects had landed at the kill, how often
-    counts: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass
-class Report:
-    """What a sweep found."""
-
-    name: str
-    moments: int = 0
-    kills: int = 0
-    unreached: int = 0
-    seconds: float = 0.0
-    counts: Counter[str] = field(default_factory=Counter)
-    failures: list[str] = field(default_factory=list)
-    positions: dict[str, Position] = field(default_factory=dict)
-
-    @property
-    def ok(self) -> bool:
-        """Nothing was found, and there was something to look at."""
-        return not self.failures and self.kills > 0
-
-    def add(self, where: str, kills: int, landed: int, found: Mapping[str, Sequence[str]]) -> None:
-        """Add what one trial found."""
-        self.kills += kills
-        self.unreached += not kills
-        position = self.positions.setdefault(where, Position())
-        position.kills += kills
-        position.outside[landed] += 1
-        for head, sentences in found.items():
-            if sentences:
-                self.counts[head] += 1
-                position.counts[head] += 1
-                self.failures.append(f"{self.name}, killed at {where}: {head}: {sentences[0]}")
-
-    def __str__(self) -> str:
-        rows = [["killed at", "kills", "landed by then", *HEADS]]
-        for where, position in self.positions.items():
-            landed = ", ".join(f"{count} ×{times}" for count, times in sorted(position.outside.items()))
-            rows.append([where, str(position.kills), landed, *(str(position.counts[head]) for head in HEADS)])
-        rows.append(["all", str(self.kills), "", *(str(self.counts[head]) for head in HEADS)])
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        title = f"{self.name}: {self.kills} kills in {self.seconds:.1f} s"
-        return "\n".join([title, *lines, *self.failures[:10]])
+RUN, MAKE = "perdure.testing.sweep.trial:run_process", "perdure.testing.sweep.trial:make_store"
+P = TypeVar("P")
+T = TypeVar("T")
 
 
 def crash_sweep(
@@ -104,26 +53,51 @@ def crash_sweep(
     twice: bool = False,
     lanes: int = 0,
 ) -> Report:
-    """Kill a program at each of its moments, run it again, and judge at the sink.
+    """Kill a program at each of its kill points, run it again, and judge at the sink.
 
     `app` is the code: modules by name, path or themselves, imported by the processes that are killed. `store` is a
     folder in which each trial gets a SQLite store of its own, or a `postgresql://` address, where each trial is a
     session of its own. Tools find their trial's sink in `PERDURE_SINK`; `environment` sets more, with `{sink}` for it.
-    `setup` runs in each process first; `person` answers what the program asks, when the default would not do; both
-    are functions of the app. `mode` is the sink's (`{"fault": "cut"}`). `twice` also kills the process that recovers.
+    `setup` runs first in each process; `person` answers the questions of the program where the default does not fit;
+    both are functions of the app. `mode` is the sink's (`{"fault": "cut"}`). `twice` also kills the process that
+    recovers. `lanes` is the number of trials that run at the same time.
     """
     apps = [app] if isinstance(app, (str, ModuleType)) else list(app)
-    with Lanes(*apps, count=lanes) as running:
-        sweep = Sweep(running, bound, sink, store, setup=setup, person=person, environment=environment, mode=mode)
+    with ServerPool(*apps, count=lanes) as pool:
+        sweep = Sweep(pool, bound, sink, store, setup=setup, person=person, environment=environment, mode=mode)
         return sweep.run(twice=twice)
 
 
+def every_point(moments: list[str]) -> range:
+    """Every kill point, by number from 1."""
+    return range(1, len(moments) + 1)
+
+
+def run_trials(
+    pool: ServerPool,
+    report: Report,
+    measure: Callable[[], list[str]],
+    choose: Callable[[list[str]], Iterable[P]],
+    trial: Callable[[P, TrialServers], T],
+) -> list[T]:
+    """The runner of every sweep: measure an undisturbed run, then run a trial for each point that is chosen from it.
+
+    Trials run several at a time and put what they find into the report themselves; results in the order of the points.
+    """
+    begun = time.monotonic()
+    moments = measure()
+    report.moments = len(moments)
+    results = pool.each([partial(trial, point) for point in choose(moments)])
+    report.seconds += time.monotonic() - begun
+    return results
+
+
 class Sweep:
-    """One program on one store; `run` sweeps it."""
+    """One program on one store. `run` kills it; `run_trials` does anything else to it at points of your choice."""
 
     def __init__(
         self,
-        lanes: Lanes,
+        pool: ServerPool,
         bound: Bound[Any],
         sink: Sink,
         store: str | Path,
@@ -133,105 +107,116 @@ class Sweep:
         environment: Mapping[str, str] | None = None,
         **functions: Callable[..., Any] | None,
     ) -> None:
-        self.lanes = lanes
+        self.pool = pool
         self.sink = sink
-        self._bound = bound
-        self._mode = dict(mode or {})
+        self.bound = bound
+        self.mode = dict(mode or {})
         self.environment = dict(environment or {})
-        self._functions = {kind: function and task_name(function) for kind, function in functions.items()}
-        self._url = str(store) if "://" in str(store) else None
-        self._folder = Path(store) if self._url is None else None
-        self._template: str | None = None
-        self._undisturbed: Undisturbed | None = None
+        self.functions = {kind: function and task_name(function) for kind, function in functions.items()}
+        self.url = str(store) if "://" in str(store) else None
+        self.folder = Path(store) if self.url is None else None
+        self.template: str | None = None
+        self.baseline: Baseline | None = None
         self.report = Report(name or bound.program.name)
 
     def run(
         self,
         *,
-        choose: Callable[[list[str]], Iterable[int]] = lambda moments: range(1, len(moments) + 1),
+        choose: Callable[[list[str]], Iterable[int]] = every_point,
         twice: bool = False,
         second: Callable[[int], Iterable[int]] | None = None,
     ) -> Report:
-        """Sweep the chosen moments, by number from 1. `second` gives the moments of the recovery to kill as well."""
-        begun = time.monotonic()
-        moments = self.measure()
-        self.report.moments = len(moments)
+        """Kill at the chosen points. `second` gives the points at which the recovery is killed as well."""
         again = second or ((lambda first: range(1 + first % 3, 40, 3)) if twice else (lambda _: ()))
-        plans = [(first,) for first in choose(moments)] + [(a, b) for a in choose(moments) for b in again(a)]
-        self.lanes.each([partial(self.trial, kills=kills) for kills in plans])
-        self.report.seconds += time.monotonic() - begun
+
+        def plans(moments: list[str]) -> list[tuple[int, ...]]:
+            return [(first,) for first in choose(moments)] + [(a, b) for a in choose(moments) for b in again(a)]
+
+        self.run_trials(plans, self.kill)
         return self.report
 
-    def measure(self) -> list[str]:
-        """Run undisturbed, twice; return the moments."""
-        if self._undisturbed is not None:
-            return self._undisturbed.moments
-        if self._folder is not None and self._template is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._template = tempfile.mkdtemp(prefix="template-", dir=self._folder)
-            self.lanes.each([lambda lane: lane.forking.run(MAKE, target=str(Path(self._template or "", "perdure.db")))])
-        first, other = self.lanes.each([self.undisturbed, self.undisturbed])
-        self._undisturbed = Undisturbed.of(first, other)
-        return self._undisturbed.moments
+    def run_trials(self, choose: Callable[[list[str]], Iterable[P]], trial: Callable[[P, TrialServers], T]) -> list[T]:
+        """Run a trial for each point; it ends with `judge_trial`."""
+        return run_trials(self.pool, self.report, self.measure, choose, trial)
 
-    def undisturbed(self, lane: Lane) -> tuple[Ended, list[dict[str, Any]]]:
-        with Place(self) as place:
-            ended = lane.forking.run(LIVE, **place.told)
+    def measure(self) -> list[str]:
+        """Run undisturbed, twice; return the kill points, by label."""
+        if self.baseline is not None:
+            return self.baseline.moments
+        if self.folder is not None and self.template is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.template = tempfile.mkdtemp(prefix="template-", dir=self.folder)
+            self.pool.call(MAKE, target=str(Path(self.template, "perdure.db")))
+        first, other = self.pool.each([self._run_undisturbed, self._run_undisturbed])
+        self.baseline = Baseline.of(first, other)
+        return self.baseline.moments
+
+    def _run_undisturbed(self, servers: TrialServers) -> tuple[ProcessResult, list[dict[str, Any]]]:
+        with TrialContext(self) as context:
+            ended = context.run(servers.forking)
             if ended.error or ended.hung or ended.killed:
                 raise ConfigError(f"The program does not come to its end even undisturbed:\n{ended.error}")
-            return ended, self.sink.log(place.run)
+            return ended, self.sink.log(context.sink_run)
 
-    def trial(self, lane: Lane, kills: Sequence[int]) -> None:
-        """Kill one process after the other, each at its moment; then let one live, and judge."""
-        with Place(self) as place:
+    def kill(self, points: Sequence[int], servers: TrialServers) -> None:
+        """Kill one process after another, each at its point; then let one run to the end, and judge."""
+        with TrialContext(self) as context:
             wheres: list[str] = []
-            template = place.told.pop("template")
-            for number, fatal in enumerate(kills):
-                ended = lane.forking.run(LIVE, **place.told, fatal=fatal, template=None if number else template)
+            for point in points:
+                ended = context.run(servers.forking, fatal=point)
                 if ended.killed:
-                    wheres += ended.told("last")
+                    wheres += ended.values("last")
                 if ended.error or ended.hung:
                     wheres.append(f"error: {ended.error or 'hung'}")
-            landed = sum(lasting(self.sink.log(place.run)).values())
-            recover = lane.forking.run if self._functions.get("setup") else lane.warm.run  # a setup may change the code
-            last = recover(LIVE, **place.told, template=None if kills else template, times=2)
-            self.conclude(place.run, " then ".join(wheres) or "nowhere", len(wheres), landed, last)
+            landed = sum(lasting(self.sink.log(context.sink_run)).values())
+            recovery = servers.forking if self.functions.get("setup") else servers.warm  # a setup may change the code
+            last = context.run(recovery, times=2)
+            self.judge_trial(context.sink_run, " then ".join(wheres) or "nowhere", len(wheres), landed, last)
 
-    def conclude(self, run: str, where: str, kills: int, landed: int, last: Ended, *, alive: bool = False) -> None:
-        """Judge a trial, and put it into the report."""
-        assert self._undisturbed is not None
-        self.sink.run(run).release()  # what is in flight lands, sooner or later
-        found = judge(self._undisturbed, self.sink.log(run), last, lonely=not alive)
+    def judge_trial(
+        self, sink_run: str, where: str, kills: int, landed: int, last: ProcessResult, *, alive: bool = False
+    ) -> None:
+        """Judge a trial by its last process, and add it to the report. `alive`: an earlier process was not dead."""
+        assert self.baseline is not None
+        self.sink.run(sink_run).release()  # requests in flight land sooner or later
+        found = judge(self.baseline, self.sink.log(sink_run), last, alone=not alive)
         self.report.add(where, kills, landed, found)
 
 
-class Place:
-    """Where one trial happens: a run of the sink, a store or a session of its own, and what its lives are told."""
+class TrialContext:
+    """What the processes of one trial share: a run of the sink, and a store or a session of their own."""
 
     def __init__(self, sweep: Sweep) -> None:
         self._sweep = sweep
+        self._template = sweep.template
+        self.sink_run = new_name("run")
+        self._client = sweep.sink.run(self.sink_run)
 
     def __enter__(self) -> Self:
         sweep = self._sweep
-        self.run = new_name("run")
-        client = sweep.sink.run(self.run)
-        if sweep._mode:
-            client.mode(**sweep._mode)
-        self._folder = None if sweep._folder is None else tempfile.mkdtemp(prefix="trial-", dir=sweep._folder)
-        target = sweep._url or str(Path(self._folder or "", "perdure.db"))
-        environment = {key: value.replace("{sink}", client.url) for key, value in sweep.environment.items()}
-        self.told: dict[str, Any] = {
-            "target": target,
-            "session": self.run if sweep._url else "swept",
-            "program": sweep._bound.program.name,
-            "arguments": sweep._bound.arguments,
-            "sink": client.url,
-            "environment": environment,
-            "template": sweep._template,
-        } | sweep._functions
-        self._client = client
+        if sweep.mode:
+            self._client.mode(**sweep.mode)
+        self._folder = None if sweep.folder is None else tempfile.mkdtemp(prefix="trial-", dir=sweep.folder)
+        self._environment = {key: value.replace("{sink}", self._client.url) for key, value in sweep.environment.items()}
+        self._arguments: dict[str, Any] = {
+            "target": sweep.url or str(Path(self._folder or "", "perdure.db")),
+            "session": self.sink_run if sweep.url else "swept",
+            "program": sweep.bound.program.name,
+            "arguments": sweep.bound.arguments,
+            "sink": self._client.url,
+        } | sweep.functions
         return self
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self._folder or "", ignore_errors=True)
         self._client.forget()
+
+    def begin(self, server: ForkServer, *, environment: Mapping[str, str] | None = None, **more: Any) -> ChildProcess:
+        """Start a process of this trial, with more of `trial.ProcessSpec`; the first one copies the template store."""
+        template, self._template = self._template, None
+        own = {"environment": self._environment | dict(environment or {}), "template": template}
+        return server.begin(RUN, **self._arguments | own | more)
+
+    def run(self, server: ForkServer, *, environment: Mapping[str, str] | None = None, **more: Any) -> ProcessResult:
+        """The same until it has ended."""
+        return self.begin(server, environment=environment, **more).wait()

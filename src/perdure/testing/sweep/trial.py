@@ -1,8 +1,8 @@
-"""One life of a swept program: it runs, is killed or stopped at its k-th moment, or runs to the end and is looked at.
+"""One process of a trial: it runs the program, is killed or stopped at a kill point, or runs to the end for the audit.
 
 Everything here happens in a process that was forked for it and opens the store only then. The person whom a program
-asks lives here too: approves, answers with the first choice, and says of a doubt what the sink shows, not before
-whatever may be in flight has landed.
+asks is simulated here too: it approves, answers with the first choice, and settles a doubt by what the sink shows,
+after requests that may be in flight have landed.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from perdure.runtime.session import Session
 from perdure.store.statements import load
 from perdure.testing.proxy import wait_until
 from perdure.testing.sink import WHERE, SinkClient
-from perdure.testing.sweep.fork_process import Voice, find_task
+from perdure.testing.sweep.fork_process import Channel, find_task
 from perdure.testing.sweep.ledger_audit import audit
 
-CONNECTIONS = 2  # a life is short, and connecting is what takes its time
+CONNECTIONS = 2  # the process lives briefly, and connecting is what takes its time
 Person = Callable[[Runtime, Wait, SinkClient], Awaitable[None]]
 Script = Callable[[Runtime, Bound[Any], str, Person], Awaitable[list[SessionView]]]
 
 
-class Plan(msgspec.Struct, kw_only=True):
-    """What a life is told: where, what, and at which moment it ends. Functions are named `module:function`."""
+class ProcessSpec(msgspec.Struct, kw_only=True):
+    """What a process of a trial is to do: where, what, and at which kill point it ends. Functions are `module:name`."""
 
     target: str
     session: str
@@ -58,98 +58,102 @@ class Plan(msgspec.Struct, kw_only=True):
     times: int = 1
 
 
-class Countdown:
-    """Counts the moments of this process, in whichever thread reaches them, and makes one of them its last."""
+class KillPointCounter:
+    """Counts the kill points of this process, whichever thread reaches them, and kills or stops the process at one.
 
-    def __init__(self, voice: Voice, plan: Plan) -> None:
+    Without a fatal point it only counts. Nothing is counted until `counting` is set.
+    """
+
+    def __init__(self, channel: Channel, fatal: int, how: str = "kill") -> None:
         self.moments: list[str] = []
         self.counting = False
-        self._voice = voice
-        self._plan = plan
+        self._channel = channel
+        self._fatal = fatal
+        self._how = how
         self._lock = threading.Lock()
 
-    def moment(self, label: str) -> None:
+    def reach(self, label: str) -> None:
         if not self.counting:
             return
         with self._lock:
             self.moments.append(label)
-            if len(self.moments) != self._plan.fatal:
+            if len(self.moments) != self._fatal:
                 return
-            if self._plan.how == "kill":
-                self._voice.say(last=label)
+            if self._how == "kill":
+                self._channel.send(last=label)
                 os.kill(os.getpid(), signal.SIGKILL)
-            self._voice.say(stopped=label)
+            self._channel.send(stopped=label)
             os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def live(voice: Voice, **told: Any) -> dict[str, Any]:
-    """Run the program, `times` times over; then look at what the ledger holds."""
-    plan = msgspec.convert(told, Plan)
-    if plan.template is not None:
-        shutil.copytree(plan.template, Path(plan.target).parent, dirs_exist_ok=True)
-    os.environ.update(plan.environment | {WHERE: plan.sink})
-    if plan.setup is not None:
-        find_task(plan.setup)()
-    countdown = Countdown(voice, plan)
-    faults.arm(countdown.moment)
+def run_process(channel: Channel, **arguments: Any) -> dict[str, Any]:
+    """Run the program, `times` times over; then audit its ledger."""
+    spec = msgspec.convert(arguments, ProcessSpec)
+    if spec.template is not None:
+        shutil.copytree(spec.template, Path(spec.target).parent, dirs_exist_ok=True)
+    os.environ.update(spec.environment | {WHERE: spec.sink})
+    if spec.setup is not None:
+        find_task(spec.setup)()
+    counter = KillPointCounter(channel, spec.fatal, spec.how)
+    faults.arm(counter.reach)
     ends: list[Any] = []
     ledger: dict[str, Any] = {}
     try:
-        for number in range(plan.times):
-            asyncio.run(_run(plan, countdown, ends, ledger if number == plan.times - 1 else None))
+        for number in range(spec.times):
+            asyncio.run(_run(spec, counter, ends, ledger if number == spec.times - 1 else None))
     finally:
         faults.disarm()
-    return {"moments": countdown.moments, "ends": ends, "ledger": ledger}
+    return {"moments": counter.moments, "ends": ends, "ledger": ledger}
 
 
-async def _run(plan: Plan, countdown: Countdown, ends: list[Any], ledger: dict[str, Any] | None) -> None:
-    bound = Bound(PROGRAMS[plan.program], plan.arguments)
-    script: Script = run_program if plan.script is None else find_task(plan.script)
-    person: Person = answer if plan.person is None else find_task(plan.person)
-    async with open_runtime(plan.target, lease=plan.lease, connections=CONNECTIONS) as runtime:
-        countdown.counting = True
+async def _run(spec: ProcessSpec, counter: KillPointCounter, ends: list[Any], ledger: dict[str, Any] | None) -> None:
+    bound = Bound(PROGRAMS[spec.program], spec.arguments)
+    script: Script = run_program if spec.script is None else find_task(spec.script)
+    person: Person = answer if spec.person is None else find_task(spec.person)
+    async with open_runtime(spec.target, lease=spec.lease, connections=CONNECTIONS) as runtime:
+        counter.counting = True
         try:
-            views = await script(runtime, bound, plan.session, person)
+            views = await script(runtime, bound, spec.session, person)
         except (LeaseHeld, LeaseLost) as refused:
             ends.append({"refused": refused.code, "message": refused.message, "holder": refused.details.get("holder")})
             return
         ends.append([[view.status, view.result, view.error] for view in views])
-        countdown.counting = ledger is None
+        counter.counting = ledger is None
         if ledger is not None:
             ledger.update(await runtime.store.read(audit, [view.uid for view in views]))
 
 
 async def run_program(runtime: Runtime, bound: Bound[Any], name: str, person: Person) -> list[SessionView]:
-    """Start or continue a session, and see it through."""
+    """Start or continue a session, and run it to its end."""
     session = await runtime.start(bound, id=name)
-    return [await see_through(runtime, session.id, person)]
+    return [await run_to_end(runtime, session.id, person)]
 
 
-async def see_through(runtime: Runtime, name: str, person: Person, *, rounds: int = 50) -> SessionView:
-    """Run a session to its end, with somebody there who answers what it asks."""
+async def run_to_end(runtime: Runtime, name: str, person: Person, *, rounds: int = 50) -> SessionView:
+    """Run a session to its end; `person` answers its questions."""
     sink = SinkClient.here()
     for _ in range(rounds):
         try:
             return await runtime.complete(name)
         except SessionWaiting as waiting:
             for wait in waiting.details["waits"]:
-                await _attend(runtime, wait, person, sink)
+                await _respond(runtime, wait, person, sink)
     return await runtime.get(name)
 
 
-async def _attend(runtime: Runtime, wait: Wait, person: Person, sink: SinkClient) -> None:
+async def _respond(runtime: Runtime, wait: Wait, person: Person, sink: SinkClient) -> None:
     if wait.kind == WaitKind.CHILD and wait.ref is not None:
         for one in (await runtime.get(wait.ref)).waits:
-            await _attend(runtime, one, person, sink)
+            await _respond(runtime, one, person, sink)
         return
     try:
         await person(runtime, wait, sink)
-    except IllegalMove:  # it was settled while we looked
+    except IllegalMove:  # it was settled in the meantime
         return
 
 
 async def answer(runtime: Runtime, wait: Wait, sink: SinkClient) -> None:
-    """What a careful and truthful person does about one thing that a session waits for."""
+    """Answer one wait of a session as a careful and truthful person does."""
     match wait.kind:
         case WaitKind.APPROVAL:
             await runtime.approve(wait.id, by="person", because="it looks right")
@@ -161,7 +165,7 @@ async def answer(runtime: Runtime, wait: Wait, sink: SinkClient) -> None:
         case WaitKind.PAUSED:
             await runtime.resume((await runtime.get(wait.session_uid)).id, by="person")
         case _:
-            raise ConfigError(f"A sweep has nobody who could give what {wait.id} waits for: {wait.kind}.")
+            raise ConfigError(f"A sweep cannot resolve {wait.id}: it waits for {wait.kind}.")
 
 
 async def _settle(runtime: Runtime, wait: Wait, sink: SinkClient) -> None:
@@ -173,27 +177,27 @@ async def _settle(runtime: Runtime, wait: Wait, sink: SinkClient) -> None:
     verdict = "happened" if found else "absent"
     await asyncio.to_thread(lambda: sink.note(verdict=verdict, effect=effect.id, intent=effect.intent))
     result = _receipt(effect.tool, found[0]) if found else None
-    await runtime.settle(effect.id, verdict, by="person", because="I looked at the sink", result=result)
+    await runtime.settle(effect.id, verdict, by="person", because="seen at the sink", result=result)
 
 
 def _receipt(name: str, kept: dict[str, Any]) -> Any:
-    """What the tool would have returned: the sink's answer, its id, or nothing."""
+    """What the tool would have returned: the answer of the sink, its id, or nothing."""
     for guess in ({"id": kept["id"]}, kept["id"], None):
         try:
             TOOLS[name].shape.decode_result(msgspec.json.encode(guess).decode())
         except ConfigError:
             continue
         return guess
-    raise ConfigError(f"Nobody here knows what {name} would have returned.", hint="Give the sweep a person= who does.")
+    raise ConfigError(f"The result of {name} cannot be derived from the sink.", hint="Pass a person= that settles it.")
 
 
-def make_store(_: Voice, *, target: str) -> None:
-    """An empty store, closed in order."""
+def make_store(_: Channel, *, target: str) -> None:
+    """Create an empty store and close it."""
     open_runtime(target).close()
 
 
 def rehearse() -> None:
-    """Run something once or twice in the server, and end every thread: code that has run is not warmed in each life."""
+    """Run a program a few times before the fork and end every thread, so that each process starts with warm code."""
     known = set(TOOLS), set(PROGRAMS)
 
     @tool(replay="probe", inflight="0s")
@@ -222,6 +226,6 @@ def rehearse() -> None:
 
 
 def _busy() -> list[str]:
-    """The threads that a fork would tear from their work. Idle hands have none."""
+    """The threads that a fork would interrupt. Idle threads of the pool have no work."""
     names = [thread.name for thread in threading.enumerate()]
     return [name for name in names if name not in ("MainThread", "perdure-act")]

@@ -1,0 +1,136 @@
+"""The task of the full-disk tests: a store fills a real, small disk, and goes on when it is given room."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from perdure.control.doctor.examination import examine as examine_store
+from perdure.domain.lease import Holder
+from perdure.errors import PerdureError, StoreFull
+from perdure.store.databases.sqlite.location import Reserve
+from perdure.store.inspection import condition, survey
+from perdure.store.moves import checkpoint, event, meta
+from perdure.store.store import Store, open_store
+from perdure.testing import ManualClock
+from perdure.testing.sweep.fork_process import Channel
+from tests.crash.support.power_loss_tasks import begin, numbers
+from tests.crash.support.small_disk import mount_memory
+from tests.crash.support.verdict import examine
+
+SIZE = 12 << 20
+
+
+def fill(channel: Channel, *, folder: str, files: bool) -> dict[str, Any]:
+    """Fill it, be refused clearly, free the reserve for housekeeping, then get room and go on."""
+    if why := mount_memory(Path(folder), SIZE):
+        return {"why": why}
+    target = f"files:{folder}/store" if files else f"{folder}/perdure.db"
+    store = open_store(target, clock=ManualClock())
+    (holder,) = begin(store, ("first",))
+    ballast = Path(folder, "ballast")
+    ballast.write_bytes(bytes(5 << 20))
+    told, found = _until_refused(store, holder)
+    if not files:
+        found += _housekeeping(store)
+    store.close()
+    ballast.unlink()
+    with open_store(target, clock=ManualClock()) as store:
+        if (there := store.read_now(numbers, holder.uid)) != told:
+            found.append(f"told {told}, there is {there}")
+        store.write_now(event.append(holder, "note", {"n": 1000}))
+        for sentences in store.read_now(examine, holder.uid).values():
+            found += sentences
+        if store.folder is not None and not files:
+            found += [] if (store.folder / "reserve").stat().st_size == Reserve.SIZE else ["there is no new reserve"]
+    return {"why": None, "found": found, "told": len(told)}
+
+
+def open_full(channel: Channel, *, folder: str) -> dict[str, Any]:
+    """Look at a store and keep house in it where nothing can be written, without a reserve and with one."""
+    if why := mount_memory(Path(folder), SIZE):
+        return {"why": why}
+    target, ballast = f"{folder}/perdure.db", Path(folder, "ballast")
+    reserve = Reserve(Path(folder, "perdure.db.d"))
+    with open_store(target, clock=ManualClock()) as store:
+        begin(store, ("first",))
+    reserve.spend()
+    _take_all(ballast)
+    found = [f"without a reserve: {one!r}" for one in (_opened(target), _looked(target)) if type(one) is not StoreFull]
+    found += [f"said {said}" for said in _advice(target) if "right to write" in said or "database is up" in said]
+    ballast.unlink()
+    with open_store(target, clock=ManualClock()):
+        found += [] if reserve.path.stat().st_size == Reserve.SIZE else ["no reserve was made"]
+    _take_all(ballast)
+    found += [f"with a reserve: {error!r}" for error in (_looked(target), _opened(target)) if error is not None]
+    found += ["the reserve was not given back"] if reserve.path.exists() else []
+    ballast.unlink()
+    with open_store(target, clock=ManualClock()):
+        found += [] if reserve.path.stat().st_size == Reserve.SIZE else ["no reserve was made again"]
+    return {"why": None, "found": found}
+
+
+def _take_all(ballast: Path) -> None:
+    """Leave no room for a single page."""
+    with open(ballast, "wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def _looked(target: str) -> PerdureError | None:
+    try:
+        with condition.look(condition.place_of(target)) as found:
+            survey.survey(found.tx)
+    except PerdureError as error:
+        return error
+    return None
+
+
+def _opened(target: str) -> PerdureError | None:
+    try:
+        with open_store(target, clock=ManualClock()) as store:
+            store.write_now(checkpoint.delete_all())
+            store.write_now(meta.put("housekeeping", "done"))
+    except PerdureError as error:
+        return error
+    return None
+
+
+def _advice(target: str) -> list[str]:
+    return [finding.do for finding in examine_store(target).findings]
+
+
+def _until_refused(store: Store, holder: Holder) -> tuple[list[int], list[str]]:
+    """Large moves until there is no room for one, then smaller ones until there is no room at all."""
+    told, number = list[int](), 0
+    for size in (200_000, 20_000, 0):
+        for _ in range(1000):
+            number += 1
+            try:
+                store.write_now(event.append(holder, "note", {"n": number, "text": "t" * size}))
+                told.append(number)
+            except StoreFull:
+                break
+            except PerdureError as error:
+                return told, [f"{error!r} instead of StoreFull"]
+        else:
+            if size:
+                return told, ["the disk is never full"]
+    return told, [] if len(told) > 10 else [f"only {told} were taken"]
+
+
+def _housekeeping(store: Store) -> list[str]:
+    """With the reserve given back there is room for the moves that make room."""
+    assert store.folder is not None
+    reserve = Reserve(store.folder)
+    if not reserve.path.exists():
+        return ["there is no reserve"]
+    reserve.spend()
+    try:
+        store.write_now(checkpoint.delete_all())
+        store.write_now(meta.put("housekeeping", "done"))
+    except PerdureError as error:
+        return [f"housekeeping: {error!r}, with {os.statvfs(store.folder).f_bavail} blocks"]
+    return []

@@ -1,0 +1,234 @@
+"""The tasks of the connection-cut tests: one move through a proxy that loses the connection, and what came of it.
+
+Each returns the sentences about what went wrong. They run in a child, so that a bug can be planted there; the proxy is
+the child's own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from perdure import faults
+from perdure.domain.lease import Holder
+from perdure.errors import CommitUnknown, PerdureError, StoreUnavailable
+from perdure.ids import encode, new_name
+from perdure.store.databases.postgres.database import PostgreSQL
+from perdure.store.move import Move
+from perdure.store.moves import event, lease, session, step, usage
+from perdure.store.store import Store
+from perdure.testing import ManualClock
+from perdure.testing.proxy import Proxy, ProxyMode, wait_until
+from perdure.testing.sweep.fork_process import Channel
+from tests.crash.support import planted_bugs
+from tests.crash.support.verdict import examine
+
+QUICK = "?options=-c%20lock_timeout%3D300ms%20-c%20statement_timeout%3D5s"
+
+
+class ProxiedSession:
+    """A session on PostgreSQL whose holder reaches the server through a proxy."""
+
+    def __init__(self, url: str, patience: float, options: str = "", silence: float = 45.0) -> None:
+        self.proxy = Proxy(url)
+        self.proxy.__enter__()
+        self.direct = psycopg.connect(url, autocommit=True)
+        database = PostgreSQL(
+            self.proxy.url + options, clock=ManualClock(), connections=1, patience=patience, silence=silence
+        )
+        self.store = Store(database, url)
+        self.id = new_name("s")
+        self.holder = self.begin(self.id)
+        self.cursor = self.holder.cursor
+
+    def begin(self, id: str) -> Holder:
+        row = self.store.write_now(session.create(session.NewSession(id=id, program="p", arguments={}), by="a"))
+        return self.store.write_now(lease.acquire(row.uid, "worker", nonce="n", ttl=10**9))
+
+    def wrong(self, answer: Any, right: Any, *, times: int = 1) -> list[str]:
+        """What is not as it was told; afterwards nothing is cut, and the session goes on."""
+        self.proxy.heal()
+        wait_until(lambda: self.others() <= 4, "nothing is landing any more")
+        found = [] if answer == right else [f"the answer is {answer!r}, and {right!r} is right"]
+        row = self.store.read_now(session.get, self.holder.uid)
+        if row.cursor != self.cursor + times:
+            found.append(f"it is there {row.cursor - self.cursor} times, and {times} is right")
+        number = self.store.write_now(event.append(self.holder, "note", {"n": 1000}))
+        found += [] if number == row.cursor + 1 else [f"the next event is {number} after {row.cursor}"]
+        for sentences in self.store.read_now(examine, self.holder.uid).values():
+            found += sentences
+        self.store.close()
+        self.direct.close()
+        self.proxy.__exit__()
+        return found
+
+    def heal_when_dialled(self) -> None:
+        """Heal as soon as the client has hung up on a stalled connection and dials again."""
+        before = len(self.proxy._connections)
+        wait_until(lambda: len(self.proxy._connections) > before, "the client dials again")
+        self.proxy.heal()
+
+    def others(self) -> int:
+        question = (
+            "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+        )
+        return int(self.direct.execute(question).fetchall()[0][0])
+
+    def blocked(self) -> bool:
+        question = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+        return bool(self.direct.execute(question).fetchall()[0][0])
+
+
+Make = Callable[[ProxiedSession], Move[Any]]
+
+
+def hot_append(proxied: ProxiedSession) -> Move[Any]:
+    return event.append(proxied.holder, "note", {"n": 1})
+
+
+def hot_step(proxied: ProxiedSession) -> Move[Any]:
+    named = {"restart_number": 0, "scope": "", "name": "read", "argument_digest": "d" * 64, "occurrence": 0}
+    return step.record(proxied.holder, step.Recorded(**named, result=encode(1)))  # type: ignore[arg-type]
+
+
+def long_use(proxied: ProxiedSession) -> Move[Any]:
+    return usage.use(proxied.holder, tokens_in=1, tokens_out=0, cost_micros=0)
+
+
+WORKS: dict[str, tuple[Make, bytes]] = {
+    "append": (hot_append, b"with held"),
+    "step": (hot_step, b"with held"),
+    "use": (long_use, b"COMMIT"),
+}
+
+
+def answer_of(write: Callable[[], Any]) -> Any:
+    try:
+        return write()
+    except PerdureError as error:
+        return error.code
+
+
+def cut(channel: Channel, *, url: str, mode: ProxyMode, work: str, plant: str | None = None) -> list[str]:
+    """The connection is cut around the commit. The move is there once, and its answer is the one that it would be."""
+    planted_bugs.plant(plant)
+    proxied = ProxiedSession(url, patience=20)
+    make, match = WORKS[work]
+    proxied.proxy.arm(mode, match=match)
+    answer = answer_of(lambda: proxied.store.write_now(make(proxied)))
+    found = [] if proxied.proxy.fired.is_set() else ["nothing was cut"]
+    return found + proxied.wrong(answer, None if work == "use" else proxied.cursor + 1)
+
+
+def late_under_the_lock(channel: Channel, *, url: str, plant: str | None = None) -> list[str]:
+    """The client is cut with its COMMIT on the way, looks, and must wait for the row until the commit has landed."""
+    planted_bugs.plant(plant)
+    proxied = ProxiedSession(url, patience=20)
+    proxied.proxy.arm("cut_late_commit")
+
+    def heal() -> None:
+        proxied.proxy.fired.wait()
+        wait_until(proxied.blocked, "somebody waits for the row", patience=5)
+        proxied.proxy.heal()
+
+    healer = threading.Thread(target=heal)
+    healer.start()
+    answer = answer_of(lambda: proxied.store.write_now(long_use(proxied)))
+    healer.join()
+    return proxied.wrong(answer, None)
+
+
+def late_before_the_second_try(channel: Channel, *, url: str, work: str, plant: str | None = None) -> list[str]:
+    """The hot statement itself is late: nobody holds the row, and it lands after the look and before the second try."""
+    planted_bugs.plant(plant)
+    proxied = ProxiedSession(url, patience=20)
+    make, match = WORKS[work]
+
+    def heal(name: str) -> None:
+        if proxied.proxy.fired.is_set() and not proxied.proxy.healed.is_set():
+            proxied.proxy.heal()
+            moved = "select cursor from session where uid = %s"
+            wait_until(
+                lambda: proxied.direct.execute(moved, [proxied.holder.uid]).fetchall() == [(proxied.cursor + 1,)],
+                "the late statement has landed",
+            )
+
+    proxied.proxy.arm("cut_late_commit", match=match)
+    faults.arm(heal)
+    answer = answer_of(lambda: proxied.store.write_now(make(proxied)))
+    faults.disarm()
+    return proxied.wrong(answer, proxied.cursor + 1)
+
+
+def late_after_the_second_try(channel: Channel, *, url: str, work: str, plant: str | None = None) -> list[str]:
+    """The same, but it lands when the second try is done: it must find that it has come too late."""
+    planted_bugs.plant(plant)
+    proxied = ProxiedSession(url, patience=20)
+    make, match = WORKS[work]
+    proxied.proxy.arm("cut_late_commit", match=match)
+    answer = answer_of(lambda: proxied.store.write_now(make(proxied)))
+    return proxied.wrong(answer, proxied.cursor + 1)
+
+
+def never_lands(channel: Channel, *, url: str, plant: str | None = None) -> list[str]:
+    """The row stays locked by a COMMIT that is under way for longer than patience lasts: nobody knows, and says so."""
+    planted_bugs.plant(plant)
+    proxied = ProxiedSession(url, patience=1, options=QUICK)
+    proxied.proxy.arm("cut_late_commit")
+    answer = answer_of(lambda: proxied.store.write_now(long_use(proxied)))
+    return proxied.wrong(answer, CommitUnknown.code)
+
+
+def server_is_gone(channel: Channel, *, url: str, work: str, plant: str | None = None) -> list[str]:
+    """The server cannot be reached any more after a commit was sent, or before one was."""
+    planted_bugs.plant(plant)
+    proxied = ProxiedSession(url, patience=0.5)
+    make, match = WORKS[work]
+    proxied.proxy.arm("refuse", match=match)
+    found = (
+        [] if (code := answer_of(lambda: proxied.store.write_now(make(proxied)))) == CommitUnknown.code else [str(code)]
+    )
+    code = answer_of(lambda: proxied.store.write_now(make(proxied)))
+    found += [] if code == StoreUnavailable.code else [f"before a commit: {code}"]
+    return found + proxied.wrong(None, None, times=0)
+
+
+def stalled(channel: Channel, *, url: str, work: str, healed: bool, plant: str | None = None) -> list[str]:
+    """Everything is acknowledged and nothing is answered. The client frees itself, and finds out if it can."""
+    planted_bugs.plant(plant)
+    proxied = ProxiedSession(url, patience=30 if healed else 1, options="?connect_timeout=2", silence=0.5)
+    make, match = WORKS[work]
+    proxied.proxy.arm("stall", match=match)
+    if healed:
+        healer = threading.Thread(target=proxied.heal_when_dialled)
+        healer.start()
+        answer = answer_of(lambda: proxied.store.write_now(make(proxied)))
+        healer.join()
+        return proxied.wrong(answer, None if work == "use" else proxied.cursor + 1)
+    answer = answer_of(lambda: proxied.store.write_now(make(proxied)))
+    found = [] if answer == CommitUnknown.code else [f"the answer is {answer!r}"]
+    proxied.proxy.heal()
+    wait_until(lambda: proxied.others() <= 4, "nothing is landing any more")
+    there = proxied.store.read_now(session.get, proxied.holder.uid).cursor - proxied.cursor
+    return found + proxied.wrong(None, None, times=min(there, 1))
+
+
+def stalled_read(channel: Channel, *, url: str) -> list[str]:
+    proxied = ProxiedSession(url, patience=1, options="?connect_timeout=2", silence=0.5)
+    proxied.proxy.arm("stall")
+    code = answer_of(lambda: proxied.store.read_now(session.get, proxied.holder.uid))
+    return ([] if code == StoreUnavailable.code else [f"the answer is {code!r}"]) + proxied.wrong(None, None, times=0)
+
+
+def idle_connection_was_lost(channel: Channel, *, url: str, plant: str | None = None) -> list[str]:
+    """While the store was idle the server was restarted, and then it is time to measure its clock again."""
+    planted_bugs.plant(plant)
+    proxied = ProxiedSession(url, patience=5)
+    proxied.proxy.arm("refuse")
+    proxied.proxy.heal()
+    proxied.store.database.server_clock.measure_after = 0  # type: ignore[attr-defined]
+    answer = answer_of(lambda: proxied.store.write_now(hot_append(proxied)))
+    return proxied.wrong(answer, proxied.cursor + 1)

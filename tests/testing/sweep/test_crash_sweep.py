@@ -1,0 +1,93 @@
+"""The public crash sweep: its documentation runs as written, its report is readable, and a wrong rule is caught."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure import ConfigError
+from perdure.testing import Sink, crash_sweep
+from perdure.testing.postgres import PostgresServer
+from perdure.testing.sweep.report import Report
+from tests.ledger.support import process_setup, programs, unkeyed_program
+from tests.ledger.support.figures import show
+
+PAGE = Path(__file__).parents[3] / "docs/how-to/crash-sweep.md"
+
+
+@pytest.mark.slow
+def test_the_documentation_runs_as_written(tmp_path: Path) -> None:
+    blocks = re.findall(r"^`(\w+\.py)`:\n\n```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert [name for name, _ in blocks] == ["greeting.py", "sweep.py"]
+    for name, code in blocks:
+        (tmp_path / name).write_text(code)
+    wanted = {"act.before", "act.begun", "act.after", "commit.before", "commit.after"}
+    assert len(wanted - labels_of_one_sweep(tmp_path)) <= 2  # threads may reach points in another order
+
+
+def labels_of_one_sweep(folder: Path) -> set[str]:
+    ended = subprocess.run([sys.executable, "sweep.py"], cwd=folder, capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    title, heads, *rows = ended.stdout.splitlines()
+    assert re.match(r"greet_all: \d+ kills in [\d.]+ s", title)
+    assert heads.split()[-6:] == ["duplicated", "lost", "needless", "blind", "stuck", "broken"]
+    assert rows[-1].split()[0] == "all"
+    return {row.split()[0] for row in rows}
+
+
+@pytest.mark.slow
+def test_a_tool_with_a_wrong_rule_is_caught(sink: Sink, tmp_path: Path) -> None:
+    """It is declared idempotent, and the service does not know keys."""
+    report = crash_sweep(
+        unkeyed_program.greet_twice.bind("ada"), app=unkeyed_program, sink=sink, store=tmp_path, lanes=2
+    )
+    assert not report.ok
+    assert report.counts["duplicated"] > 0
+    assert set(report.counts) <= {"duplicated", "blind"}
+    assert 'hello":"ada' in report.failures[0]
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_each_trial_on_postgres_is_a_session_of_its_own(sink: Sink, postgres_server: PostgresServer) -> None:
+    bound = programs.pure.bind(n=1)
+    report = crash_sweep(
+        bound, app="tests.ledger.support.programs", sink=sink, store=postgres_server.create_database(), lanes=2
+    )
+    assert show("pure, by crash_sweep, PostgreSQL", report).ok, str(report)
+    assert report.kills == report.moments - report.unreached
+
+
+@pytest.mark.slow
+def test_an_app_that_cannot_be_imported_is_an_error(sink: Sink, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no_such_module"):
+        crash_sweep(programs.pure.bind(n=1), app="no_such_module", sink=sink, store=tmp_path)
+
+
+@pytest.mark.slow
+def test_a_setup_that_other_processes_cannot_find_is_refused(sink: Sink, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="must be a function of a module"):
+        crash_sweep(programs.pure.bind(n=1), app=programs, sink=sink, store=tmp_path, setup=lambda: None, lanes=1)
+
+
+def test_a_report_without_kills_is_not_ok() -> None:
+    report = Report("nothing")
+    assert not report.ok
+    assert "0 kills" in str(report)
+
+
+def test_a_report_shows_where_and_what_was_found() -> None:
+    report = Report("review")
+    report.add("act.after", 1, 1, {"duplicated": ["effects {} is there 1 times too often"]})
+    report.add("act.before", 1, 0, {"duplicated": []})
+    shown = str(report).splitlines()
+    assert shown[0].startswith("review: 2 kills")
+    assert shown[2].split() == ["act.after", "1", "1", "×1", "1", "0", "0", "0", "0", "0"]
+    assert shown[-1] == "review, killed at act.after: duplicated: effects {} is there 1 times too often"
+
+
+def test_the_environment_of_a_sweep_is_not_set_here() -> None:
+    assert process_setup.PLANT not in os.environ
