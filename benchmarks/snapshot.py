@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.measure import BYTES, MILLISECONDS, Budget, Contestant, Line, Table, contest, figure, least, p50
 from perdure.agent.files import worktree
-from perdure.agent.files.merge import merge_home
+from perdure.agent.files.merge import merge_into
 from perdure.agent.files.snapshot import Snapshots
 
 FILES, CHANGED, TIMES = 5_000, 10, 5
@@ -93,7 +93,7 @@ def changed(mine: Snapshots, world: Tree) -> float:
 
 def restored(mine: Snapshots, tree: str, world: Tree) -> float:
     world.change()
-    return p50(lambda _: mine.restore(tree), 1)
+    return p50(lambda _: mine.check_out(tree), 1)
 
 
 def added(mine: Snapshots, tree: str) -> float:
@@ -109,7 +109,7 @@ def merged(mine: Snapshots, world: Tree, folder: Path) -> float:
         path = place / world.path(number).relative_to(world.folder)
         path.write_text("theirs\n" * 60)
     theirs = Snapshots(place, folder / "home").take("end").tree
-    took = p50(lambda _: merge_home(mine, base=base, ours=base, theirs=theirs), 1)
+    took = p50(lambda _: merge_into(mine, base=base, ours=base, theirs=theirs), 1)
     worktree.remove(mine.home, "merge")
     return took
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from perdure import Agent, faults
-from perdure.agent.files.branch import beside_of, home_of
+from perdure.agent.files.branch import snapshot_folder, storage_folder
 from perdure.agent.files.worktree import Worktree
 from perdure.control.branches.files import run_until_idle
 from perdure.control.branches.merge import merge
@@ -147,7 +147,7 @@ async def merge_ended(runtime: Runtime, original: SessionView, last: int, id: st
 
 async def left(runtime: Runtime, folder: Path, branches: list[SessionView]) -> dict[str, Any]:
     """What is in every folder, and what differs in the person's repository."""
-    home = home_of(str(folder), beside_of(runtime))
+    home = snapshot_folder(str(folder), storage_folder(runtime))
     assert home is not None
     records = {path: msgspec.json.decode(path.read_bytes(), type=Worktree) for path in home.glob("worktrees/*.json")}
     places = {one.branch: Path(os.fsdecode(one.folder)) for one in records.values() if one.is_ready}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.agent.files.branch import home_of
+from perdure.agent.files.branch import snapshot_folder
 from perdure.agent.files.snapshot import Snapshots
 from perdure.agent.history.state_reader import state_of
 from perdure.agent.history.transcript import State
@@ -72,7 +72,7 @@ async def test_the_files_of_every_change_are_kept(talk: Talk, repository: Path, 
 
 async def home(runtime: perdure.Runtime, repository: Path) -> Path:
     beside = runtime.store.folder or runtime.values.directory.folder  # type: ignore[union-attr]
-    found = home_of(str(repository), beside)
+    found = snapshot_folder(str(repository), beside)
     assert found is not None
     return found
 

@@ -10,7 +10,7 @@ from perdure.agent.files.branch import merge_branch, open_worktree
 from perdure.agent.inference import NAME as MODEL
 from perdure.agent.reach import Reach
 from perdure.agent.stored_agent import NAME
-from perdure.agent.tools.command import look
+from perdure.agent.tools.command import run_read_only
 from perdure.agent.tools.shipped import SHIPPED
 from perdure.domain.effect import Effect
 from perdure.store.moves import effect as effects
@@ -21,7 +21,7 @@ from tests.store.scene import TTL
 
 
 def test_every_tool_that_ships_is_classified() -> None:
-    assert set(reach.SHIPPED) == {*SHIPPED, look.name, open_worktree.name, merge_branch.name, MODEL}
+    assert set(reach.SHIPPED) == {*SHIPPED, run_read_only.name, open_worktree.name, merge_branch.name, MODEL}
     assert reach.STORED_AGENT == NAME
 
 

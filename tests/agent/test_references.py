@@ -14,7 +14,7 @@ import perdure
 from perdure import Agent
 from perdure.agent.files.branch import merge_branch, open_worktree
 from perdure.agent.inference import NAME as MODEL
-from perdure.agent.tools.command import look
+from perdure.agent.tools.command import run_read_only
 from perdure.agent.tools.shipped import SHIPPED
 from perdure.control.branches.merge import merge
 from perdure.ids import digest, encode
@@ -94,7 +94,7 @@ async def test_every_shipped_tool_gives_a_reference(talk: Talk, tmp_path: Path, 
         found = await references(runtime)
         folder = (await anext(runtime.effects(tool=open_worktree.name))).result
     head = run_git(repository, "rev-parse", "work")
-    assert set(found) == {*tools, look.name, open_worktree.name, merge_branch.name, MODEL}
+    assert set(found) == {*tools, run_read_only.name, open_worktree.name, merge_branch.name, MODEL}
     kept = {"plan", "decide", "decided", "remember", "recall", "save_artifact"}  # joint: nothing is outside
     assert {tool: reference for tool, reference in found.items() if tool not in kept} == {
         "list_files": ".", "search_files": ".", "read_file": "a.txt", "git_status": "command:git status",

@@ -84,7 +84,7 @@ def test_nothing_of_the_repository_is_ever_changed(folder: Path) -> None:
     first = snapshots.take("first")
     write(mine, {"a.txt": "two\n", "more.txt": "more\n"})
     snapshots.take("second")
-    snapshots.restore(first.tree)
+    snapshots.check_out(first.tree)
     snapshots.prune([], grace=0)
     assert photograph(mine) == before
     assert not (folder / "hooked").exists()
@@ -134,7 +134,7 @@ def test_a_file_that_became_ignored_is_no_longer_kept(folder: Path) -> None:
     write(mine, {".gitignore": "*.log\n*.env\n"})
     second = snapshots.take("second")
     assert "secret.env" not in contents(snapshots, second.tree)
-    snapshots.restore(second.tree)
+    snapshots.check_out(second.tree)
     assert (mine / "secret.env").read_text() == "key\n"
     assert "secret.env" in contents(snapshots, first.tree)
 
@@ -168,7 +168,7 @@ def test_odd_names_survive(folder: Path) -> None:
     assert {os.fsencode(one.path) for one in snapshots.files(taken.tree)} == set(names)
     other = folder / "other"
     other.mkdir()
-    snapshots.restore(taken.tree, other)
+    snapshots.check_out(taken.tree, other)
     assert photograph(other) == photograph(mine)
     snapshots.diff(taken.tree, taken.tree, paths=["-dash", "*", ":x"])
 
@@ -184,7 +184,7 @@ def test_bytes_are_kept_as_they_are_whatever_the_attributes_say(folder: Path) ->
     before = photograph(mine)
     (mine / "dos.txt").unlink()
     (mine / "a.x").unlink()
-    snapshots.restore(taken.tree)
+    snapshots.check_out(taken.tree)
     assert photograph(mine) == before
 
 
@@ -213,7 +213,7 @@ def test_a_repository_with_longer_names_for_its_objects(folder: Path) -> None:
     (mine / "b.txt").mkdir()
     second = snapshots.take("second")
     assert (len(second.tree), second.files_changed) == (64, 1)
-    assert snapshots.restore(first.tree).written == ("b.txt",)
+    assert snapshots.check_out(first.tree).written == ("b.txt",)
 
 
 def test_before_the_first_commit(folder: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_subfolder_follows_the_rules_above_it(folder: Path) -> None:
     assert contents(snapshots, first.tree) == {"b.py": b"x = 3\n", "c.py": b"y = 1\n", "deep/y.py": b"y\n"}
     before = photograph(mine)
     write(mine, {"src/b.py": "x = 4\n", "src/more.py": "", "a.txt": "two\n"})
-    snapshots.restore(first.tree)
+    snapshots.check_out(first.tree)
     assert (mine / "a.txt").read_text() == "two\n"
     write(mine, {"a.txt": "one\n"})
     assert photograph(mine) == before
@@ -272,7 +272,7 @@ def test_a_submodule_is_recorded_and_its_files_are_told_to_be_missing(folder: Pa
     git(mine / "vendor" / "lib", "commit", "--quiet", "--allow-empty", "--message=more")
     assert snapshots.take("second").files_changed == 1
     held = photograph(mine / "vendor")
-    snapshots.restore(first.tree)
+    snapshots.check_out(first.tree)
     assert photograph(mine / "vendor") == held  # its content is not ours to move
 
 
@@ -304,7 +304,7 @@ def test_a_file_that_is_too_large_is_left_out_and_told(folder: Path) -> None:
     second = snapshots.take("second")
     assert [(one.path, one.why) for one in second.left_out] == [("data.bin", "too large")]
     assert contents(snapshots, second.tree) == {"a.txt": b"one\n"}
-    snapshots.restore(second.tree)
+    snapshots.check_out(second.tree)
     assert (mine / "data.bin").stat().st_size == 1001
     assert snapshots.read(first.tree, "data.bin") == b"small"
 
@@ -324,9 +324,9 @@ def test_files_and_folders_that_change_places(folder: Path) -> None:
     write(mine, {"e": "now a file\n"})
     second, after = snapshots.take("second"), photograph(mine)
     assert {one.path for one in snapshots.files(second.tree)} == {"x/y/z", "d", "e"}
-    snapshots.restore(first.tree)
+    snapshots.check_out(first.tree)
     assert photograph(mine) == before
-    snapshots.restore(second.tree)
+    snapshots.check_out(second.tree)
     assert photograph(mine) == after
 
 
@@ -339,7 +339,7 @@ def test_what_cannot_be_is_refused(folder: Path) -> None:
     snapshots = Snapshots(mine, folder / "home")
     for name in ("0" * 40, "HEAD", "--all", ""):
         with pytest.raises(NotFound):
-            snapshots.restore(name)
+            snapshots.check_out(name)
 
 
 @pytest.mark.slow
@@ -368,7 +368,7 @@ def test_a_damaged_index_is_only_a_cache(folder: Path) -> None:
     mine = repository(folder / "mine")
     snapshots = Snapshots(mine, folder / "home")
     first = snapshots.take("first")
-    snapshots.area.index.write_bytes(b"DIRC torn")
+    snapshots.view.index.write_bytes(b"DIRC torn")
     write(mine, {"a.txt": "two\n"})
     second = snapshots.take("second")
     assert second.files_changed == 1
@@ -384,8 +384,8 @@ def test_an_object_torn_by_a_power_failure_is_written_again(folder: Path) -> Non
     torn = folder / "home" / "git" / "objects" / blob[:2] / blob[2:]
     torn.chmod(0o600)
     torn.write_bytes(b"")
-    snapshots.area.index.unlink()
-    snapshots.area.index.with_name("record.json").unlink()
+    snapshots.view.index.unlink()
+    snapshots.view.index.with_name("record.json").unlink()
     (folder / "home" / "git" / "boot").write_text("an earlier start")
     assert contents(snapshots, snapshots.take("first").tree) == {"a.txt": b"one\n"}
 
@@ -396,13 +396,13 @@ def test_locks_of_the_dead_are_removed_and_locks_of_the_living_are_waited_for(
     mine = repository(folder / "mine")
     snapshots = Snapshots(mine, folder / "home")
     first = snapshots.take("first")
-    snapshots.area.index.with_name("index.lock").write_bytes(b"dead")
+    snapshots.view.index.with_name("index.lock").write_bytes(b"dead")
     (folder / "home" / "git" / "packed-refs.lock").write_bytes(b"dead")
     write(mine, {"a.txt": "two\n"})
     assert snapshots.take("second").files_changed == 1
     assert snapshots.prune([first.commit]).kept == 1
-    monkeypatch.setattr("perdure.agent.files.object_store.WAIT", 0.05)
-    with snapshots.held(), pytest.raises(StoreUnavailable, match="has used the snapshots"):
+    monkeypatch.setattr("perdure.agent.files.object_store.LOCK_SECONDS", 0.05)
+    with snapshots.lock(), pytest.raises(StoreUnavailable, match="has used the snapshots"):
         Snapshots(mine, folder / "home").take("third")
 
 

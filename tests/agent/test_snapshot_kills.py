@@ -62,13 +62,13 @@ def test_a_kill_at_any_moment_of_a_restore_is_made_good_by_the_same_restore(fold
 
     def act(number: int) -> Callable[[], object]:
         shutil.copytree(template, folder / f"mine-{number}", symlinks=True)
-        return lambda: Snapshots(folder / f"mine-{number}", home).restore(wanted.tree)
+        return lambda: Snapshots(folder / f"mine-{number}", home).check_out(wanted.tree)
 
     def check(number: int) -> None:
         mine = folder / f"mine-{number}"
         for path, (mode, content) in photograph(mine, without=(".git", ".perdure-restore")).items():
             assert (mode, content) in (after.get(path), changed.get(path)), "every file is as before or as restored"
-        again = Snapshots(mine, home).restore(wanted.tree)
+        again = Snapshots(mine, home).check_out(wanted.tree)
         assert photograph(mine, without=(".git",)) == after
         assert photograph(mine / ".git") == theirs
         assert again.after.tree == wanted.tree
@@ -130,7 +130,7 @@ def test_a_git_that_outlives_us_keeps_the_next_one_waiting(folder: Path, monkeyp
         holder.kill()
         holder.wait()
         with monkeypatch.context() as patience:
-            patience.setattr("perdure.agent.files.object_store.WAIT", 0.05)
+            patience.setattr("perdure.agent.files.object_store.LOCK_SECONDS", 0.05)
             with pytest.raises(StoreUnavailable):
                 Snapshots(mine, home).take("second")
         assert lock.exists(), "it may be the living git's"

@@ -35,7 +35,7 @@ def test_a_snapshot_survives_that_its_commit_is_amended_away_and_collected(folde
     second = snapshots.take("second")
     assert second.files_changed == 1
     (mine / "a.txt").unlink()
-    snapshots.restore(first.commit)
+    snapshots.check_out(first.commit)
     assert (mine / "a.txt").read_text() == "one\n"
 
 

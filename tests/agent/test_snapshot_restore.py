@@ -25,13 +25,13 @@ def test_files_come_back_as_they_were(folder: Path) -> None:
     (mine / "link").unlink()
     (mine / "link").symlink_to("src")
     write(mine, {"private.txt": "changed\n", "deep/er/new.txt": "new\n", "a.txt": "changed\n"})
-    done = snapshots.restore(first.commit)
+    done = snapshots.check_out(first.commit)
     assert photograph(mine) == before
     assert set(done.written) == {"run.sh", "link", "private.txt", "a.txt"}
     assert done.removed == ("deep/er/new.txt",)
     assert done.after.tree == first.tree
     assert snapshots.read(done.before.tree, "deep/er/new.txt") == b"new\n"
-    assert snapshots.restore(first.commit).written == ()
+    assert snapshots.check_out(first.commit).written == ()
 
 
 def test_into_another_folder(folder: Path) -> None:
@@ -40,8 +40,8 @@ def test_into_another_folder(folder: Path) -> None:
     first = snapshots.take("first")
     other = folder / "other"
     write(other, {"stray.txt": "stray\n", "x.log": "ignored by what is restored\n"})
-    done = snapshots.restore(first.tree, other)
-    assert done.spared == ("x.log",)
+    done = snapshots.check_out(first.tree, other)
+    assert done.ignored == ("x.log",)
     assert done.removed == ("stray.txt",)
     assert (other / "x.log").exists()
     (other / "x.log").unlink()
@@ -54,10 +54,10 @@ def test_ignored_files_are_left_alone_by_the_old_rules_and_by_the_new(folder: Pa
     snapshots = Snapshots(mine, folder / "home")
     first = snapshots.take("first")
     write(mine, {".gitignore": "*.tmp\n", "x.tmp": "ignored now\n", "more.log": "ignored then\n"})
-    done = snapshots.restore(first.tree)
+    done = snapshots.check_out(first.tree)
     assert (mine / "x.tmp").read_text() == "ignored now\n"
     assert (mine / "more.log").read_text() == "ignored then\n"
-    assert set(done.spared) == {"more.log", "noise.log"}
+    assert set(done.ignored) == {"more.log", "noise.log"}
 
 
 def test_an_ignored_file_that_is_overwritten_is_kept_first(folder: Path) -> None:
@@ -67,7 +67,7 @@ def test_an_ignored_file_that_is_overwritten_is_kept_first(folder: Path) -> None
     first = snapshots.take("first")
     write(mine, {".gitignore": "*.env\n", "settings.env": "now\n"})
     snapshots.take("second")
-    done = snapshots.restore(first.tree)
+    done = snapshots.check_out(first.tree)
     assert (mine / "settings.env").read_text() == "then\n"
     assert snapshots.read(done.before.tree, "settings.env") == b"now\n"
 
@@ -81,14 +81,14 @@ def test_what_is_not_kept_is_never_removed_to_make_room(folder: Path) -> None:
     write(mine, {"out/keep.log": "ignored, and in the way\n", "a.txt": "changed\n"})
     before = photograph(mine)
     with pytest.raises(Conflict, match=r"out/keep\.log"):
-        snapshots.restore(first.tree)
+        snapshots.check_out(first.tree)
     assert photograph(mine) == before
     (mine / "out" / "keep.log").unlink()
     (mine / "out").rmdir()
     (mine / "cache" / "x").unlink()
     git(mine / "cache", "init", "--quiet")
     with pytest.raises(Conflict, match="cache"):
-        snapshots.restore(first.tree)
+        snapshots.check_out(first.tree)
 
 
 @pytest.mark.slow
@@ -101,7 +101,7 @@ def test_a_link_never_leads_a_restore_out_of_the_folder(folder: Path) -> None:
     (mine / "d" / "f").unlink()
     (mine / "d").rmdir()
     (mine / "d").symlink_to(outside)
-    done = snapshots.restore(first.tree)
+    done = snapshots.check_out(first.tree)
     assert (mine / "d" / "f").read_text() == "inside\n"
     assert (outside / "f").read_text() == "outside\n"
     assert snapshots.read(done.before.tree, "d") == os.fsencode(outside)
@@ -111,7 +111,7 @@ def test_a_link_never_leads_a_restore_out_of_the_folder(folder: Path) -> None:
     with open(mine / ".git" / "info" / "exclude", "a") as rules:
         rules.write("/d\n")
     with pytest.raises(Conflict, match="d is not part of any snapshot"):
-        snapshots.restore(first.tree)
+        snapshots.check_out(first.tree)
     assert (outside / "f").read_text() == "outside\n"
 
 
@@ -121,14 +121,14 @@ def test_a_forged_tree_writes_nothing(folder: Path, name: str) -> None:
     snapshots = Snapshots(mine, folder / "home")
     snapshots.take("first")
     before = photograph(folder / "mine")
-    with snapshots.held() as held:
+    with snapshots.lock() as held:
         blob = held.out("hash-object", "-w", "--stdin", stdin=b"evil\n").decode().strip()
         entry = b"100644 hooked\0" + bytes.fromhex(blob)
         inner = held.out("hash-object", "-t", "tree", "--literally", "-w", "--stdin", stdin=entry).decode().strip()
         entry = b"40000 " + name.encode() + b"\0" + bytes.fromhex(inner)
         tree = held.out("hash-object", "-t", "tree", "--literally", "-w", "--stdin", stdin=entry).decode().strip()
     with pytest.raises(Damaged):
-        snapshots.restore(tree)
+        snapshots.check_out(tree)
     assert photograph(folder / "mine") == before
     assert not (folder / "hooked").exists()
 
@@ -143,6 +143,6 @@ def test_a_missing_content_is_found_before_anything_is_touched(folder: Path) -> 
     (folder / "home" / "git" / "objects" / blob[:2] / blob[2:]).unlink()
     before = photograph(mine)
     with pytest.raises(Damaged):
-        snapshots.restore(first.tree)
+        snapshots.check_out(first.tree)
     snapshots.take("afterwards")
     assert photograph(mine) == before

@@ -42,7 +42,7 @@ def test_adding_again_changes_nothing_and_removing_again_is_fine(folder: Path) -
     before = photograph(mine)
     place = worktree.add(mine, home, "fix", snapshot=taken.commit)
     write(place, {"work.txt": "work\n"})
-    assert worktree.folder_of(home, "fix") == place
+    assert worktree.worktree_path(home, "fix") == place
     assert worktree.add(mine, home, "fix", snapshot=taken.commit) == place
     assert (place / "work.txt").read_text() == "work\n"
     with pytest.raises(Conflict):
@@ -54,7 +54,7 @@ def test_adding_again_changes_nothing_and_removing_again_is_fine(folder: Path) -
     assert other.exists()
     worktree.remove(home, "fix2")
     assert photograph(mine) == before
-    assert worktree.folder_of(home, "fix") is None
+    assert worktree.worktree_path(home, "fix") is None
 
 
 def test_a_folder_that_somebody_removed_is_said_to_be_gone(folder: Path) -> None:

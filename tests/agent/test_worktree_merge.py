@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure.agent.files import worktree
-from perdure.agent.files.merge import MergeConflict, merge_home
+from perdure.agent.files.merge import MergeConflict, merge_into
 from perdure.agent.files.snapshot import Snapshots
 from perdure.errors import Conflict
 from tests.agent.gitworld import Photograph, git, photograph, repository, sweep, write
@@ -42,7 +42,7 @@ def test_changes_of_both_sides_come_together(folder: Path) -> None:
     write(scene.mine, {"a.txt": LINES.replace("line 18\n", "ours\n"), "ours.txt": "ours\n"})
     index = photograph(scene.mine / ".git")
     ours, theirs = scene.parent.take("home").tree, scene.branch.take("end").tree
-    merge = merge_home(scene.parent, base=scene.base, ours=ours, theirs=theirs)
+    merge = merge_into(scene.parent, base=scene.base, ours=ours, theirs=theirs)
     assert merge.is_clean
     assert set(merge.written) == {"a.txt", "c.txt", "new/x.txt"}
     assert merge.removed == ("b.txt",)
@@ -54,7 +54,7 @@ def test_changes_of_both_sides_come_together(folder: Path) -> None:
     assert not (scene.mine / "x.log").exists()
     assert photograph(scene.mine / ".git") == index
     assert scene.parent.take("merged").tree == merge.tree
-    again = merge_home(scene.parent, base=scene.base, ours=ours, theirs=theirs)
+    again = merge_into(scene.parent, base=scene.base, ours=ours, theirs=theirs)
     assert (again.tree, again.written, again.removed) == (merge.tree, merge.written, merge.removed)
 
 
@@ -68,7 +68,7 @@ def test_conflicts_are_handed_over_and_nothing_is_written(folder: Path) -> None:
     (scene.mine / "b.txt").unlink()
     (scene.mine / "raw.bin").write_bytes(b"\xff\0ours")
     ours, theirs, before = scene.parent.take("home").tree, scene.branch.take("end").tree, scene.files()
-    merge = merge_home(scene.parent, base=scene.base, ours=ours, theirs=theirs)
+    merge = merge_into(scene.parent, base=scene.base, ours=ours, theirs=theirs)
     assert not merge.is_clean
     assert {one.path: one.kind for one in merge.conflicts} == {
         "a.txt": "contents",
@@ -80,7 +80,7 @@ def test_conflicts_are_handed_over_and_nothing_is_written(folder: Path) -> None:
     assert "<<<<<<< folder\nours\n=======\ntheirs\n>>>>>>> branch\n" in (by_path["a.txt"].text or "")
     assert by_path["raw.bin"].text is None
     assert scene.files() == before
-    merge = merge_home(scene.parent, base=scene.base, ours=ours, theirs=theirs, write_conflicts=True)
+    merge = merge_into(scene.parent, base=scene.base, ours=ours, theirs=theirs, write_conflicts=True)
     assert "<<<<<<< folder\n" in (scene.mine / "a.txt").read_text()
     assert (scene.mine / "fine.txt").read_text() == "fine\n"
     assert (scene.mine / "raw.bin").read_bytes() == b"\xff\0ours"
@@ -95,7 +95,7 @@ def test_a_folder_that_changed_meanwhile_is_refused(folder: Path) -> None:
     write(scene.mine, {"c.txt": "typed meanwhile\n"})
     before = scene.files()
     with pytest.raises(Conflict, match=r"c\.txt has changed"):
-        merge_home(scene.parent, base=scene.base, ours=ours, theirs=theirs)
+        merge_into(scene.parent, base=scene.base, ours=ours, theirs=theirs)
     assert scene.files() == before
 
 
@@ -113,7 +113,7 @@ def test_a_submodule_that_moved_at_home_is_no_conflict_with_a_branch_that_has_it
     write(place, {"a.txt": "theirs\n"})
     git(mine / "vendor" / "lib", "commit", "--quiet", "--allow-empty", "--message=more")
     held = photograph(mine / "vendor")
-    merge = merge_home(parent, base=base, ours=parent.take("home").tree, theirs=branch.take("end").tree)
+    merge = merge_into(parent, base=base, ours=parent.take("home").tree, theirs=branch.take("end").tree)
     assert merge.is_clean
     assert merge.written == ("a.txt",)
     assert photograph(mine / "vendor") == held
@@ -123,7 +123,7 @@ def test_a_submodule_that_moved_at_home_is_no_conflict_with_a_branch_that_has_it
 def test_a_branch_without_changes_brings_none(folder: Path) -> None:
     scene = Scene(folder)
     ours, before = scene.parent.take("home").tree, scene.files()
-    merge = merge_home(scene.parent, base=scene.base, ours=ours, theirs=scene.branch.take("end").tree)
+    merge = merge_into(scene.parent, base=scene.base, ours=ours, theirs=scene.branch.take("end").tree)
     assert (merge.tree, merge.written, merge.removed) == (ours, (), ())
     assert scene.files() == before
 
@@ -138,20 +138,20 @@ def test_a_kill_at_any_moment_of_a_merge_is_made_good_by_the_same_merge(folder: 
     ours, theirs = scene.parent.take("home").tree, scene.branch.take("end").tree
     before = scene.files()
     shutil.copytree(scene.mine, folder / "template", symlinks=True)
-    merge_home(scene.parent, base=scene.base, ours=ours, theirs=theirs)
+    merge_into(scene.parent, base=scene.base, ours=ours, theirs=theirs)
     after, theirs_git = scene.files(), photograph(folder / "template" / ".git")
     assert after != before
 
     def act(number: int) -> Callable[[], object]:
         shutil.copytree(folder / "template", folder / f"mine-{number}", symlinks=True)
         parent = Snapshots(folder / f"mine-{number}", scene.home)
-        return lambda: merge_home(parent, base=scene.base, ours=ours, theirs=theirs)
+        return lambda: merge_into(parent, base=scene.base, ours=ours, theirs=theirs)
 
     def check(number: int) -> None:
         mine = folder / f"mine-{number}"
         for path, found in photograph(mine, without=(".git", ".perdure-restore")).items():
             assert found in (before.get(path), after.get(path))
-        assert merge_home(Snapshots(mine, scene.home), base=scene.base, ours=ours, theirs=theirs).is_clean
+        assert merge_into(Snapshots(mine, scene.home), base=scene.base, ours=ours, theirs=theirs).is_clean
         assert photograph(mine, without=(".git",)) == after
         assert photograph(mine / ".git") == theirs_git
         shutil.rmtree(mine)

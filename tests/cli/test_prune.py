@@ -134,7 +134,7 @@ def test_a_folder_that_is_removed_half_is_never_taken_for_files(terminal: Termin
 
     def check(number: int) -> None:
         name = f"b{number}"
-        folder = worktree.folder_of(home, name)
+        folder = worktree.worktree_path(home, name)
         assert folder is None or (folder / "a.txt").exists()
         worktree.remove(home, name)
         assert len(git(repository, "worktree", "list").splitlines()) == 1

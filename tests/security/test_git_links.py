@@ -14,7 +14,7 @@ from perdure.agent.files.snapshot import Snapshots
 from perdure.agent.files.workspace import Workspace
 from perdure.agent.git import command_line
 from perdure.agent.git.head import head_of
-from perdure.agent.git.links import confirmed
+from perdure.agent.git.links import find_git_folders
 from perdure.agent.tools import search_process
 from perdure.errors import NotDone
 from tests.agent.needs import need_bubblewrap
@@ -75,11 +75,11 @@ def test_a_worktree_and_a_submodule_are_followed(repository: Path, folder: Path)
     run_git(repository, "worktree", "add", "--quiet", "-b", "side", str(other))
     run_git(other, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "sub")
     for root in (other, other / "sub"):
-        found = confirmed(root)
+        found = find_git_folders(root)
         assert found is not None
         assert command_line.find(root) is not None
         assert head_of(root) is not None
-        with Workspace(root, session_uid="u").entered():
+        with Workspace(root, session_uid="u").active():
             (root / "a.txt").write_text("two\n")
             assert "Committed" in call("git_commit", message="second").text
 
@@ -87,9 +87,9 @@ def test_a_worktree_and_a_submodule_are_followed(repository: Path, folder: Path)
 def test_a_moved_worktree_is_refused_until_it_is_repaired(repository: Path, folder: Path) -> None:
     run_git(repository, "worktree", "add", "--quiet", "-b", "side", str(folder / "other"))
     moved = (folder / "other").rename(folder / "moved")
-    assert confirmed(moved) is None
+    assert find_git_folders(moved) is None
     run_git(repository, "worktree", "repair", str(moved))
-    assert confirmed(moved) is not None
+    assert find_git_folders(moved) is not None
 
 
 def test_a_forged_worktree_shows_commands_no_folder_of_the_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

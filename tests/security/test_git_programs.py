@@ -17,7 +17,7 @@ import pytest
 
 from perdure.agent.commands.sandbox import Level
 from perdure.agent.files import worktree
-from perdure.agent.files.merge import merge_home
+from perdure.agent.files.merge import merge_into
 from perdure.agent.files.snapshot import Snapshots
 from perdure.agent.files.workspace import Workspace, here
 from perdure.agent.files.worktree import clear
@@ -111,19 +111,19 @@ def use_git(trap: Trap) -> list[str]:
     first = shots.take("first")
     (trap.root / "a.txt").write_text("two\n")
     second = shots.take("second")
-    shots.restore(first.tree)
+    shots.check_out(first.tree)
     shots.diff(first.tree, second.tree)
     head = shots.head()
     assert head_of(trap.root) is not None
     worktree.add(trap.root, trap.folder / "home", "bare", commit=head)
     branch = worktree.add(trap.root, trap.folder / "home", "branch", commit=head, snapshot=second.tree)
     assert (branch / "a.txt").read_text() == "two\n"
-    merge_home(shots, base=first.tree, ours=first.tree, theirs=second.tree)
+    merge_into(shots, base=first.tree, ours=first.tree, theirs=second.tree)
     worktree.publish(trap.folder / "home", "branch", "kept")
-    for one in worktree.all_of(trap.folder / "home"):
+    for one in worktree.list_worktrees(trap.folder / "home"):
         clear(trap.folder / "home", one, second.tree)
     refused = []
-    with Workspace(trap.root, session_uid="u", protected=(trap.root / "kept",)).entered():
+    with Workspace(trap.root, session_uid="u", protected=(trap.root / "kept",)).active():
         for look in (git_status, git_diff, git_log, list_files):
             look()
         search_files("one")
@@ -220,7 +220,7 @@ def test_a_commit_that_a_repositorys_program_would_sign_is_refused(format: str, 
     with open(trap.root / ".git/config", "a") as config:
         config.write(f"[commit]\ngpgSign = true\n[gpg]\nformat = {format}\n[log]\nshowSignature = true\n")
         config.write("[user]\nsigningKey = key::x\n")
-    with Workspace(trap.root, session_uid="u").entered():
+    with Workspace(trap.root, session_uid="u").active():
         git_log()
         (trap.root / "a.txt").write_text("two\n")
         with pytest.raises(NotDone, match="only your own settings may"):
@@ -243,7 +243,7 @@ def test_a_look_fetches_no_missing_object_from_a_promisor(folder: Path) -> None:
         shots.take("first")
     with suppress(PerdureError):
         worktree.add(trap.root, folder / "home", "branch")
-    with Workspace(trap.root, session_uid="u").entered():
+    with Workspace(trap.root, session_uid="u").active():
         for name, given in (("git_commit", {"message": "x"}), ("git_branch", {"name": "fix"}), ("git_push", {})):
             with suppress(NotDone):
                 call(name, **given)
@@ -271,7 +271,7 @@ def test_the_settings_of_a_submodule_run_nothing_outside(depth: int, folder: Pat
     run_git(trap.root, *local, "submodule", "--quiet", "add", str(library), "sub")
     run_git(trap.root, *local, "submodule", "--quiet", "update", "--init", "--recursive")
     run_git(trap.root, "commit", "--quiet", "--message=submodule")
-    with Workspace(trap.root, session_uid="u").entered():
+    with Workspace(trap.root, session_uid="u").active():
         (trap.root / "sub/a.txt").write_text("two\n")
         run_git(trap.root / "sub", "commit", "--quiet", "--all", "--message=below")
         assert "sub" in call("git_commit", message="a harmless one is committed").text
@@ -295,7 +295,7 @@ def test_a_repository_cannot_trust_itself(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("HOME", str(folder / "home"))
     run_git(trap.root, "config", "perdure.hooks", "trusted")
     run_git(trap.root, "config", "--add", "perdure.hooks", str(trap.root))
-    with Workspace(trap.root, session_uid="u").entered():
+    with Workspace(trap.root, session_uid="u").active():
         assert level_of(here()) is Level.BUBBLEWRAP
         trust_hooks(trap.root, folder / "home")
         assert level_of(here()) is Level.NONE
@@ -310,7 +310,7 @@ def test_settings_that_a_hook_left_with_git_lfs_are_refused(folder: Path) -> Non
     run_git(trap.root, "config", "include.path", "lfs/settings")
     settings = f'[perdure]\nhooks = trusted\n[filter "evil"]\nclean = {trap.program("evil")}\n'
     write_hook(trap.root / ".git/hooks/pre-commit", f"cat > .git/lfs/settings <<END\n{settings}END\n")
-    with Workspace(trap.root, session_uid="u").entered():
+    with Workspace(trap.root, session_uid="u").active():
         (trap.root / "a.txt").write_text("two\n")
         call("git_commit", message="third")
         assert (trap.root / ".git/lfs/settings").exists()
@@ -325,7 +325,7 @@ def test_a_link_in_the_place_of_git_lfs_is_not_writable(folder: Path) -> None:
     trap = Trap(folder)
     (trap.root / ".git/lfs").symlink_to(trap.marks)
     write_hook(trap.root / ".git/hooks/pre-commit", f"touch {trap.marks}/hook .git/lfs/hook\nexit 0\n")
-    with Workspace(trap.root, session_uid="u").entered():
+    with Workspace(trap.root, session_uid="u").active():
         (trap.root / "a.txt").write_text("two\n")
         git_status()
         call("git_commit", message="third")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from perdure.agent.model import Request, Turn, get_model
-from perdure.agent.tools.fetch import _is_public, _reader
+from perdure.agent.tools.fetch import _html_text, _is_public
 from perdure.errors import ConfigError, ModelError
 from tests.agent.models.raw_server import RawServer
 
@@ -50,7 +50,7 @@ def _steps(page: str) -> int:
 
     sys.settrace(trace)
     try:
-        _reader(page)
+        _html_text(page)
     finally:
         sys.settrace(None)
     return count
@@ -58,8 +58,8 @@ def _steps(page: str) -> int:
 
 def test_a_page_is_reduced_to_what_a_reader_sees() -> None:
     page = "<head><style>p{}</style><title>T</title></head><body><p>One &amp; <b>two</b></p><script>x<y</script>3 < 4"
-    assert _reader(page) == "T\nOne & two\n3 < 4"
-    assert _reader("<![CDATA[x]]> y <!-- no --> z <!-- never closed") == "y z"
+    assert _html_text(page) == "T\nOne & two\n3 < 4"
+    assert _html_text("<![CDATA[x]]> y <!-- no --> z <!-- never closed") == "y z"
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from perdure.agent.commands import sandbox
 from perdure.agent.commands.read_only import READ_ONLY, is_read_only, words
 from perdure.agent.commands.sandbox import Level
 from perdure.agent.files.workspace import Workspace, here
-from perdure.agent.tools.command import look, looking_environment, looking_line, pick, run_command
+from perdure.agent.tools.command import pick, read_only_environment, read_only_line, run_command, run_read_only
 from perdure.errors import NotDone
 from perdure.runtime.definitions.tool import Call
 from tests.agent.hostile import living
@@ -186,10 +186,10 @@ def test_commands_that_pass_change_nothing_and_start_nothing(world: Path) -> Non
     passing = [command for command in offered(world) if is_read_only(command)]
     assert len(passing) > 500
     before = state(world.parent)
-    with Workspace(world, session_uid="u").entered():
-        told = looking_environment(here(), Level.NONE, world.parent / "home") | {"WORLD": str(world)}
+    with Workspace(world, session_uid="u").active():
+        told = read_only_environment(here(), Level.NONE, world.parent / "home") | {"WORLD": str(world)}
         for command in [*sample(passing, 150), *(one for one in HARMLESS if one != "rg x"), "git diff", "git log -p"]:
-            line = looking_line(words(command) or [])
+            line = read_only_line(words(command) or [])
             assert line is not None
             subprocess.run(line, cwd=world, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, env=told)
             assert state(world.parent) == before, command
@@ -204,13 +204,13 @@ def test_git_looks_unasked_only_in_a_sandbox(level: Level, world: Path, monkeypa
     run_git(world, "config", "filter.x.clean", str(world.parent / "evil"))
     (world / ".gitattributes").write_text("*.txt filter=x\n")
     monkeypatch.setattr("perdure.agent.tools.command.available", lambda *_: level)
-    with Workspace(world, session_uid="u", scratch=world.parent / "scratch").entered():
+    with Workspace(world, session_uid="u", scratch=world.parent / "scratch").active():
         asked = pick({"command": "'git' status"}) is run_command
         assert asked == (level is Level.NONE)
         if not asked:
-            assert not look(Call("k", 1, "s", "e"), "git status").failed
+            assert not run_read_only(Call("k", 1, "s", "e"), "git status").failed
         with pytest.raises(NotDone) if asked else nullcontext():
-            look(Call("k", 1, "s", "e"), "git diff")
+            run_read_only(Call("k", 1, "s", "e"), "git diff")
     assert not (world.parent / "mark").exists()
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.agent.files.branch import beside_of, home_of, place_of
+from perdure.agent.files.branch import folder_path, snapshot_folder, storage_folder
 from perdure.agent.files.session_folder import open_folder
 from perdure.agent.files.workspace import Workspace
 from perdure.agent.history.state_reader import AgentRecords, read
@@ -108,9 +108,9 @@ class Agent(Program[[str, bool], str]):
     def ledger(self, run: Run) -> Ledger:
         settings = self.settings(run.session.arguments)  # first, so that a missing tool or key is reported early
         assert isinstance(run.records, AgentRecords)
-        beside = beside_of(run.runtime)
-        home = None if run.records.folder is None else home_of(run.records.folder.repository, beside)
-        place = None if run.records.folder is None else place_of(run.records.folder, home)
+        beside = storage_folder(run.runtime)
+        home = None if run.records.folder is None else snapshot_folder(run.records.folder.repository, beside)
+        place = None if run.records.folder is None else folder_path(run.records.folder, home)
         made = AgentLedger(run, self.asking(run.session), settings, home)
         made.enter = lambda root: self.workspace(run, root, beside)
         made.workspace = None if place is None else made.enter(place)
@@ -177,7 +177,7 @@ def _own_files(runtime: Runtime, root: Path) -> Iterator[Path]:
                 os.close(os.open(f"{path}-journal", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         for file in path.parent.glob(f"{glob.escape(path.name)}*"):
             yield from _without(file, root.resolve())
-    for folder in (beside_of(runtime), data_folder(), user_file().parent, runtime_folder()):
+    for folder in (storage_folder(runtime), data_folder(), user_file().parent, runtime_folder()):
         if folder is not None and folder.is_dir():
             yield from _without(folder.resolve(), root.resolve())
 

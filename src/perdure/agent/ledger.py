@@ -108,7 +108,7 @@ class AgentLedger(Ledger):
             return await super()._ask_probe(tool, effect, number)
 
     def _here(self) -> Any:
-        return nullcontext() if self.workspace is None else self.workspace.entered()
+        return nullcontext() if self.workspace is None else self.workspace.active()
 
     async def _doubt(self, effect: Effect, why: str, lane: Lane | None) -> Effect:  # noqa: ARG002 - nobody is held
         self.in_doubt = True

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from perdure.agent import inference
 from perdure.agent.call_report import bounded, of_effect
-from perdure.agent.files.session_folder import begun, perform
+from perdure.agent.files.session_folder import branch_note, perform
 from perdure.agent.history import catch_up, compaction, context
 from perdure.agent.history.inbox import InboxState, mode_of, read_inbox
 from perdure.agent.history.state_reader import FINGERPRINT, AgentRecords
@@ -65,7 +65,7 @@ class Loop:
         if not self.state.lines and self.state.summary is None:
             about = {"model": self.settings.model.name, "tools": self.settings.toolbox.names}
             await self._say({"role": "user", "content": prompt} | about | await self.ledger.snapshot("start"))
-        if (line := begun(self.ledger, self.state)) is not None:
+        if (line := branch_note(self.ledger, self.state)) is not None:
             await self._say(line)
         if calls := self.state.open_calls():  # before catching up, which reports changes that the agent did not make
             await self._act(calls)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from perdure.agent.files.branch import folder_of, home_of, open_worktree, place_of
+from perdure.agent.files.branch import folder_path, open_worktree, session_folder, snapshot_folder
 from perdure.agent.files.workspace import Workspace
 from perdure.agent.history import catch_up
 from perdure.agent.history.state_reader import state_of
@@ -184,8 +184,8 @@ def _own_facts(tx: Transaction, uid: str) -> Iterator[Fact]:
 
 def _place(tx: Transaction, found: SessionRecord, beside: Path | None) -> Workspace | None:
     """The folder that it works in, if there is one on this machine."""
-    folder = folder_of(tx, found)
-    place = None if folder is None else place_of(folder, home_of(folder.repository, beside))
+    folder = session_folder(tx, found)
+    place = None if folder is None else folder_path(folder, snapshot_folder(folder.repository, beside))
     return None if place is None or not place.is_dir() else Workspace(place, session_uid=found.uid)
 
 

@@ -29,7 +29,7 @@ def place(folder: Path) -> Iterator[Path]:
     (folder / "outside").mkdir()
     (folder / "outside" / "secret.txt").write_text("secret\n")
     artifacts = Directory(folder / "artifacts")
-    with Workspace(root, session_uid="u", artifacts=artifacts, protected=(root / "kept",)).entered():
+    with Workspace(root, session_uid="u", artifacts=artifacts, protected=(root / "kept",)).active():
         yield root
 
 

@@ -33,7 +33,7 @@ def main(folder: str, text: str, attempt: str, die: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     faults.arm(reached)
-    with workspace_of(Path(folder)).entered():
+    with workspace_of(Path(folder)).active():
         said = command.run_command(Call("k", int(attempt), "s", "e"), text, 60)
     print(json.dumps([said.text, said.failed]))
 

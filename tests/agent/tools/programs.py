@@ -9,7 +9,7 @@ from typing import Any
 
 import perdure
 from perdure import Session, program
-from perdure.agent.files.workspace import Workspace, here, settle_in
+from perdure.agent.files.workspace import Workspace, here, use_workspace
 from perdure.agent.tools.commit import git_commit
 from perdure.agent.tools.edit import edit_file, write_file
 from perdure.agent.tools.git import git_branch
@@ -47,7 +47,7 @@ def arrive_at(folder: Path, root: Path) -> None:
     os.environ |= {WORKER: str(os.getpid()), "PERDURE_ENVIRONMENT": WORKER, "HOME": str(root / "template/home")}
     for tool in EFFECTS:
         tool.inflight = SHORT
-    settle_in(Workspace(folder / "place", session_uid="swept"))
+    use_workspace(Workspace(folder / "place", session_uid="swept"))
 
 
 def live(_: Channel, *, folder: str, root: str, name: str) -> Any:

@@ -14,7 +14,7 @@ import pytest
 from perdure.agent.commands.read_only import is_read_only
 from perdure.agent.files.workspace import Workspace
 from perdure.agent.tools import command
-from perdure.agent.tools.command import look, pick, reattach, run_command
+from perdure.agent.tools.command import pick, reattach, run_command, run_read_only
 from perdure.agent.tools.result import ToolResult
 from perdure.artifacts.directory import Directory
 from perdure.domain.effect import AttemptOutcome
@@ -55,7 +55,7 @@ def killed(folder: Path) -> Callable[..., None]:
 
 
 def test_an_exit_code_is_a_result(workspace: Workspace) -> None:
-    with workspace.entered():
+    with workspace.active():
         bad = run_command(call(), "echo out; echo err >&2; exit 3")
         good = run_command(call(key="l"), "cat; printf 'a\\033[1m'")
     assert bad == ToolResult(
@@ -66,14 +66,14 @@ def test_an_exit_code_is_a_result(workspace: Workspace) -> None:
 
 @pytest.mark.slow
 def test_a_command_that_takes_too_long_says_so(workspace: Workspace) -> None:
-    with workspace.entered():
+    with workspace.active():
         said = run_command(call(), "echo begun; sleep 1000", timeout=1)
     assert (said.text, said.failed) == ("It was ended: its time was up.\nbegun", True)
 
 
 def test_long_output_is_cut_in_the_middle_and_kept_whole(workspace: Workspace, folder: Path) -> None:
     workspace.artifacts = Directory(folder / "artifacts")
-    with workspace.entered():
+    with workspace.active():
         said = run_command(call(), "seq 1 20000")
     whole = "".join(f"{number}\n" for number in range(1, 20001))
     assert said.artifact is not None
@@ -88,14 +88,14 @@ def test_long_output_is_cut_in_the_middle_and_kept_whole(workspace: Workspace, f
 
 
 def test_a_program_that_is_not_there_is_a_result_too(workspace: Workspace) -> None:
-    with workspace.entered():
+    with workspace.active():
         said = run_command(call(), "no-such-program")
     assert said.failed
     assert said.text.startswith("exit 127")
 
 
 def test_a_command_that_cannot_be_started_was_not_done(workspace: Workspace) -> None:
-    with workspace.entered(), pytest.raises(NotDone):
+    with workspace.active(), pytest.raises(NotDone):
         run_command(call(), "true " + "x" * 200_000)  # longer than the kernel takes
 
 
@@ -105,7 +105,7 @@ def test_a_lost_lease_does_not_leave_a_command_alone(workspace: Workspace) -> No
         (workspace.root / "go").touch()
         raise LeaseLost("Somebody else moves it.")
 
-    with workspace.entered():
+    with workspace.active():
         said = run_command(Call("k", 1, "s", "e", lost), UNTIL_GO)
     assert said.text == "exit 3\ndone"
 
@@ -120,8 +120,8 @@ def test_a_lost_lease_does_not_leave_a_command_alone(workspace: Workspace) -> No
 )  # fmt: skip
 def test_a_command_that_only_looks_is_pure(text: str, workspace: Workspace) -> None:
     assert is_read_only(text)
-    with workspace.entered():
-        assert pick({"command": text}) is look
+    with workspace.active():
+        assert pick({"command": text}) is run_read_only
 
 
 @pytest.mark.parametrize(
@@ -170,17 +170,17 @@ def test_arguments_that_are_no_command_are_left_to_the_tool() -> None:
 
 def test_looking_runs_no_shell_and_leaves_nothing_behind(workspace: Workspace) -> None:
     (workspace.root / "a b;c").write_text("found")
-    with workspace.entered():
-        said = look(call(), "cat 'a b;c'")
-        missing = look(call(), "cat none")
+    with workspace.active():
+        said = run_read_only(call(), "cat 'a b;c'")
+        missing = run_read_only(call(), "cat none")
     assert (said.text, said.failed, said.changed) == ("exit 0\nfound", False, False)
     assert missing.failed
     assert os.listdir(workspace.scratch or "") == []
 
 
 def test_looking_refuses_what_may_change_something(workspace: Workspace) -> None:
-    with workspace.entered(), pytest.raises(NotDone):
-        look(call(), "touch a")
+    with workspace.active(), pytest.raises(NotDone):
+        run_read_only(call(), "touch a")
     assert not (workspace.root / "a").exists()
 
 
@@ -190,8 +190,8 @@ def test_looking_never_runs_a_program_of_the_folder(workspace: Workspace, monkey
     evil.write_text("#!/bin/sh\necho evil\n")
     evil.chmod(0o755)
     monkeypatch.setenv("PATH", f"{evil.parent}:bin:{os.environ['PATH']}")
-    with workspace.entered():
-        assert look(call(), "ls").text == "exit 0\nbin"
+    with workspace.active():
+        assert run_read_only(call(), "ls").text == "exit 0\nbin"
 
 
 @pytest.mark.slow
@@ -206,7 +206,7 @@ async def test_a_command_that_never_began_is_known_to_be_absent(
     assert found is not None
     assert found.outcome is AttemptOutcome.ABSENT
     assert runs(workspace) == 0
-    with workspace.entered():
+    with workspace.active():
         with pytest.raises(NotDone, match="never will"):  # a worker that was only slow comes too late
             run_command(call(1), ONCE)
         assert not run_command(call(2), ONCE).failed
@@ -223,7 +223,7 @@ async def test_what_came_of_a_command_is_found_and_it_is_not_run_again(
     assert found is not None
     assert found.outcome is AttemptOutcome.ACKNOWLEDGED
     assert msgspec.json.decode(found.result or "", type=ToolResult).text == "exit 3\nout"
-    with workspace.entered():
+    with workspace.active():
         assert run_command(call(2), ONCE).text == "exit 3\nout"  # another attempt gets the same, and runs nothing
     assert runs(workspace) == 1
 
@@ -295,7 +295,7 @@ async def test_nobody_can_say_what_came_of_a_command_whose_shepherd_was_killed(
     until(lambda: command.running("k", workspace) is None)
     assert await reattach("k", workspace, attempt=1) is None
     until(lambda: living(f"DEN={folder}") == [])  # what it watched over died with it
-    with workspace.entered():
+    with workspace.active():
         assert not run_command(call(2), ONCE).failed  # a person said so
     assert runs(workspace) == 2
 
@@ -307,7 +307,7 @@ async def test_what_was_never_heard_of_is_not_found(workspace: Workspace) -> Non
 
 
 async def test_a_command_can_be_forgotten(workspace: Workspace) -> None:
-    with workspace.entered():
+    with workspace.active():
         run_command(call(), "true")
     assert await reattach("k", workspace) is not None
     command.forget("k", workspace)

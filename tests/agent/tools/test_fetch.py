@@ -62,7 +62,7 @@ def site(folder: Path) -> Iterator[Site]:
     made = Site()
     thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    with Workspace(folder, session_uid="u", network=True, private_network=True).entered():
+    with Workspace(folder, session_uid="u", network=True, private_network=True).active():
         yield made
     made.over.set()
     made.server.shutdown()

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.agent.files.workspace import Workspace, here
 from perdure.agent.tools.files import list_files, read_file
-from perdure.agent.tools.result import LIMIT, ToolResult, say
+from perdure.agent.tools.result import LIMIT, ToolResult, text_result
 from perdure.errors import ConfigError, NotDone
 from perdure.ids import digest
 from tests.agent.tools.folder import run_git
@@ -138,7 +138,7 @@ def test_a_repository_above_the_folder_is_not_ours(folder: Path) -> None:
     inner = folder / "inner"
     inner.mkdir()
     (inner / "x").write_text("")
-    with Workspace(inner, session_uid="u").entered():
+    with Workspace(inner, session_uid="u").active():
         assert list_files().text.splitlines() == ["1 files", "x"]
 
 
@@ -150,7 +150,7 @@ def test_a_list_is_bounded(place: Path) -> None:
 
 def test_long_text_is_cut_and_kept_whole(place: Path) -> None:
     whole = "word\n" * 20_000
-    said = say(whole, origin="command:x")
+    said = text_result(whole, origin="command:x")
     assert len(said.text) < LIMIT
     assert "[cut:" in said.text
     artifacts = here().artifacts

@@ -37,7 +37,7 @@ def test_looks_show_what_there_is(repository: Path) -> None:
 def test_looks_say_so_where_there_is_no_repository(folder: Path) -> None:
     run_git(folder, "init", "--quiet")
     (folder / "inner").mkdir()
-    with Workspace(folder / "inner", session_uid="u").entered():
+    with Workspace(folder / "inner", session_uid="u").active():
         for look in (git_status, git_diff, git_log):
             with pytest.raises(NotDone, match="not a git repository"):
                 look()

@@ -285,7 +285,7 @@ def test_a_commit_in_a_worktree_runs_its_hook_in_the_sandbox(level: Level, repos
     (other / "src/b.txt").write_text("one\n")
     format = f"{attack(secret)}; echo tidy > src/b.txt; git add src/b.txt\n"
     write_hook(repository / ".git/hooks/pre-commit", format)
-    with Workspace(other, session_uid="u").entered():
+    with Workspace(other, session_uid="u").active():
         assert level_of(here()) is level
         call("git_commit", message="aside")
     assert run_git(repository, "show", "side:src/b.txt") == "tidy"

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import perdure
-from perdure.agent.git.links import confirmed
+from perdure.agent.git.links import find_git_folders
 
 READABLE = "PERDURE_READABLE"  # more paths that commands may read, separated by colons
 _TOOLS = [
@@ -117,5 +117,5 @@ def _is_inside(path: Path, tops: tuple[Path, ...]) -> bool:
 
 def _repository(root: Path) -> list[Path]:
     """The repository that a worktree belongs to, if that repository says so too: a file `.git` alone is no proof."""
-    found = confirmed(root)
+    found = find_git_folders(root)
     return [] if found is None else [found.common]

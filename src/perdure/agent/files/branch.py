@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.agent.files import worktree
-from perdure.agent.files.merge import merge_home
+from perdure.agent.files.merge import merge_into
 from perdure.agent.files.snapshot import Snapshots
 from perdure.config import default_store
 from perdure.domain.session import SessionRecord
@@ -28,34 +28,34 @@ if TYPE_CHECKING:
     from perdure.runtime.runtime import Runtime
 
 
-class Folder(msgspec.Struct, frozen=True):
+class SessionFolder(msgspec.Struct, frozen=True):
     """Where a session works: in a repository itself, or in the worktree of the branch with this uid."""
 
     repository: str
     branch: str | None = None
 
 
-def folder_of(tx: Transaction, session: SessionRecord) -> Folder | None:
+def session_folder(tx: Transaction, session: SessionRecord) -> SessionFolder | None:
     """A child works where its parent does, a branch in a place of its own; None for a session without a folder."""
     while session.forked_from is None and session.parent_uid is not None:
         session = sessions.get(tx, session.parent_uid)
     if session.repository is None:
         return None
-    return Folder(session.repository, None if session.forked_from is None else session.uid)
+    return SessionFolder(session.repository, None if session.forked_from is None else session.uid)
 
 
-def beside_of(runtime: Runtime) -> Path | None:
+def storage_folder(runtime: Runtime) -> Path | None:
     """The folder of the store, or the one that was named for its large things."""
     if runtime.store.folder is not None:
         return runtime.store.folder
     return None if runtime.values.directory is None else runtime.values.directory.folder
 
 
-def home_of(repository: str, beside: Path | None) -> Path | None:
+def snapshot_folder(repository: str, data: Path | None) -> Path | None:
     """Where the snapshots of a repository are kept: beside the store, unless that is inside the repository."""
-    if beside is None:
+    if data is None:
         return None
-    root, home = Path(repository).resolve(), beside.resolve()
+    root, home = Path(repository).resolve(), data.resolve()
     if home == root or root in home.parents:
         home = default_store().parent.resolve()
     if home == root or root in home.parents:
@@ -63,11 +63,11 @@ def home_of(repository: str, beside: Path | None) -> Path | None:
     return home / "snapshots" / digest(str(root))[:16]
 
 
-def place_of(folder: Folder, home: Path | None) -> Path | None:
+def folder_path(folder: SessionFolder, home: Path | None) -> Path | None:
     """The folder on this disk; None for a branch that has none yet."""
     if folder.branch is None:
         return Path(folder.repository)
-    return None if home is None else worktree.folder_of(home, folder.branch)
+    return None if home is None else worktree.worktree_path(home, folder.branch)
 
 
 @tool(replay="idempotent", inflight="1s", retry=5, name="open_worktree")
@@ -81,7 +81,7 @@ def open_worktree(call: Call, repository: str, home: str, branch: str, commit: s
     return made
 
 
-class Merged(msgspec.Struct, frozen=True, omit_defaults=True):
+class MergeReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a merge came to: the paths that were written or removed, and those that a person has to decide on."""
 
     tree: str
@@ -93,16 +93,18 @@ class Merged(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @tool(replay="idempotent", inflight="1s", retry=5, name="merge_branch", targets=("folder:{folder}",))
-def merge_branch(call: Call, folder: str, home: str, base: str, ours: str, theirs: str, mark: bool = False) -> Merged:
+def merge_branch(
+    call: Call, folder: str, home: str, base: str, ours: str, theirs: str, mark: bool = False
+) -> MergeReport:
     """Bring the changes of a branch home. What is written twice is the same; what changed meanwhile is refused."""
     try:
-        made = merge_home(
+        made = merge_into(
             Snapshots(Path(folder), Path(home)), base=base, ours=ours, theirs=theirs, write_conflicts=mark
         )
     except (Conflict, NotFound) as error:
         raise NotDone(error.message) from error
     call.reference(folder)
-    return Merged(
+    return MergeReport(
         made.tree, list(made.written), list(made.removed), [f"{one.path} ({one.kind})" for one in made.conflicts],
         marked=mark and bool(made.conflicts), snapshot=None if made.after is None else made.after.commit,
     )  # fmt: skip

@@ -19,7 +19,14 @@ from typing import Any
 import msgspec
 
 from perdure.agent.call_report import bounded
-from perdure.agent.files.branch import Merged, beside_of, folder_of, home_of, merge_branch, place_of
+from perdure.agent.files.branch import (
+    MergeReport,
+    folder_path,
+    merge_branch,
+    session_folder,
+    snapshot_folder,
+    storage_folder,
+)
 from perdure.agent.files.snapshot import Snapshots
 from perdure.agent.history.state_reader import state_of
 from perdure.domain.effect import Effect, EffectState
@@ -35,19 +42,19 @@ from perdure.store.moves import note
 from perdure.store.moves import session as sessions
 
 SHOWN = 4000  # letters of what was written and removed
-CARRIER = "bring_home"
+MERGE_PROGRAM = "bring_home"
 
 
 @program
-async def bring_home(s: Session, branch: str, mark: bool = False) -> Merged:
+async def bring_home(s: Session, branch: str, mark: bool = False) -> MergeReport:
     """The merge of a branch that has ended."""
     runtime = s._run.runtime
 
     async def looked() -> dict[str, Any]:
-        return await look(runtime, branch, mark)
+        return await prepare_merge(runtime, branch, mark)
 
     async def told() -> None:
-        await tell_home(runtime, branch, made, s.uid)
+        await record_merge(runtime, branch, made, s.uid)
 
     arguments = await s.step("look", looked)
     made = await s.do(merge_branch, **arguments)
@@ -55,7 +62,7 @@ async def bring_home(s: Session, branch: str, mark: bool = False) -> Merged:
     return made
 
 
-def home_of_branch(tx: Transaction, uid: str) -> tuple[SessionRecord, SessionRecord]:
+def branch_and_parent(tx: Transaction, uid: str) -> tuple[SessionRecord, SessionRecord]:
     """A branch, and the session that it was branched from."""
     branch = sessions.get(tx, uid)
     if branch.forked_from is None:
@@ -63,13 +70,15 @@ def home_of_branch(tx: Transaction, uid: str) -> tuple[SessionRecord, SessionRec
     return branch, sessions.get(tx, branch.forked_from)
 
 
-async def places(runtime: Runtime, branch: SessionRecord, parent: SessionRecord) -> tuple[Path, Path | None, Path]:
+async def merge_folders(
+    runtime: Runtime, branch: SessionRecord, parent: SessionRecord
+) -> tuple[Path, Path | None, Path]:
     """Where the snapshots are, where the branch works if it still has a folder, and where it is brought."""
-    both = [await runtime.store.read(folder_of, one) for one in (branch, parent)]
+    both = [await runtime.store.read(session_folder, one) for one in (branch, parent)]
     if both[0] is None or both[1] is None:
         raise ConfigError(f"Session {branch.id} works in no folder: there are no files to merge.")
-    home = home_of(both[0].repository, beside_of(runtime))
-    own, there = (place_of(one, home) if one else None for one in both)
+    home = snapshot_folder(both[0].repository, storage_folder(runtime))
+    own, there = (folder_path(one, home) if one else None for one in both)
     own = own if own is not None and own.is_dir() else None
     if home is None or (own is None and branch.status not in TERMINAL):
         raise IllegalMove(f"Branch {branch.id} has no folder here yet.", hint="Run it first: `perdure resume` does.")
@@ -78,10 +87,10 @@ async def places(runtime: Runtime, branch: SessionRecord, parent: SessionRecord)
     return home, own, there
 
 
-async def look(runtime: Runtime, uid: str, mark: bool) -> dict[str, Any]:
+async def prepare_merge(runtime: Runtime, uid: str, mark: bool) -> dict[str, Any]:
     """The arguments of a merge, from what is on record and in the folders now."""
-    branch, parent = await runtime.store.read(home_of_branch, uid)
-    home, own, folder = await places(runtime, branch, parent)
+    branch, parent = await runtime.store.read(branch_and_parent, uid)
+    home, own, folder = await merge_folders(runtime, branch, parent)
     base = await _base(runtime, branch, str(folder))
     if own is None:
         theirs = (await runtime.store.read(_state, branch)).snapshot
@@ -98,7 +107,7 @@ async def _base(runtime: Runtime, branch: SessionRecord, folder: str) -> str:
     done, fork = await runtime.store.read(_merges_and_fork, branch)
     for one in reversed(done):
         if one.state == EffectState.ACKNOWLEDGED and one.intent["folder"] == folder:
-            made = msgspec.convert(decode(runtime.values.get(one.result, one.artifact)), Merged | None)
+            made = msgspec.convert(decode(runtime.values.get(one.result, one.artifact)), MergeReport | None)
             if made is not None and (made.marked or not made.conflicts):
                 return str(one.intent["theirs"])
     if fork is None:
@@ -110,23 +119,23 @@ async def _base(runtime: Runtime, branch: SessionRecord, folder: str) -> str:
 
 
 def _merges_and_fork(tx: Transaction, branch: SessionRecord) -> tuple[list[Effect], str | None]:
-    by = [branch, *carriers(tx, branch)]
+    by = [branch, *merge_sessions(tx, branch)]
     done = [one for session in by for one in effects.of_session(tx, session.uid) if one.tool == merge_branch.name]
     fork, _ = state_of(tx, sessions.get(tx, branch.forked_from or ""), branch.forked_at or 0)
     return done, fork.snapshot
 
 
-def carriers(tx: Transaction, branch: SessionRecord) -> list[SessionRecord]:
+def merge_sessions(tx: Transaction, branch: SessionRecord) -> list[SessionRecord]:
     """The sessions that brought a branch home after its end, in order."""
     found: list[SessionRecord] = []
     while True:
         try:
-            found.append(sessions.get_by_id(tx, carrier_id(branch, len(found) + 1)))
+            found.append(sessions.get_by_id(tx, merge_session_id(branch, len(found) + 1)))
         except NotFound:
-            return [one for one in found if one.program == CARRIER and one.arguments.get("branch") == branch.uid]
+            return [one for one in found if one.program == MERGE_PROGRAM and one.arguments.get("branch") == branch.uid]
 
 
-def carrier_id(branch: SessionRecord, number: int) -> str:
+def merge_session_id(branch: SessionRecord, number: int) -> str:
     return f"{branch.id[:180]}.merge-{number}"
 
 
@@ -134,9 +143,9 @@ def _state(tx: Transaction, session: SessionRecord) -> Any:
     return state_of(tx, session)[0]
 
 
-async def tell_home(runtime: Runtime, uid: str, made: Merged, key: str) -> None:
+async def record_merge(runtime: Runtime, uid: str, made: MergeReport, key: str) -> None:
     """Make the merged files part of the log at home, once; `key` names the merge."""
-    branch, parent = await runtime.store.read(home_of_branch, uid)
+    branch, parent = await runtime.store.read(branch_and_parent, uid)
     if made.snapshot is None or not (made.written or made.removed):
         return
     paths = [f"written {one}" for one in made.written] + [f"removed {one}" for one in made.removed]

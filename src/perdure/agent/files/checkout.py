@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure.agent.files.index import is_unfilled
-from perdure.agent.files.object_store import STAGING, Area, Held, sync_all
+from perdure.agent.files.object_store import STAGING, GitView, LockedStore, sync_all
 from perdure.agent.files.objects import read_blobs
 from perdure.durable import sync_folder
 from perdure.errors import Conflict, Damaged
@@ -36,14 +36,14 @@ LINK, NESTED, NOTHING = "120000", "160000", "000000"
 FEW = 64  # more than this are synced together
 
 
-class Restored(msgspec.Struct, frozen=True):
+class CheckoutResult(msgspec.Struct, frozen=True):
     """What a restore did. `before` is what the folder held; `spared` stayed because the restored rules ignore it."""
 
     before: Snapshot
     after: Snapshot
     written: tuple[str, ...]
     removed: tuple[str, ...]
-    spared: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -65,45 +65,45 @@ class Change(msgspec.Struct, frozen=True):
         return not self.is_written and self.old_mode not in (NOTHING, NESTED)
 
 
-def changes_between(held: Held, a: str, b: str) -> list[Change]:
+def changes_between(store: LockedStore, a: str, b: str) -> list[Change]:
     """What differs from one tree to another, file by file."""
-    out = held.out("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", a, b)
+    out = store.out("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", a, b)
     fields = out.split(b"\0")[:-1]
     found = []
     for about, path in zip(fields[::2], fields[1::2], strict=True):
         old_mode, mode, old, new, _ = about[1:].decode().split(" ")
-        found.append(Change(_checked(os.fsdecode(path)), old_mode, mode, old, new))
+        found.append(Change(_check_path(os.fsdecode(path)), old_mode, mode, old, new))
     return found
 
 
-def _checked(path: str) -> str:
+def _check_path(path: str) -> str:
     """Refuse a path that no folder of a person could have given."""
     if any(part in ("", ".", "..") or part.lower() == ".git" for part in path.split("/")):
         raise Damaged(f"The snapshot holds a path that cannot be: {path[:100]!r}.")
     return path
 
 
-def restore(held: Held, snapshots: Snapshots, tree: str) -> Restored:
+def check_out(store: LockedStore, snapshots: Snapshots, tree: str) -> CheckoutResult:
     """Make the folder of `snapshots` what the tree says."""
-    area = snapshots.area
-    before = snapshots.take_held(held, f"before the restore of {tree[:12]}")
-    changes = changes_between(held, before.tree, tree)
-    hidden = [one.path for one in changes if one.is_written and one.old_mode == NOTHING and _is_file(area, one.path)]
+    view = snapshots.view
+    before = snapshots.take_locked(store, f"before the restore of {tree[:12]}")
+    changes = changes_between(store, before.tree, tree)
+    hidden = [one.path for one in changes if one.is_written and one.old_mode == NOTHING and _is_file(view, one.path)]
     if hidden:  # ignored now, and not then: they are about to be overwritten, so they are kept
-        before = snapshots.take_held(held, f"before the restore of {tree[:12]}", extra=hidden)
-        changes = changes_between(held, before.tree, tree)
-    spared = _ignored_then(held, area, tree, changes)
+        before = snapshots.take_locked(store, f"before the restore of {tree[:12]}", extra=hidden)
+        changes = changes_between(store, before.tree, tree)
+    ignored = _ignored_by_snapshot(store, view, tree, changes)
     written = [one for one in changes if one.is_written]
-    removed = [one.path for one in changes if one.is_removed and one.path not in spared]
-    _refuse_obstacles(area.folder, written, set(removed))
+    removed = [one.path for one in changes if one.is_removed and one.path not in ignored]
+    _refuse_obstacles(view.folder, written, set(removed))
     if written or removed:
-        staged = _stage(held, area.folder, written)
-        _move(area.folder, staged, removed)
-    clear_staging(area.folder)
-    unfilled = {one.path: one.new for one in changes if one.mode == NESTED and _unfilled(area.folder / one.path)}
-    after = snapshots.take_held(held, f"after the restore of {tree[:12]}", unfilled=unfilled)
+        staged = _stage(store, view.folder, written)
+        _move(view.folder, staged, removed)
+    clear_staging(view.folder)
+    unfilled = {one.path: one.new for one in changes if one.mode == NESTED and _unfilled(view.folder / one.path)}
+    after = snapshots.take_locked(store, f"after the restore of {tree[:12]}", unfilled=unfilled)
     paths = tuple(one.path for one in written)
-    return Restored(before, after, paths, tuple(removed), tuple(sorted(spared)))
+    return CheckoutResult(before, after, paths, tuple(removed), tuple(sorted(ignored)))
 
 
 def clear_staging(folder: Path) -> None:
@@ -119,35 +119,35 @@ def _unfilled(place: Path) -> bool:
     return is_unfilled(place)
 
 
-def _is_file(area: Area, path: str) -> bool:
-    place = area.folder / path
+def _is_file(view: GitView, path: str) -> bool:
+    place = view.folder / path
     return place.is_symlink() or place.is_file()
 
 
-def _ignored_then(held: Held, area: Area, tree: str, changes: Iterable[Change]) -> set[str]:
+def _ignored_by_snapshot(store: LockedStore, view: GitView, tree: str, changes: Iterable[Change]) -> set[str]:
     """Of what would be removed, what the rules of the snapshot ignore: it may have been there all the time."""
     removed = [one.path for one in changes if one.is_removed]
     if not removed or not any(os.path.basename(one.path) == ".gitignore" for one in changes):
         return set()
-    with TemporaryDirectory(prefix="rules-", dir=held.path.parent) as place:
+    with TemporaryDirectory(prefix="rules-", dir=store.path.parent) as place:
         top = Path(place)
-        for depth in range(area.prefix.count("/")):
-            above = Path(*area.prefix.split("/")[:depth])
-            if (rules := area.top / above / ".gitignore").is_file():
+        for depth in range(view.prefix.count("/")):
+            above = Path(*view.prefix.split("/")[:depth])
+            if (rules := view.top / above / ".gitignore").is_file():
                 (top / above).mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(rules, top / above / ".gitignore")
-        then = msgspec.structs.replace(area, top=top, folder=top / area.prefix, index=top / "no-index")
+        then = msgspec.structs.replace(view, top=top, folder=top / view.prefix, index=top / "no-index")
         then.folder.mkdir(parents=True, exist_ok=True)
-        out = held.out("ls-tree", "-r", "-z", "--full-tree", tree)
+        out = store.out("ls-tree", "-r", "-z", "--full-tree", tree)
         rules_then = {}
         for about, _, path in (entry.partition(b"\t") for entry in out.split(b"\0") if entry):
             if os.path.basename(path) == b".gitignore" and about.startswith(b"100"):
-                rules_then[_checked(os.fsdecode(path))] = about.split(b" ")[2].decode()
-        for name, content in zip(rules_then, read_blobs(held, rules_then.values()), strict=True):
+                rules_then[_check_path(os.fsdecode(path))] = about.split(b" ")[2].decode()
+        for name, content in zip(rules_then, read_blobs(store, rules_then.values()), strict=True):
             (then.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (then.folder / name).write_bytes(b"".join(content))
         stdin = b"".join(b"./" + os.fsencode(path) + b"\0" for path in removed)  # or `:` and `*` would mean something
-        answer = held.git("check-ignore", "-z", "--no-index", "--stdin", area=then, stdin=stdin, answers=(0, 1))[1]
+        answer = store.git("check-ignore", "-z", "--no-index", "--stdin", view=then, stdin=stdin, answers=(0, 1))[1]
     return {os.fsdecode(path.removeprefix(b"./")) for path in answer.split(b"\0") if path}
 
 
@@ -155,36 +155,36 @@ def _refuse_obstacles(folder: Path, written: Iterable[Change], removed: set[str]
     """Refuse when something that is not kept would have to go, or a link would lead out of the folder."""
     for change in written:
         if change.old_mode == NESTED:
-            raise _in_the_way(change.path)
+            raise _obstacle(change.path)
         for depth in range(1, change.path.count("/") + 1):
             above = "/".join(change.path.split("/")[:depth])
             place = folder / above
             if (place.is_symlink() or (place.exists() and not place.is_dir())) and above not in removed:
-                raise _in_the_way(above)
+                raise _obstacle(above)
             if os.path.lexists(place / ".git") and not place.is_symlink():
-                raise _in_the_way(above)
+                raise _obstacle(above)
         place = folder / change.path
         if place.is_dir() and not place.is_symlink():
             for root, folders, files in os.walk(place):
                 links = [one for one in folders if os.path.islink(os.path.join(root, one))]
                 for name in (*files, *links):
                     if (path := os.path.relpath(os.path.join(root, name), folder)) not in removed:
-                        raise _in_the_way(path)
+                        raise _obstacle(path)
 
 
-def _in_the_way(path: str) -> Conflict:
+def _obstacle(path: str) -> Conflict:
     return Conflict(
         f"{path} is not part of any snapshot and stands where a file has to go; nothing was changed.",
         hint="Move it away and restore again.",
     )
 
 
-def _stage(held: Held, folder: Path, written: list[Change]) -> dict[str, Path]:
+def _stage(store: LockedStore, folder: Path, written: list[Change]) -> dict[str, Path]:
     """Write every new content whole and synced; the paths and where their content waits."""
     (folder / STAGING).mkdir()
     staged = {}
     for number, (change, chunks) in enumerate(
-        zip(written, read_blobs(held, [one.new for one in written]), strict=True)
+        zip(written, read_blobs(store, [one.new for one in written]), strict=True)
     ):
         place = staged[change.path] = folder / STAGING / str(number)
         if change.mode == LINK:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.agent.files.object_store import TOGETHER, Area, Held
+from perdure.agent.files.object_store import NO_SYNC, GitView, LockedStore
 from perdure.agent.git.command_line import SAFE, Repository, run
 
 LARGEST = 100 << 20  # bytes of one file
@@ -28,22 +28,22 @@ UNREADABLE = "not readable"
 REFUSED = "a name that git refuses"
 
 
-class LeftOut(msgspec.Struct, frozen=True):
+class OmittedPath(msgspec.Struct, frozen=True):
     """A path that a snapshot does not hold, and why."""
 
     path: str
     why: str
 
 
-class Refreshed(msgspec.Struct, frozen=True):
+class IndexUpdate(msgspec.Struct, frozen=True):
     """What bringing the index in line came to. `links` are the repositories inside the folder that it records."""
 
     changed: bool
     links: frozenset[str]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[OmittedPath, ...]
 
 
-class _Sorted:
+class _PathSorter:
     """The listed paths by what has to be done with each."""
 
     def __init__(self, folder: Path, largest: int) -> None:
@@ -52,11 +52,11 @@ class _Sorted:
         self.put: list[str] = []
         self.gone: list[str] = []
         self.links: dict[str, str] = {}
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[OmittedPath] = []
         self._real: dict[str, bool] = {"": True}
 
     def add(self, path: str, *, tracked: bool) -> None:
-        why = self._judge(path.rstrip("/"))
+        why = self._reason(path.rstrip("/"))
         if why is None:
             self.put.append(path)
         elif why == NESTED:
@@ -65,9 +65,9 @@ class _Sorted:
             if tracked:
                 self.gone.append(path)
             if why:
-                self.left_out.append(LeftOut(path, why))
+                self.left_out.append(OmittedPath(path, why))
 
-    def _judge(self, path: str) -> str | None:
+    def _reason(self, path: str) -> str | None:
         """Why the path cannot be put into the index: None when it can, empty when there is nothing to put."""
         if any(part.lower() == ".git" for part in path.split("/")):
             return REFUSED
@@ -103,12 +103,12 @@ class _Sorted:
             self.links[path] = out.decode().strip()
         else:
             self.gone.append(path)
-            self.left_out.append(LeftOut(path, NESTED))
+            self.left_out.append(OmittedPath(path, NESTED))
 
 
 def refresh(
-    held: Held,
-    area: Area,
+    store: LockedStore,
+    view: GitView,
     repository: Repository | None,
     links: Iterable[str],
     *,
@@ -116,35 +116,35 @@ def refresh(
     extra: Iterable[str] = (),
     unfilled: Mapping[str, str] | None = None,
     largest: int = LARGEST,
-) -> Refreshed:
+) -> IndexUpdate:
     """Bring the index in line. `links` is what it recorded of repositories inside; `extra` is put though ignored.
 
     `unfilled` are repositories inside by their commits whose folders are empty; they stay recorded while they are.
     """
     unfilled = unfilled or {}
     known = frozenset(links) | unfilled.keys()
-    places = {link: area.folder / link for link in known}
+    places = {link: view.folder / link for link in known}
     lost = {link for link, place in places.items() if not (os.path.lexists(place / ".git") or is_unfilled(place))}
-    _replace(held, area, dict.fromkeys(lost) | {path: name for path, name in unfilled.items() if path not in lost})
-    listed = _listed(held, area, "-o", "-m", "-d", "-t")
+    _replace(store, view, dict.fromkeys(lost) | {path: name for path, name in unfilled.items() if path not in lost})
+    listed = _list_files(store, view, "-o", "-m", "-d", "-t")
     tracked = {entry[2:]: not entry.startswith("?") for entry in listed}
     dropped: set[str] = set()
     if new_rules or any(os.path.basename(path) == ".gitignore" for path in tracked):
-        theirs = set(_tracked_though_ignored(area, repository)) if repository else set()
-        dropped = set(_listed(held, area, "-c", "-i")) - theirs
+        theirs = set(_tracked_but_ignored(view, repository)) if repository else set()
+        dropped = set(_list_files(store, view, "-c", "-i")) - theirs
         tracked |= dict.fromkeys(theirs - tracked.keys(), True)
     tracked |= dict.fromkeys(extra, True)
-    found = _Sorted(area.folder, largest)
+    found = _PathSorter(view.folder, largest)
     for path, is_tracked in tracked.items():
         if path not in dropped:
             found.add(path, tracked=is_tracked)
-    _replace(held, area, dict.fromkeys([*dropped, *found.gone]) | found.links)
-    _put(held, area, found.put)
+    _replace(store, view, dict.fromkeys([*dropped, *found.gone]) | found.links)
+    _put(store, view, found.put)
     now = (known - lost - dropped - set(found.gone)) | found.links.keys()
-    return Refreshed(
+    return IndexUpdate(
         changed=bool(lost or unfilled or dropped or found.gone or found.links or found.put),
         links=now,
-        left_out=(*(LeftOut(link, NESTED) for link in sorted(now)), *found.left_out),
+        left_out=(*(OmittedPath(link, NESTED) for link in sorted(now)), *found.left_out),
     )
 
 
@@ -153,35 +153,35 @@ def is_unfilled(place: Path) -> bool:
     return place.is_dir() and not place.is_symlink() and not any(place.iterdir())
 
 
-def _listed(held: Held, area: Area, *what: str) -> list[str]:
-    out = held.out("ls-files", "-z", *what, "--exclude-standard", area=area)
+def _list_files(store: LockedStore, view: GitView, *what: str) -> list[str]:
+    out = store.out("ls-files", "-z", *what, "--exclude-standard", view=view)
     return [os.fsdecode(entry) for entry in out.split(b"\0") if entry]
 
 
-def _tracked_though_ignored(area: Area, repository: Repository) -> list[str]:
+def _tracked_but_ignored(view: GitView, repository: Repository) -> list[str]:
     """Files that a person added in spite of his exclude rules, from his index, which is only read."""
     _, out = run(
         *("ls-files", "-z", "-c", "-i", "--exclude-standard"),
-        cwd=area.folder,
+        cwd=view.folder,
         env={"GIT_DIR": str(repository.git_dir), "GIT_WORK_TREE": str(repository.top)},
-        settings=area.settings,
+        settings=view.settings,
     )
     return [os.fsdecode(entry) for entry in out.split(b"\0") if entry]
 
 
-def _replace(held: Held, area: Area, entries: Mapping[str, str | None]) -> None:
+def _replace(store: LockedStore, view: GitView, entries: Mapping[str, str | None]) -> None:
     """Set entries to the commit of a repository inside, or remove them."""
     if entries:
         lines = [
-            f"160000 {commit} 0\t{area.prefix}{path}" if commit else f"0 {held.nothing()}\t{area.prefix}{path}"
+            f"160000 {commit} 0\t{view.prefix}{path}" if commit else f"0 {store.null_name()}\t{view.prefix}{path}"
             for path, commit in entries.items()
         ]
         stdin = b"".join(os.fsencode(line) + b"\0" for line in lines)
-        held.git("update-index", "-z", "--add", "--replace", "--index-info", area=area, stdin=stdin, settings=TOGETHER)
+        store.git("update-index", "-z", "--add", "--replace", "--index-info", view=view, stdin=stdin, settings=NO_SYNC)
 
 
-def _put(held: Held, area: Area, paths: list[str]) -> None:
+def _put(store: LockedStore, view: GitView, paths: list[str]) -> None:
     if paths:
         stdin = b"".join(os.fsencode(path) + b"\0" for path in paths)
         words = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
-        held.git(*words, area=area, stdin=stdin, settings=TOGETHER, borrow=True)
+        store.git(*words, view=view, stdin=stdin, settings=NO_SYNC, borrow=True)

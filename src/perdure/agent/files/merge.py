@@ -18,7 +18,7 @@ import msgspec
 
 from perdure.agent.files import checkout
 from perdure.agent.files.checkout import changes_between
-from perdure.agent.files.object_store import Held
+from perdure.agent.files.object_store import LockedStore
 from perdure.agent.files.snapshot import Snapshot, Snapshots, commit
 from perdure.errors import Conflict, NotFound
 
@@ -33,7 +33,7 @@ class MergeConflict(msgspec.Struct, frozen=True):
     text: str | None = None
 
 
-class Merge(msgspec.Struct, frozen=True):
+class MergeResult(msgspec.Struct, frozen=True):
     """What a merge came to. `tree` is the result, with conflict markers when there are conflicts.
 
     `before` and `after` are what the folder held when the result was written into it; None when nothing was.
@@ -51,48 +51,50 @@ class Merge(msgspec.Struct, frozen=True):
         return not self.conflicts
 
 
-def merge_home(parent: Snapshots, *, base: str, ours: str, theirs: str, write_conflicts: bool = False) -> Merge:
+def merge_into(parent: Snapshots, *, base: str, ours: str, theirs: str, write_conflicts: bool = False) -> MergeResult:
     """Merge a branch into the folder of `parent`. All three are snapshots, by tree or commit, in its home.
 
     `base` is where the branch began, `theirs` where it ended, `ours` what the folder held when the caller looked.
     """
-    with parent.held() as held:
-        sides = [held.tree(name) for name in (base, ours, theirs)]
-        tree, conflicts = _merged(held, parent, *sides)
-        held.sync()
+    with parent.lock() as store:
+        sides = [store.tree(name) for name in (base, ours, theirs)]
+        tree, conflicts = _merge_trees(store, parent, *sides)
+        store.sync()
         if conflicts and not write_conflicts:
-            return Merge(tree, conflicts)
-        now = parent.take_held(held, "before a merge").tree
-        _refuse_changed(held, sides[1], now, tree)
-        done = checkout.restore(held, parent, tree)
-        changes = changes_between(held, sides[1], tree)  # all of them, though an earlier attempt may have written some
+            return MergeResult(tree, conflicts)
+        now = parent.take_locked(store, "before a merge").tree
+        _refuse_changed(store, sides[1], now, tree)
+        done = checkout.check_out(store, parent, tree)
+        changes = changes_between(store, sides[1], tree)  # all of them, though an earlier attempt may have written some
         written = tuple(one.path for one in changes if one.is_written)
-        removed = tuple(one.path for one in changes if one.is_removed and one.path not in done.spared)
-        return Merge(tree, conflicts, written, removed, done.before, done.after)
+        removed = tuple(one.path for one in changes if one.is_removed and one.path not in done.ignored)
+        return MergeResult(tree, conflicts, written, removed, done.before, done.after)
 
 
-def _refuse_changed(held: Held, ours: str, now: str, tree: str) -> None:
+def _refuse_changed(store: LockedStore, ours: str, now: str, tree: str) -> None:
     """Whatever differs from what the caller saw must be this merge's own work."""
-    wanted = {(one.path, one.mode, one.new) for one in changes_between(held, ours, tree)}
-    for one in changes_between(held, ours, now):
+    wanted = {(one.path, one.mode, one.new) for one in changes_between(store, ours, tree)}
+    for one in changes_between(store, ours, now):
         if (one.path, one.mode, one.new) not in wanted:
             raise Conflict(f"{one.path} has changed since the merge was prepared; nothing was written.")
 
 
-def _merged(held: Held, parent: Snapshots, base: str, ours: str, theirs: str) -> tuple[str, tuple[MergeConflict, ...]]:
-    root = commit(held, base, "base")
-    heads = {PARENT: commit(held, ours, PARENT, root), BRANCH: commit(held, theirs, BRANCH, root)}
+def _merge_trees(
+    store: LockedStore, parent: Snapshots, base: str, ours: str, theirs: str
+) -> tuple[str, tuple[MergeConflict, ...]]:
+    root = commit(store, base, "base")
+    heads = {PARENT: commit(store, ours, PARENT, root), BRANCH: commit(store, theirs, BRANCH, root)}
     orders = "".join(f"update refs/heads/{name} {head}\n" for name, head in heads.items())
-    held.out("update-ref", "--stdin", stdin=orders.encode())
-    code, out = held.git(
-        "merge-tree", "--write-tree", "-z", "--messages", PARENT, BRANCH, area=parent.area, answers=(0, 1)
+    store.out("update-ref", "--stdin", stdin=orders.encode())
+    code, out = store.git(
+        "merge-tree", "--write-tree", "-z", "--messages", PARENT, BRANCH, view=parent.view, answers=(0, 1)
     )
     fields = out.split(b"\0")
     tree = fields[0].decode()
-    return tree, _conflicts(held, tree, fields[1:]) if code else ()
+    return tree, _conflicts(store, tree, fields[1:]) if code else ()
 
 
-def _conflicts(held: Held, tree: str, fields: list[bytes]) -> tuple[MergeConflict, ...]:
+def _conflicts(store: LockedStore, tree: str, fields: list[bytes]) -> tuple[MergeConflict, ...]:
     """First the conflicted entries, an empty field, then messages: a count, so many paths, a type, a sentence."""
     end = fields.index(b"")
     entries = dict.fromkeys(os.fsdecode(entry.partition(b"\t")[2]) for entry in fields[:end])
@@ -107,12 +109,12 @@ def _conflicts(held: Held, tree: str, fields: list[bytes]) -> tuple[MergeConflic
             for path in paths:
                 kinds.setdefault(path, found[1])
     every = {**kinds, **{path: kinds.get(path, "contents") for path in entries}}
-    return tuple(MergeConflict(path, kind, _text(held, tree, path)) for path, kind in sorted(every.items()))
+    return tuple(MergeConflict(path, kind, _text(store, tree, path)) for path, kind in sorted(every.items()))
 
 
-def _text(held: Held, tree: str, path: str) -> str | None:
+def _text(store: LockedStore, tree: str, path: str) -> str | None:
     try:
-        code, out = held.git("cat-file", "blob", f"{tree}:{path}", answers=(0, 128))
+        code, out = store.git("cat-file", "blob", f"{tree}:{path}", answers=(0, 128))
         return out.decode() if code == 0 else None
     except (UnicodeDecodeError, NotFound):
         return None

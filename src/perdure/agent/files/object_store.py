@@ -36,11 +36,11 @@ from perdure.ids import boot_id
 from perdure.process import open_for_parent
 from perdure.store.writer.lock import Waiting, holder_of
 
-WAIT = 120.0  # seconds to wait for another process that uses the same home
-TOGETHER = ("core.fsync=none",)  # for what is synced as a whole afterwards
+LOCK_SECONDS = 120.0  # seconds to wait for another process that uses the same home
+NO_SYNC = ("core.fsync=none",)  # for what is synced as a whole afterwards
 STAGING = ".perdure-restore"  # files on their way into a folder; never part of a snapshot
 
-OURS = """[core]
+CONFIG = """[core]
 \trepositoryformatversion = {version}
 \tbare = false
 \tautocrlf = false
@@ -57,10 +57,12 @@ OURS = """[core]
 [extensions]
 \t{format}
 """
-EXACT = "* -text -ident !eol !filter !working-tree-encoding\n"  # bytes stay as they are, whatever .gitattributes says
+ATTRIBUTES = (
+    "* -text -ident !eol !filter !working-tree-encoding\n"  # bytes stay as they are, whatever .gitattributes says
+)
 
 
-class GitDir:
+class ObjectStore:
     """Our own git dir in a home of ours."""
 
     def __init__(self, home: Path) -> None:
@@ -68,17 +70,17 @@ class GitDir:
         self.path = home / "git"
 
     @contextmanager
-    def held(self, repository: Repository | None = None) -> Iterator[Held]:
+    def lock(self, repository: Repository | None = None) -> Iterator[LockedStore]:
         """Use the git dir, alone; it is made when it is not there. `repository` is whose objects are borrowed."""
-        with locked(self.home) as lock:
+        with lock_folder(self.home) as lock:
             if not (self.path / "ready").exists():
                 self._make(lock, repository)
-            held = Held(self.path, lock, None if repository is None else repository.objects)
-            held.remove_stale()
-            held.remove_torn()
+            store = LockedStore(self.path, lock, None if repository is None else repository.objects)
+            store.remove_stale()
+            store.remove_torn()
             if repository is not None:
-                self._follow(repository)
-            yield held
+                self._copy_excludes(repository)
+            yield store
 
     def _make(self, lock: int, repository: Repository | None) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
@@ -91,15 +93,15 @@ class GitDir:
         (self.path / "info").mkdir()
         (self.path / "objects" / "info").mkdir(exist_ok=True)
         plain = form == "sha1"
-        config = OURS.format(version=0 if plain else 1, format="" if plain else f"objectFormat = {form}")
+        config = CONFIG.format(version=0 if plain else 1, format="" if plain else f"objectFormat = {form}")
         write_whole(self.path / "config", config.encode())
-        write_whole(self.path / "info" / "attributes", EXACT.encode())
+        write_whole(self.path / "info" / "attributes", ATTRIBUTES.encode())
         write_whole(self.path / "info" / "exclude", f"{STAGING}/\n".encode())
         write_whole(self.path / "format", form.encode())
         sync_all(self.path)
         write_whole(self.path / "ready", b"")
 
-    def _follow(self, repository: Repository) -> None:
+    def _copy_excludes(self, repository: Repository) -> None:
         """Take over the repository's exclude file."""
         if (form := (self.path / "format").read_text()) != repository.object_format:
             raise ConfigError(f"The snapshots are {form} and the repository is {repository.object_format}.")
@@ -107,7 +109,7 @@ class GitDir:
         write_changed(self.path / "info" / "exclude", excludes + b"\n" + STAGING.encode() + b"/\n")
 
 
-class Area(msgspec.Struct, frozen=True):
+class GitView(msgspec.Struct, frozen=True):
     """A folder as git sees it with our index: `top` is where exclude rules begin, `prefix` the folder below it."""
 
     folder: Path
@@ -117,53 +119,53 @@ class Area(msgspec.Struct, frozen=True):
     settings: tuple[str, ...] = ()
 
 
-class Held:
+class LockedStore:
     """The right to use a git dir, as long as its lock is held."""
 
-    def __init__(self, path: Path, lock: int, lender: Path | None) -> None:
+    def __init__(self, path: Path, lock: int, borrowed_objects: Path | None) -> None:
         self.path = path
         self._lock = lock
-        self.lender = lender  # a person's objects; only commands that borrow see them
+        self.borrowed_objects = borrowed_objects  # a person's objects; only commands that borrow see them
         self.stale = False
 
     def git(
         self,
         *arguments: str,
-        area: Area | None = None,
+        view: GitView | None = None,
         stdin: bytes = b"",
         answers: tuple[int, ...] = (0,),
         settings: tuple[str, ...] = (),
         borrow: bool = False,
     ) -> tuple[int, bytes]:
         """Run a command on our git dir; with an area, in its folder and with its index."""
-        cwd, env = self._where(area)
-        env |= self._lent() if borrow else {}
-        settings = (*(area.settings if area else ()), *settings)
+        cwd, env = self._where(view)
+        env |= self._borrow() if borrow else {}
+        settings = (*(view.settings if view else ()), *settings)
         return run(*arguments, cwd=cwd, env=env, stdin=stdin, answers=answers, keep=self._lock, settings=settings)
 
     def out(
-        self, *arguments: str, area: Area | None = None, stdin: bytes = b"", settings: tuple[str, ...] = (),
+        self, *arguments: str, view: GitView | None = None, stdin: bytes = b"", settings: tuple[str, ...] = (),
         borrow: bool = False,
     ) -> bytes:  # fmt: skip
         """What a command that has to succeed says."""
-        return self.git(*arguments, area=area, stdin=stdin, settings=settings, borrow=borrow)[1]
+        return self.git(*arguments, view=view, stdin=stdin, settings=settings, borrow=borrow)[1]
 
     def start(self, *arguments: str, stdin: int) -> subprocess.Popen[bytes]:
         """A command that is read while it runs."""
         cwd, env = self._where(None)
         return start(*arguments, cwd=cwd, env=env, stdin=stdin, keep=self._lock)
 
-    def _where(self, area: Area | None) -> tuple[Path, dict[str, str]]:
-        if area is None:
+    def _where(self, view: GitView | None) -> tuple[Path, dict[str, str]]:
+        if view is None:
             return self.path, {"GIT_DIR": str(self.path)}
-        env = {"GIT_DIR": str(self.path), "GIT_WORK_TREE": str(area.top), "GIT_INDEX_FILE": str(area.index)}
-        return area.folder, env
+        env = {"GIT_DIR": str(self.path), "GIT_WORK_TREE": str(view.top), "GIT_INDEX_FILE": str(view.index)}
+        return view.folder, env
 
-    def _lent(self) -> dict[str, str]:
+    def _borrow(self) -> dict[str, str]:
         """Quoted, because a colon separates the folders of this variable."""
-        if self.lender is None:
+        if self.borrowed_objects is None:
             return {}
-        path = str(self.lender).replace("\\", "\\\\").replace('"', '\\"')
+        path = str(self.borrowed_objects).replace("\\", "\\\\").replace('"', '\\"')
         return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{path}"'}
 
     def tree(self, name: str) -> str:
@@ -175,7 +177,7 @@ class Held:
             raise NotFound(f"Snapshot {name[:12]} is not here.")
         return out.decode().strip()
 
-    def nothing(self) -> str:
+    def null_name(self) -> str:
         """The name that git gives to no object."""
         return "0" * 2 * hashlib.new(self._form()).digest_size
 
@@ -215,7 +217,7 @@ class Held:
 
 
 @contextmanager
-def locked(home: Path, name: str = "lock") -> Iterator[int]:
+def lock_folder(home: Path, name: str = "lock") -> Iterator[int]:
     """Hold a lock of this home; its descriptor may be handed to processes that must be over before the next holder."""
     make_folder(home)
     lock = open_for_parent(home / name, os.O_RDWR | os.O_CREAT)
@@ -223,8 +225,8 @@ def locked(home: Path, name: str = "lock") -> Iterator[int]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if not Waiting(lock).within(WAIT):
-                raise StoreUnavailable(f"{holder_of(lock)} has used the snapshots for {WAIT:g} s.") from None
+            if not Waiting(lock).within(LOCK_SECONDS):
+                raise StoreUnavailable(f"{holder_of(lock)} has used the snapshots for {LOCK_SECONDS:g} s.") from None
         yield lock
     finally:
         os.close(lock)

@@ -15,20 +15,20 @@ import threading
 from collections.abc import Iterable, Iterator
 from tempfile import TemporaryFile
 
-from perdure.agent.files.object_store import TOGETHER, Area, Held
+from perdure.agent.files.object_store import NO_SYNC, GitView, LockedStore
 from perdure.agent.git.command_line import LIMIT, stop
 from perdure.errors import Damaged
 
 CHUNK = 1 << 20
 
 
-def read_blobs(held: Held, names: Iterable[str]) -> Iterator[Iterator[bytes]]:
+def read_blobs(store: LockedStore, names: Iterable[str]) -> Iterator[Iterator[bytes]]:
     """The content of each blob, in pieces, in the order asked. Each must be read to its end before the next."""
     names = list(names)
     with TemporaryFile() as wanted:
         wanted.write("".join(f"{name}\n" for name in names).encode())
         wanted.seek(0)
-        process = held.start("cat-file", "--batch", "--buffer", stdin=wanted.fileno())
+        process = store.start("cat-file", "--batch", "--buffer", stdin=wanted.fileno())
     watch = threading.Timer(LIMIT, stop, [process])
     watch.daemon = True
     watch.start()
@@ -58,31 +58,31 @@ FEW = 100  # up to so many are kept loose, as git does with what it fetches: a p
 TREE, NESTED, NOTHING = "040000", "160000", "000000"
 
 
-def differing(held: Held, area: Area, before: str | None, tree: str) -> tuple[int, list[str]]:
+def changed_objects(store: LockedStore, view: GitView, before: str | None, tree: str) -> tuple[int, list[str]]:
     """How many files differ from one tree to another, and every object that only the second one names."""
-    empty = before or held.out("mktree").decode().strip()
+    empty = before or store.out("mktree").decode().strip()
     words = ("diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", "--no-abbrev", empty, tree)
-    fields = held.out(*words, area=area, borrow=True).split(b"\0")[:-1]
+    fields = store.out(*words, view=view, borrow=True).split(b"\0")[:-1]
     entries = [about[1:].decode().split(" ") for about in fields[::2]]
     files = sum(TREE not in (old_mode, mode) for old_mode, mode, *_ in entries)
     names = [new for _, mode, _, new, _ in entries if mode not in (NESTED, NOTHING)]
     return files, list(dict.fromkeys([tree, *names]))
 
 
-def make_own(held: Held, names: list[str]) -> None:
+def copy_borrowed(store: LockedStore, names: list[str]) -> None:
     """Copy those of these objects that we only have because somebody lends them."""
-    loose = held.path / "objects"
+    loose = store.path / "objects"
     maybe = [one for one in names if not os.path.exists(loose / one[:2] / one[2:])]
-    if not maybe or held.lender is None:
+    if not maybe or store.borrowed_objects is None:
         return
-    said = held.out("cat-file", "--batch-check=%(objectname)", stdin=_lines(maybe)).decode().splitlines()
+    said = store.out("cat-file", "--batch-check=%(objectname)", stdin=_lines(maybe)).decode().splitlines()
     lent = [one for one, line in zip(maybe, said, strict=True) if " " in line]
     pack = ("pack-objects", "-q", "--window=0")  # what is packed there stays as it is packed
     if len(lent) > FEW:
-        held.out(*pack, str(loose / "pack" / "pack"), stdin=_lines(lent), borrow=True)
+        store.out(*pack, str(loose / "pack" / "pack"), stdin=_lines(lent), borrow=True)
     elif lent:
-        content = held.out(*pack, "--stdout", stdin=_lines(lent), borrow=True)
-        held.out("unpack-objects", "-q", stdin=content, settings=TOGETHER)
+        content = store.out(*pack, "--stdout", stdin=_lines(lent), borrow=True)
+        store.out("unpack-objects", "-q", stdin=content, settings=NO_SYNC)
 
 
 def _lines(names: list[str]) -> bytes:

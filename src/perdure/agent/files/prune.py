@@ -16,10 +16,10 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.agent.files.object_store import Held, signature
+from perdure.agent.files.object_store import LockedStore, signature
 
 
-class Pruned(msgspec.Struct, frozen=True):
+class PruneResult(msgspec.Struct, frozen=True):
     """What is left, or would be. `missing` names what was to be kept and is not here, `dropped` counts snapshots."""
 
     kept: int
@@ -29,49 +29,49 @@ class Pruned(msgspec.Struct, frozen=True):
     dropped: int = 0
 
 
-def prune(held: Held, keep: Iterable[str], grace: int) -> Pruned:
+def prune(store: LockedStore, keep: Iterable[str], grace: int) -> PruneResult:
     """Keep these snapshots, commits or trees, and what the folders stand on; drop the rest."""
-    before, commits = size_of(held.path), _commits(_objects(held))
-    wanted, missing = _sought(held, keep)
-    roots = (set(wanted) - set(missing)) | _standing(held)
-    there = set(held.out("for-each-ref", "--format=%(refname)").decode().split())
+    before, commits = size_of(store.path), _commits(_objects(store))
+    wanted, missing = _find_kept(store, keep)
+    roots = (set(wanted) - set(missing)) | _folder_commits(store)
+    there = set(store.out("for-each-ref", "--format=%(refname)").decode().split())
     refs = {f"refs/keep/{name}": name for name in roots}
     orders = [f"create {ref} {name}\n" for ref, name in refs.items() if ref not in there]
     orders += [f"delete {ref}\n" for ref in there - refs.keys()]
-    held.out("update-ref", "--stdin", stdin="".join(sorted(orders)).encode())
-    held.out("pack-refs", "--all")
+    store.out("update-ref", "--stdin", stdin="".join(sorted(orders)).encode())
+    store.out("pack-refs", "--all")
     since = f"{grace}.seconds.ago" if grace > 0 else "now"
-    held.out("repack", "-q", "-A", "-d", f"--unpack-unreachable={since}")
-    held.out("prune", f"--expire={since}")
-    held.sync()
-    dropped = len(commits - _commits(_objects(held)))
-    return Pruned(len(wanted) - len(missing), missing, before, size_of(held.path), dropped)
+    store.out("repack", "-q", "-A", "-d", f"--unpack-unreachable={since}")
+    store.out("prune", f"--expire={since}")
+    store.sync()
+    dropped = len(commits - _commits(_objects(store)))
+    return PruneResult(len(wanted) - len(missing), missing, before, size_of(store.path), dropped)
 
 
-def plan(held: Held, keep: Iterable[str], grace: int, now: float) -> Pruned:
+def plan(store: LockedStore, keep: Iterable[str], grace: int, now: float) -> PruneResult:
     """What `prune` would leave; what it packs more tightly is not counted."""
-    before, there = size_of(held.path), _objects(held)
-    wanted, missing = _sought(held, keep)
-    young = {name for name in _commits(there) if _age(held, name, now) < grace}
-    roots = (set(wanted) - set(missing)) | _standing(held, forget=False) | young
+    before, there = size_of(store.path), _objects(store)
+    wanted, missing = _find_kept(store, keep)
+    young = {name for name in _commits(there) if _age(store, name, now) < grace}
+    roots = (set(wanted) - set(missing)) | _folder_commits(store, forget=False) | young
     stdin = "".join(f"{name}\n" for name in sorted(roots)).encode()
-    reached = held.out("rev-list", "--objects", "--no-object-names", "--stdin", stdin=stdin).decode() if roots else ""
+    reached = store.out("rev-list", "--objects", "--no-object-names", "--stdin", stdin=stdin).decode() if roots else ""
     rest = {name: about for name, about in there.items() if name not in set(reached.split())}
     freed = sum(size for _, size in rest.values())
-    return Pruned(len(wanted) - len(missing), missing, before, before - freed, len(_commits(rest)))
+    return PruneResult(len(wanted) - len(missing), missing, before, before - freed, len(_commits(rest)))
 
 
-def _sought(held: Held, keep: Iterable[str]) -> tuple[list[str], tuple[str, ...]]:
+def _find_kept(store: LockedStore, keep: Iterable[str]) -> tuple[list[str], tuple[str, ...]]:
     """What is to be kept, and what of it is not here."""
     wanted = list(dict.fromkeys(keep))
-    lines = held.out("cat-file", "--batch-check=%(objectname)", stdin="".join(f"{one}\n" for one in wanted).encode())
+    lines = store.out("cat-file", "--batch-check=%(objectname)", stdin="".join(f"{one}\n" for one in wanted).encode())
     return wanted, tuple(one for one, line in zip(wanted, lines.decode().splitlines(), strict=True) if " " in line)
 
 
-def _objects(held: Held) -> dict[str, tuple[str, int]]:
+def _objects(store: LockedStore) -> dict[str, tuple[str, int]]:
     """Every object by its name: its type, and its bytes on disk."""
     words = ("cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objecttype) %(objectsize:disk)")
-    lines = (line.split(" ") for line in held.out(*words).decode().splitlines())
+    lines = (line.split(" ") for line in store.out(*words).decode().splitlines())
     return {name: (kind, int(size)) for name, kind, size in lines}
 
 
@@ -79,17 +79,17 @@ def _commits(objects: dict[str, tuple[str, int]]) -> set[str]:
     return {name for name, (kind, _) in objects.items() if kind == "commit"}
 
 
-def _age(held: Held, name: str, now: float) -> float:
+def _age(store: LockedStore, name: str, now: float) -> float:
     """Seconds; a packed one is as young as the youngest pack."""
-    loose, packs = held.path / "objects" / name[:2] / name[2:], held.path.glob("objects/pack/*.pack")
+    loose, packs = store.path / "objects" / name[:2] / name[2:], store.path.glob("objects/pack/*.pack")
     times = [one.stat().st_mtime for one in ([loose] if loose.exists() else packs)]
     return now - max(times, default=now)
 
 
-def _standing(held: Held, *, forget: bool = True) -> set[str]:
+def _folder_commits(store: LockedStore, *, forget: bool = True) -> set[str]:
     """What the folders stand on. A folder that is gone is forgotten, and an index that is ahead of its record too."""
     found = set()
-    for record in held.path.parent.glob("folders/*/record.json"):
+    for record in store.path.parent.glob("folders/*/record.json"):
         about = msgspec.json.decode(record.read_bytes(), type=dict[str, object])
         if not Path(os.fsdecode(msgspec.convert(about["folder"], bytes))).is_dir():
             if forget:

@@ -37,7 +37,7 @@ CHUNK = 1 << 20
 LARGEST = 100 << 20  # of a file that is read at all
 
 
-def real(path: str) -> Path:
+def real_path(path: str) -> Path:
     """A model's path as a real one inside the folder; whatever is wrong with it is a sentence."""
     try:
         found = here().inside(path)
@@ -49,9 +49,9 @@ def real(path: str) -> Path:
         raise NotDone(f"{short(path)} is not a usable path: {_why(error)}.") from None
 
 
-def writable(path: str) -> Path:
+def writable_path(path: str) -> Path:
     """The same for a path that is written; the inside of any repository, also a nested one, is git's alone."""
-    found = real(path)
+    found = real_path(path)
     if any(part.lower() == ".git" for part in found.relative_to(here().root).parts):
         raise NotDone(f"{short(path)} is protected.")
     if found.name.lower() == FILE_OF_SETTINGS:
@@ -87,9 +87,9 @@ def folder(path: Path, *, make: bool = False) -> Iterator[int]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO | None]:
+def open_file(path: Path) -> Iterator[BinaryIO | None]:
     """A regular file, open for reading; None if there is nothing by that name."""
-    with _sentences(path):
+    with _as_not_done(path):
         descriptor = _open(path)
         if descriptor is None:
             yield None
@@ -117,13 +117,13 @@ def _open(path: Path) -> int | None:
 
 def content_of(path: Path) -> bytes | None:
     """What a file holds, or None if there is none."""
-    with opened(path) as file:
+    with open_file(path) as file:
         return None if file is None else file.read(LARGEST)
 
 
 def digest_of(path: Path) -> str | None:
     """The digest of what a file holds, or None if there is none."""
-    with opened(path) as file:
+    with open_file(path) as file:
         if file is None:
             return None
         hashing = sha256()
@@ -134,7 +134,7 @@ def digest_of(path: Path) -> str | None:
 
 def replace(path: Path, content: bytes, before: str | None) -> None:
     """Make a file hold `content`, if it holds what it held before. Done already: nothing is written."""
-    with _sentences(path):
+    with _as_not_done(path):
         with folder(path.parent, make=True) as above:
             _replace(path, content, before, above)
             kept = os.dup(above)
@@ -181,9 +181,9 @@ def _write(path: Path, content: bytes, temporary: str, above: int) -> None:
     faults.point("file.synced")
 
 
-def settled(path: Path) -> None:
+def sync_file(path: Path) -> None:
     """Make what a file holds now durable: what was found there must not be lost to a power cut."""
-    with _sentences(path), folder(path.parent) as above:
+    with _as_not_done(path), folder(path.parent) as above:
         _sync(path, above)
 
 
@@ -197,7 +197,7 @@ def _sync(path: Path, above: int) -> None:
 
 
 @contextmanager
-def _sentences(path: Path) -> Iterator[None]:
+def _as_not_done(path: Path) -> Iterator[None]:
     """What the file system refuses, as a sentence. A disk that fails proves nothing, and its error is passed on."""
     try:
         yield

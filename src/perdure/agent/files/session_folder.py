@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from perdure.agent.call_report import CallReport, not_started, of_effect
-from perdure.agent.files.branch import ORDERS, Merged, open_worktree
-from perdure.agent.files.branch_merge import look, tell_home
+from perdure.agent.files.branch import ORDERS, MergeReport, open_worktree
+from perdure.agent.files.branch_merge import prepare_merge, record_merge
 from perdure.agent.git import command_line
 from perdure.agent.history.state_reader import AgentRecords
 from perdure.agent.history.transcript import Line, State
@@ -54,7 +54,7 @@ def _commit_of(repository: Path, state: State) -> str | None:
     return then if code == 0 else None
 
 
-def begun(ledger: AgentLedger, state: State) -> dict[str, Any] | None:
+def branch_note(ledger: AgentLedger, state: State) -> dict[str, Any] | None:
     """The first line of a branch: where it works. What it reads of that folder is compared with this from then on.
 
     A branch that was rewound has lines from the moment it exists, and gets its folder after them.
@@ -90,7 +90,7 @@ async def perform(ledger: AgentLedger, line: Line) -> CallReport:
             return of_effect(doubted.effect, "null")
         result = await ledger.result_of(effect)
         if effect.state == EffectState.ACKNOWLEDGED:
-            await tell_home(run.runtime, run.session.uid, msgspec.json.decode(result, type=Merged), effect.id)
+            await record_merge(run.runtime, run.session.uid, msgspec.json.decode(result, type=MergeReport), effect.id)
         return of_effect(effect, result)
 
 
@@ -99,4 +99,4 @@ async def _arguments(ledger: AgentLedger, given: Any) -> dict[str, Any]:
     mark = given.get("mark", False) if isinstance(given, dict) and not given.keys() - {"mark"} else None
     if not isinstance(mark, bool):
         raise ConfigError("an order to merge says whether to mark conflicts, and nothing else.")
-    return await look(ledger.run.runtime, ledger.run.session.uid, mark)
+    return await prepare_merge(ledger.run.runtime, ledger.run.session.uid, mark)

@@ -26,9 +26,9 @@ from pathlib import Path
 import msgspec
 
 from perdure.agent.files import checkout, prune
-from perdure.agent.files.index import LARGEST, LeftOut, Refreshed, refresh
-from perdure.agent.files.object_store import TOGETHER, Area, GitDir, Held, signature
-from perdure.agent.files.objects import differing, make_own
+from perdure.agent.files.index import LARGEST, IndexUpdate, OmittedPath, refresh
+from perdure.agent.files.object_store import NO_SYNC, GitView, LockedStore, ObjectStore, signature
+from perdure.agent.files.objects import changed_objects, copy_borrowed
 from perdure.agent.git.command_line import SAFE, Repository, find, global_excludes, run
 from perdure.agent.tools.result import short
 from perdure.durable import FULL, write_whole
@@ -50,7 +50,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     tree: str
     commit: str
     files_changed: int = 0
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[OmittedPath, ...] = ()
 
     @property
     def incomplete(self) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         return told if len(self.left_out) <= TOLD else [*told, f"and {len(self.left_out) - TOLD} more"]
 
 
-class File(msgspec.Struct, frozen=True):
+class SnapshotFile(msgspec.Struct, frozen=True):
     """A file of a snapshot: its mode and object as git names them."""
 
     path: str
@@ -72,7 +72,7 @@ class File(msgspec.Struct, frozen=True):
     object: str
 
 
-class Record(msgspec.Struct, frozen=True):
+class SnapshotRecord(msgspec.Struct, frozen=True):
     """The last snapshot of a folder, and what it was made of. `index` and `rules` tell whether they changed since."""
 
     folder: bytes
@@ -94,13 +94,13 @@ class Snapshots:
             raise NotFound(f"{folder} is not a folder.")
         if self.home == self.folder or self.folder in self.home.parents:
             raise ConfigError(f"The home of the snapshots, {home}, is inside the folder that they are of.")
-        self._store = GitDir(self.home)
-        self._looked: tuple[Path | None, Repository | None, Area] | None = None
+        self._store = ObjectStore(self.home)
+        self._located: tuple[Path | None, Repository | None, GitView] | None = None
 
     @property
     def is_git(self) -> bool:
         """Whether the folder is in a git repository."""
-        return self._look()[0] is not None
+        return self._locate()[0] is not None
 
     @property
     def missing(self) -> str | None:
@@ -120,128 +120,128 @@ class Snapshots:
         Of a repository inside the folder, such as a submodule, only its commit is kept: `left_out` names it.
         """
         check_text("The message of a snapshot", message)
-        with self.held() as held:
-            return self.take_held(held, message)
+        with self.lock() as store:
+            return self.take_locked(store, message)
 
-    def restore(self, tree: str, into: Path | None = None) -> checkout.Restored:
+    def check_out(self, tree: str, into: Path | None = None) -> checkout.CheckoutResult:
         """Make a folder what it was in a snapshot, given by tree or commit. What it held before is kept first."""
         target = self if into is None else Snapshots(into, self.home, largest=self.largest)
-        with target.held() as held:
-            return checkout.restore(held, target, held.tree(tree))
+        with target.lock() as store:
+            return checkout.check_out(store, target, store.tree(tree))
 
     def diff(self, a: str, b: str, *, paths: Iterable[str] | None = None, stat: bool = False) -> str:
         """The differences from one snapshot to another, unified and without colours; `stat` only counts lines."""
         shape = ("--stat=100",) if stat else ("--patch",)
         only = [f":(top,literal){path}" for path in paths or ()]
-        with self.held() as held:
+        with self.lock() as store:
             arguments = ("-r", "-M", "--no-color", "--no-ext-diff", "--no-textconv", *shape)
-            out = held.out("diff-tree", *arguments, held.tree(a), held.tree(b), "--", *only)
+            out = store.out("diff-tree", *arguments, store.tree(a), store.tree(b), "--", *only)
         return out.decode(errors="replace")
 
-    def files(self, tree: str) -> list[File]:
+    def files(self, tree: str) -> list[SnapshotFile]:
         """Every file of a snapshot, in git's order."""
-        with self.held() as held:
-            out = held.out("ls-tree", "-r", "-z", "--full-tree", held.tree(tree))
+        with self.lock() as store:
+            out = store.out("ls-tree", "-r", "-z", "--full-tree", store.tree(tree))
         entries = (entry.partition(b"\t") for entry in out.split(b"\0") if entry)
         parts = [(about.decode().split(" "), os.fsdecode(path)) for about, _, path in entries]
-        return [File(path, mode, name) for (mode, _, name), path in parts]
+        return [SnapshotFile(path, mode, name) for (mode, _, name), path in parts]
 
     def read(self, tree: str, path: str) -> bytes:
         """The content of one file of a snapshot."""
-        with self.held() as held:
-            code, out = held.git("cat-file", "blob", f"{held.tree(tree)}:{path}", answers=(0, 128))
+        with self.lock() as store:
+            code, out = store.git("cat-file", "blob", f"{store.tree(tree)}:{path}", answers=(0, 128))
         if code:
             raise NotFound(f"{path} is not a file of snapshot {tree[:12]}.")
         return out
 
-    def prune(self, keep: Iterable[str], *, grace: int = 3600, plan_at: float | None = None) -> prune.Pruned:
+    def prune(self, keep: Iterable[str], *, grace: int = 3600, plan_at: float | None = None) -> prune.PruneResult:
         """Drop every snapshot but those named, the last of each folder, and what is younger than `grace` seconds.
 
         With a time, only say what would be dropped then.
         """
-        with self.held() as held:
+        with self.lock() as store:
             if plan_at is not None:
-                return prune.plan(held, keep, grace, plan_at)
-            return prune.prune(held, keep, grace)
+                return prune.plan(store, keep, grace, plan_at)
+            return prune.prune(store, keep, grace)
 
     @contextmanager
-    def held(self) -> Iterator[Held]:
+    def lock(self) -> Iterator[LockedStore]:
         """The right to use the store, for several acts that belong together."""
         try:
-            with self._store.held(self._look()[0]) as held:
-                yield held
+            with self._store.lock(self._locate()[0]) as store:
+                yield store
         except OSError as error:
             if error.errno in FULL:
                 raise StoreFull("The disk is full; the files were not all written.") from error
             raise StoreUnavailable(f"The files cannot be read or written: {error}.") from error
 
-    def take_held(
-        self, held: Held, message: str, extra: Iterable[str] = (), unfilled: Mapping[str, str] | None = None
+    def take_locked(
+        self, store: LockedStore, message: str, extra: Iterable[str] = (), unfilled: Mapping[str, str] | None = None
     ) -> Snapshot:
         """Take while the store is held; `extra` is kept though ignored, `unfilled` though its folder is empty."""
-        repository, area = self._look()
-        area.index.parent.mkdir(parents=True, exist_ok=True)
-        checkout.clear_staging(area.folder)
+        repository, view = self._locate()
+        view.index.parent.mkdir(parents=True, exist_ok=True)
+        checkout.clear_staging(view.folder)
         refreshed = partial(refresh, extra=tuple(extra), unfilled=unfilled, largest=self.largest)
         try:
-            return self._take(held, repository, area, message, refreshed)
+            return self._take(store, repository, view, message, refreshed)
         except StoreFull:
             raise
         except StoreError:
-            if not area.index.exists():
+            if not view.index.exists():
                 raise
-            area.index.unlink()  # it may be torn, or name what is gone; the folder knows better
-            return self._take(held, repository, area, message, refreshed)
+            view.index.unlink()  # it may be torn, or name what is gone; the folder knows better
+            return self._take(store, repository, view, message, refreshed)
 
     def _take(
         self,
-        held: Held,
+        store: LockedStore,
         repository: Repository | None,
-        area: Area,
+        view: GitView,
         message: str,
-        refreshed: Callable[..., Refreshed],
+        refreshed: Callable[..., IndexUpdate],
     ) -> Snapshot:
-        last, rules = self.last(area), _rules(repository, area)
-        whole = last is not None and last.index == signature(area.index) and not held.stale
-        fresh = not (last is not None and last.rules == rules and area.index.exists())
-        links = map(os.fsdecode, last.links) if last and area.index.exists() else ()
-        found = refreshed(held, area, repository, links, new_rules=fresh)
+        last, rules = self.last(view), _rules(repository, view)
+        whole = last is not None and last.index == signature(view.index) and not store.stale
+        fresh = not (last is not None and last.rules == rules and view.index.exists())
+        links = map(os.fsdecode, last.links) if last and view.index.exists() else ()
+        found = refreshed(store, view, repository, links, new_rules=fresh)
         if last is not None and whole and not fresh and not found.changed:
             return Snapshot(last.tree, last.commit, 0, found.left_out)
-        tree = _write_tree(held, area)
+        tree = _write_tree(store, view)
         if last is not None and tree == last.tree:
             snapshot = Snapshot(tree, last.commit, 0, found.left_out)
         else:
-            files, names = differing(held, area, last.tree if last else None, tree)
-            make_own(held, names)
-            snapshot = Snapshot(tree, commit(held, tree, message), files, found.left_out)
-        held.sync()
+            files, names = changed_objects(store, view, last.tree if last else None, tree)
+            copy_borrowed(store, names)
+            snapshot = Snapshot(tree, commit(store, tree, message), files, found.left_out)
+        store.sync()
         now = [os.fsencode(link) for link in sorted(found.links)]
-        record = Record(os.fsencode(area.folder), tree, snapshot.commit, now, signature(area.index), rules)
-        write_whole(area.index.with_name("record.json"), msgspec.json.encode(record))
+        record = SnapshotRecord(os.fsencode(view.folder), tree, snapshot.commit, now, signature(view.index), rules)
+        write_whole(view.index.with_name("record.json"), msgspec.json.encode(record))
         return snapshot
 
-    def last(self, area: Area | None = None) -> Record | None:
+    def last(self, view: GitView | None = None) -> SnapshotRecord | None:
         """The record of the last snapshot of this folder."""
-        path = (area or self._look()[1]).index.with_name("record.json")
+        path = (view or self._locate()[1]).index.with_name("record.json")
         try:
-            return msgspec.json.decode(path.read_bytes(), type=Record)
+            return msgspec.json.decode(path.read_bytes(), type=SnapshotRecord)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
 
     @property
-    def area(self) -> Area:
-        return self._look()[1]
+    def view(self) -> GitView:
+        return self._locate()[1]
 
-    def _look(self) -> tuple[Repository | None, Area]:
+    def _locate(self) -> tuple[Repository | None, GitView]:
         """Where the folder stands; looked up again when a repository appears or goes."""
         nearest = next((one for one in (self.folder, *self.folder.parents) if os.path.lexists(one / ".git")), None)
-        if self._looked is None or self._looked[0] != nearest:
-            self._looked = (nearest, *_look(self.folder, self.home))
-        return self._looked[1:]
+        if self._located is None or self._located[0] != nearest:
+            self._located = (nearest, *_locate(self.folder, self.home))
+        return self._located[1:]
 
 
-def _look(folder: Path, home: Path) -> tuple[Repository | None, Area]:
+def _locate(folder: Path, home: Path) -> tuple[Repository | None, GitView]:
     repository = find(folder)
     excludes = global_excludes(folder)
     settings = (f"core.excludesFile={excludes}",) if excludes else ()
@@ -249,7 +249,7 @@ def _look(folder: Path, home: Path) -> tuple[Repository | None, Area]:
     if repository is not None and not _is_ignored(repository, settings):
         top, prefix = repository.top, repository.prefix
     name = digest(os.fsencode(folder) + b"\0" + os.fsencode(prefix))[:24]
-    return repository, Area(folder, top, prefix, home / "folders" / name / "index", settings)
+    return repository, GitView(folder, top, prefix, home / "folders" / name / "index", settings)
 
 
 def _is_ignored(repository: Repository, settings: tuple[str, ...]) -> bool:
@@ -267,24 +267,24 @@ def _is_ignored(repository: Repository, settings: tuple[str, ...]) -> bool:
     return code == 0
 
 
-def _write_tree(held: Held, area: Area) -> str:
-    if area.prefix and not held.out("ls-files", "-z", area=area):
-        return held.out("mktree").decode().strip()
-    prefix = (f"--prefix={area.prefix}",) if area.prefix else ()
-    return held.out("write-tree", *prefix, area=area, settings=TOGETHER, borrow=True).decode().strip()
+def _write_tree(store: LockedStore, view: GitView) -> str:
+    if view.prefix and not store.out("ls-files", "-z", view=view):
+        return store.out("mktree").decode().strip()
+    prefix = (f"--prefix={view.prefix}",) if view.prefix else ()
+    return store.out("write-tree", *prefix, view=view, settings=NO_SYNC, borrow=True).decode().strip()
 
 
-def commit(held: Held, tree: str, message: str, *parents: str) -> str:
+def commit(store: LockedStore, tree: str, message: str, *parents: str) -> str:
     """Name a tree with words; the same in, the same out."""
     words = [word for parent in parents for word in ("-p", parent)]
-    out = held.out("commit-tree", tree, *words, "-F", "-", stdin=message.encode(), settings=TOGETHER)
+    out = store.out("commit-tree", tree, *words, "-F", "-", stdin=message.encode(), settings=NO_SYNC)
     return out.decode().strip()
 
 
-def _rules(repository: Repository | None, area: Area) -> list[list[int]]:
+def _rules(repository: Repository | None, view: GitView) -> list[list[int]]:
     """Changes when a person's index does, or the exclude rules outside the folder."""
-    above = [area.top.joinpath(*area.prefix.split("/")[:depth]) for depth in range(area.prefix.count("/"))]
+    above = [view.top.joinpath(*view.prefix.split("/")[:depth]) for depth in range(view.prefix.count("/"))]
     paths = [one / ".gitignore" for one in above]
-    paths += [Path(one.partition("=")[2]) for one in area.settings]
+    paths += [Path(one.partition("=")[2]) for one in view.settings]
     paths += [repository.index, repository.exclude] if repository else []
     return [signature(path) for path in paths]

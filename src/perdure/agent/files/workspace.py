@@ -68,7 +68,7 @@ class Workspace:
         return head_of(self.root)
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
+    def active(self) -> Iterator[None]:
         """Be here for a while."""
         token = _HERE.set(self)
         try:
@@ -88,6 +88,6 @@ def here() -> Workspace:
     return found
 
 
-def settle_in(workspace: Workspace) -> None:
+def use_workspace(workspace: Workspace) -> None:
     """Be in a place for the rest of this context: for a process that serves one session only, such as a swept one."""
     _HERE.set(workspace)

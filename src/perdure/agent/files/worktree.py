@@ -32,10 +32,10 @@ from pathlib import Path
 import msgspec
 
 from perdure.agent.files.index import is_unfilled
-from perdure.agent.files.object_store import locked, sync_all
+from perdure.agent.files.object_store import lock_folder, sync_all
 from perdure.agent.files.prune import size_of
 from perdure.agent.files.snapshot import Snapshots
-from perdure.agent.git.command_line import SAFE, Repository, find, run, without_programs
+from perdure.agent.git.command_line import SAFE, Repository, disable_programs, find, run
 from perdure.durable import make_folder, write_whole
 from perdure.errors import Conflict, NotFound
 from perdure.ids import check_name, digest
@@ -63,10 +63,10 @@ def add(repository: Path, home: Path, branch: str, *, commit: str | None = None,
     """
     check_name("A branch", branch)
     parent = Snapshots(repository, home)
-    with locked(parent.home, LOCK) as lock:
+    with lock_folder(parent.home, LOCK) as lock:
         record = _record(parent.home, branch)
         if (there := _read(record)) is not None and there.is_ready:
-            return _again(there, commit, snapshot)
+            return _check_existing(there, commit, snapshot)
         theirs = find(parent.folder)
         start = commit or (parent.head() if theirs else None)
         root = _root(parent.home, branch)
@@ -81,7 +81,7 @@ def add(repository: Path, home: Path, branch: str, *, commit: str | None = None,
             _check_out(tracked, root, start, lock)
         folder.mkdir(parents=True, exist_ok=True)
         if snapshot is not None:
-            parent.restore(snapshot, folder)
+            parent.check_out(snapshot, folder)
         sync_all(parent.home)
         write_whole(record, msgspec.json.encode(msgspec.structs.replace(made, is_ready=True)))
         return folder
@@ -90,7 +90,7 @@ def add(repository: Path, home: Path, branch: str, *, commit: str | None = None,
 def remove(home: Path, branch: str) -> None:
     """Remove a branch's place with everything in it. Removing what is not there is fine."""
     home = home.resolve()
-    with locked(home, LOCK):
+    with lock_folder(home, LOCK):
         record = _record(home, branch)
         if (there := _read(record)) is not None:
             write_whole(record, msgspec.json.encode(msgspec.structs.replace(there, is_ready=False)))
@@ -98,13 +98,13 @@ def remove(home: Path, branch: str) -> None:
             record.unlink()  # last: until then, removing again finds what is left
 
 
-def all_of(home: Path) -> list[Worktree]:
+def list_worktrees(home: Path) -> list[Worktree]:
     """Every place that was given or begun here."""
     found = [_read(one) for one in sorted((home.resolve() / "worktrees").glob("perdure-*.json"))]
     return [one for one in found if one is not None]
 
 
-def folder_of(home: Path, branch: str) -> Path | None:
+def worktree_path(home: Path, branch: str) -> Path | None:
     """Where a branch works, if it has a place here."""
     there = _read(_record(home.resolve(), branch))
     return Path(os.fsdecode(there.folder)) if there and there.is_ready else None
@@ -131,7 +131,7 @@ def publish(home: Path, branch: str, name: str) -> str:
     return head
 
 
-def _again(there: Worktree, commit: str | None, snapshot: str | None) -> Path:
+def _check_existing(there: Worktree, commit: str | None, snapshot: str | None) -> Path:
     if (there.commit, there.snapshot) != (commit, snapshot):
         raise Conflict(f"Branch {there.branch} has a place already, with another beginning.")
     if not (folder := Path(os.fsdecode(there.folder))).is_dir():
@@ -142,7 +142,7 @@ def _again(there: Worktree, commit: str | None, snapshot: str | None) -> Path:
 
 
 def _check_out(theirs: Repository, root: Path, commit: str, lock: int) -> None:
-    env = {"GIT_DIR": str(theirs.git_dir), "GIT_WORK_TREE": str(theirs.top)} | without_programs(theirs)
+    env = {"GIT_DIR": str(theirs.git_dir), "GIT_WORK_TREE": str(theirs.top)} | disable_programs(theirs)
     arguments = ("worktree", "add", "--quiet", "--force", "--detach", str(root), commit)
     run(*arguments, cwd=theirs.top, env=env, keep=lock)
 
@@ -185,7 +185,7 @@ def _read(record: Path) -> Worktree | None:
         return None
 
 
-class Cleared(msgspec.Struct, frozen=True, omit_defaults=True):
+class FolderRemoval(msgspec.Struct, frozen=True, omit_defaults=True):
     """What became of a branch's folder. `kept` says why it is still there."""
 
     branch: str
@@ -195,36 +195,40 @@ class Cleared(msgspec.Struct, frozen=True, omit_defaults=True):
     is_git: bool = False
 
 
-def clear(home: Path, there: Worktree, last: str | None, *, plan: bool = False) -> Cleared:
+def clear(home: Path, there: Worktree, last: str | None, *, plan: bool = False) -> FolderRemoval:
     """Remove the folder of a branch that has ended, unless something would be lost; `last` is its last snapshot."""
     folder, root = Path(os.fsdecode(there.folder)), Path(os.fsdecode(there.root))
-    kept = _lost(home, there, folder, last) if there.is_ready and folder.is_dir() else None
+    kept = _loss(home, there, folder, last) if there.is_ready and folder.is_dir() else None
     freed = size_of(root) if kept is None else 0
     if kept is None and not plan:
         remove(home, there.branch)
-    return Cleared(there.branch, str(folder), freed, kept, there.git_dir is not None)
+    return FolderRemoval(there.branch, str(folder), freed, kept, there.git_dir is not None)
 
 
-def _lost(home: Path, there: Worktree, folder: Path, last: str | None) -> str | None:
+def _loss(home: Path, there: Worktree, folder: Path, last: str | None) -> str | None:
     """What would be lost with the folder, for a person; None if nothing would."""
     shots = Snapshots(folder, home)
     taken = shots.take("before its folder is removed")
-    if not _is_kept(shots, last, taken.tree):
+    if not _is_saved(shots, last, taken.tree):
         return "it holds changes that its last snapshot does not"
     if filled := [one.path for one in taken.left_out if not is_unfilled(folder / one.path)]:
         return f"{filled[0]} is in no snapshot"
-    return "it holds commits that no branch names" if there.git_dir is not None and _is_alone(there, folder) else None
+    return (
+        "it holds commits that no branch names"
+        if there.git_dir is not None and _has_own_commits(there, folder)
+        else None
+    )
 
 
-def _is_kept(shots: Snapshots, last: str | None, tree: str) -> bool:
+def _is_saved(shots: Snapshots, last: str | None, tree: str) -> bool:
     try:
-        with shots.held() as held:
-            return last is not None and held.tree(last) == tree
+        with shots.lock() as store:
+            return last is not None and store.tree(last) == tree
     except NotFound:
         return False
 
 
-def _is_alone(there: Worktree, folder: Path) -> bool:
+def _has_own_commits(there: Worktree, folder: Path) -> bool:
     """Whether the worktree's commit is no ref's, and not where it began."""
     code, out = run("rev-parse", "--verify", "--quiet", "HEAD", cwd=folder, answers=(0, 1, 128), settings=SAFE)
     head = out.decode().strip()

@@ -20,13 +20,13 @@ import msgspec
 
 from perdure.agent.commands.executables import executable
 from perdure.agent.git import programs
-from perdure.agent.git.links import confirmed, top_of
+from perdure.agent.git.links import find_git_folders, top_of
 from perdure.errors import ConfigError, Damaged, StoreError, StoreFull, StoreUnavailable
 
 LIMIT = 600.0  # seconds that one git command may take
 
 SAFE = ("safe.directory=*",)  # for commands that run nothing of the repository, whoever owns it
-IMPERSONAL = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+NO_USER_CONFIG = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 CLEAN = {
     "GIT_ATTR_NOSYSTEM": "1",
     "GIT_OPTIONAL_LOCKS": "0",
@@ -92,7 +92,7 @@ def start(
     personal: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start git in a session of its own: what a person types at a terminal does not reach it."""
-    clean = programs.environment(cwd) | (CLEAN if personal else CLEAN | IMPERSONAL)
+    clean = programs.environment(cwd) | (CLEAN if personal else CLEAN | NO_USER_CONFIG)
     options = [word for setting in (*SETTINGS, *settings) for word in ("-c", setting)]
     if (program := executable("git", cwd)) is None:
         raise ConfigError("git is not installed.", hint="Install git 2.38 or later.")
@@ -136,7 +136,7 @@ def find(folder: Path) -> Repository | None:
 
     One that does not confirm that the work tree is its own is none.
     """
-    if (nearest := top_of(folder)) is None or confirmed(nearest) is None:
+    if (nearest := top_of(folder)) is None or find_git_folders(nearest) is None:
         return None
     names = ("--git-path", "objects", "--git-path", "index", "--git-path", "info/exclude", "--show-object-format")
     code, out = run(
@@ -157,12 +157,12 @@ def find(folder: Path) -> Repository | None:
     return Repository(Path(top), lines[7], Path(git_dir), objects, index, exclude, lines[6])
 
 
-def without_programs(repository: Repository) -> dict[str, str]:
+def disable_programs(repository: Repository) -> dict[str, str]:
     """The environment by which git runs no program that the repository's settings name."""
     env = {"GIT_DIR": str(repository.git_dir), "GIT_WORK_TREE": str(repository.top)}
     listed = run("config", "--list", "--name-only", "-z", cwd=repository.top, env=env)[1]
     keys = dict.fromkeys(os.fsdecode(listed).split("\0"))
-    return programs.by_environment(programs.without([key for key in keys if programs.names_program(key)]))
+    return programs.as_environment(programs.disable([key for key in keys if programs.names_program(key)]))
 
 
 def global_excludes(folder: Path) -> str | None:

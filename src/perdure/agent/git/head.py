@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.agent.git.links import GitFolders, confirmed, top_of
+from perdure.agent.git.links import GitFolders, find_git_folders, top_of
 
 
 def head_of(root: Path) -> dict[str, str | None] | None:
     """The branch and the commit that a folder is on; None outside git."""
     top = top_of(root)
-    found = None if top is None else confirmed(top)
+    found = None if top is None else find_git_folders(top)
     if found is None:
         return None
     git = found.own

@@ -37,7 +37,7 @@ _WHY = {
 }
 
 
-class Keeper(Shepherd):
+class HookRunner(Shepherd):
     """One hook or filter, from its beginning to its end."""
 
     def __init__(self, folder: str, told: dict[str, Any]) -> None:
@@ -196,7 +196,7 @@ def main(spec: str, kind: str, name: str, *arguments: str) -> None:
     around = os.path.dirname(spec)
     folder = f"{around}/{os.getpid()}-{len(os.listdir(around))}"
     os.makedirs(f"{folder}/tmp/objects")
-    keeper = Keeper(folder, told)
+    keeper = HookRunner(folder, told)
     keeper.fork_guard()
     try:
         sys.exit(keeper.hook(name, *arguments) if kind == "hook" else keeper.filter(name, *arguments))

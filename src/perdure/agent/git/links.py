@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 LONGEST = 8192  # bytes of a file that names a folder
-_WRITTEN = (
+_GIT_WRITES = (
     *("HEAD", "config", "config.worktree", "index", "logs", "modules", "objects", "packed-refs", "refs", "refs/heads"),
     "worktrees",
 )
@@ -29,7 +29,7 @@ class GitFolders(msgspec.Struct, frozen=True):
     common: Path
 
 
-def confirmed(top: Path) -> GitFolders | None:
+def find_git_folders(top: Path) -> GitFolders | None:
     """The git folder of a working tree; None if there is none, or if it is another one's."""
     link = top / ".git"
     try:
@@ -39,7 +39,7 @@ def confirmed(top: Path) -> GitFolders | None:
             real = Path(os.path.realpath(link))
             found = None if os.path.lexists(real / "commondir") else GitFolders(real, real)
         else:
-            own = _named(link, "gitdir: ")
+            own = _read_link(link, "gitdir: ")
             found = _worktree(own, link) if os.path.lexists(own / "commondir") else _submodule(own, top)
     except (OSError, ValueError):
         return None
@@ -52,21 +52,21 @@ def top_of(folder: Path) -> Path | None:
 
 
 def _worktree(own: Path, link: Path) -> GitFolders | None:
-    common = _named(own / "commondir")
-    if own.parent != common / "worktrees" or _named(own / "gitdir") != Path(os.path.realpath(link)):
+    common = _read_link(own / "commondir")
+    if own.parent != common / "worktrees" or _read_link(own / "gitdir") != Path(os.path.realpath(link)):
         return None
     return GitFolders(own, common)
 
 
 def _submodule(own: Path, top: Path) -> GitFolders | None:
     above = top_of(top.parent)
-    if above is None or above == top or (around := confirmed(above)) is None:
+    if above is None or above == top or (around := find_git_folders(above)) is None:
         return None
     modules = {around.own / "modules", around.common / "modules"}
     return GitFolders(own, own) if own.is_dir() and modules & set(own.parents) else None
 
 
-def _named(file: Path, prefix: str = "") -> Path:
+def _read_link(file: Path, prefix: str = "") -> Path:
     """The folder that a file of git names, from the folder that it lies in."""
     with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
         text = os.fsdecode(opened.read(LONGEST)).strip()
@@ -78,7 +78,7 @@ def _named(file: Path, prefix: str = "") -> Path:
 def _leads_out(found: GitFolders) -> bool:
     """Whether what git writes there is a link to somewhere else."""
     for place in {found.own, found.common}:
-        for path in (place / name for name in _WRITTEN):
+        for path in (place / name for name in _GIT_WRITES):
             if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(found.common):
                 return True
     return False

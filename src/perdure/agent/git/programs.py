@@ -37,10 +37,10 @@ _OTHER = re.compile(
     r"|guitool\..+\.cmd|tar\..+\.command|web\.browser|instaweb\..+|init\.templatedir",
     re.DOTALL,
 )
-_NAMED = (FILTER, HOOK, SIGNS, REACHES, _OTHER)
+_PROGRAM_KEYS = (FILTER, HOOK, SIGNS, REACHES, _OTHER)
 
 _NEEDED = frozenset(["HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "XDG_CONFIG_HOME"])
-_OF_A_PERSON = frozenset(
+_USER_NAMES = frozenset(
     [
         *("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT"),
         *("GNUPGHOME", "GPG_AGENT_INFO", "GPG_TTY", "KRB5CCNAME"),
@@ -54,10 +54,10 @@ PROTOCOLS = "file:git:http:https:ssh"  # what a push may use; every other git co
 
 def names_program(key: str) -> bool:
     """Whether a setting, with its name as `git config --list` gives it, names a program."""
-    return any(one.fullmatch(key) for one in _NAMED)
+    return any(one.fullmatch(key) for one in _PROGRAM_KEYS)
 
 
-def without(keys: Collection[str]) -> dict[str, str]:
+def disable(keys: Collection[str]) -> dict[str, str]:
     """Settings by which git takes none of these for a program."""
     chosen = {key: "" if FILTER.fullmatch(key) or key.endswith(".helper") else "false" for key in keys}
     chosen |= {key: "none" for key in keys if key.startswith("submodule.")}
@@ -65,7 +65,7 @@ def without(keys: Collection[str]) -> dict[str, str]:
     return chosen
 
 
-def by_environment(settings: Mapping[str, str]) -> dict[str, str]:
+def as_environment(settings: Mapping[str, str]) -> dict[str, str]:
     """The environment that gives git these settings. Unlike `-c`, it can give a key that has a `=` in it."""
     told = {"GIT_CONFIG_COUNT": str(len(settings))}
     for nth, (key, value) in enumerate(settings.items()):
@@ -79,7 +79,7 @@ def environment(folder: Path, *, personal: bool = False, network: bool = False) 
     With `personal` also what agents of a person need, that hold keys; with `network` it may reach a remote.
     """
     added = {name.strip() for name in os.environ.get(ADDED, "").split(",")}
-    wanted = _NEEDED | added | (_OF_A_PERSON if personal else frozenset())
+    wanted = _NEEDED | added | (_USER_NAMES if personal else frozenset())
     kept = {name: value for name, value in os.environ.items() if name in wanted or name.startswith("LC_")}
     return kept | {
         "PATH": search_path(folder),

@@ -37,86 +37,94 @@ from perdure.agent.commands.executables import executable
 from perdure.agent.commands.sandbox import command_line, environment, level_for
 from perdure.agent.files.workspace import here
 from perdure.agent.git import programs
-from perdure.agent.git.links import confirmed
+from perdure.agent.git.links import find_git_folders
 from perdure.agent.tools.result import short
 from perdure.errors import NotDone
 from perdure.process import open_for_parent
 from perdure.store.writer.lock import Waiting
 
-LOOK = 60.0  # seconds
-PATIENCE = 120.0  # with a git that began earlier
+QUERY_SECONDS = 60.0  # seconds
+LOCK_SECONDS = 120.0  # with a git that began earlier
 TRIES = 50  # ten in a second
-TEXT = 1 << 20
+MAX_TEXT = 1 << 20
 
 SETTINGS = (*programs.SETTINGS, "core.quotePath=false", "color.ui=false")
 NO_HOOKS = ("core.hooksPath=/dev/null",)
 REMOTE = frozenset({"push", "fetch", "ls-remote"})  # what reaches a remote; only after a push was approved
 
 
-class Done(msgspec.Struct, frozen=True):
+class GitResult(msgspec.Struct, frozen=True):
     """What git said. `code` is negative where it had to be killed."""
 
     code: int
     text: bytes
     error: str
-    cut: bool = False
+    truncated: bool = False
 
     @property
     def line(self) -> str:
         return self.text.decode(errors="replace").strip()
 
     @property
-    def words(self) -> str:
+    def message(self) -> str:
         """Everything it said, for a person or a model; the end is where the reason stands."""
         return "\n".join(part for part in (self.line, self.error.strip()) if part)[-4000:]
 
 
-def look_at_files(*arguments: str, limit: int = TEXT) -> Done:
+def query_files(*arguments: str, limit: int = MAX_TEXT) -> GitResult:
     """Run a git command that compares files with what is recorded; that may run filters, so it is fenced."""
     with TemporaryDirectory() as temporary:
-        return look(*arguments, limit=limit, fence=Fence(Path(temporary)))
+        return query(*arguments, limit=limit, sandbox=GitSandbox(Path(temporary)))
 
 
-def look(
-    *arguments: str, check: bool = True, limit: int = TEXT, seconds: float = LOOK, fence: Fence | None = None
-) -> Done:
+def query(
+    *arguments: str,
+    check: bool = True,
+    limit: int = MAX_TEXT,
+    seconds: float = QUERY_SECONDS,
+    sandbox: GitSandbox | None = None,
+) -> GitResult:
     """Run a git command that changes nothing; at most `limit` bytes of its output."""
-    with TemporaryFile() as error, begun(arguments, subprocess.DEVNULL, subprocess.PIPE, error, fence=fence) as git:
+    with (
+        TemporaryFile() as error,
+        start_git(arguments, subprocess.DEVNULL, subprocess.PIPE, error, sandbox=sandbox) as git,
+    ):
         assert git.stdout is not None
-        timer = threading.Timer(seconds, end, [git])
+        timer = threading.Timer(seconds, stop_git, [git])
         timer.start()
         try:
             text = git.stdout.read(limit + 1)
             if len(text) > limit:
-                end(git)
+                stop_git(git)
             code = git.wait()
         finally:
             timer.cancel()
-        done = Done(code, text[:limit], said_in(error), cut=len(text) > limit)
-    if check and done.code and not done.cut:
-        raise NotDone(f"git {arguments[0]}: {short(done.words or f'it ended with {done.code}', 600)}")
+        done = GitResult(code, text[:limit], text_of(error), truncated=len(text) > limit)
+    if check and done.code and not done.truncated:
+        raise NotDone(f"git {arguments[0]}: {short(done.message or f'it ended with {done.code}', 600)}")
     return done
 
 
-def begun(
+def start_git(
     arguments: Sequence[str], given: IO[bytes] | int, text: IO[bytes] | int, error: IO[bytes], *,
-    lock: int | None = None, settings: Sequence[str] = (), fence: Fence | None = None,
-    told: Mapping[str, str] | None = None,
+    lock: int | None = None, settings: Sequence[str] = (), sandbox: GitSandbox | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:  # fmt: skip
     """Start git in the folder, in a process group of its own; with a `fence`, in the sandbox.
 
     `told` is laid over its environment.
     """
-    looks = lock is None and arguments[0] != "rev-parse"  # which is asked where the hooks are
-    chosen = (*SETTINGS, *(NO_HOOKS if looks else ()), *settings)
+    is_query = lock is None and arguments[0] != "rev-parse"  # which is asked where the hooks are
+    chosen = (*SETTINGS, *(NO_HOOKS if is_query else ()), *settings)
     command = [git_program(), *(part for one in chosen for part in ("-c", one)), *arguments]
-    told = _environment(arguments[0], lock is None) | dict(told or {})
-    if fence is not None:
-        command = fence.line(command)
-        told = fence.environment() | {name: value for name, value in told.items() if name.startswith("GIT_")}
+    variables = _environment(arguments[0], lock is None) | dict(variables or {})
+    if sandbox is not None:
+        command = sandbox.line(command)
+        ours = {name: value for name, value in variables.items() if name.startswith("GIT_")}
+        variables = sandbox.environment() | ours
     try:
         return subprocess.Popen(
-            command, cwd=here().root, stdin=given, stdout=text, stderr=error, env=told, start_new_session=True,
+            command, cwd=here().root, stdin=given, stdout=text, stderr=error, env=variables, start_new_session=True,
             pass_fds=() if lock is None else (lock,),
         )  # fmt: skip
     except (OSError, ValueError) as failure:
@@ -124,7 +132,7 @@ def begun(
         raise NotDone(f"git cannot be started: {why}.") from None
 
 
-class Fence:
+class GitSandbox:
     """The sandbox for a look at the files: filters may run, and nested repositories be read with their settings."""
 
     def __init__(self, temporary: Path) -> None:
@@ -158,22 +166,22 @@ def git_program() -> str:
 def git_folders(*names: str) -> tuple[Path, ...]:
     """Git's folder for this working tree, the one that all working trees of the repository share, and more by name."""
     wanted = [word for name in names for word in ("--git-path", name)]
-    said = look("rev-parse", "--absolute-git-dir", "--git-common-dir", *wanted).line.splitlines()
+    said = query("rev-parse", "--absolute-git-dir", "--git-common-dir", *wanted).line.splitlines()
     return tuple(Path(here().root, line).resolve() for line in said)
 
 
-def _environment(command: str, looking: bool) -> dict[str, str]:
+def _environment(command: str, is_query: bool) -> dict[str, str]:
     """What git needs, without what would send it elsewhere, ask a person, or change what it says."""
     remote = command in REMOTE
     return programs.environment(here().root, personal=remote or command == "commit", network=remote) | {
         "GIT_CEILING_DIRECTORIES": str(here().root.parent),
-        "GIT_OPTIONAL_LOCKS": "0" if looking else "1",
+        "GIT_OPTIONAL_LOCKS": "0" if is_query else "1",
         "LC_ALL": "C.UTF-8",
         "LANGUAGE": "",
     }
 
 
-def end(git: subprocess.Popen[bytes]) -> None:
+def stop_git(git: subprocess.Popen[bytes]) -> None:
     """End git with all that it started in its group: first so that it removes its lock files."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
@@ -182,25 +190,25 @@ def end(git: subprocess.Popen[bytes]) -> None:
             git.wait(2.0)
 
 
-def said_in(file: IO[bytes]) -> str:
+def text_of(file: IO[bytes]) -> str:
     file.seek(0)
-    return file.read(TEXT).decode(errors="replace")
+    return file.read(MAX_TEXT).decode(errors="replace")
 
 
 def is_repository() -> bool:
     """Whether the folder of the session is the top of a repository's working tree, and the repository says so too."""
-    if confirmed(here().root) is None:
+    if find_git_folders(here().root) is None:
         return False
     try:
-        return look("rev-parse", "--show-toplevel", check=False).text == os.fsencode(here().root) + b"\n"
+        return query("rev-parse", "--show-toplevel", check=False).text == os.fsencode(here().root) + b"\n"
     except NotDone:
         return False
 
 
-def require() -> None:
+def require_repository() -> None:
     if is_repository():
         return
-    if os.path.lexists(here().root / ".git") and confirmed(here().root) is None:
+    if os.path.lexists(here().root / ".git") and find_git_folders(here().root) is None:
         raise NotDone(
             "The .git of this folder names a repository that does not name this folder, so git is not run here.",
             hint="A worktree is repaired by `git worktree repair`, typed in its repository.",
@@ -210,25 +218,25 @@ def require() -> None:
 
 def current_branch() -> str:
     """The branch that is checked out; empty if none is."""
-    return look("symbolic-ref", "--quiet", "--short", "HEAD", check=False).line
+    return query("symbolic-ref", "--quiet", "--short", "HEAD", check=False).line
 
 
 def commit_of(name: str) -> str | None:
     """The commit that a ref stands at, or None."""
-    return look("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", check=False).line or None
+    return query("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", check=False).line or None
 
 
 @contextmanager
-def quiet() -> Iterator[int]:
+def repository_lock() -> Iterator[int]:
     """Hold the lock: while it is held, no git that this or a dead worker began runs here."""
-    require()
-    folder = Path(look("rev-parse", "--absolute-git-dir").line)
+    require_repository()
+    folder = Path(query("rev-parse", "--absolute-git-dir").line)
     try:
         lock = open_for_parent(folder / "perdure.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     except OSError as error:
         raise NotDone(f"git's folder cannot be locked: {error.strerror}.") from None
     try:
-        if not Waiting(lock).within(PATIENCE):
+        if not Waiting(lock).within(LOCK_SECONDS):
             raise NotDone("A git command that began earlier still runs here; nothing was done.")
         try:
             yield lock
@@ -239,10 +247,10 @@ def quiet() -> Iterator[int]:
 
 
 @contextmanager
-def acting(*names: str) -> Iterator[int]:
+def write_lock(*names: str) -> Iterator[int]:
     """Hold the lock in order to act; `names` are the lock files that git will want for it."""
-    with quiet() as lock:
-        files = [Path(here().root, look("rev-parse", "--git-path", name).line) for name in names]
+    with repository_lock() as lock:
+        files = [Path(here().root, query("rev-parse", "--git-path", name).line) for name in names]
         marked = os.fstat(lock).st_size > 0
         for file in files:
             _clear(file, marked)
@@ -258,7 +266,7 @@ def _clear(file: Path, marked: bool) -> None:
     for _ in range(TRIES):
         if not file.exists():
             return
-        if marked and not _may_be_held(file):
+        if marked and not _may_be_in_use(file):
             file.unlink(missing_ok=True)
             return
         time.sleep(0.1)
@@ -268,17 +276,17 @@ def _clear(file: Path, marked: bool) -> None:
     )
 
 
-def _may_be_held(file: Path) -> bool:
+def _may_be_in_use(file: Path) -> bool:
     """Whether a living process may rely on a lock file of git. What cannot be known counts as yes."""
     places = (str(here().root), str(file.parent))
     try:
         processes = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
         return True
-    return any(_holds(Path("/proc", str(pid)), file, places) for pid in processes if pid != os.getpid())
+    return any(_uses_lock(Path("/proc", str(pid)), file, places) for pid in processes if pid != os.getpid())
 
 
-def _holds(process: Path, file: Path, places: tuple[str, ...]) -> bool:
+def _uses_lock(process: Path, file: Path, places: tuple[str, ...]) -> bool:
     try:
         is_git = (process / "comm").read_text(errors="replace").startswith("git")
     except OSError:

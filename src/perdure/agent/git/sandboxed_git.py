@@ -34,17 +34,29 @@ from perdure.agent.commands.sandbox import Level, command_line, environment, lev
 from perdure.agent.commands.state import Bounds, limits_of
 from perdure.agent.files.workspace import Workspace, here
 from perdure.agent.git import hook_runner, programs
-from perdure.agent.git.links import confirmed
+from perdure.agent.git.links import find_git_folders
 from perdure.agent.git.programs import FILTER, HOOK, REACHES, SIGNS
-from perdure.agent.git.repository import Done, begun, end, git_folders, git_program, lfs_folders, look, said_in
+from perdure.agent.git.repository import (
+    GitResult,
+    git_folders,
+    git_program,
+    lfs_folders,
+    query,
+    start_git,
+    stop_git,
+    text_of,
+)
 from perdure.durable import make_folder
 from perdure.errors import NotDone
 from perdure.ids import digest
 from perdure.runtime.workers.private_folder import runtime_folder
 
-ACT = 600  # seconds; hooks run tests
+GIT_SECONDS = 600  # seconds; hooks run tests
 TRUSTED = "perdure.hooks"
-_USED = {"commit": (SIGNS,), "push": (SIGNS, REACHES)}  # the programs that a command runs outside, if they are set
+_RUNS_OUTSIDE = {
+    "commit": (SIGNS,),
+    "push": (SIGNS, REACHES),
+}  # the programs that a command runs outside, if they are set
 # Imported, and not run as a file, because then it is compiled only once; last on the path, so that it hides nothing.
 _SCRIPT = (
     "import sys; sys.path.append(sys.argv[1]); "
@@ -52,7 +64,7 @@ _SCRIPT = (
 )
 
 
-class Configured(msgspec.Struct, frozen=True):
+class GitSetting(msgspec.Struct, frozen=True):
     """One of git's settings, and the file that it comes from.
 
     An agent can write a file of the folder, and by a hook what Git LFS keeps. `is_personal`: not from the repository.
@@ -65,44 +77,49 @@ class Configured(msgspec.Struct, frozen=True):
     is_personal: bool
 
 
-def act(lock: int, *arguments: str, given: bytes = b"", settings: Sequence[str] = ()) -> Done:
+def run_git(lock: int, *arguments: str, given: bytes = b"", settings: Sequence[str] = ()) -> GitResult:
     """Run a git command that changes something, with the lock of `acting`."""
-    with _kept(arguments[0]) as kept, TemporaryFile() as source, TemporaryFile() as text, TemporaryFile() as error:
+    with (
+        _hook_environment(arguments[0]) as variables,
+        TemporaryFile() as source,
+        TemporaryFile() as text,
+        TemporaryFile() as error,
+    ):
         faults.point("git.before")
         source.write(given)
         source.seek(0)
-        with begun(arguments, source, text, error, lock=lock, settings=settings, told=kept) as git:
+        with start_git(arguments, source, text, error, lock=lock, settings=settings, variables=variables) as git:
             try:
-                code = git.wait(ACT)
+                code = git.wait(GIT_SECONDS)
             except subprocess.TimeoutExpired:
-                end(git)
+                stop_git(git)
                 code = min(git.wait(), -1)
         faults.point("git.after")
-        return Done(code, said_in(text).encode(), said_in(error))
+        return GitResult(code, text_of(text).encode(), text_of(error))
 
 
 def check_programs() -> None:
     """Refuse a push that would run, outside the sandbox, what an agent could have written or the repository names."""
-    configured = _configured()
+    configured = _read_settings()
     if not _is_trusted(configured):
         _check(configured, "push")
 
 
 def level_of(workspace: Workspace) -> Level:
     """The level that hooks and filters run at in this workspace."""
-    with workspace.entered():
-        return _level(_configured())
+    with workspace.active():
+        return _level(_read_settings())
 
 
-def _level(configured: list[Configured]) -> Level:
+def _level(configured: list[GitSetting]) -> Level:
     return Level.NONE if _is_trusted(configured) else level_for(here())
 
 
-def _configured() -> list[Configured]:
+def _read_settings() -> list[GitSetting]:
     """Every setting of git here but those that we give on the command line, the last word last."""
-    listed = look("config", "--list", "--show-scope", "--show-origin", "-z", limit=8 << 20)
+    listed = query("config", "--list", "--show-scope", "--show-origin", "-z", limit=8 << 20)
     parts = listed.text.decode(errors="surrogateescape").split("\0")
-    repository = confirmed(here().root)
+    repository = find_git_folders(here().root)
     kept = None if repository is None else repository.common / "lfs"
     found = []
     for scope, origin, setting in zip(parts[::3], parts[1::3], parts[2::3], strict=False):
@@ -112,14 +129,14 @@ def _configured() -> list[Configured]:
             continue
         file = (here().root / path).resolve() if kind == "file" else None
         writable = file is not None and (_is_in_folder(file) or kept in file.parents)
-        found.append(Configured(key, value, file, writable, scope in programs.PERSONAL and not writable))
+        found.append(GitSetting(key, value, file, writable, scope in programs.PERSONAL and not writable))
     return found
 
 
-def _is_trusted(configured: list[Configured]) -> bool:
+def _is_trusted(configured: list[GitSetting]) -> bool:
     """By the word of a person, in his own settings: for every repository, or for this one by its folder."""
     words = [one.value for one in configured if one.key == TRUSTED and one.is_personal]
-    found = confirmed(here().root)
+    found = find_git_folders(here().root)
     folders = {str(here().root)} | ({str(found.common.parent)} if found and found.common.name == ".git" else set())
     return words[-1:] == ["trusted"] or bool(folders & set(words))
 
@@ -128,7 +145,7 @@ def _is_in_folder(file: Path) -> bool:
     return here().root in file.parents and here().root / ".git" not in file.parents
 
 
-def _check(configured: list[Configured], command: str) -> None:
+def _check(configured: list[GitSetting], command: str) -> None:
     way = f"Take it out of the folder, or trust the folder: git config --global --add {TRUSTED} {here().root}"
     for one in configured:
         if one.is_writable:
@@ -138,7 +155,7 @@ def _check(configured: list[Configured], command: str) -> None:
             raise NotDone(f"Git's {one.key} runs {found}, which an agent can write.", hint=way)
         if HOOK.fullmatch(one.key):
             raise NotDone(f"{one.key} is a hook that cannot be kept in the sandbox.", hint=way)
-        if not one.is_personal and any(uses in _USED.get(command, ()) for uses in runs):
+        if not one.is_personal and any(uses in _RUNS_OUTSIDE.get(command, ()) for uses in runs):
             raise NotDone(
                 f"The settings of this repository name a program, {one.key}, and only your own settings may.",
                 hint=f"Set it with `git config --global`, or trust: git config --global --add {TRUSTED} {here().root}",
@@ -159,9 +176,9 @@ def _in_folder(command: str) -> Path | None:
 
 
 @contextmanager
-def _kept(command: str) -> Iterator[dict[str, str]]:
+def _hook_environment(command: str) -> Iterator[dict[str, str]]:
     """The environment by which git runs keepers, while they can be run, and no program that the repository names."""
-    configured = _configured()
+    configured = _read_settings()
     level = _level(configured)
     if level is Level.NONE:  # git runs hooks itself, so it is told what they need
         told = environment(here(), level, Path(gettempdir()))
@@ -169,22 +186,24 @@ def _kept(command: str) -> Iterator[dict[str, str]]:
         return
     _check(configured, command)
     named = {one.key for one in configured if not one.is_personal and programs.names_program(one.key)}
-    settings = programs.without({key for key in named if not FILTER.fullmatch(key)})
+    settings = programs.disable({key for key in named if not FILTER.fullmatch(key)})
     scratch = here().scratch or runtime_folder() / "commands" / here().session_uid
     folder = scratch / f"git-{digest(os.fsencode(here().root))[:16]}"
     shutil.rmtree(folder, ignore_errors=True)  # of an act that was killed: we hold the lock, so it has ended
     make_folder(folder)
-    fenced = cgroup.make(Bounds().processes)
+    group = cgroup.make(Bounds().processes)
     try:
-        settings |= _keepers(level, scratch, folder, configured, str(fenced or ""))
-        yield programs.by_environment(settings)
+        settings |= _install_hooks(level, scratch, folder, configured, str(group or ""))
+        yield programs.as_environment(settings)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        if fenced is not None:
-            cgroup.remove(fenced)
+        if group is not None:
+            cgroup.remove(group)
 
 
-def _keepers(level: Level, scratch: Path, folder: Path, configured: list[Configured], fence: str) -> dict[str, str]:
+def _install_hooks(
+    level: Level, scratch: Path, folder: Path, configured: list[GitSetting], group: str
+) -> dict[str, str]:
     """Write down what each keeper has to know, and make one for every hook and filter that there is."""
     git_dir, common, hooks_folder, objects = git_folders("hooks", "objects")
     hooks = {path.name: str(path) for path in _hooks(hooks_folder)}
@@ -197,8 +216,8 @@ def _keepers(level: Level, scratch: Path, folder: Path, configured: list[Configu
     )  # fmt: skip
     told = {
         "line": line[:-1], "place": str(place), "refs": _own_refs(level, place, common), "common": str(common),
-        "environment": environment(here(), level, place), "limits": limits_of(Bounds(seconds=ACT)),
-        "pen": fence, "hooks": hooks, "filters": filters, "git": git_program(), "index": str(git_dir / "index"),
+        "environment": environment(here(), level, place), "limits": limits_of(Bounds(seconds=GIT_SECONDS)),
+        "pen": group, "hooks": hooks, "filters": filters, "git": git_program(), "index": str(git_dir / "index"),
         "objects": str(objects),
     }  # fmt: skip
     spec.write_text(json.dumps(told), encoding="utf-8")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.agent.files.branch import Folder, folder_of
+from perdure.agent.files.branch import SessionFolder, session_folder
 from perdure.agent.history import catch_up
 from perdure.agent.history.catch_up import RecentChanges
 from perdure.agent.history.inbox import InboxState, mode_of, read_inbox
@@ -34,7 +34,7 @@ class AgentRecords(Records):
         session: SessionRecord,
         state: State,
         checkpointed: int,
-        folder: Folder | None,
+        folder: SessionFolder | None,
         inbox: InboxState,
         since: RecentChanges,
     ) -> None:
@@ -55,7 +55,7 @@ def read(tx: Transaction, uid: str) -> AgentRecords:
     state, checkpointed = state_of(tx, session)
     inbox = read_inbox(tx, uid, mode_of(state))
     since = catch_up.since_last_line(tx, uid, state, inbox)
-    records = AgentRecords(session, state, checkpointed, folder_of(tx, session), inbox, since)
+    records = AgentRecords(session, state, checkpointed, session_folder(tx, session), inbox, since)
     records.resting = not since.unread and bool(message.rests(tx, uid))  # a message ends every rest
     for effect in effects.unsettled(tx, uid):
         records.effects[Place("", "call", effect.id, "", effect.generation)] = effect

@@ -28,15 +28,15 @@ from perdure.errors import NotDone, StoreError
 from perdure.ids import new_uid
 from perdure.runtime.definitions.tool import Call, Tool, tool
 
-__all__ = ["READ_ONLY", "end", "forget", "is_read_only", "look", "pick", "reattach", "run_command"]
+__all__ = ["READ_ONLY", "end", "forget", "is_read_only", "pick", "reattach", "run_command", "run_read_only"]
 
 SHOWN = 16 << 10  # bytes of output in a result, half of them from its end
 LONGEST = 3600
 CHUNK = 1 << 20
-_LOOK = 0.1
+_POLL_SECONDS = 0.1
 _NO_SETTINGS = "no-settings"  # in the folder of an attempt: there was no perdure.toml when it began
 UNTRUSTED = f"{FILE}.untrusted"
-_HOW = {
+_ENDINGS = {
     "timeout": "It was ended: its time was up.",
     "processes": "It was ended: it had too many processes.",
     "disk": "It was ended: it wrote too much.",
@@ -57,11 +57,11 @@ run_command.outlives_worker = True
 
 
 @tool(name="run_command.look", replay="pure", retry=1)
-def look(call: Call, command: str, timeout: int = 120) -> ToolResult:
+def run_read_only(call: Call, command: str, timeout: int = 120) -> ToolResult:
     """Run a command that only looks."""
-    if not _only_looks(command) or (argv := words(command)) is None:
+    if not _is_read_only(command) or (argv := words(command)) is None:
         raise NotDone(f"{short(command)} may change something.")
-    if (line := looking_line(argv)) is None:
+    if (line := read_only_line(argv)) is None:
         call.reference("exit 127")
         return ToolResult(f"exit 127\n{argv[0]}: not found", origin=_origin(command), failed=True)
     trail = Trail(here(), new_uid())
@@ -74,16 +74,16 @@ def look(call: Call, command: str, timeout: int = 120) -> ToolResult:
 def pick(arguments: dict[str, Any]) -> Tool[..., Any]:
     """The tool that a call of `run_command` means."""
     command = arguments.get("command")
-    return look if isinstance(command, str) and _only_looks(command) else run_command
+    return run_read_only if isinstance(command, str) and _is_read_only(command) else run_command
 
 
-def _only_looks(command: str) -> bool:
+def _is_read_only(command: str) -> bool:
     """Git may run a filter that the repository names; it does so unasked only in a sandbox."""
     found = words(command)
     return is_read_only(command) and (found is None or found[0] != "git" or available(here().root) is not Level.NONE)
 
 
-def looking_line(argv: list[str]) -> list[str] | None:
+def read_only_line(argv: list[str]) -> list[str] | None:
     """What is run for a command that only looks: a program outside the folder, and git without what it would start."""
     if (program := executable(argv[0], here().root)) is None:
         return None
@@ -93,13 +93,13 @@ def looking_line(argv: list[str]) -> list[str] | None:
     return [program, *settings, *quiet_git(argv[1:])]
 
 
-def looking_environment(workspace: Workspace, level: Level, temporary: Path) -> dict[str, str]:
+def read_only_environment(workspace: Workspace, level: Level, temporary: Path) -> dict[str, str]:
     """What a command that only looks is told: no program of the folder is found, and no missing object is fetched."""
     quiet = {"PATH": search_path(workspace.root), "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
     return environment(workspace, level, temporary) | quiet
 
 
-class Found(msgspec.Struct, frozen=True):
+class CommandOutcome(msgspec.Struct, frozen=True):
     """What is known of a command that outlived its worker: the outcome of its attempt, as the ledger wants it."""
 
     outcome: AttemptOutcome
@@ -109,7 +109,7 @@ class Found(msgspec.Struct, frozen=True):
     reference: str | None = None
 
 
-async def reattach(key: str, workspace: Workspace, *, attempt: int | None = None) -> Found | None:
+async def reattach(key: str, workspace: Workspace, *, attempt: int | None = None) -> CommandOutcome | None:
     """Find a command again, on the machine where it was run, and wait for it if it is under way.
 
     With the number of the attempt, one that never began is found too, and from then on it cannot begin: only for an
@@ -122,14 +122,14 @@ async def reattach(key: str, workspace: Workspace, *, attempt: int | None = None
     waited = False
     while (fate := trail.fate(number, final=attempt is not None)) is Fate.RUNNING:
         waited = True
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_POLL_SECONDS)
     ending = trail.ending(number)
     if ending is not None:
         why = "it was waited for." if waited else "it had ended, and how was written down."
-        result = run_command.shape.encode_result(_said(ending, workspace, changed=True))
-        return Found(AttemptOutcome.ACKNOWLEDGED, why, result, reference=_sentence(ending))
+        result = run_command.shape.encode_result(_result(ending, workspace, changed=True))
+        return CommandOutcome(AttemptOutcome.ACKNOWLEDGED, why, result, reference=_describe_exit(ending))
     if fate is Fate.NEVER and attempt is not None:
-        return Found(AttemptOutcome.ABSENT, "it never began.")
+        return CommandOutcome(AttemptOutcome.ABSENT, "it never began.")
     return None
 
 
@@ -156,7 +156,7 @@ def _run(trail: Trail, call: Call, argv: list[str], command: str, timeout: int, 
         (temporary.parent / _NO_SETTINGS).touch()
     hidden = (trail.folder.parent,)
     line = command_line(workspace, argv, level=level, temporary=temporary, hidden=hidden, read_only=read_only)
-    told = (looking_environment if read_only else environment)(workspace, level, temporary)
+    told = (read_only_environment if read_only else environment)(workspace, level, temporary)
     ending = trail.run(
         call.attempt,
         line,
@@ -165,23 +165,27 @@ def _run(trail: Trail, call: Call, argv: list[str], command: str, timeout: int, 
         bounds=Bounds(seconds=max(1, min(timeout, LONGEST))),
         beat=call.heartbeat,
     )
-    call.reference(_sentence(ending))
-    return _said(ending, workspace, changed=not read_only)
+    call.reference(_describe_exit(ending))
+    return _result(ending, workspace, changed=not read_only)
 
 
-def _said(ending: Ending, workspace: Workspace, *, changed: bool) -> ToolResult:
+def _result(ending: Ending, workspace: Workspace, *, changed: bool) -> ToolResult:
     output = ending.folder / "output"
     size = output.stat().st_size if output.exists() else 0
     return ToolResult(
-        "\n".join(line for line in (_sentence(ending), _shown(output, size), _set_aside(ending, workspace)) if line),
+        "\n".join(
+            line
+            for line in (_describe_exit(ending), _output_text(output, size), _rename_settings(ending, workspace))
+            if line
+        ),
         origin=_origin((ending.folder / "command").read_text(encoding="utf-8", errors="replace")),
-        artifact=_kept(output, workspace) if size > SHOWN else None,
+        artifact=_store_output(output, workspace) if size > SHOWN else None,
         failed=ending.how != "exited" or ending.code != 0,
         changed=changed,
     )
 
 
-def _set_aside(ending: Ending, workspace: Workspace) -> str:
+def _rename_settings(ending: Ending, workspace: Workspace) -> str:
     """Rename a perdure.toml that the command made: a sandbox cannot protect a file that was not there."""
     made = workspace.root / FILE
     if not (ending.folder / _NO_SETTINGS).exists() or not os.path.lexists(made):
@@ -190,15 +194,15 @@ def _set_aside(ending: Ending, workspace: Workspace) -> str:
     return f"{FILE} holds the settings of Perdure, so the one that this command made was renamed to {UNTRUSTED}."
 
 
-def _sentence(ending: Ending) -> str:
+def _describe_exit(ending: Ending) -> str:
     if ending.how == "ended":
         return f"It was ended: {ending.because or 'its shepherd was told to stop'}."
     if ending.how != "exited":
-        return _HOW[ending.how]
+        return _ENDINGS[ending.how]
     return f"exit {ending.code}" if ending.code >= 0 else f"It was ended by signal {-ending.code}."
 
 
-def _shown(output: Path, size: int) -> str:
+def _output_text(output: Path, size: int) -> str:
     """The output, or its beginning and its end with what was left out between them."""
     if size <= SHOWN:
         return plain(output.read_bytes().decode(errors="replace")).rstrip() if size else ""
@@ -223,7 +227,7 @@ def _pieces(read: Callable[[], bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _kept(output: Path, workspace: Workspace) -> str | None:
+def _store_output(output: Path, workspace: Workspace) -> str | None:
     """The bytes first; whoever records the result claims them. A full disk costs the rest of the output and no more."""
     if workspace.artifacts is None:
         return None

@@ -13,23 +13,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from perdure.agent.files.safe_files import real
+from perdure.agent.files.safe_files import real_path
 from perdure.agent.files.workspace import here
-from perdure.agent.git.links import confirmed
+from perdure.agent.git.links import find_git_folders
 from perdure.agent.git.programs import names_program
 from perdure.agent.git.repository import (
-    Done,
-    acting,
+    GitResult,
     commit_of,
     current_branch,
-    look,
-    look_at_files,
-    quiet,
-    require,
+    query,
+    query_files,
+    repository_lock,
+    require_repository,
+    write_lock,
 )
-from perdure.agent.git.sandboxed_git import act
-from perdure.agent.tools.hidden_arguments import Known, prepares
-from perdure.agent.tools.result import ToolResult, plain, say, short
+from perdure.agent.git.sandboxed_git import run_git
+from perdure.agent.tools.hidden_arguments import ReadDigests, prepares
+from perdure.agent.tools.result import ToolResult, plain, short, text_result
 from perdure.errors import NotDone
 from perdure.runtime.definitions.tool import Call, Outcome, tool
 
@@ -42,53 +42,53 @@ DIFFER = ("--cached", "--quiet", "--no-ext-diff", "--no-textconv")
 @tool(replay="probe", inflight="1s", retry=5, targets=("branch:{branch}",))
 def git_commit(call: Call, message: str, branch: str, before: str | None, paths: list[str] | None = None) -> ToolResult:
     """Commit the files in `paths`, or everything that changed, to the current branch. Shows what was committed."""
-    with acting("index.lock", "HEAD.lock", f"refs/heads/{branch}.lock") as lock:
+    with write_lock("index.lock", "HEAD.lock", f"refs/heads/{branch}.lock") as lock:
         if (found := _find(call.key, before)) is not None:
-            return _referred(call, found)
+            return _found_result(call, found)
         if (current := current_branch()) != branch:
             raise NotDone(f"Another branch was checked out meanwhile: {short(current or 'none')}.")
         specs = _specs(paths)  # once: what is staged changes what they are
-        staged = act(lock, "add", "--all", "--", *specs)
+        staged = run_git(lock, "add", "--all", "--", *specs)
         if staged.code:
-            raise NotDone(f"git add: {short(staged.words, 600)}")
-        if not look("diff", *DIFFER, "--", *specs, check=False).code:
+            raise NotDone(f"git add: {short(staged.message, 600)}")
+        if not query("diff", *DIFFER, "--", *specs, check=False).code:
             raise NotDone("There is nothing to commit.")
         only = [] if paths is None else ["--only", "--", *specs]
-        text = _marked(message, call.key).encode()
-        done = act(lock, "commit", "--cleanup=whitespace", "--file=-", *only, given=text, settings=_identity())
+        text = _add_trailer(message, call.key).encode()
+        done = run_git(lock, "commit", "--cleanup=whitespace", "--file=-", *only, given=text, settings=_identity())
         found = _find(call.key, before)  # git may fail after the commit is made, and has ended by now
     if found is not None:
-        return _referred(call, found)
+        return _found_result(call, found)
     call.reference(f"exit {done.code}")
-    return _refused(done)
+    return _failure_result(done)
 
 
 @git_commit.probe
 def _(call: Call, message: str, branch: str, before: str | None, paths: list[str] | None = None) -> Outcome:  # noqa: ARG001
     try:
-        with quiet():
+        with repository_lock():
             found = _find(call.key, before)
-            alike = None if found is not None else _alike(message, branch, before)
+            alike = None if found is not None else _lookalike(message, branch, before)
     except NotDone as error:
         return Outcome.unknown(error.message)
     if found is not None:
-        return Outcome.happened(_committed(found), reference=found)
+        return Outcome.happened(_commit_result(found), reference=found)
     if alike is not None:
         return Outcome.unknown(f"Commit {alike[:12]} has this subject and not the mark of this effect.")
     return Outcome.absent()
 
 
 @prepares(git_commit, "branch", "before")
-def prepare_commit(_: Known, *, message: str, paths: list[str] | None) -> dict[str, Any]:
+def prepare_commit(_: ReadDigests, *, message: str, paths: list[str] | None) -> dict[str, Any]:
     """Where the repository stands now; without a message, a branch or a change there is nothing to plan."""
-    require()
+    require_repository()
     if not message.strip() or len(message) > MESSAGE or "\0" in message:
         raise NotDone(f"A commit needs a message of up to {MESSAGE} letters.")
     if not (branch := current_branch()):
         raise NotDone("No branch is checked out; make one first.")
     if paths is not None and not paths:
         raise NotDone("`paths` is empty; name what to commit, or leave it out to commit everything.")
-    status = look_at_files("status", "--porcelain", "--untracked-files=normal", "--", *_specs(paths), limit=1000)
+    status = query_files("status", "--porcelain", "--untracked-files=normal", "--", *_specs(paths), limit=1000)
     if not status.text:
         raise NotDone("There is nothing to commit.")
     return {"branch": branch, "before": commit_of("HEAD")}
@@ -101,13 +101,13 @@ def _specs(paths: list[str] | None) -> list[str]:
     without = [f":(top,exclude,literal){one}" for one in (*guarded, *_embedded())]
     if paths is None:
         return [".", *without]
-    return [f":(top,literal){_named(path)}" for path in paths] + without
+    return [f":(top,literal){_from_top(path)}" for path in paths] + without
 
 
 def _embedded(folder: Path | None = None) -> Iterator[str]:
     """Committed repositories that git must not look into: their `.git` is in an agent's reach, or names programs."""
     folder = folder or here().root
-    listed = look("-C", str(folder), "ls-files", "--stage", "-z", limit=64 << 20).text.split(b"\0")
+    listed = query("-C", str(folder), "ls-files", "--stage", "-z", limit=64 << 20).text.split(b"\0")
     for link in (os.fsdecode(entry.partition(b"\t")[2]) for entry in listed if entry.startswith(b"160000 ")):
         if os.path.lexists(folder / link / ".git") and not _is_submodule(folder / link):
             yield link
@@ -115,17 +115,17 @@ def _embedded(folder: Path | None = None) -> Iterator[str]:
 
 def _is_submodule(nested: Path) -> bool:
     """Whether its git folder lies in the repository's own, names no program, and so do those within it."""
-    found = confirmed(nested)
+    found = find_git_folders(nested)
     if found is None or found.own.is_relative_to(nested):
         return False
-    listed = look("-C", str(nested), "config", "--list", "--local", "--includes", "--name-only", "-z", check=False)
+    listed = query("-C", str(nested), "config", "--list", "--local", "--includes", "--name-only", "-z", check=False)
     keys = os.fsdecode(listed.text).split("\0")
     if listed.code or "extensions.worktreeconfig" in keys or any(map(names_program, keys)):
         return False
     return not any(_embedded(nested))
 
 
-def _named(path: str) -> str:
+def _from_top(path: str) -> str:
     """A path from the top. A link is committed as one, so only the folder that it is in has to be inside."""
     full = os.path.normpath(here().root / path.replace("\0", ""))
     if full == str(here().root):
@@ -133,10 +133,10 @@ def _named(path: str) -> str:
     above, name = os.path.split(full)
     if "\0" in path or name == ".git":
         raise NotDone(f"{short(path)} cannot be committed.")
-    return (real(above) / name).relative_to(here().root).as_posix()
+    return (real_path(above) / name).relative_to(here().root).as_posix()
 
 
-def _marked(message: str, key: str) -> str:
+def _add_trailer(message: str, key: str) -> str:
     """The message with our trailer, in the last paragraph if that is one of trailers."""
     body = message.strip()
     last = body.split("\n\n")[-1].split("\n") if "\n\n" in body else []
@@ -148,37 +148,37 @@ def _find(key: str, before: str | None) -> str | None:
     """The commit of this effect, wherever it is by now."""
     since = [] if before is None else [f"^{before}"]
     mark = f"{TRAILER}: {key}"
-    return look("rev-list", "-n", "1", "-F", f"--grep={mark}", "--branches", "--reflog", *since).line or None
+    return query("rev-list", "-n", "1", "-F", f"--grep={mark}", "--branches", "--reflog", *since).line or None
 
 
-def _alike(message: str, branch: str, before: str | None) -> str | None:
+def _lookalike(message: str, branch: str, before: str | None) -> str | None:
     """A commit made on the branch since then whose subject is ours."""
     if commit_of(f"refs/heads/{branch}") is None:
         return None
     subject = " ".join(message.strip().split("\n\n")[0].split())
     since = [] if before is None else [f"^{before}"]
     many = str(LOOKALIKES)
-    lines = look("log", "-n", many, "--format=%H %s", f"refs/heads/{branch}", *since).line.splitlines()
+    lines = query("log", "-n", many, "--format=%H %s", f"refs/heads/{branch}", *since).line.splitlines()
     return next((sha for sha, _, found in (line.partition(" ") for line in lines) if found == subject), None)
 
 
 def _identity() -> list[str]:
     """The user's own name and address, as far as they are set."""
     wanted = {"user.name": "Perdure agent", "user.email": "agent@perdure.invalid"}
-    return [f"{name}={value}" for name, value in wanted.items() if not look("config", name, check=False).line]
+    return [f"{name}={value}" for name, value in wanted.items() if not query("config", name, check=False).line]
 
 
-def _referred(call: Call, commit: str) -> ToolResult:
+def _found_result(call: Call, commit: str) -> ToolResult:
     call.reference(commit)
-    return _committed(commit)
+    return _commit_result(commit)
 
 
-def _committed(commit: str) -> ToolResult:
-    done = look("show", "--stat=100", "--no-ext-diff", "--no-textconv", "--format=%h %s", commit, limit=8_000)
-    return say(f"Committed {done.line}", changed=True)
+def _commit_result(commit: str) -> ToolResult:
+    done = query("show", "--stat=100", "--no-ext-diff", "--no-textconv", "--format=%h %s", commit, limit=8_000)
+    return text_result(f"Committed {done.line}", changed=True)
 
 
-def _refused(done: Done) -> ToolResult:
+def _failure_result(done: GitResult) -> ToolResult:
     """Git, or a hook, did not let it through: an answer, and not one that asking again would change."""
     why = f"ended with {done.code}" if done.code >= 0 else "took too long and was ended"
-    return ToolResult(f"Nothing was committed; git commit {why}.\n{plain(done.words)}", failed=True, changed=True)
+    return ToolResult(f"Nothing was committed; git commit {why}.\n{plain(done.message)}", failed=True, changed=True)

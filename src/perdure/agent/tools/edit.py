@@ -11,8 +11,8 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from perdure.agent.files.safe_files import content_of, digest_of, label, replace, settled, writable
-from perdure.agent.tools.hidden_arguments import HIDDEN, PREPARE, Known, prepares
+from perdure.agent.files.safe_files import content_of, digest_of, label, replace, sync_file, writable_path
+from perdure.agent.tools.hidden_arguments import HIDDEN, PREPARE, ReadDigests, prepares
 from perdure.agent.tools.result import ToolResult, plain, short
 from perdure.errors import NotDone
 from perdure.ids import digest
@@ -28,71 +28,71 @@ DIFF = 120  # lines of a diff
 def write_file(call: Call, path: str, content: str, before: str | None) -> ToolResult:
     """Write a whole file, new or read before, and make the folders it needs. Says how much was written."""
     call.reference(path)
-    replace(writable(path), _bytes(content), before)
-    return _written(path, content)
+    replace(writable_path(path), _bytes(content), before)
+    return _write_result(path, content)
 
 
 @write_file.probe
 def _(call: Call, path: str, content: str, before: str | None) -> Outcome:  # noqa: ARG001
-    said = _look(path, before, digest(_bytes(content)))
-    return Outcome.happened(_written(path, content), reference=path) if said is None else said
+    said = _check_file(path, before, digest(_bytes(content)))
+    return Outcome.happened(_write_result(path, content), reference=path) if said is None else said
 
 
 @prepares(write_file, "before")
-def prepare_write(known: Known, *, path: str, content: str) -> dict[str, Any]:
+def prepare_write(known: ReadDigests, *, path: str, content: str) -> dict[str, Any]:
     """What the file holds now; a file that was not read, or was changed since, is not written over."""
-    real = writable(path)
+    real = writable_path(path)
     _bytes(content)
     name, before = label(real), digest_of(real)
     if before is not None and name not in known:
         raise NotDone(f"{short(name)} exists; read it first.")
-    _unchanged(name, before, known)
+    _require_unchanged(name, before, known)
     return {"path": name, "before": before}
 
 
 @tool(replay="probe", inflight="1s", targets=("file:{path}",))
 def edit_file(call: Call, path: str, old: str, new: str, before: str, after: str, all: bool = False) -> ToolResult:
     """Replace `old`, which must stand in the file exactly once, by `new`; or every `old`, with `all`. Shows a diff."""
-    real = writable(path)
+    real = writable_path(path)
     content = content_of(real)
     if content is None or digest(content) not in (before, after):
         raise NotDone(f"{short(path)} was changed meanwhile; read it again.")
     call.reference(path)
-    made = content if digest(content) == after else _edited(content, path, old, new, all)
+    made = content if digest(content) == after else _edit(content, path, old, new, all)
     replace(real, made, before)
-    return _shown(path, old, new, after)
+    return _edit_result(path, old, new, after)
 
 
 @edit_file.probe
 def _(call: Call, path: str, old: str, new: str, before: str, after: str, all: bool = False) -> Outcome:  # noqa: ARG001
-    said = _look(path, before, after)
-    return Outcome.happened(_shown(path, old, new, after), reference=path) if said is None else said
+    said = _check_file(path, before, after)
+    return Outcome.happened(_edit_result(path, old, new, after), reference=path) if said is None else said
 
 
 @prepares(edit_file, "before", "after")
-def prepare_edit(known: Known, *, path: str, old: str, new: str, all: bool) -> dict[str, Any]:
+def prepare_edit(known: ReadDigests, *, path: str, old: str, new: str, all: bool) -> dict[str, Any]:
     """What the file holds now and will hold; whoever knows the old text has read it, unless it was changed since."""
-    real = writable(path)
+    real = writable_path(path)
     name, content = label(real), content_of(real)
     if content is None:
         raise NotDone(f"There is no file {short(name)}.")
     before = digest(content)
-    _unchanged(name, before, known)
-    return {"path": name, "before": before, "after": digest(_edited(content, name, old, new, all))}
+    _require_unchanged(name, before, known)
+    return {"path": name, "before": before, "after": digest(_edit(content, name, old, new, all))}
 
 
-def _unchanged(name: str, there: str | None, known: Known) -> None:
+def _require_unchanged(name: str, there: str | None, known: ReadDigests) -> None:
     if name in known and known[name] != there:
         raise NotDone(f"{short(name)} was changed since it was read; read it again.")
 
 
-def _look(path: str, before: str | None, after: str) -> Outcome | None:
+def _check_file(path: str, before: str | None, after: str) -> Outcome | None:
     """What the file says about a write; None: it happened, and is durable."""
     try:
-        real = writable(path)
+        real = writable_path(path)
         there = digest_of(real)
         if there == after:
-            settled(real)
+            sync_file(real)
             return None
     except NotDone as error:
         return Outcome.unknown(error.message)
@@ -111,7 +111,7 @@ def _bytes(text: str) -> bytes:
     return content
 
 
-def _edited(content: bytes, path: str, old: str, new: str, all: bool) -> bytes:
+def _edit(content: bytes, path: str, old: str, new: str, all: bool) -> bytes:
     """The content with the replacement made. Bytes: what is not UTF-8 elsewhere in the file stays as it is."""
     if not old or old == new:
         raise NotDone("Nothing would change: `old` is empty, or the same as `new`.")
@@ -128,13 +128,13 @@ def _edited(content: bytes, path: str, old: str, new: str, all: bool) -> bytes:
     return content.replace(there, instead)
 
 
-def _written(path: str, content: str) -> ToolResult:
+def _write_result(path: str, content: str) -> ToolResult:
     whole = _bytes(content)
     text = f"Wrote {short(path)}: {len(content.splitlines())} lines, {len(whole)} bytes."
     return ToolResult(text, read={path: digest(whole)}, changed=True)
 
 
-def _shown(path: str, old: str, new: str, after: str) -> ToolResult:
+def _edit_result(path: str, old: str, new: str, after: str) -> ToolResult:
     """The edit as a diff of its own two texts: the same after a crash, when the old content is gone."""
     lines = list(_diff(old.splitlines(), new.splitlines()))
     if len(lines) > DIFF:

@@ -18,14 +18,14 @@ from typing import Self
 from urllib.parse import quote, urljoin, urlsplit
 
 from perdure.agent.files.workspace import here
-from perdure.agent.tools.result import ToolResult, say, short
+from perdure.agent.tools.result import ToolResult, short, text_result
 from perdure.errors import NotDone
 from perdure.runtime.definitions.tool import tool
 
 LARGEST = 2_000_000
 SECONDS = 30.0
 HOPS = 5
-MOVED = frozenset({301, 302, 303, 307, 308})
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 HEADERS = {"User-Agent": "perdure", "Accept": "*/*", "Accept-Encoding": "identity", "Connection": "close"}
 _NAT64, _LOCAL_NAT64 = ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48")
 _COMPATIBLE = ipaddress.ip_network("::/96")  # an old form for IPv4 addresses
@@ -37,7 +37,7 @@ def fetch_url(url: str) -> ToolResult:
     """Fetch an http or https address and give its text; HTML is reduced to what a reader sees."""
     if not here().network:
         raise NotDone("This session may not use the network.")
-    with _Watch() as watch:
+    with _Deadline() as watch:
         try:
             said = _fetch(url, watch)
             if watch.over:  # what came until then looks like a whole answer
@@ -48,24 +48,24 @@ def fetch_url(url: str) -> ToolResult:
             raise NotDone(f"{short(url)} cannot be fetched: {short(why)}.") from None
 
 
-def _fetch(url: str, watch: _Watch) -> ToolResult:
+def _fetch(url: str, watch: _Deadline) -> ToolResult:
     at = url
     for _ in range(HOPS + 1):
-        at = _checked(at)
+        at = _check_url(at)
         connection, target = _connection(at, watch)
         try:
             connection.request("GET", target, headers=HEADERS)
             answer = connection.getresponse()
             to = answer.headers.get("Location")
-            if answer.status not in MOVED or to is None:
-                return _answered(at, answer)
+            if answer.status not in REDIRECTS or to is None:
+                return _result(at, answer)
             at = urljoin(at, to)
         finally:
             connection.close()
     raise NotDone(f"{short(url)} leads to other addresses more than {HOPS} times.")
 
 
-def _checked(url: str) -> str:
+def _check_url(url: str) -> str:
     """An address that may be asked for, with what is not ASCII in it quoted."""
     plain = quote(url, safe="%/:=&?~#+!$,;'@()*[]-._")
     try:
@@ -78,7 +78,7 @@ def _checked(url: str) -> str:
     return plain
 
 
-def _connection(url: str, watch: _Watch) -> tuple[http.client.HTTPConnection, str]:
+def _connection(url: str, watch: _Deadline) -> tuple[http.client.HTTPConnection, str]:
     parts = urlsplit(url)
     host = parts.hostname or ""
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -88,7 +88,7 @@ def _connection(url: str, watch: _Watch) -> tuple[http.client.HTTPConnection, st
 
 
 class _Plain(http.client.HTTPConnection):
-    def __init__(self, host: str, port: int, watch: _Watch) -> None:
+    def __init__(self, host: str, port: int, watch: _Deadline) -> None:
         super().__init__(host, port)
         self._watch = watch
 
@@ -105,7 +105,7 @@ class _Secure(_Plain):
         self._watch.sockets.append(self.sock)
 
 
-class _Watch:
+class _Deadline:
     """Ends whatever connection is open when time is up: a server that sends a byte now and then would take for ever."""
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ def _is_public(address: str) -> bool:
     return one.is_global and not one.is_multicast
 
 
-def _answered(at: str, answer: http.client.HTTPResponse) -> ToolResult:
+def _result(at: str, answer: http.client.HTTPResponse) -> ToolResult:
     """An answer as text. One that says 404 is an answer too."""
     content = answer.read(LARGEST + 1)
     kind = answer.headers.get_content_type()
@@ -183,13 +183,13 @@ def _answered(at: str, answer: http.client.HTTPResponse) -> ToolResult:
     encoding = answer.headers.get("Content-Encoding", "identity")
     if encoding != "identity" or not (kind.startswith("text/") or any(word in kind for word in TEXTUAL)):
         return ToolResult(f"{short(about, 600)}\nThis is not text; it is not shown.", origin=origin, failed=failed)
-    text = _decoded(content[:LARGEST], answer.headers.get_content_charset())
+    text = _decode(content[:LARGEST], answer.headers.get_content_charset())
     if kind in ("text/html", "application/xhtml+xml"):
-        text = _reader(text)
-    return say(f"{short(about, 600)}\n\n{text}", origin=origin, failed=failed)
+        text = _html_text(text)
+    return text_result(f"{short(about, 600)}\n\n{text}", origin=origin, failed=failed)
 
 
-def _decoded(content: bytes, charset: str | None) -> str:
+def _decode(content: bytes, charset: str | None) -> str:
     try:
         return content.decode(charset or "utf-8", "replace")
     except LookupError:
@@ -204,7 +204,7 @@ _INLINE = frozenset(
 )  # fmt: skip
 
 
-def _reader(page: str) -> str:
+def _html_text(page: str) -> str:
     """What a reader of a page sees, more or less: its text, with a line for every block.
 
     One pass from the beginning to the end, whatever the page holds: what is opened and never closed hides the rest.

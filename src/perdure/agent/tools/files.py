@@ -9,10 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from perdure.agent.files.safe_files import CHUNK, label, opened, real
+from perdure.agent.files.safe_files import CHUNK, label, open_file, real_path
 from perdure.agent.files.workspace import here
-from perdure.agent.git.repository import is_repository, look
-from perdure.agent.tools.result import LIMIT, LINE, ToolResult, plain, say, short
+from perdure.agent.git.repository import is_repository, query
+from perdure.agent.tools.result import LIMIT, LINE, ToolResult, plain, short, text_result
 from perdure.errors import NotDone
 from perdure.runtime.definitions.tool import tool
 
@@ -26,8 +26,8 @@ def read_file(path: str, offset: int = 1, limit: int = 400) -> ToolResult:
     """Read a text file, from line `offset` on, at most `limit` lines. Gives numbered lines, and how many there are."""
     if offset < 1 or limit < 1:
         raise NotDone("`offset` counts lines from 1, and `limit` is at least 1.")
-    name = label(found := real(path))
-    with opened(found) as file:
+    name = label(found := real_path(path))
+    with open_file(found) as file:
         if file is None:
             return ToolResult(f"There is no file {short(name)}.", read={name: None}, failed=True)
         pages = _Pages(file, offset, limit)
@@ -91,7 +91,7 @@ class _Pages:
 @tool(replay="pure", retry=1)
 def list_files(path: str = ".", depth: int = 2) -> ToolResult:
     """List the files beneath a folder, `depth` levels deep, without what git ignores. One path a line."""
-    top = real(path)
+    top = real_path(path)
     if not top.is_dir():
         return ToolResult(f"There is no folder {short(path)}.", failed=True)
     names = list(islice(walk(top), FILES + 1))
@@ -106,14 +106,14 @@ def list_files(path: str = ".", depth: int = 2) -> ToolResult:
     if len(lines) > ENTRIES:
         lines = [*lines[:ENTRIES], f"[{len(lines) - ENTRIES} more entries; list a folder beneath]"]
     many = f"more than {FILES}" if len(names) > FILES else str(len(names))
-    return say("\n".join([f"{many} files", *lines]), origin=f"file:{label(top)}")
+    return text_result("\n".join([f"{many} files", *lines]), origin=f"file:{label(top)}")
 
 
 def walk(top: Path) -> Iterator[str]:
     """Every file beneath a folder, as the record names it: what git tracks or would track, or simply all."""
     if is_repository():
         where = [] if top == here().root else ["--", label(top)]
-        out = look(
+        out = query(
             "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate", *where, limit=8 << 20
         )
         names: Iterator[str] = (one.decode(errors="replace") for one in out.text.rstrip(b"\0").split(b"\0") if one)

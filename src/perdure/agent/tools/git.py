@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.agent.files.safe_files import label, real
-from perdure.agent.git.repository import acting, commit_of, current_branch, look, look_at_files, quiet, require
-from perdure.agent.git.sandboxed_git import act
+from perdure.agent.files.safe_files import label, real_path
+from perdure.agent.git.repository import (
+    commit_of,
+    current_branch,
+    query,
+    query_files,
+    repository_lock,
+    require_repository,
+    write_lock,
+)
+from perdure.agent.git.sandboxed_git import run_git
 from perdure.agent.tools.commit import git_commit
-from perdure.agent.tools.hidden_arguments import HIDDEN, PREPARE, Known, prepares
+from perdure.agent.tools.hidden_arguments import HIDDEN, PREPARE, ReadDigests, prepares
 from perdure.agent.tools.push import git_push
-from perdure.agent.tools.result import ToolResult, say, short
+from perdure.agent.tools.result import ToolResult, short, text_result
 from perdure.errors import NotDone
 from perdure.runtime.definitions.tool import Call, Outcome, tool
 
@@ -24,77 +32,77 @@ __all__ = ["HIDDEN", "PREPARE", "git_branch", "git_commit", "git_diff", "git_log
 @tool(replay="pure", retry=1)
 def git_status() -> ToolResult:
     """Show the branch, and which files are changed, staged or not tracked."""
-    require()
-    done = look_at_files("status", "--short", "--branch", "--untracked-files=all", "--ignore-submodules=dirty")
-    return say(done.text.decode(errors="replace").rstrip(), origin="command:git status")
+    require_repository()
+    done = query_files("status", "--short", "--branch", "--untracked-files=all", "--ignore-submodules=dirty")
+    return text_result(done.text.decode(errors="replace").rstrip(), origin="command:git status")
 
 
 @tool(replay="pure", retry=1)
 def git_diff(path: str | None = None) -> ToolResult:
     """Show what differs from the last commit, in the whole folder or in one file or folder; new files are left out."""
-    require()
-    where = [] if path is None else ["--", label(real(path))]
-    last = commit_of("HEAD") or look("hash-object", "--no-filters", "-t", "tree", "/dev/null").line
-    done = look_at_files("--literal-pathspecs", "diff", "--no-ext-diff", "--no-textconv", last, *where, limit=4 << 20)
-    return say(done.text.decode(errors="replace") or "Nothing differs.", origin="command:git diff")
+    require_repository()
+    where = [] if path is None else ["--", label(real_path(path))]
+    last = commit_of("HEAD") or query("hash-object", "--no-filters", "-t", "tree", "/dev/null").line
+    done = query_files("--literal-pathspecs", "diff", "--no-ext-diff", "--no-textconv", last, *where, limit=4 << 20)
+    return text_result(done.text.decode(errors="replace") or "Nothing differs.", origin="command:git diff")
 
 
 @tool(replay="pure", retry=1)
 def git_log(limit: int = 20) -> ToolResult:
     """Show the last commits of the branch, the newest first: short name, day, author, subject."""
-    require()
+    require_repository()
     if commit_of("HEAD") is None:
         return ToolResult("There are no commits yet.", origin="command:git log")
     many = str(max(1, min(limit, 200)))
-    done = look("log", "-n", many, "--format=%h %ad %an: %s", "--date=short")
-    return say(done.text.decode(errors="replace").rstrip(), origin="command:git log")
+    done = query("log", "-n", many, "--format=%h %ad %an: %s", "--date=short")
+    return text_result(done.text.decode(errors="replace").rstrip(), origin="command:git log")
 
 
 @tool(replay="probe", inflight="1s", retry=5, targets=("branch:{name}",))
 def git_branch(call: Call, name: str, leaving: str, before: str | None) -> ToolResult:
     """Make a new branch where the current one stands, and check it out. Says which branch is current."""
     call.reference(f"refs/heads/{name}")
-    with acting("index.lock", "HEAD.lock", f"refs/heads/{name}.lock") as lock:
+    with write_lock("index.lock", "HEAD.lock", f"refs/heads/{name}.lock") as lock:
         if (current := current_branch()) == name:
-            return _on(name)
+            return _branch_result(name)
         there = commit_of(f"refs/heads/{name}")
         if current != leaving:
             raise NotDone(f"Another branch was checked out meanwhile: {short(current or 'none')}.")
         if there not in (None, before):
             raise NotDone(f"There is a branch {short(name)} already.")
-        done = act(lock, "switch", "--quiet", "--no-guess", *(["--create"] if there is None else []), name)
+        done = run_git(lock, "switch", "--quiet", "--no-guess", *(["--create"] if there is None else []), name)
         if current_branch() == name:
-            return _on(name)
+            return _branch_result(name)
         if commit_of(f"refs/heads/{name}") is None:
-            raise NotDone(f"git switch: {short(done.words, 600)}")
-        raise RuntimeError(f"the branch was made and not checked out: {done.words}")
+            raise NotDone(f"git switch: {short(done.message, 600)}")
+        raise RuntimeError(f"the branch was made and not checked out: {done.message}")
 
 
 @git_branch.probe
 def _(call: Call, name: str, leaving: str, before: str | None) -> Outcome:  # noqa: ARG001
     try:
-        with quiet():
+        with repository_lock():
             current, there = current_branch(), commit_of(f"refs/heads/{name}")
     except NotDone as error:
         return Outcome.unknown(error.message)
     if current == name:
-        return Outcome.happened(_on(name), reference=f"refs/heads/{name}")
+        return Outcome.happened(_branch_result(name), reference=f"refs/heads/{name}")
     if there is None or (there == before and current == leaving):
         return Outcome.absent()
     return Outcome.unknown(f"There is a branch {name}, and {current or 'no branch'} is checked out.")
 
 
 @prepares(git_branch, "leaving", "before")
-def prepare_branch(_: Known, *, name: str) -> dict[str, Any]:
+def prepare_branch(_: ReadDigests, *, name: str) -> dict[str, Any]:
     """Where the repository stands now; a branch that exists, or a name that git refuses, is not made."""
-    require()
+    require_repository()
     bad = name.startswith("-") or name == "HEAD" or "\0" in name
-    if bad or look("check-ref-format", f"refs/heads/{name}", check=False).code:
+    if bad or query("check-ref-format", f"refs/heads/{name}", check=False).code:
         raise NotDone(f"{short(name)} is not a name for a branch.")
     if commit_of(f"refs/heads/{name}") is not None or current_branch() == name:
         raise NotDone(f"There is a branch {short(name)} already.")
     return {"leaving": current_branch(), "before": commit_of("HEAD")}
 
 
-def _on(name: str) -> ToolResult:
+def _branch_result(name: str) -> ToolResult:
     return ToolResult(f"The branch is now {short(name)}.")

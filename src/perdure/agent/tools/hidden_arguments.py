@@ -15,8 +15,8 @@ from typing import Any
 from perdure.errors import ConfigError, NotDone
 from perdure.runtime.definitions.tool import Tool
 
-Known = Mapping[str, str | None]
-Prepare = Callable[[dict[str, Any], Known], dict[str, Any]]
+ReadDigests = Mapping[str, str | None]
+Prepare = Callable[[dict[str, Any], ReadDigests], dict[str, Any]]
 
 PREPARE: dict[str, Prepare] = {}
 HIDDEN: dict[str, frozenset[str]] = {}
@@ -29,7 +29,7 @@ def prepares(tool: Tool[..., Any], *hidden: str) -> Callable[[Callable[..., dict
     """
 
     def declare(function: Callable[..., dict[str, Any]]) -> Prepare:
-        def prepare(arguments: dict[str, Any], known: Known) -> dict[str, Any]:
+        def prepare(arguments: dict[str, Any], known: ReadDigests) -> dict[str, Any]:
             given = {name: value for name, value in arguments.items() if name not in hidden}
             try:
                 opened = tool.shape.unbind(given | {name: _filler(tool, name) for name in hidden})

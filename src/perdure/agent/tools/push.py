@@ -19,9 +19,17 @@ import re
 from typing import Any
 
 from perdure.agent.files.workspace import here
-from perdure.agent.git.repository import Done, acting, commit_of, current_branch, look, quiet, require
-from perdure.agent.git.sandboxed_git import act, check_programs
-from perdure.agent.tools.hidden_arguments import Known, prepares
+from perdure.agent.git.repository import (
+    GitResult,
+    commit_of,
+    current_branch,
+    query,
+    repository_lock,
+    require_repository,
+    write_lock,
+)
+from perdure.agent.git.sandboxed_git import check_programs, run_git
+from perdure.agent.tools.hidden_arguments import ReadDigests, prepares
 from perdure.agent.tools.result import ToolResult, plain, short
 from perdure.errors import NotDone
 from perdure.ids import digest
@@ -37,25 +45,25 @@ def git_push(
 ) -> ToolResult:
     """Push a branch, by default the current one, to a remote; never by force. Says where the remote stands now."""
     assert branch is not None
-    if _shared(remote, branch) != shared:
+    if _lease_name(remote, branch) != shared:
         raise NotDone(f"{short(remote)} has another address by now.")
     what = f"{commit}:refs/heads/{branch}"
     call.reference(_reference(remote, branch, commit))
-    with acting() as lock:
+    with write_lock() as lock:
         there = _tip(remote, branch)
         if there == commit:
-            return _pushed(remote, branch, commit)
+            return _push_result(remote, branch, commit)
         if there != remote_before and not _is_older(there, commit):
             raise NotDone(f"{short(branch)} on {short(remote)} was moved meanwhile; fetch and look.")
-        rehearsed = act(lock, *PUSH, "--dry-run", remote, what)
+        rehearsed = run_git(lock, *PUSH, "--dry-run", remote, what)
         if rehearsed.code:
-            raise _refused(rehearsed)
-        done = act(lock, *PUSH, "--no-verify", remote, what)
+            raise _failure(rehearsed)
+        done = run_git(lock, *PUSH, "--no-verify", remote, what)
     if done.code == 0:
-        return _pushed(remote, branch, commit)
+        return _push_result(remote, branch, commit)
     if _REJECTED.search(done.text):
-        raise _refused(done)
-    raise RuntimeError(f"git push ended with {done.code}: {done.words}")
+        raise _failure(done)
+    raise RuntimeError(f"git push ended with {done.code}: {done.message}")
 
 
 @git_push.probe
@@ -69,8 +77,8 @@ def _(
 ) -> Outcome:
     assert branch is not None
     try:
-        with quiet():
-            if _shared(remote, branch) != shared:
+        with repository_lock():
+            if _lease_name(remote, branch) != shared:
                 return Outcome.unknown(f"{remote} has another address by now.")
             there = _tip(remote, branch)
             moved = there not in (None, commit, remote_before) and not _is_older(there, commit)
@@ -78,7 +86,7 @@ def _(
     except NotDone as error:
         return Outcome.unknown(error.message)
     if held:
-        return Outcome.happened(_pushed(remote, branch, commit), reference=_reference(remote, branch, commit))
+        return Outcome.happened(_push_result(remote, branch, commit), reference=_reference(remote, branch, commit))
     if there == remote_before or (there is not None and not moved):
         return Outcome.absent()
     return Outcome.unknown(
@@ -87,15 +95,15 @@ def _(
 
 
 @prepares(git_push, "commit", "remote_before", "shared")
-def prepare_push(_: Known, *, remote: str, branch: str | None) -> dict[str, Any]:
+def prepare_push(_: ReadDigests, *, remote: str, branch: str | None) -> dict[str, Any]:
     """Which commit goes where, and where the remote stood when it was last seen from here. No one is asked for it."""
-    require()
+    require_repository()
     name = branch or current_branch()
     if not name:
         raise NotDone("No branch is checked out; name one.")
     if "\0" in name or (commit := commit_of(f"refs/heads/{name}")) is None:
         raise NotDone(f"There is no branch {short(name)} here.")
-    shared = _shared(remote, name)
+    shared = _lease_name(remote, name)
     before = commit_of(f"refs/remotes/{remote}/{name}")
     if before == commit:
         raise NotDone(f"{short(name)} on {short(remote)} stands at {commit[:12]} already, as far as is known here.")
@@ -104,9 +112,9 @@ def prepare_push(_: Known, *, remote: str, branch: str | None) -> dict[str, Any]
 
 def _url(remote: str) -> str:
     """Where a push goes. Only a remote that the user has set up; an address of the model's own is none."""
-    if remote not in look("remote").line.splitlines():
+    if remote not in query("remote").line.splitlines():
         raise NotDone(f"There is no remote {short(remote)} here.")
-    urls = look("remote", "get-url", "--push", "--all", remote).line.splitlines()
+    urls = query("remote", "get-url", "--push", "--all", remote).line.splitlines()
     if len(urls) != 1:
         raise NotDone(f"{short(remote)} is pushed to {len(urls)} places at once; that cannot be done exactly once.")
     check_programs()
@@ -123,7 +131,7 @@ def _is_in_folder(url: str) -> bool:
     return here().root in (found := (here().root / path).resolve()).parents or found == here().root
 
 
-def _shared(remote: str, branch: str) -> str:
+def _lease_name(remote: str, branch: str) -> str:
     """What sessions have in common that push there, whatever they call the remote, as a name for a lease."""
     words = re.sub("[^A-Za-z0-9._/-]+", "-", branch)[:60]
     return f"{words}:{digest(f'{_url(remote)} {branch}'.encode(errors='surrogateescape'))[:16]}"
@@ -132,14 +140,14 @@ def _shared(remote: str, branch: str) -> str:
 def _tip(remote: str, branch: str) -> str | None:
     """Where a branch stands on the remote, by its own word."""
     name = f"refs/heads/{branch}"
-    lines = look("ls-remote", "--", _url(remote), name).line.splitlines()
+    lines = query("ls-remote", "--", _url(remote), name).line.splitlines()
     found = [commit for commit, _, ref in (line.partition("\t") for line in lines) if ref == name]
     return found[0] if found else None
 
 
 def _is_older(there: str | None, commit: str) -> bool:
     """Whether the remote stands at a commit that ours goes on from: it was last seen some time ago, or never."""
-    return there is not None and look("merge-base", "--is-ancestor", there, commit, check=False).code == 0
+    return there is not None and query("merge-base", "--is-ancestor", there, commit, check=False).code == 0
 
 
 def _contains(remote: str, branch: str, commit: str, there: str | None) -> bool:
@@ -148,8 +156,8 @@ def _contains(remote: str, branch: str, commit: str, there: str | None) -> bool:
         return False
     if commit_of(there) is None:
         where = (_url(remote), f"refs/heads/{branch}")
-        look("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--", *where)
-    return look("merge-base", "--is-ancestor", commit, there, check=False).code == 0
+        query("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--", *where)
+    return query("merge-base", "--is-ancestor", commit, there, check=False).code == 0
 
 
 def _reference(remote: str, branch: str, commit: str) -> str:
@@ -157,9 +165,9 @@ def _reference(remote: str, branch: str, commit: str) -> str:
     return f"{remote} refs/heads/{branch} {commit}"
 
 
-def _pushed(remote: str, branch: str, commit: str) -> ToolResult:
+def _push_result(remote: str, branch: str, commit: str) -> ToolResult:
     return ToolResult(f"{short(branch)} on {short(remote)} stands at {commit[:12]} now.")
 
 
-def _refused(done: Done) -> NotDone:
-    return NotDone(f"Nothing was pushed: {plain(done.words)}", hint="Fetch, look at what differs, and push again.")
+def _failure(done: GitResult) -> NotDone:
+    return NotDone(f"Nothing was pushed: {plain(done.message)}", hint="Fetch, look at what differs, and push again.")

@@ -48,17 +48,19 @@ def source_of(result: str, arguments: Mapping[str, Any]) -> str | None:
     return str(found) if found else None
 
 
-def say(text: str, **more: Any) -> ToolResult:
+def text_result(text: str, **more: Any) -> ToolResult:
     """Text of any length, as a result: what is too long is cut, and kept whole elsewhere."""
     shown = plain(text)
     if len(shown) <= LIMIT:
         return ToolResult(shown, **more)
     head = shown[: LIMIT - 100]
     head = head[: head.rfind("\n") + 1] or head
-    return ToolResult(f"{head}\n[cut: {len(head)} of {len(shown)} letters are shown]", artifact=_keep(shown), **more)
+    return ToolResult(
+        f"{head}\n[cut: {len(head)} of {len(shown)} characters are shown]", artifact=_store_text(shown), **more
+    )
 
 
-def _keep(text: str) -> str | None:
+def _store_text(text: str) -> str | None:
     """The bytes first; whoever records the result claims them. A full disk costs the rest of the text, not the call."""
     if (artifacts := here().artifacts) is None:
         return None

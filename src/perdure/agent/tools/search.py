@@ -16,11 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.agent.files.safe_files import label, real
+from perdure.agent.files.safe_files import label, real_path
 from perdure.agent.files.workspace import here
 from perdure.agent.tools import search_process
 from perdure.agent.tools.files import FILES, walk
-from perdure.agent.tools.result import ToolResult, say, short
+from perdure.agent.tools.result import ToolResult, short, text_result
 from perdure.errors import NotDone
 from perdure.runtime.definitions.tool import tool
 
@@ -42,7 +42,7 @@ class _Line(msgspec.Struct):
 def search_files(pattern: str, path: str = ".", glob: str | None = None) -> ToolResult:
     """Search text files for a Python regular expression, line by line; `glob`, such as `*.py` or `src/**/test_*.py`,
     picks the files. Gives `path:line: text` for each match; what git ignores is left out."""
-    top = real(path)
+    top = real_path(path)
     names = [label(top)] if top.is_file() else list(islice(walk(top), FILES + 1))
     if glob is not None:
         wanted = _translate(glob)
@@ -56,7 +56,7 @@ def search_files(pattern: str, path: str = ".", glob: str | None = None) -> Tool
         head += f"; the search took longer than {SECONDS:g} s and was ended, narrow it or simplify the pattern"
     if len(names) > FILES:
         head += f"; only the first {FILES} files were searched"
-    return say("\n".join([head, *lines]), origin=f"file:{label(top)}", failed=not lines and not complete)
+    return text_result("\n".join([head, *lines]), origin=f"file:{label(top)}", failed=not lines and not complete)
 
 
 def _search(pattern: str, names: list[str]) -> tuple[list[_Line], bool]:

@@ -23,7 +23,7 @@ def search() -> None:
     try:
         pattern = re.compile(told["pattern"])
     except (re.error, RecursionError, OverflowError) as error:
-        say(error=str(error))
+        write_line(error=str(error))
         return
     root = os.open(told["root"], os.O_RDONLY | os.O_DIRECTORY)
     left = told["most"]
@@ -32,7 +32,9 @@ def search() -> None:
         for number, line in enumerate(content.decode(errors="replace").split("\n"), 1) if content else ():
             if (found := pattern.search(line)) is None:
                 continue
-            say(name=name.decode(errors="replace"), line=number, text=around(line, found.start(), told["longest"]))
+            write_line(
+                name=name.decode(errors="replace"), line=number, text=around(line, found.start(), told["longest"])
+            )
             left -= 1
             if not left:
                 return
@@ -41,7 +43,7 @@ def search() -> None:
 def read(root: int, name: bytes) -> bytes:
     """A regular text file of moderate size, or nothing."""
     try:
-        descriptor = reach(root, name)
+        descriptor = open_below(root, name)
     except (OSError, ValueError):
         return b""
     with os.fdopen(descriptor, "rb") as file:
@@ -52,7 +54,7 @@ def read(root: int, name: bytes) -> bytes:
         return b"" if b"\0" in content[:8192] else content
 
 
-def reach(root: int, name: bytes) -> int:
+def open_below(root: int, name: bytes) -> int:
     """Open a file folder by folder, none of which may be a link: one may have been put there since it was listed."""
     *folders, last = name.split(b"/")
     if b".." in folders:
@@ -77,7 +79,7 @@ def around(line: str, start: int, longest: int) -> str:
     return ("…" if begin else "") + line[begin : begin + longest] + ("…" if begin + longest < len(line) else "")
 
 
-def say(**words: object) -> None:
+def write_line(**words: object) -> None:
     sys.stdout.buffer.write(json.dumps(words).encode() + b"\n")
     sys.stdout.buffer.flush()
 

@@ -12,14 +12,14 @@ _GIT = (git.git_commit, git.git_branch, git.git_push)
 _PURE = (
     files.read_file, files.list_files, search.search_files, git.git_log, fetch.fetch_url,
 )  # fmt: skip
-_FENCED = (git.git_status, git.git_diff)
-_KEPT = (plan.plan, plan.decide, plan.decided, plan.remember, plan.recall)
+_SANDBOXED = (git.git_status, git.git_diff)
+_RECORDS = (plan.plan, plan.decide, plan.decided, plan.remember, plan.recall)
 
 SHIPPED: dict[str, AgentTool] = {
     one.tool.name: one
     for one in (
-        *(AgentTool(tool) for tool in (*_PURE, *_KEPT)),
-        *(AgentTool(tool, level=level_for) for tool in _FENCED),
+        *(AgentTool(tool) for tool in (*_PURE, *_RECORDS)),
+        *(AgentTool(tool, level=level_for) for tool in _SANDBOXED),
         *(AgentTool(tool, edit.HIDDEN[tool.name], edit.PREPARE[tool.name], serial=True) for tool in _EDITS),
         *(
             AgentTool(

@@ -10,7 +10,7 @@ import click
 from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
-    from perdure.agent.files.worktree import Cleared
+    from perdure.agent.files.worktree import FolderRemoval
     from perdure.domain.effect import Effect
     from perdure.runtime.runtime import Runtime, SessionView
 
@@ -60,7 +60,7 @@ def unsettled(shell: Shell, asked: SessionView, left: list[Effect]) -> Iterator[
         yield f"`{shell.suggest('resume', asked.id, app=True)}` settles what may be under way, unless a worker does."
 
 
-async def stopped(runtime: Runtime, name: str, by: str) -> tuple[SessionView, bool, list[Effect], list[Cleared]]:
+async def stopped(runtime: Runtime, name: str, by: str) -> tuple[SessionView, bool, list[Effect], list[FolderRemoval]]:
     """Ask for the end: whether a process has the session, which effects are left, what became of a branch's folder."""
     from perdure.control.branches.prune import clear_folders
     from perdure.store.moves import doubt

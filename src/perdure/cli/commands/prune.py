@@ -11,8 +11,8 @@ from perdure.cli.shell import Shell, by_option, command
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perdure.agent.files.prune import Pruned
-    from perdure.agent.files.worktree import Cleared
+    from perdure.agent.files.prune import PruneResult
+    from perdure.agent.files.worktree import FolderRemoval
     from perdure.runtime.runtime import Runtime
 
 
@@ -33,7 +33,7 @@ def prune(shell: Shell, plan: bool, ended: str | None) -> None:
 
     age = None if ended is None else microseconds(ended)
 
-    async def work(runtime: Runtime) -> tuple[list[Cleared], dict[str, Pruned]]:
+    async def work(runtime: Runtime) -> tuple[list[FolderRemoval], dict[str, PruneResult]]:
         before = None if age is None else runtime.store.clock.now() - age
         folders = await clear_folders(runtime, plan=plan)
         return folders, await pruning(runtime, ended_before=before, plan=plan)
@@ -45,11 +45,11 @@ def prune(shell: Shell, plan: bool, ended: str | None) -> None:
         shell.echo(*lines(shell, folders, pruned, plan))
 
 
-def freed(folders: list[Cleared], pruned: dict[str, Pruned]) -> int:
+def freed(folders: list[FolderRemoval], pruned: dict[str, PruneResult]) -> int:
     return sum(one.bytes for one in folders) + sum(one.bytes_before - one.bytes_after for one in pruned.values())
 
 
-def lines(shell: Shell, folders: list[Cleared], pruned: dict[str, Pruned], plan: bool) -> Iterator[str]:
+def lines(shell: Shell, folders: list[FolderRemoval], pruned: dict[str, PruneResult], plan: bool) -> Iterator[str]:
     """What went or would go, what stays and why, and how many bytes that is."""
     from perdure.cli.text.plain import count, safe
 
@@ -69,7 +69,7 @@ def lines(shell: Shell, folders: list[Cleared], pruned: dict[str, Pruned], plan:
         yield f"{max(total, 0):,} bytes are free."
 
 
-def stays(one: Cleared) -> Iterator[str]:
+def stays(one: FolderRemoval) -> Iterator[str]:
     """Where a folder is that was not removed, why, and how to remove it."""
     import shlex
 

@@ -152,13 +152,13 @@ def start_detached(shell: Shell, begin: Callable[[Runtime], Awaitable[SessionVie
 
 def find(name: str) -> Program[..., Any]:
     """A program that is loaded, or a sentence about those that are."""
-    from perdure.agent.files.branch_merge import CARRIER
+    from perdure.agent.files.branch_merge import MERGE_PROGRAM
     from perdure.errors import ProgramUnknown
     from perdure.runtime.definitions.program import PROGRAMS
 
     if name in PROGRAMS:
         return PROGRAMS[name]
-    theirs = sorted(PROGRAMS.keys() - {"agent", CARRIER})  # those are begun with a prompt, and by a merge
+    theirs = sorted(PROGRAMS.keys() - {"agent", MERGE_PROGRAM})  # those are begun with a prompt, and by a merge
     more = f" and {len(theirs) - NAMED} more" if len(theirs) > NAMED else ""
     loaded = f"Loaded are {', '.join(theirs[:NAMED])}{more}." if theirs else "None is loaded."
     missing = "Name the module that defines it: --app MODULE, or `app` in perdure.toml."

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.agent.files.branch import Folder, beside_of, folder_of, home_of
+from perdure.agent.files.branch import SessionFolder, session_folder, snapshot_folder, storage_folder
 from perdure.agent.files.snapshot import Snapshots
 from perdure.agent.history.state_reader import END, state_of
 from perdure.agent.history.transcript import State
@@ -62,7 +62,7 @@ async def files_at(runtime: Runtime, name: str, number: int | None = None) -> Br
     is_agent = bool(newest.lines or newest.summary)
     if folder is None or not is_agent:
         return BranchFiles(is_agent)
-    home = home_of(folder.repository, beside_of(runtime))
+    home = snapshot_folder(folder.repository, storage_folder(runtime))
     missing = None if home is None else await asyncio.to_thread(lambda: _open(folder, home).missing)
     between = len(await runtime.store.read(begun_calls, session, state, at)) or None
     return BranchFiles(is_agent, folder.repository, state.snapshot, home is not None, missing, state.not_kept, between)
@@ -81,23 +81,23 @@ async def diff(
 ) -> FileDiff:  # fmt: skip
     """A session against its start, or a branch against its fork; from one event to another; or against its parent."""
     session = await runtime.store.read(sessions.find, name)
-    folder, home = _place_of(runtime, session, await runtime.store.read(folder_of, session))
+    folder, home = _place_of(runtime, session, await runtime.store.read(session_folder, session))
     before, after = await runtime.store.read(_sides, session, first, last, parent)
     text = await asyncio.to_thread(lambda: _open(folder, home).diff(before.snapshot, after.snapshot, stat=stat))
     return FileDiff(before, after, text)
 
 
-def _place_of(runtime: Runtime, session: SessionRecord, folder: Folder | None) -> tuple[Folder, Path]:
+def _place_of(runtime: Runtime, session: SessionRecord, folder: SessionFolder | None) -> tuple[SessionFolder, Path]:
     """The folder of a session and where its files are kept, or why there is no such place."""
     if folder is None:
         raise NotFound(f"Session {session.id} works in no folder; no files of it are kept.", hint="Start it with one.")
-    beside = beside_of(runtime)
+    beside = storage_folder(runtime)
     if beside is None:
         raise NotFound(
             f"No files of session {session.id} are kept: this store has no folder beside it, and none is named here.",
             hint="Name one that its workers share in the setting `artifacts` (PERDURE_ARTIFACTS).",
         )
-    if (home := home_of(folder.repository, beside)) is None:
+    if (home := snapshot_folder(folder.repository, beside)) is None:
         raise NotFound(
             f"No files of session {session.id} are kept: their place would be inside the folder that it works in.",
             hint="Put the store outside of it.",
@@ -134,11 +134,11 @@ def _side(tx: Transaction, session: SessionRecord, number: int) -> DiffSide:
     return DiffSide(session.id, number, state.snapshot, state.not_kept)
 
 
-def _at(tx: Transaction, session: SessionRecord, number: int) -> tuple[State, Folder | None]:
-    return state_of(tx, session, number)[0], folder_of(tx, session)
+def _at(tx: Transaction, session: SessionRecord, number: int) -> tuple[State, SessionFolder | None]:
+    return state_of(tx, session, number)[0], session_folder(tx, session)
 
 
-def _open(folder: Folder, home: Path) -> Snapshots:
+def _open(folder: SessionFolder, home: Path) -> Snapshots:
     return Snapshots(Path(folder.repository), home)
 
 

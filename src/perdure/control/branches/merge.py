@@ -17,8 +17,14 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.agent.files.branch import Merged, folder_of, merge_branch
-from perdure.agent.files.branch_merge import bring_home, carrier_id, carriers, home_of_branch, places
+from perdure.agent.files.branch import MergeReport, merge_branch, session_folder
+from perdure.agent.files.branch_merge import (
+    branch_and_parent,
+    bring_home,
+    merge_folders,
+    merge_session_id,
+    merge_sessions,
+)
 from perdure.agent.git.command_line import SAFE, run
 from perdure.agent.git.head import head_of
 from perdure.agent.history.state_reader import state_of
@@ -43,7 +49,7 @@ class MergeResult(msgspec.Struct, frozen=True):
     parent: str
     folder: str
     effect: str
-    merged: Merged
+    merged: MergeReport
     not_kept: list[str] = []  # files of the branch that its last snapshot does not hold, and that were not merged
     commits: str | None = None  # where the branch's own commits end, if it made some that the folder does not have
 
@@ -54,7 +60,7 @@ async def merge(runtime: Runtime, name: str, *, mark: bool = False) -> MergeResu
     Nothing is written where there are conflicts, unless they are to be marked in the files.
     """
     branch, parent = await runtime.store.read(_branch_and_parent, name)
-    _, own, folder = await places(runtime, branch, parent)
+    _, own, folder = await merge_folders(runtime, branch, parent)
     await _refuse_busy(runtime, branch, parent)
     by_itself = branch.status not in TERMINAL
     left = await (_finish if by_itself else _finish_carrier)(runtime, branch, parent, folder)
@@ -82,14 +88,14 @@ def _commits(own: Path, folder: Path) -> str | None:
 
 
 def _branch_and_parent(tx: Transaction, name: str) -> tuple[SessionRecord, SessionRecord]:
-    return home_of_branch(tx, sessions.find(tx, name).uid)
+    return branch_and_parent(tx, sessions.find(tx, name).uid)
 
 
 async def _finish_carrier(
     runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path
 ) -> MergeResult | None:
     """Go on with a merge of an ended branch that was left behind."""
-    there = await runtime.store.read(carriers, branch)
+    there = await runtime.store.read(merge_sessions, branch)
     if not there or there[-1].status in TERMINAL:
         return None
     await _refuse_held(runtime, there[-1], "the folder that the branch is brought to")
@@ -100,9 +106,9 @@ async def _carried(
     runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path, mark: bool
 ) -> MergeResult:
     """Let a session of its own bring an ended branch home."""
-    number = len(await runtime.store.read(carriers, branch)) + 1
+    number = len(await runtime.store.read(merge_sessions, branch)) + 1
     made = await runtime.start(
-        bring_home.bind(branch.uid, mark), id=carrier_id(branch, number), owner=branch.owner,
+        bring_home.bind(branch.uid, mark), id=merge_session_id(branch, number), owner=branch.owner,
         repository=branch.repository, title=f"the merge of {branch.id}",
     )  # fmt: skip
     return await _run_carrier(runtime, made.uid, branch, parent, folder)
@@ -152,9 +158,9 @@ def _has_nothing_to_do(tx: Transaction, branch: SessionRecord) -> bool:
 
 async def _refuse_busy(runtime: Runtime, branch: SessionRecord, parent: SessionRecord) -> None:
     """Nobody may be at work where the branch is brought: two hands in one folder undo each other."""
-    there = await runtime.store.read(folder_of, parent)
+    there = await runtime.store.read(session_folder, parent)
     async for one in runtime.sessions(status=Status.RUNNING, repository=parent.repository):
-        if one.uid != branch.uid and await runtime.store.read(folder_of, one) == there:
+        if one.uid != branch.uid and await runtime.store.read(session_folder, one) == there:
             await _refuse_held(runtime, one, "the folder that the branch is brought to")
 
 
@@ -182,7 +188,7 @@ async def _carried_out(runtime: Runtime, branch: SessionRecord, parent: SessionR
     if line.body.get("status") != "done" or line.body.get("effect") is None:
         raise Conflict(str(line.body.get("content")), hint="Look at what changed, and merge again.")
     effect = await runtime.store.read(effects.get, branch.uid, line.body["effect"])
-    made = msgspec.convert(decode(runtime.values.get(effect.result, effect.artifact)), Merged)
+    made = msgspec.convert(decode(runtime.values.get(effect.result, effect.artifact)), MergeReport)
     return MergeResult(branch.id, parent.id, str(folder), effect.id, made)
 
 

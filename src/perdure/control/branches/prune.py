@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 
 from perdure.agent.files import worktree
-from perdure.agent.files.branch import beside_of, folder_of, home_of, merge_branch, open_worktree
-from perdure.agent.files.prune import Pruned
+from perdure.agent.files.branch import merge_branch, open_worktree, session_folder, snapshot_folder, storage_folder
+from perdure.agent.files.prune import PruneResult
 from perdure.agent.files.snapshot import Snapshots
-from perdure.agent.files.worktree import Cleared, clear
+from perdure.agent.files.worktree import FolderRemoval, clear
 from perdure.agent.history.state_reader import state_of
 from perdure.clock import SECOND
 from perdure.domain.session import TERMINAL, SessionRecord
@@ -44,14 +44,14 @@ class NeededSnapshots(msgspec.Struct):
 
 async def prune(
     runtime: Runtime, *, grace: int = GRACE, ended_before: int | None = None, plan: bool = False
-) -> dict[str, Pruned]:
+) -> dict[str, PruneResult]:
     """Drop the snapshots that nobody names, repository by repository; with `plan`, only say which would be.
 
     Only those beside this store are touched: elsewhere, sessions of another store may name them. What is younger than
     `grace` seconds stays. Sessions that ended before a time keep no files but those that others branched from.
     """
     now = runtime.store.clock.now() / SECOND
-    done: dict[str, Pruned] = {}
+    done: dict[str, PruneResult] = {}
     for repository, (home, spared) in (await _homes(runtime, ended_before)).items():
         if (folder := Path(repository)).is_dir():
             shots = Snapshots(folder, home)
@@ -62,11 +62,11 @@ async def prune(
     return done
 
 
-async def clear_folders(runtime: Runtime, *, only: str | None = None, plan: bool = False) -> list[Cleared]:
+async def clear_folders(runtime: Runtime, *, only: str | None = None, plan: bool = False) -> list[FolderRemoval]:
     """Remove the folders of branches that have ended, all or one by its uid, where nothing in them would be lost."""
-    done: list[Cleared] = []
+    done: list[FolderRemoval] = []
     for home, spared in (await _homes(runtime, None)).values():
-        for there in await asyncio.to_thread(worktree.all_of, home):
+        for there in await asyncio.to_thread(worktree.list_worktrees, home):
             ended = there.branch in spared.last and there.branch not in spared.working
             if ended and only in (None, there.branch):
                 found = await asyncio.to_thread(_cleared, home, there, spared.last[there.branch], plan)
@@ -75,19 +75,19 @@ async def clear_folders(runtime: Runtime, *, only: str | None = None, plan: bool
     return done
 
 
-def _cleared(home: Path, there: worktree.Worktree, last: str | None, plan: bool) -> Cleared:
+def _cleared(home: Path, there: worktree.Worktree, last: str | None, plan: bool) -> FolderRemoval:
     try:
         return clear(home, there, last, plan=plan)
     except PerdureError as error:
-        return Cleared(there.branch, there.folder.decode(errors="replace"), kept=error.message)
+        return FolderRemoval(there.branch, there.folder.decode(errors="replace"), kept=error.message)
 
 
 async def _homes(runtime: Runtime, ended_before: int | None) -> dict[str, tuple[Path, NeededSnapshots]]:
     """By repository: where its snapshots are, and what is needed of them. Only what is beside this store."""
-    beside = beside_of(runtime)
+    beside = storage_folder(runtime)
     found: dict[str, tuple[Path, NeededSnapshots]] = {}
     async for one in runtime.sessions():
-        home = None if one.repository is None else home_of(one.repository, beside)
+        home = None if one.repository is None else snapshot_folder(one.repository, beside)
         if home is None or beside is None or beside.resolve() not in home.parents or not home.is_dir():
             continue
         spared = found.setdefault(one.repository or "", (home, NeededSnapshots()))[1]
@@ -97,7 +97,7 @@ async def _homes(runtime: Runtime, ended_before: int | None) -> dict[str, tuple[
 
 def _spare(tx: Transaction, session: SessionRecord, spared: NeededSnapshots, ended_before: int | None) -> None:
     ended = session.status in TERMINAL
-    folder = folder_of(tx, session)
+    folder = session_folder(tx, session)
     if not ended and folder is not None and folder.branch is not None:
         spared.working.add(folder.branch)
     if ended and session.forked_from is not None:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from perdure.agent.call_report import CallReport
-from perdure.agent.files.branch import beside_of, folder_of, home_of, open_worktree, place_of
+from perdure.agent.files.branch import folder_path, open_worktree, session_folder, snapshot_folder, storage_folder
 from perdure.agent.history.state_reader import state_of
 from perdure.agent.history.transcript import OpenCall, State
 from perdure.control.branches.files import begun_calls, run_until_idle
@@ -75,10 +75,10 @@ async def rewind(runtime: Runtime, name: str, *, to: int, id: str | None = None)
         branch = await run_until_idle(runtime, branch.uid)
     except PerdureError as error:
         problem = error.message
-    folder = await runtime.store.read(folder_of, branch)
+    folder = await runtime.store.read(session_folder, branch)
     place: Path | None = None
     if folder is not None and folder.branch is not None:
-        place = place_of(folder, home_of(folder.repository, beside_of(runtime)))
+        place = folder_path(folder, snapshot_folder(folder.repository, storage_folder(runtime)))
     shown = None if place is None else str(place)
     return RewindResult(branch, session.id, to, state.snapshot, shown, outside, problem, state.not_kept)
 
