@@ -9,7 +9,7 @@ import pytest
 
 from perdure import faults
 from perdure.agent.files.workspace import Workspace
-from perdure.agent.git import repository as running
+from perdure.agent.git import lock
 from perdure.agent.tools.git import git_diff, git_log, git_status
 from perdure.errors import NotDone
 from perdure.testing.proxy import wait_until
@@ -195,7 +195,7 @@ def test_a_commit_goes_to_the_branch_it_was_meant_for(repository: Path) -> None:
 
 
 def test_a_lock_of_somebody_else_is_respected(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "TRIES", 2)
+    monkeypatch.setattr(lock, "TRIES", 2)
     (repository / "a.txt").write_text("two\n")
     arguments = prepared("git_commit", {"message": "second"}, {})
     (repository / ".git/index.lock").write_text("")
@@ -233,7 +233,7 @@ def died() -> None:
 @pytest.mark.slow
 def test_our_mark_does_not_cost_a_living_git_its_lock(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """We died here once; since then a person's git has come, and waits in a hook with the index locked."""
-    monkeypatch.setattr(running, "TRIES", 2)
+    monkeypatch.setattr(lock, "TRIES", 2)
     (repository / "a.txt").write_text("two\n")
     arguments = prepared("git_commit", {"message": "second"}, {})
     (repository / ".git/perdure.lock").write_text("begun\n")

@@ -1,32 +1,18 @@
-"""Running git in the folder of a session, and in no other repository (`perdure.agent.git.links`).
+"""Runs git in the folder of a session, and in no other repository (`perdure.agent.git.links`).
 
-Git outside the sandbox is told by its environment only what it needs, reaches no network but for a push that was
-approved, and runs no program that the repository names (`perdure.agent.git.programs`).
-
-What a look needs is short-lived and takes no locks. An act holds `perdure.lock` in git's folder, and hands its
-descriptor to git, whose keepers inherit it (`perdure.agent.git.sandboxed_git`):
-
-    lock      nobody of ours acts here: no living worker, and no git that outlived a dead one
-    mark      the lock file says that an act has begun; git's own lock files were not there
-    run       git, in a process group of its own
-    unmark    git has ended, and left no lock file behind
-
-A worker that is killed leaves git running. Whoever comes next, to act or to probe, waits for the lock, so nothing is
-looked at while it may still change. A git that is killed leaves its own lock files (`index.lock`). Their age proves
-nothing. One is removed only if our mark says that it came after we began, our lock says that what we began is dead,
-and no process on this machine has it open or is a git in this repository. Otherwise a person is told.
+Git outside the sandbox gets only the environment variables that it needs, reaches no network except for an approved
+push, and runs no program that the repository names (`perdure.agent.git.programs`). A query is short and takes no lock;
+`perdure.agent.git.lock` describes the lock of a command that changes the repository.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO
@@ -40,12 +26,8 @@ from perdure.agent.git import programs
 from perdure.agent.git.links import find_git_folders
 from perdure.agent.tools.result import short
 from perdure.errors import NotDone
-from perdure.process import open_for_parent
-from perdure.store.writer.lock import Waiting
 
 QUERY_SECONDS = 60.0  # seconds
-LOCK_SECONDS = 120.0  # with a git that began earlier
-TRIES = 50  # ten in a second
 MAX_TEXT = 1 << 20
 
 SETTINGS = (*programs.SETTINGS, "core.quotePath=false", "color.ui=false")
@@ -224,85 +206,3 @@ def current_branch() -> str:
 def commit_of(name: str) -> str | None:
     """The commit that a ref stands at, or None."""
     return query("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", check=False).line or None
-
-
-@contextmanager
-def repository_lock() -> Iterator[int]:
-    """Hold the lock: while it is held, no git that this or a dead worker began runs here."""
-    require_repository()
-    folder = Path(query("rev-parse", "--absolute-git-dir").line)
-    try:
-        lock = open_for_parent(folder / "perdure.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
-    except OSError as error:
-        raise NotDone(f"git's folder cannot be locked: {error.strerror}.") from None
-    try:
-        if not Waiting(lock).within(LOCK_SECONDS):
-            raise NotDone("A git command that began earlier still runs here; nothing was done.")
-        try:
-            yield lock
-        finally:
-            fcntl.flock(lock, fcntl.LOCK_UN)  # also for a daemon that git left behind with our descriptor
-    finally:
-        os.close(lock)
-
-
-@contextmanager
-def write_lock(*names: str) -> Iterator[int]:
-    """Hold the lock in order to act; `names` are the lock files that git will want for it."""
-    with repository_lock() as lock:
-        files = [Path(here().root, query("rev-parse", "--git-path", name).line) for name in names]
-        marked = os.fstat(lock).st_size > 0
-        for file in files:
-            _clear(file, marked)
-        os.pwrite(lock, b"begun\n", 0)
-        try:
-            yield lock
-        finally:
-            if not any(file.exists() for file in files):
-                os.ftruncate(lock, 0)
-
-
-def _clear(file: Path, marked: bool) -> None:
-    for _ in range(TRIES):
-        if not file.exists():
-            return
-        if marked and not _may_be_in_use(file):
-            file.unlink(missing_ok=True)
-            return
-        time.sleep(0.1)
-    raise NotDone(
-        f"Another git is at work in this repository, or was killed: {file.name} is there.",
-        hint=f"If no git runs there, remove {file}.",
-    )
-
-
-def _may_be_in_use(file: Path) -> bool:
-    """Whether a living process may rely on a lock file of git. What cannot be known counts as yes."""
-    places = (str(here().root), str(file.parent))
-    try:
-        processes = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return True
-    return any(_uses_lock(Path("/proc", str(pid)), file, places) for pid in processes if pid != os.getpid())
-
-
-def _uses_lock(process: Path, file: Path, places: tuple[str, ...]) -> bool:
-    try:
-        is_git = (process / "comm").read_text(errors="replace").startswith("git")
-    except OSError:
-        return False  # it has ended
-    try:
-        if is_git and f"{os.readlink(process / 'cwd')}/".startswith(tuple(f"{place}/" for place in places)):
-            return True
-        return any(_is(one, file) for one in (process / "fd").iterdir())
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    except OSError:
-        return is_git  # somebody else's git, of which nothing can be seen
-
-
-def _is(descriptor: Path, file: Path) -> bool:
-    try:
-        return os.readlink(descriptor) == str(file)
-    except OSError:
-        return False

@@ -16,17 +16,9 @@ from typing import Any
 from perdure.agent.files.safe_files import real_path
 from perdure.agent.files.workspace import here
 from perdure.agent.git.links import find_git_folders
+from perdure.agent.git.lock import repository_lock, write_lock
 from perdure.agent.git.programs import names_program
-from perdure.agent.git.repository import (
-    GitResult,
-    commit_of,
-    current_branch,
-    query,
-    query_files,
-    repository_lock,
-    require_repository,
-    write_lock,
-)
+from perdure.agent.git.repository import GitResult, commit_of, current_branch, query, query_files, require_repository
 from perdure.agent.git.sandboxed_git import run_git
 from perdure.agent.tools.hidden_arguments import ReadDigests, prepares
 from perdure.agent.tools.result import ToolResult, plain, short, text_result

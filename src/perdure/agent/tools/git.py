@@ -9,15 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.agent.files.safe_files import label, real_path
-from perdure.agent.git.repository import (
-    commit_of,
-    current_branch,
-    query,
-    query_files,
-    repository_lock,
-    require_repository,
-    write_lock,
-)
+from perdure.agent.git.lock import repository_lock, write_lock
+from perdure.agent.git.repository import commit_of, current_branch, query, query_files, require_repository
 from perdure.agent.git.sandboxed_git import run_git
 from perdure.agent.tools.commit import git_commit
 from perdure.agent.tools.hidden_arguments import HIDDEN, PREPARE, ReadDigests, prepares

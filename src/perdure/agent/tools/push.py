@@ -19,15 +19,8 @@ import re
 from typing import Any
 
 from perdure.agent.files.workspace import here
-from perdure.agent.git.repository import (
-    GitResult,
-    commit_of,
-    current_branch,
-    query,
-    repository_lock,
-    require_repository,
-    write_lock,
-)
+from perdure.agent.git.lock import repository_lock, write_lock
+from perdure.agent.git.repository import GitResult, commit_of, current_branch, query, require_repository
 from perdure.agent.git.sandboxed_git import check_programs, run_git
 from perdure.agent.tools.hidden_arguments import ReadDigests, prepares
 from perdure.agent.tools.result import ToolResult, plain, short
