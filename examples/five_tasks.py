@@ -19,10 +19,10 @@ from perdure.domain.lease import Holder
 from perdure.domain.session import SessionRecord, Status
 from perdure.domain.step import Step
 from perdure.domain.task import TaskState
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.errors import LeaseHeld
 from perdure.ids import canonical, decode, digest, encode, new_uid
-from perdure.runtime.workers.liveness import Alive, Presences, presences
+from perdure.runtime.workers.liveness import RegisteredWorker, WorkerLocks, locks_of_store
 from perdure.store.moves import decision, lease, session, step, task, worker
 from perdure.store.store import Store, open_store
 
@@ -39,7 +39,7 @@ TASKS: list[tuple[str, Callable[[Any], Any]]] = [
 
 def run(store: Store, id: str, seed: int, reach: Callable[[str], None]) -> Any:
     """Begin the session, or go on with it, and return its result."""
-    locks = presences(store)
+    locks = locks_of_store(store)
     with locks.enter(store, programs=["five-tasks"]) as me:
         new = session.NewSession(id=id, program="five-tasks", arguments={"seed": seed})
         begun = store.write_now(session.create(new, by=me.id))
@@ -55,19 +55,19 @@ def run(store: Store, id: str, seed: int, reach: Callable[[str], None]) -> Any:
         return result
 
 
-def take(store: Store, begun: SessionRecord, me: Alive, locks: Presences) -> Holder:
+def take(store: Store, begun: SessionRecord, me: RegisteredWorker, locks: WorkerLocks) -> Holder:
     """Take the session: from nobody, or from a worker that is known to be dead."""
     nonce, ttl = new_uid(), 60 * SECOND
     try:
         return store.write_now(lease.acquire(begun.uid, me.id, nonce=nonce, ttl=ttl))
     except LeaseHeld as held:
         rows = [one for one in store.read_now(worker.workers) if one.id == held.details["holder"]]
-        if not rows or locks.life(rows[0]) is not Life.DEAD:
+        if not rows or locks.life(rows[0]) is not Liveness.DEAD:
             raise
         because = f"process {rows[0].pid} is dead"
         print(f"session: taken over, {because}", flush=True)
         taken = store.write_now(lease.take_over(begun.uid, me.id, nonce=nonce, ttl=ttl, because=because))
-        locks.sweep(store)
+        store.write_now(worker.forget([rows[0].id]))
         return taken
 
 

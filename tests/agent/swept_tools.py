@@ -22,7 +22,7 @@ from perdure.agent.files.workspace import Workspace
 from perdure.agent.history import compaction
 from perdure.agent.model import OnText, Reply, Request
 from perdure.agent.models.scripted import Line
-from perdure.agent.tool_calls import Calls
+from perdure.agent.tool_calls import ToolCalls
 from perdure.runtime.definitions.program import Bound
 from perdure.runtime.queries import SessionView
 from perdure.runtime.run.large_values import Values
@@ -125,15 +125,15 @@ def named_moments() -> Iterator[None]:
 
         return wrapped
 
-    before = Calls._do, compaction.compact, inference.record
-    Calls._do = named(before[0], lambda _, call: call.name)  # type: ignore[method-assign]
+    before = ToolCalls._do, compaction.compact, inference.record
+    ToolCalls._do = named(before[0], lambda _, call: call.name)  # type: ignore[method-assign]
     compaction.compact = named(before[1], lambda *_, **__: "compaction")
     inference.record = named(before[2], lambda *_: under_way[-1].replace("the loop", "the model"))
     faults.arm(reached)
     try:
         yield
     finally:
-        Calls._do, compaction.compact, inference.record = before  # type: ignore[method-assign]
+        ToolCalls._do, compaction.compact, inference.record = before  # type: ignore[method-assign]
         faults.disarm()
         if counted is not None:
             faults.arm(counted)

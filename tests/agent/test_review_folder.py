@@ -63,6 +63,6 @@ async def test_a_listener_that_raises_stops_no_model(talk: Talk) -> None:
 
     talk.declare([], model=Speaks())
     async with opened(talk.target) as runtime:
-        runtime.hear = broken
+        runtime.on_delta = broken
         session = await talk.start(runtime)
         assert session.waits[0].detail is None, session.waits[0].detail

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.agent.model import OnText, Reply, Request
 from perdure.errors import ModelError
-from perdure.runtime.live_text import Delta, Ear
+from perdure.runtime.live_text import Delta, LiveTextReader
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk
 
@@ -42,10 +42,10 @@ async def test_an_attempt_that_fails_broke_off_and_the_next_is_another_call(talk
 
         def on_text(piece: Delta) -> None:
             heard.append(piece)
-            overheard.append(ears.setdefault(piece.session, Ear(runtime.deltas, piece.session)).poll())
+            overheard.append(ears.setdefault(piece.session, LiveTextReader(runtime.live_text, piece.session)).poll())
 
-        ears: dict[str, Ear] = {}
-        runtime.hear = on_text
+        ears: dict[str, LiveTextReader] = {}
+        runtime.on_delta = on_text
         session = await talk.start(runtime)
         said = [("Hel?␀", False), ("", True), ("Hel?␀", False), ("lo", False) if answers else ("", True)]
         assert [(one.text, one.broke_off) for one in heard] == said
@@ -57,6 +57,6 @@ async def test_an_attempt_that_fails_broke_off_and_the_next_is_another_call(talk
         if answers:
             assert messages[-1].body["content"] == "Hel?␀lo"  # what was heard is what is kept
             assert heard[-1].after < messages[-1].number
-            assert runtime.deltas.folder is not None
-            assert list(runtime.deltas.folder.iterdir()) == []
+            assert runtime.live_text.folder is not None
+            assert list(runtime.live_text.folder.iterdir()) == []
         assert ear.poll() == []

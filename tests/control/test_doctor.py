@@ -16,10 +16,10 @@ from perdure.control.doctor.depth import of
 from perdure.control.doctor.examination import examine
 from perdure.control.doctor.findings import judge
 from perdure.control.doctor.report import DiskStatus, DoctorReport, Finding, Latency, StaleSession
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.errors import ConfigError
 from perdure.ids import new_uid
-from perdure.runtime.workers.liveness import presences
+from perdure.runtime.workers.liveness import locks_of_store
 from perdure.store.databases.sqlite.engine import connect
 from perdure.store.inspection.condition import Durability, Server, place_of
 from perdure.store.inspection.survey import survey
@@ -74,7 +74,7 @@ def test_a_session_whose_worker_fell_silent_is_wrong_until_somebody_takes_it(tar
 
 @pytest.mark.databases("sqlite", "postgres")
 def test_workers_are_dead_alive_or_cannot_be_told(target: str) -> None:
-    with open_store(target) as store, presences(store).enter(store) as me:
+    with open_store(target) as store, locks_of_store(store).enter(store) as me:
         gone = msgspec.structs.replace(me.worker, id="w-gone", pid=2**22 + 1)
         afar = msgspec.structs.replace(me.worker, id="w-afar", host="elsewhere", boot_id="b", start_token="1 m f 2")
         for one in (gone, afar):
@@ -82,7 +82,7 @@ def test_workers_are_dead_alive_or_cannot_be_told(target: str) -> None:
         report = examine(target)
         found = store.read_now(survey)
     assert {one.id: one.life for one in report.workers} == {
-        me.id: Life.ALIVE, "w-gone": Life.DEAD, "w-afar": Life.CANNOT_TELL,
+        me.id: Liveness.ALIVE, "w-gone": Liveness.DEAD, "w-afar": Liveness.CANNOT_TELL,
     }  # fmt: skip
     assert (levels(report.findings), report.healthy) == (["note"], True)
     assert len(found.workers) == 3

@@ -10,7 +10,7 @@ import pytest
 from perdure.clock import SECOND, SystemClock
 from perdure.control.migration import DAY, bring_up_to_date
 from perdure.errors import ConfigError, IllegalMove, NotFound
-from perdure.runtime.workers.liveness import presences
+from perdure.runtime.workers.liveness import locks_of_store
 from perdure.store import migrate
 from perdure.store.moves import meta, worker
 from perdure.store.store import open_store
@@ -42,7 +42,7 @@ def test_an_older_store_is_brought_up_to_date(target: str) -> None:
 
 def test_a_step_that_would_break_a_living_worker_is_left_for_later(target: str) -> None:
     known = len(steps(target)) - 2
-    with open_store(target) as store, presences(store).enter(store) as me:
+    with open_store(target) as store, locks_of_store(store).enter(store) as me:
         for before in (known, known + 1):
             with pytest.raises(IllegalMove, match=f"from {before} to {known + 1}.* {me.id} on"):
                 bring_up_to_date(target, steps(target))
@@ -57,7 +57,7 @@ def test_a_worker_that_cannot_be_asked_counts_for_a_day(target: str, silent_for:
             return super().now() - silent_for
 
     with open_store(target, clock=Earlier()) as store:
-        with presences(store).enter(store) as me:
+        with locks_of_store(store).enter(store) as me:
             afar = msgspec.structs.replace(
                 me.worker, id="w-afar", host="elsewhere", boot_id="another", start_token="of another machine"
             )

@@ -26,12 +26,20 @@ from perdure.domain.effect import (
     Replay,
     Rule,
     Verdict,
-    tried,
+    attempts_made,
 )
 from perdure.domain.lease import RESTORE_SHIFT
-from perdure.domain.recovery import Action, Course, Evidence, after_absent, binding_rule, recover, unended
+from perdure.domain.recovery import (
+    Action,
+    Evidence,
+    RecoveryDecision,
+    after_absent,
+    binding_rule,
+    open_attempts,
+    recover,
+)
 from perdure.domain.restore import Cause, Restore
-from perdure.domain.worker import Life, worst
+from perdure.domain.worker import Liveness, combined
 
 MANY = settings(max_examples=300, deadline=None)
 NOTHING: dict[str, Any] = dict.fromkeys(Effect.__struct_fields__)
@@ -46,7 +54,7 @@ class Case:
     effect: Effect
     attempts: list[Attempt]
     loaded: Rule
-    life: Life
+    life: Liveness
     now: int
     restore: Restore | None
     stopping: bool
@@ -117,7 +125,7 @@ def cases(draw: st.DrawFn, replay: Replay | None = None) -> Case:
     }  # fmt: skip
     restore = Restore(1, draw(TIMES), 0, Cause.DECLARED, None, None, None, None) if draw(seldom()) else None
     tries = draw(attempts_before(state, verdict))
-    life = draw(st.sampled_from(list(Life))) if unended(tries) else Life.DEAD
+    life = draw(st.sampled_from(list(Liveness))) if open_attempts(tries) else Liveness.DEAD
     return Case(Effect(**effect), tries, loaded, life, draw(TIMES), restore, draw(seldom()))
 
 
@@ -250,7 +258,7 @@ WORDS = {
 }  # fmt: skip
 
 
-def taken(course: Course, now: int) -> tuple[str, int | None]:
+def taken(course: RecoveryDecision, now: int) -> tuple[str, int | None]:
     """What a course comes to now: an action, or a wait until a time."""
     if course.not_before is not None and course.not_before > now:
         return "wait", course.not_before
@@ -280,7 +288,7 @@ def test_nothing_acts_beside_an_attempt_that_is_alive(state: EffectState, replay
     verdict = Verdict.ABSENT if state is EffectState.PLANNED else None
     given = NOTHING | {"state": state, "replay": replay, "position": ["call"], "verdict": verdict, "generation": 0}
     last = attempt(1, outcome=AttemptOutcome.ABSENT if verdict else None, settled_at=SECOND)
-    evidence = Evidence([last], 9 * SECOND, Life.ALIVE)
+    evidence = Evidence([last], 9 * SECOND, Liveness.ALIVE)
     course = recover(Effect(**given), evidence, Rule(replay, inflight, 5, None, True, True))
     assert taken(course, evidence.at)[0] not in ("act", "undo", "fail")
     assert (course.not_before or 0) > evidence.at or course.action in (Action.PROBE, Action.ASK)
@@ -292,17 +300,17 @@ def test_key_ttl_runs_from_the_first_attempt() -> None:
     tries = [attempt(n, dispatched_at=n * SECOND, ended_at=n * SECOND, outcome="unknown") for n in (1, 2, 3)]
     rule = Rule(Replay.IDEMPOTENT, 0, 9, 4 * SECOND, False, False)
     for now, action in ((5 * SECOND - 1, Action.RUN_AGAIN), (5 * SECOND, Action.ASK)):
-        assert recover(Effect(**given), Evidence(tries, now, Life.DEAD), rule).action is action
+        assert recover(Effect(**given), Evidence(tries, now, Liveness.DEAD), rule).action is action
 
 
 def test_an_earlier_attempt_that_may_be_under_way_keeps_an_absence_from_counting() -> None:
     tries = [attempt(1), attempt(2, outcome="unknown", ended_at=SECOND)]
     rule = Rule(Replay.PROBE, SECOND, 9, None, True, False)
-    assert unended(tries) == tries[:1]
-    assert after_absent(Evidence(tries, 9 * SECOND, Life.CANNOT_TELL), rule).action is Action.ASK
-    assert after_absent(Evidence(tries, 9 * SECOND, Life.ALIVE), rule).action is Action.PROBE
+    assert open_attempts(tries) == tries[:1]
+    assert after_absent(Evidence(tries, 9 * SECOND, Liveness.CANNOT_TELL), rule).action is Action.ASK
+    assert after_absent(Evidence(tries, 9 * SECOND, Liveness.ALIVE), rule).action is Action.PROBE
     ended = [msgspec.structs.replace(tries[0], ended_at=8 * SECOND), tries[1]]
-    assert after_absent(Evidence(ended, 9 * SECOND, Life.DEAD), rule).action is Action.DISPATCH
+    assert after_absent(Evidence(ended, 9 * SECOND, Liveness.DEAD), rule).action is Action.DISPATCH
 
 
 @given(cases(), st.sampled_from(sorted(SETTLED)))
@@ -337,10 +345,10 @@ def test_rules_that_contradict_each_other_ask_a_person(recorded: Replay, loaded:
 def test_attempts_of_a_restore_and_attempts_that_never_began_are_not_counted() -> None:
     begun = [attempt(1, outcome="unknown"), attempt(2, outcome="absent"), attempt(3)]
     others = [attempt(4, worker=PRESUMED), attempt(5, outcome="absent", error={"code": NOT_BEGUN})]
-    assert tried(begun + others) == 3
+    assert attempts_made(begun + others) == 3
 
 
 def test_several_processes_are_dead_only_together() -> None:
-    assert worst([]) is Life.DEAD
-    assert worst([Life.DEAD, Life.CANNOT_TELL]) is Life.CANNOT_TELL
-    assert worst([Life.CANNOT_TELL, Life.ALIVE, Life.DEAD]) is Life.ALIVE
+    assert combined([]) is Liveness.DEAD
+    assert combined([Liveness.DEAD, Liveness.CANNOT_TELL]) is Liveness.CANNOT_TELL
+    assert combined([Liveness.CANNOT_TELL, Liveness.ALIVE, Liveness.DEAD]) is Liveness.ALIVE

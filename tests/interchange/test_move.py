@@ -12,7 +12,7 @@ import pytest
 from perdure.domain.lease import RESTORE_SHIFT
 from perdure.domain.restore import Cause
 from perdure.domain.session import Status
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.errors import Conflict, IllegalMove, LeaseHeld, NotFound
 from perdure.interchange.export import export
 from perdure.store.move import Move
@@ -155,7 +155,7 @@ async def test_an_act_whose_process_died_is_recovered_at_the_target_with_the_sam
     expired = here.store.clock.now() + 16_000_000
     monkeypatch.setattr(here.store.database.clock, "now", lambda: expired)  # its lease ends by itself
     with pytest.raises(IllegalMove, match="may still be under way"):
-        export(here.store, uid, folder / "t.zip", by="ada", move=True, life_of=lambda _: Life.ALIVE,
+        export(here.store, uid, folder / "t.zip", by="ada", move=True, life_of=lambda _: Liveness.ALIVE,
                artifacts=here.values.directory)  # fmt: skip
     await leave(here, "t-1", folder / "t.zip", move=True)
     await arrive(there, folder / "t.zip")

@@ -14,9 +14,9 @@ import sys
 from typing import Any
 
 from perdure.domain.effect import Attempt
-from perdure.domain.worker import Worker
+from perdure.domain.worker import WorkerRecord
 from perdure.runtime.runtime import Runtime
-from perdure.runtime.workers.liveness import presences
+from perdure.runtime.workers.liveness import locks_of_store
 from perdure.store.moves import worker
 from perdure.store.store import open_store
 
@@ -31,7 +31,7 @@ def ask(target: str) -> None:
             print(json.dumps([os.getpid(), socket.gethostname(), lives]), flush=True)
 
 
-def an_attempt(one: Worker) -> Attempt:
+def an_attempt(one: WorkerRecord) -> Attempt:
     """An attempt of a worker's that was not settled."""
     process = {"id": one.id, "host": one.host, "boot_id": one.boot_id, "pid": one.pid, "start_token": one.start_token}
     columns: dict[str, Any] = dict.fromkeys(Attempt.__struct_fields__) | {"process": process, "number": 1}
@@ -43,7 +43,7 @@ def main(target: str, child: str) -> None:
         ask(target)
         return
     with open_store(target) as store:
-        alive = presences(store).enter(store, programs=["review"])
+        alive = locks_of_store(store).enter(store, programs=["review"])
         pid = 0
         if child != "none":
             pid = subprocess.Popen(CHILD, pass_fds=alive.pass_fds if child == "heir" else ()).pid

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from perdure import ConfigError, Gate, tool
-from perdure.runtime.definitions.signature import Shape
+from perdure.runtime.definitions.signature import Signature
 
 
 class Client: ...
@@ -106,4 +106,4 @@ def test_every_type_with_a_stored_form_can_be_declared(type_: Any) -> None:
     def act(given: None) -> None: ...
 
     act.__annotations__.update({"given": type_, "return": type_})
-    assert Shape(act).returns in (type_, type(None))
+    assert Signature(act).returns in (type_, type(None))

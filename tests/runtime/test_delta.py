@@ -14,14 +14,14 @@ from subprocess import PIPE, Popen
 import pytest
 
 from perdure.runtime import live_text
-from perdure.runtime.live_text import Delta, Deltas, Ear, Head
+from perdure.runtime.live_text import Delta, LiveText, LiveTextHeader, LiveTextReader
 from perdure.store.store import Store
 
 DIES = """
 import sys, time
 from pathlib import Path
-from perdure.runtime.live_text import Head, Writing
-writing = Writing(Path(sys.argv[1]), Head("c", 3))
+from perdure.runtime.live_text import LiveTextFile, LiveTextHeader
+writing = LiveTextFile(Path(sys.argv[1]), LiveTextHeader("c", 3))
 writing.append("said")
 print("said", flush=True)
 time.sleep(60)
@@ -29,10 +29,10 @@ time.sleep(60)
 
 
 @pytest.fixture
-def deltas(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Deltas:
+def deltas(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> LiveText:
     """As a worker leaves it: it has made the folder for its lock."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
-    made = Deltas(store)
+    made = LiveText(store)
     assert made.folder is not None
     made.folder.mkdir(parents=True)
     return made
@@ -41,7 +41,7 @@ def deltas(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Delta
 pytestmark = pytest.mark.databases("sqlite")
 
 
-def path_of(deltas: Deltas) -> Path:
+def path_of(deltas: LiveText) -> Path:
     assert deltas.folder is not None
     return deltas.folder / "u"
 
@@ -60,10 +60,10 @@ def locked(path: Path, content: bytes) -> Iterator[None]:
 
 
 @pytest.mark.databases("sqlite", "postgres")
-def test_two_watchers_hear_every_piece_once_and_one_that_comes_late_hears_it_from_the_start(deltas: Deltas) -> None:
-    first, second = Ear(deltas, "u"), Ear(deltas, "u")
-    assert (first.poll(), Ear(deltas, "other").poll()) == ([], [])
-    writing = deltas.begin("u", Head("c", 3))
+def test_two_watchers_hear_every_piece_once_and_one_that_comes_late_hears_it_from_the_start(deltas: LiveText) -> None:
+    first, second = LiveTextReader(deltas, "u"), LiveTextReader(deltas, "u")
+    assert (first.poll(), LiveTextReader(deltas, "other").poll()) == ([], [])
+    writing = deltas.begin("u", LiveTextHeader("c", 3))
     assert writing is not None
     writing.append("One ")
     assert first.poll() == [Delta("u", "c", 3, "One ")]
@@ -77,22 +77,22 @@ def test_two_watchers_hear_every_piece_once_and_one_that_comes_late_hears_it_fro
     assert first.poll() == []
 
 
-def test_what_is_not_recorded_broke_off_once_and_is_not_shown_to_whoever_comes_later(deltas: Deltas) -> None:
-    writing, ear = deltas.begin("u", Head("c", 3)), Ear(deltas, "u")
+def test_what_is_not_recorded_broke_off_once_and_is_not_shown_to_whoever_comes_later(deltas: LiveText) -> None:
+    writing, ear = deltas.begin("u", LiveTextHeader("c", 3)), LiveTextReader(deltas, "u")
     assert writing is not None
     writing.append("Half")
     assert text_of(ear.poll()) == "Half"
     writing.close(recorded=False)
     assert ear.poll() == [Delta("u", "c", 3, broke_off=True)]
-    assert (ear.poll(), Ear(deltas, "u").poll()) == ([], [])
-    again = deltas.begin("u", Head("d", 3))
+    assert (ear.poll(), LiveTextReader(deltas, "u").poll()) == ([], [])
+    again = deltas.begin("u", LiveTextHeader("d", 3))
     assert again is not None
     again.append("Whole")
     assert ear.poll() == [Delta("u", "d", 3, "Whole")]
 
 
-def test_a_killed_process_has_broken_off_and_is_swept(deltas: Deltas) -> None:
-    ear = Ear(deltas, "u")
+def test_a_killed_process_has_broken_off_and_is_swept(deltas: LiveText) -> None:
+    ear = LiveTextReader(deltas, "u")
     with Popen([sys.executable, "-c", DIES, str(path_of(deltas))], stdout=PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -102,12 +102,12 @@ def test_a_killed_process_has_broken_off_and_is_swept(deltas: Deltas) -> None:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     assert ear.poll() == [Delta("u", "c", 3, broke_off=True)]
-    Deltas(deltas._store).sweep()
+    LiveText(deltas._store).sweep()
     assert not path_of(deltas).exists()
 
 
-def test_a_letter_that_comes_in_two_parts_is_one_letter(deltas: Deltas) -> None:
-    ear, path = Ear(deltas, "u"), path_of(deltas)
+def test_a_letter_that_comes_in_two_parts_is_one_letter(deltas: LiveText) -> None:
+    ear, path = LiveTextReader(deltas, "u"), path_of(deltas)
     letter = "€".encode()
     with locked(path, b'{"call":"c","after":3}\n' + letter[:1]):
         assert ear.poll() == []
@@ -129,14 +129,14 @@ def test_a_letter_that_comes_in_two_parts_is_one_letter(deltas: Deltas) -> None:
         b"{" * 99,
     ],
 )
-def test_a_file_without_a_head_is_passed_over(deltas: Deltas, content: bytes) -> None:
+def test_a_file_without_a_head_is_passed_over(deltas: LiveText, content: bytes) -> None:
     with locked(path_of(deltas), content):
-        assert Ear(deltas, "u").poll() == []
+        assert LiveTextReader(deltas, "u").poll() == []
 
 
-def test_garbage_after_the_head_is_text_and_bounded(deltas: Deltas, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_garbage_after_the_head_is_text_and_bounded(deltas: LiveText, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_text, "MOST", 100)
-    ear = Ear(deltas, "u")
+    ear = LiveTextReader(deltas, "u")
     with locked(path_of(deltas), b'{"call":"c","after":3}\n' + b"\xff\x00" * 500):
         heard = [text_of(ear.poll()) for _ in range(9)]
     assert heard[0].startswith("\ufffd\0")
@@ -144,7 +144,7 @@ def test_garbage_after_the_head_is_text_and_bounded(deltas: Deltas, monkeypatch:
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "link"])
-def test_what_is_no_file_of_ours_is_passed_over_and_never_waited_for(deltas: Deltas, kind: str) -> None:
+def test_what_is_no_file_of_ours_is_passed_over_and_never_waited_for(deltas: LiveText, kind: str) -> None:
     path = path_of(deltas)
     with locked(path.with_name("other"), b'{"call":"c","after":3}\nof another'):
         if kind == "folder":
@@ -153,12 +153,12 @@ def test_what_is_no_file_of_ours_is_passed_over_and_never_waited_for(deltas: Del
             os.mkfifo(path)
         else:
             path.symlink_to("other")
-        assert Ear(deltas, "u").poll() == []
+        assert LiveTextReader(deltas, "u").poll() == []
 
 
-def test_nothing_is_written_beyond_the_bound_or_after_a_gap(deltas: Deltas, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_beyond_the_bound_or_after_a_gap(deltas: LiveText, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_text, "MOST", 10)
-    writing, ear = deltas.begin("u", Head("c", 3)), Ear(deltas, "u")
+    writing, ear = deltas.begin("u", LiveTextHeader("c", 3)), LiveTextReader(deltas, "u")
     assert writing is not None
     writing.append("12345")
     monkeypatch.setattr(live_text, "MOST", 1000)
@@ -170,6 +170,10 @@ def test_nothing_is_written_beyond_the_bound_or_after_a_gap(deltas: Deltas, monk
 
 @pytest.mark.databases("memory")
 def test_a_store_in_memory_has_no_live_deltas(store: Store) -> None:
-    deltas = Deltas(store)
-    assert (deltas.folder, deltas.begin("u", Head("c", 0)), Ear(deltas, "u").poll()) == (None, None, [])
+    deltas = LiveText(store)
+    assert (deltas.folder, deltas.begin("u", LiveTextHeader("c", 0)), LiveTextReader(deltas, "u").poll()) == (
+        None,
+        None,
+        [],
+    )
     deltas.sweep()

@@ -8,7 +8,7 @@ import pytest
 
 from perdure import Call, EffectCompensated, EffectInDoubt, NotDone, Outcome, Program, Session, ToolError, faults
 from perdure import program as declare
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.errors import StoreUnavailable
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.testing import ManualClock
@@ -31,7 +31,7 @@ def once(name: str = "act") -> Program[..., Any]:
     return once
 
 
-async def lives(world: World, *states: Life) -> None:
+async def lives(world: World, *states: Liveness) -> None:
     """From now on attempts are found in these states, the last one for ever."""
     said = list(states)
     world.rt.life_of = lambda attempt: said.pop(0) if len(said) > 1 else said[0]  # type: ignore[method-assign]
@@ -199,12 +199,12 @@ async def test_nothing_runs_again_beside_an_attempt_that_is_alive(
     with pytest.raises(StoreUnavailable):
         await world.again()
     world.crash()
-    await lives(world, Life.ALIVE)
+    await lives(world, Liveness.ALIVE)
     for _ in range(3):
         view = await world.again()
         assert ([one.kind for one in view.waits], len(outside.calls)) == (["timer"], 1)
         clock.advance(seconds=6)
-    await lives(world, Life.DEAD)
+    await lives(world, Liveness.DEAD)
     assert ((await world.again()).result, len(outside.calls)) == (7, 2)
 
 

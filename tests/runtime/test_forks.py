@@ -10,7 +10,7 @@ import pytest
 from perdure import Conflict, EffectCompensated, NotFound, Session, program
 from perdure.domain.effect import Verdict
 from perdure.runtime.queries import SessionView
-from perdure.runtime.run.lineage import tell_left_behind
+from perdure.runtime.run.lineage import wake_stale_branches
 from perdure.store.moves import doubt, wait
 from tests.runtime.world import GATE, Outside, World
 
@@ -109,11 +109,11 @@ async def test_a_worker_wakes_a_branch_that_was_not_told(world: World) -> None:
     await world.run(work.bind())
     effect = await world.effect()
     await branch(world)
-    await tell_left_behind(world.rt.store, "w")
+    await wake_stale_branches(world.rt.store, "w")
     assert (await world.rt.get("b")).status == "waiting"
     said = doubt.pronounce(effect.session_uid, "ada", effect.id, Verdict.HAPPENED, because="seen", result="9")
     await world.rt.store.write(said)
-    await tell_left_behind(world.rt.store, "w")
+    await wake_stale_branches(world.rt.store, "w")
     assert (await world.rt.get("b")).status == "ready"
     assert (await world.rt.run("b")).result == 9
 

@@ -12,7 +12,7 @@ import weakref
 import pytest
 
 from perdure import Session, program
-from perdure.runtime.ledger.execution import Ended, in_thread
+from perdure.runtime.ledger.execution import Completion, call_in_thread
 from tests.forked import fork
 from tests.runtime.world import World
 
@@ -33,12 +33,12 @@ async def test_one_call_after_another_has_the_same_thread(world: World) -> None:
 
 async def test_a_call_that_never_ends_takes_no_place_from_others() -> None:
     go = threading.Event()
-    stuck = [in_thread(go.wait, (), {}) for _ in range(100)]
+    stuck = [call_in_thread(go.wait, (), {}) for _ in range(100)]
     try:
-        assert await asyncio.wait_for(in_thread(lambda: "done", (), {}), 20) == Ended("done")
+        assert await asyncio.wait_for(call_in_thread(lambda: "done", (), {}), 20) == Completion("done")
     finally:
         go.set()
-    assert await asyncio.gather(*stuck) == [Ended(True)] * 100
+    assert await asyncio.gather(*stuck) == [Completion(True)] * 100
 
 
 async def test_a_thread_keeps_nothing_of_the_call_before() -> None:
@@ -55,20 +55,20 @@ async def test_a_thread_keeps_nothing_of_the_call_before() -> None:
         said.set("something")
         return said.get()
 
-    assert await in_thread(first, (heavy,), {}) == Ended("something")
+    assert await call_in_thread(first, (heavy,), {}) == Completion("something")
     del heavy
     while seen() is not None:
         gc.collect()
         await asyncio.sleep(0)
-    assert await in_thread(said.get, (), {}) == Ended("nothing")
+    assert await call_in_thread(said.get, (), {}) == Completion("nothing")
 
 
 async def test_a_forked_process_has_threads_of_its_own() -> None:
-    await in_thread(lambda: None, (), {})
+    await call_in_thread(lambda: None, (), {})
     child = fork(lambda: os._exit(asyncio.run(_said())))
     _, status = await asyncio.to_thread(os.waitpid, child, 0)
     assert os.waitstatus_to_exitcode(status) == 7
 
 
 async def _said() -> int:
-    return int((await asyncio.wait_for(in_thread(lambda: 7, (), {}), 20)).value)
+    return int((await asyncio.wait_for(call_in_thread(lambda: 7, (), {}), 20)).value)

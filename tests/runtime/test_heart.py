@@ -15,7 +15,7 @@ from perdure.clock import SECOND
 from perdure.domain.lease import Holder
 from perdure.errors import LeaseLost, StoreUnavailable
 from perdure.runtime.run.session_lease import acquire
-from perdure.runtime.workers.heartbeat import Heart
+from perdure.runtime.workers.heartbeat import Heartbeat
 from perdure.store.move import Move
 from perdure.store.move import Transaction as StoreTransaction
 from perdure.store.moves import lease
@@ -43,7 +43,7 @@ def test_the_deadline_of_a_beat_counts_from_before_the_request(store: Store, clo
     holder = a_holder(store, a_session(store).uid)
     asked_at = clock.boot()
     with slow_commits(clock):
-        Heart(store, TTL).beat(holder)
+        Heartbeat(store, TTL).renew(holder)
     assert clock.boot() > asked_at
     assert holder.boot_deadline == asked_at + TTL
 
@@ -53,7 +53,7 @@ def test_the_deadline_of_a_round_of_the_heart_counts_from_before_the_request(sto
     holder = a_holder(store, a_session(store).uid)
     asked_at = clock.boot()
     with slow_commits(clock):
-        assert Heart(store, TTL)._round([(holder, lambda _: None)]) == set()
+        assert Heartbeat(store, TTL)._round([(holder, lambda _: None)]) == set()
     assert clock.boot() > asked_at
     assert holder.boot_deadline == asked_at + TTL
 
@@ -79,7 +79,7 @@ async def test_no_act_of_a_run_trusts_a_deadline_that_counts_from_an_answer(worl
 
     @tool
     async def act(n: int) -> int:
-        (holder,) = world.rt.heart._holders
+        (holder,) = world.rt.heartbeat._holders
         deadlines.append(holder.boot_deadline - clock.boot())
         clock.advance(seconds=LEASE - 1)
         return n
@@ -153,7 +153,7 @@ def test_an_unforeseen_error_is_logged_and_the_heart_beats_on(
         return real(holder, ttl, **how)
 
     monkeypatch.setattr("perdure.runtime.workers.heartbeat.lease.renew", renew)
-    heart = Heart(store, SECOND // 10)
+    heart = Heartbeat(store, SECOND // 10)
     for holder in (broken, sound):
         heart.keep(holder, clock.boot(), lambda _: None)
     try:
@@ -172,7 +172,7 @@ def test_a_run_is_told_when_its_lease_ran_out_for_an_unforeseen_reason(
     store: Store, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     holder, told = a_holder(store, a_session(store).uid), list[Exception]()
-    heart = Heart(store, TTL)
+    heart = Heartbeat(store, TTL)
     holder.boot_deadline = clock.boot() + TTL
     heart.failed(holder, told.append, ZeroDivisionError("nobody foresaw this"))
     assert told == []
@@ -190,7 +190,7 @@ def test_an_error_of_the_run_that_is_told_ends_no_heart(store: Store, caplog: py
     def told(error: Exception) -> None:
         raise ZeroDivisionError("the run is gone")
 
-    assert Heart(store, TTL)._round([(holder, told)]) == set()
+    assert Heartbeat(store, TTL)._round([(holder, told)]) == set()
     assert "could not be told" in caplog.text
 
 
@@ -225,12 +225,12 @@ def test_a_store_that_is_away_ends_no_act_before_the_lease_does(store: Store, cl
         if point == "move.before":
             raise StoreUnavailable("The store is away.")
 
-    holder, heart = a_holder(store, a_session(store).uid), Heart(store, TTL)
+    holder, heart = a_holder(store, a_session(store).uid), Heartbeat(store, TTL)
     holder.boot_deadline = until = clock.boot() + TTL
     faults.arm(away)
-    heart.beat(holder)
+    heart.renew(holder)
     assert holder.boot_deadline == until
     clock.advance(seconds=LEASE)
     with pytest.raises(LeaseLost, match="ran out while the store was away"):
-        heart.beat(holder)
+        heart.renew(holder)
     faults.disarm()

@@ -13,7 +13,7 @@ from perdure.errors import PerdureError
 from perdure.ids import decode
 from perdure.runtime.definitions.tool import Tool
 from perdure.runtime.description import describe, program_error
-from perdure.runtime.ledger.execution import Ended, outcome
+from perdure.runtime.ledger.execution import Completion, outcome
 from tests.runtime.world import World
 
 MEMORY = pytest.mark.databases("memory")
@@ -277,4 +277,4 @@ def test_a_declared_error_that_cannot_be_compared_proves_nothing() -> None:
     def act() -> None: ...
 
     declared: Tool[Any, Any] = tool(name="declares", safe_errors=(Declared,))(act)
-    assert outcome(declared, Ended(error=KeyError("x"))).outcome == "unknown"
+    assert outcome(declared, Completion(error=KeyError("x"))).outcome == "unknown"

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from perdure.domain.approval import Decided
+from perdure.domain.approval import ApprovalDecision
 from perdure.domain.effect import AttemptOutcome, Verdict
 from perdure.domain.lease import Holder
 from perdure.errors import IllegalMove, LeaseLost, PerdureError
@@ -114,7 +114,7 @@ class Ledger(RuleBasedStateMachine):
         number, want = self.pick(data)
         if not want.gated:
             return
-        decision = Decided.APPROVED if yes else Decided.DENIED
+        decision = ApprovalDecision.APPROVED if yes else ApprovalDecision.DENIED
         move = approval.vote(self.uid, voter, approval_id(name(self.uid, number)), decision, because="why")
         if voter == "ada" or want.decision is not None or voter in want.votes:
             if voter not in want.votes:

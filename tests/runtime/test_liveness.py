@@ -16,22 +16,20 @@ import msgspec
 import pytest
 
 from perdure import Session, program
-from perdure.domain.worker import Life, Worker
+from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.errors import StoreUnavailable
 from perdure.runtime.runtime import open as open_runtime
-from perdure.runtime.workers.identity import Me, is_here
+from perdure.runtime.workers.identity import WorkerIdentity, is_here
 from perdure.runtime.workers.liveness import (
     FIRST_NAMESPACE,
-    FOLDER_ID,
     UNKNOWN,
-    Presences,
-    began,
-    presences,
+    WorkerLocks,
+    locks_of_store,
     read_token,
+    start_time,
 )
 from perdure.store.moves import worker
 from perdure.store.store import Store, open_store
-from perdure.testing import ManualClock
 from perdure.testing.proxy import wait_until
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
@@ -72,36 +70,36 @@ def container(*options: str) -> list[str]:
     pytest.skip(f"no namespaces here: {'; '.join(tried)}")
 
 
-def row(store: Store, id: str) -> Worker:
+def row(store: Store, id: str) -> WorkerRecord:
     return next(one for one in store.read_now(worker.workers) if one.id == id)
 
 
 @pytest.mark.slow
 def test_a_running_worker_is_alive_and_a_killed_one_is_dead(store: Store, target: str) -> None:
     with worker_process(target) as (process, id, _):
-        locks = presences(store)
-        assert locks.life(row(store, id)) is Life.ALIVE
+        locks = locks_of_store(store)
+        assert locks.life(row(store, id)) is Liveness.ALIVE
         process.kill()
         process.wait()
-        assert locks.life(row(store, id)) is Life.DEAD
+        assert locks.life(row(store, id)) is Liveness.DEAD
 
 
 @pytest.mark.slow
 def test_a_stopped_worker_is_alive(store: Store, target: str) -> None:
     with worker_process(target) as (process, id, _):
         process.send_signal(signal.SIGSTOP)
-        assert presences(store).life(row(store, id)) is Life.ALIVE
+        assert locks_of_store(store).life(row(store, id)) is Liveness.ALIVE
 
 
 @pytest.mark.slow
 def test_a_surviving_command_keeps_its_worker_alive(store: Store, target: str) -> None:
     with worker_process(target, "heir") as (process, id, child):
-        locks = presences(store)
+        locks = locks_of_store(store)
         process.kill()
         process.wait()
-        assert locks.life(row(store, id)) is Life.ALIVE
+        assert locks.life(row(store, id)) is Liveness.ALIVE
         os.kill(child, signal.SIGKILL)
-        wait_until(lambda: locks.life(row(store, id)) is Life.DEAD, "the worker and its command are dead")
+        wait_until(lambda: locks.life(row(store, id)) is Liveness.DEAD, "the worker and its command are dead")
 
 
 @pytest.mark.slow
@@ -109,7 +107,7 @@ def test_a_command_without_the_lock_does_not_count(store: Store, target: str) ->
     with worker_process(target, "stranger") as (process, id, child):
         process.kill()
         process.wait()
-        assert presences(store).life(row(store, id)) is Life.DEAD
+        assert locks_of_store(store).life(row(store, id)) is Liveness.DEAD
         os.kill(child, signal.SIGKILL)
 
 
@@ -129,69 +127,69 @@ def test_two_containers_with_one_hostname_and_one_pid_are_told_apart(target: str
 
         assert first.stdout is not None
         id, _, its_pid, its_name = first.stdout.readline().split()
-        assert asked() == Life.ALIVE
+        assert asked() == Liveness.ALIVE
         first.kill()
-        wait_until(lambda: asked() == Life.DEAD, "the first is dead")
+        wait_until(lambda: asked() == Liveness.DEAD, "the first is dead")
 
 
-def as_this_process(one: Worker) -> Worker:
+def as_this_process(one: WorkerRecord) -> WorkerRecord:
     """A worker that differs from this process in its id and its lock only."""
-    token = msgspec.structs.replace(read_token(one.start_token), began=began(os.getpid())).token()
+    token = msgspec.structs.replace(read_token(one.start_token), began=start_time(os.getpid())).token()
     return msgspec.structs.replace(one, pid=os.getpid(), start_token=token)
 
 
 @pytest.mark.slow
 def test_the_lock_is_asked_before_any_name(store: Store, target: str) -> None:
-    me = Me(store, [])
+    me = WorkerIdentity(store, [])
     with worker_process(target) as (process, id, _):
         namesake = as_this_process(row(store, id))
         shown = namesake.to_dict()
         assert not is_here(shown)
-        assert me.life_of(shown) is Life.ALIVE
+        assert me.life_of(shown) is Liveness.ALIVE
         elsewhere = msgspec.structs.replace(namesake, host="elsewhere")
-        assert me.life(elsewhere) is Life.ALIVE
+        assert me.life(elsewhere) is Liveness.ALIVE
         process.kill()
         process.wait()
-        assert me.life(namesake) is Life.DEAD
-        assert me.life(elsewhere) is Life.DEAD
+        assert me.life(namesake) is Liveness.DEAD
+        assert me.life(elsewhere) is Liveness.DEAD
     me.close()
 
 
 @pytest.mark.slow
 def test_a_process_of_another_pid_namespace_is_not_looked_up_by_its_number(store: Store, target: str) -> None:
-    locks = presences(store)
+    locks = locks_of_store(store)
     with worker_process(target) as (_, id, _child):
         (locks.folder / id).unlink()
-        assert locks.life(row(store, id)) is Life.ALIVE
+        assert locks.life(row(store, id)) is Liveness.ALIVE
         locks.namespace = "another"
-        assert locks.life(row(store, id)) is Life.CANNOT_TELL
+        assert locks.life(row(store, id)) is Liveness.CANNOT_TELL
 
 
 def test_a_copy_of_a_lock_file_says_nothing(store: Store, tmp_path: Path) -> None:
-    locks = presences(store)
+    locks = locks_of_store(store)
     with locks.enter(store) as me:
         shutil.copytree(locks.folder, tmp_path / "copy")
         locks.folder = tmp_path / "copy"
         locks.namespace = "another"
-        assert locks.life(me.worker) is Life.CANNOT_TELL
+        assert locks.life(me.worker) is Liveness.CANNOT_TELL
 
 
 def test_a_worker_that_closes_while_it_acts_is_alive_until_its_process_ends(store: Store) -> None:
-    locks = presences(store)
+    locks = locks_of_store(store)
     me = locks.enter(store)
     me.close(acting=True)
-    assert locks.life(row(store, me.id)) is Life.ALIVE
+    assert locks.life(row(store, me.id)) is Liveness.ALIVE
     me.close()
     assert store.read_now(worker.workers) == []
 
 
 def test_a_worker_of_an_earlier_boot_is_dead(store: Store) -> None:
-    locks = presences(store)
+    locks = locks_of_store(store)
     locks.machine, locks.namespace = "machine-1", FIRST_NAMESPACE
     with locks.enter(store) as me:
         earlier = msgspec.structs.replace(me.worker, boot_id="an-earlier-boot")
-        assert locks.life(earlier) is Life.DEAD
-        assert locks.life(msgspec.structs.replace(me.worker, boot_id=UNKNOWN)) is Life.CANNOT_TELL
+        assert locks.life(earlier) is Liveness.DEAD
+        assert locks.life(msgspec.structs.replace(me.worker, boot_id=UNKNOWN)) is Liveness.CANNOT_TELL
 
 
 @pytest.mark.databases("postgres")
@@ -203,34 +201,34 @@ def test_a_worker_of_an_earlier_boot_is_dead(store: Store) -> None:
 def test_a_namesake_of_this_host_is_not_mistaken_for_its_earlier_boot(
     store: Store, machine: str, namespace: str
 ) -> None:
-    locks = presences(store)
+    locks = locks_of_store(store)
     locks.machine, locks.namespace = machine, namespace
     with locks.enter(store) as me:
         locks.machine = "machine-1" if machine != UNKNOWN else UNKNOWN
         namesake = msgspec.structs.replace(me.worker, boot_id="another-boot")
-        assert locks.life(namesake) is Life.CANNOT_TELL
+        assert locks.life(namesake) is Liveness.CANNOT_TELL
 
 
 @pytest.mark.slow
 def test_a_lock_in_another_folder_cannot_be_told(store: Store, target: str, tmp_path: Path) -> None:
     """Two containers may share the host's name and boot, and neither the folder nor the process numbers."""
     with worker_process(target) as (_, id, _child):
-        here = presences(store)
-        other = Presences(tmp_path, host=here.host, boot_id=here.boot_id, machine=here.machine, shared=True)
+        here = locks_of_store(store)
+        other = WorkerLocks(tmp_path, host=here.host, boot_id=here.boot_id, machine=here.machine, shared=True)
         hidden = msgspec.structs.replace(row(store, id), pid=2**22 + 1)
-        assert other.life(hidden) is Life.CANNOT_TELL
+        assert other.life(hidden) is Liveness.CANNOT_TELL
 
 
 @pytest.mark.slow
 def test_a_lock_that_somebody_tidied_away_does_not_make_its_worker_dead(store: Store, target: str) -> None:
     with worker_process(target) as (_, id, _child):
-        locks = presences(store)
+        locks = locks_of_store(store)
         (locks.folder / id).unlink()
-        assert locks.life(row(store, id)) is Life.ALIVE
+        assert locks.life(row(store, id)) is Liveness.ALIVE
 
 
 def test_a_worker_that_leaves_is_forgotten(store: Store) -> None:
-    locks = presences(store)
+    locks = locks_of_store(store)
     with locks.enter(store, programs=["review"]) as me:
         assert row(store, me.id).programs == ["review"]
     assert store.read_now(worker.workers) == []
@@ -238,53 +236,32 @@ def test_a_worker_that_leaves_is_forgotten(store: Store) -> None:
 
 
 def test_a_worker_that_leaves_before_its_command_stays_alive(store: Store) -> None:
-    locks = presences(store)
+    locks = locks_of_store(store)
     me = locks.enter(store)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=me.pass_fds) as child:
         me.close()
-        assert locks.life(row(store, me.id)) is Life.ALIVE
+        assert locks.life(row(store, me.id)) is Liveness.ALIVE
         child.communicate(b"\n")
-    assert locks.life(row(store, me.id)) is Life.DEAD
-
-
-@pytest.mark.slow
-def test_sweeping_forgets_the_dead_and_nobody_else(store: Store, target: str) -> None:
-    locks = presences(store)
-    with worker_process(target) as (process, id, _), locks.enter(store) as me:
-        process.kill()
-        process.wait()
-        assert [one.id for one in locks.sweep(store)] == [id]
-        assert [one.id for one in store.read_now(worker.workers)] == [me.id]
-        assert {path.name for path in locks.folder.iterdir()} == {me.id, FOLDER_ID}
-
-
-def test_a_heartbeat_is_seen_and_brings_a_forgotten_worker_back(store: Store, clock: ManualClock) -> None:
-    with presences(store).enter(store) as me:
-        clock.advance(seconds=5)
-        me.beat()
-        assert row(store, me.id).seen_at == clock.now()
-        store.write_now(worker.forget([me.id]))
-        me.beat()
-        assert row(store, me.id).host == me.worker.host
+    assert locks.life(row(store, me.id)) is Liveness.DEAD
 
 
 def test_two_workers_cannot_have_one_id(store: Store) -> None:
-    locks = presences(store)
+    locks = locks_of_store(store)
     with locks.enter(store, id="w-1"), pytest.raises(StoreUnavailable, match="worker w-1"):
         locks.enter(store, id="w-1")
 
 
 @pytest.mark.databases("memory", "files")
 def test_a_store_for_one_process_has_workers_too(target: str) -> None:
-    with open_store(target) as store, presences(store).enter(store) as me:
-        assert presences(store).life(row(store, me.id)) is Life.ALIVE
+    with open_store(target) as store, locks_of_store(store).enter(store) as me:
+        assert locks_of_store(store).life(row(store, me.id)) is Liveness.ALIVE
 
 
 @pytest.mark.databases("memory")
 def test_a_token_names_one_process(store: Store) -> None:
-    with presences(store).enter(store) as me:
-        assert read_token(me.worker.start_token).began == began(os.getpid()) != UNKNOWN
-    assert began(2**22 + 1) == UNKNOWN
+    with locks_of_store(store).enter(store) as me:
+        assert read_token(me.worker.start_token).start_time == start_time(os.getpid()) != UNKNOWN
+    assert start_time(2**22 + 1) == UNKNOWN
     assert read_token("nonsense").folder == UNKNOWN
 
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from perdure import Session, program
-from perdure.runtime.workers.heartbeat import Heart
+from perdure.runtime.workers.heartbeat import Heartbeat
 from perdure.store.moves import session as sessions
 from perdure.store.store import Store
 from perdure.testing import ManualClock
@@ -38,6 +38,6 @@ async def test_recovery_decision_and_late_outcome_are_logged(world: World, caplo
 def test_lost_lease_is_a_warning(store: Store, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     holder = a_holder(store, a_session(store).uid)
     store.write_now(sessions.release(holder))
-    Heart(store, 15_000_000)._round([(holder, lambda error: None)])
+    Heartbeat(store, 15_000_000)._round([(holder, lambda error: None)])
     assert [(one.levelname, one.name.partition(".")[0]) for one in caplog.records] == [("WARNING", "perdure")]
     assert holder.uid in caplog.text

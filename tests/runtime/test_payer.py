@@ -12,8 +12,8 @@ import perdure
 from perdure import Session, faults, program, tool
 from perdure.domain.effect import AttemptOutcome, Effect
 from perdure.errors import Damaged, IllegalMove, StoreUnavailable
-from perdure.runtime.ledger.execution import OWED, REFUSED, owe
-from perdure.runtime.ledger.late_outcomes import pay
+from perdure.runtime.ledger.execution import LATE, REFUSED, keep_late_outcome
+from perdure.runtime.ledger.late_outcomes import write_late_outcomes
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.workers.worker import Worker, WorkerNotice
 from perdure.store.moves.intent import Outcome
@@ -45,7 +45,7 @@ async def owing(s: Session) -> int:
 def _nothing_owed() -> Iterator[None]:
     ACTS.clear()
     yield
-    OWED.clear()
+    LATE.clear()
     REFUSED.clear()
 
 
@@ -69,7 +69,7 @@ async def fails(rt: Runtime) -> None:
     await rt.start(owing.bind(), id="s")
     with pytest.raises(StoreUnavailable):
         await rt.run("s")
-    assert [known.outcome for known, _ in OWED.values()] == [AttemptOutcome.ACKNOWLEDGED]
+    assert [known.outcome for known, _ in LATE.values()] == [AttemptOutcome.ACKNOWLEDGED]
 
 
 async def test_an_owed_outcome_is_written_and_the_session_given_back_without_a_run(target: str) -> None:
@@ -79,7 +79,7 @@ async def test_an_owed_outcome_is_written_and_the_session_given_back_without_a_r
         faults.disarm()
         await until(lambda: is_acknowledged(rt))
         await until(lambda: _has_status(rt, "ready"))
-        assert OWED == {}
+        assert LATE == {}
         assert ((await rt.run("s")).result, ACTS) == (7, [7])
         assert [one async for one in other.sessions()] == []
 
@@ -96,20 +96,20 @@ async def test_an_owed_outcome_outlives_the_runtime_that_it_came_from(target: st
     faults.disarm()
     async with perdure.open(target, lease=SHORT) as again:
         await until(lambda: is_acknowledged(again))
-    assert OWED == {}
+    assert LATE == {}
 
 
 @pytest.mark.databases("memory")
 async def test_an_outcome_is_owed_until_it_is_written(target: str) -> None:
     async with perdure.open(target) as rt:
         await fails(rt)
-        (owed,) = OWED
+        (owed,) = LATE
         with pytest.raises(StoreUnavailable):
-            await pay(rt, owed[0], "ada")
-        assert list(OWED) == [owed]
+            await write_late_outcomes(rt, owed[0], "ada")
+        assert list(LATE) == [owed]
         faults.disarm()
-        await pay(rt, owed[0], "ada")
-        assert OWED == {}
+        await write_late_outcomes(rt, owed[0], "ada")
+        assert LATE == {}
         assert await is_acknowledged(rt)
 
 
@@ -127,15 +127,15 @@ async def test_an_outcome_that_the_store_refuses_is_logged_and_holds_up_no_other
             return await real(uid, by, known)
 
         monkeypatch.setattr(rt.values, "keep", keep)
-        (owed,) = OWED
-        debt = OWED.pop(owed)
-        owe((owed[0], "e-bad", 1), Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result='"bad"'), 1)
-        owe(owed, *debt)
+        (owed,) = LATE
+        debt = LATE.pop(owed)
+        keep_late_outcome((owed[0], "e-bad", 1), Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result='"bad"'), 1)
+        keep_late_outcome(owed, *debt)
         faults.disarm()
         await until(lambda: is_acknowledged(rt))
-        await asyncio.to_thread(rt.payer.close)
+        await asyncio.to_thread(rt.late_outcomes.close)
         assert "e-bad" in caplog.text
-        assert list(OWED) == [(owed[0], "e-bad", 1)]
+        assert list(LATE) == [(owed[0], "e-bad", 1)]
 
 
 @pytest.mark.slow
@@ -147,7 +147,7 @@ async def test_a_worker_waits_for_its_store_and_takes_its_session_up_again(
         real = rt.store.read
 
         async def read(*asked: Any, **how: Any) -> Any:
-            if OWED:
+            if LATE:
                 raise StoreUnavailable("The store is away.")
             return await real(*asked, **how)
 
@@ -176,8 +176,8 @@ async def test_a_session_that_cannot_be_read_does_not_hold_up_the_debts_of_other
             raise Damaged("A stored value cannot be read.")
 
         monkeypatch.setattr(rt.store, "read_now", damaged)
-        monkeypatch.setattr(rt.payer, "wake", lambda: None)
+        monkeypatch.setattr(rt.late_outcomes, "wake", lambda: None)
         for uid in ("one", "two"):
-            owe((uid, "e-1", 1), Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result="1"), 1)
-        assert (rt.payer.pay_all(), sorted(asked)) == (False, ["one", "two"])
-        OWED.clear()
+            keep_late_outcome((uid, "e-1", 1), Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result="1"), 1)
+        assert (rt.late_outcomes.write_all(), sorted(asked)) == (False, ["one", "two"])
+        LATE.clear()

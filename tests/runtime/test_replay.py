@@ -19,7 +19,7 @@ from perdure import (
     ToolError,
     program,
 )
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.runtime.queries import SessionView
 from perdure.testing import ManualClock
 from tests.runtime.world import Outside, World
@@ -201,8 +201,8 @@ async def test_what_lands_in_the_meantime_is_found_and_not_done_again(world: Wor
 async def test_a_person_is_asked_where_nobody_can_know_whether_it_still_runs(world: World, replay: str) -> None:
     outside = Outside("died early")
     await world.dies(once(outside.tool(replay)).bind())
-    assert world.rt.worker.life_of({"id": "w"}) is Life.CANNOT_TELL
-    world.rt.life_of = lambda attempt: Life.CANNOT_TELL  # type: ignore[method-assign]
+    assert world.rt.worker.life_of({"id": "w"}) is Liveness.CANNOT_TELL
+    world.rt.life_of = lambda attempt: Liveness.CANNOT_TELL  # type: ignore[method-assign]
     view = await world.again()
     assert ([one.kind for one in view.waits], outside.undone) == (["doubt"], [])
 
@@ -212,7 +212,7 @@ async def test_nobody_is_asked_while_the_act_is_known_to_be_under_way(world: Wor
     outside = Outside("died early", "done")
     await world.dies(once(outside.tool(replay)).bind())
     real = world.rt.life_of
-    world.rt.life_of = lambda attempt: Life.ALIVE  # type: ignore[method-assign]
+    world.rt.life_of = lambda attempt: Liveness.ALIVE  # type: ignore[method-assign]
     for _ in range(3):
         view = await world.again()
         assert ([one.kind for one in view.waits], len(outside.calls), outside.undone) == (["timer"], 1, [])
@@ -336,7 +336,7 @@ async def test_verdict_absent_waits_while_the_act_is_under_way_and_counts_from_t
 ) -> None:
     outside = Outside("died early", "done")
     await world.dies(once(outside.tool()).bind())
-    lives = {"now": Life.ALIVE}
+    lives = {"now": Liveness.ALIVE}
     world.rt.life_of = lambda attempt: lives["now"]  # type: ignore[method-assign]
     await world.again()
     await world.rt.settle((await world.effect()).id, "absent", by="ada", because="nothing there")
@@ -344,7 +344,7 @@ async def test_verdict_absent_waits_while_the_act_is_under_way_and_counts_from_t
         assert (await world.again()).status == "waiting"
         clock.advance(seconds=40)
     assert len(outside.calls) == 1
-    lives["now"] = Life.CANNOT_TELL
+    lives["now"] = Liveness.CANNOT_TELL
     assert (await world.again()).result == 7
 
 

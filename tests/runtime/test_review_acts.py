@@ -12,7 +12,7 @@ import pytest
 import perdure
 from perdure import Outcome, Session, Transaction, program, tool
 from perdure.domain.effect import AttemptOutcome
-from perdure.runtime.ledger.execution import OWED, is_acting
+from perdure.runtime.ledger.execution import LATE, is_acting
 from perdure.store.moves.intent import Outcome as Known
 from perdure.testing import ManualClock
 
@@ -196,11 +196,11 @@ async def test_an_outcome_that_is_owed_is_paid_though_another_process_asked_a_pe
         assert view.status == "waiting"  # so far what another process did, while the store was away for this one
         (effect,) = [one async for one in rt.effects(session="s")]
         owed = (view.uid, effect.id, 1)
-        OWED[owed] = (Known(outcome=AttemptOutcome.ACKNOWLEDGED, result="7"), 3)
+        LATE[owed] = (Known(outcome=AttemptOutcome.ACKNOWLEDGED, result="7"), 3)
         try:
             assert (await rt.run("s")).status == "done"
         finally:
-            OWED.pop(owed, None)
+            LATE.pop(owed, None)
 
 
 HITS: list[int] = []

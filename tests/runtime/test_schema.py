@@ -22,7 +22,7 @@ def test_a_schema_is_derived_from_the_signature_without_what_perdure_supplies() 
         call: Call, pr: int, body: str, side: Literal["left", "right"] = "left", at: Line | None = None
     ) -> None: ...
 
-    schema = comment.shape.json_schema()
+    schema = comment.signature.json_schema()
     assert schema["required"] == ["pr", "body"]
     assert schema["properties"]["pr"] == {"type": "integer"}
     assert schema["properties"]["side"]["enum"] == ["left", "right"]
@@ -36,7 +36,7 @@ def test_a_joint_tool_shows_no_transaction() -> None:
     def debit(tx: Transaction, cents: int) -> int:
         return cents
 
-    assert list(debit.shape.json_schema()["properties"]) == ["cents"]
+    assert list(debit.signature.json_schema()["properties"]) == ["cents"]
 
 
 @pytest.mark.parametrize("arguments", [{}, {"n": "x"}, {"n": 1, "m": 2}, {"n": 1.5}])
@@ -45,7 +45,7 @@ def test_wrong_arguments_are_refused_when_they_are_bound(arguments: dict[str, ob
     def act(n: int) -> None: ...
 
     with pytest.raises(ConfigError, match="act"):
-        act.shape.bind((), arguments)
+        act.signature.bind((), arguments)
 
 
 def test_a_tool_names_each_argument_and_two_definitions_need_two_names() -> None:

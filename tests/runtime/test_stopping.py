@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import Call, NotDone, Outcome, Session, faults, program, tool
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.errors import IllegalMove, StoreUnavailable
 from perdure.runtime.runtime import Runtime
 from perdure.store.moves import effect as effects
@@ -233,12 +233,12 @@ async def test_cancelling_the_run_is_heard_while_a_short_inflight_is_waited_for(
     with World(target, ManualClock()) as world:
         await world.dies(once.bind())
     async with _opened(target) as runtime:
-        runtime.life_of = lambda attempt: Life.ALIVE  # type: ignore[method-assign]
+        runtime.life_of = lambda attempt: Liveness.ALIVE  # type: ignore[method-assign]
         running = asyncio.create_task(runtime.run("s"))
         await asyncio.wait_for(probed.wait(), 60)
         running.cancel()
         await asyncio.wait({running}, timeout=60)
-        runtime.life_of = lambda attempt: Life.DEAD  # type: ignore[method-assign]
+        runtime.life_of = lambda attempt: Liveness.DEAD  # type: ignore[method-assign]
         assert running.cancelled()
         assert (len(outside.probed), (await runtime.get("s")).status) == (1, "ready")
 

@@ -11,7 +11,7 @@ from perdure.domain.effect import Attempt, Effect
 from perdure.domain.session import Status
 from perdure.errors import StoreUnavailable
 from perdure.runtime.definitions.program import Bound
-from perdure.runtime.ledger.execution import OWED
+from perdure.runtime.ledger.execution import LATE
 from perdure.runtime.ledger.policy import Intent
 from perdure.runtime.queries import SessionView
 from perdure.runtime.runtime import Runtime
@@ -40,8 +40,8 @@ class World:
 
     def crash(self) -> Runtime:
         """The process dies, its lease runs out, and another one begins."""
-        self.rt.payer.close()
-        OWED.clear()
+        self.rt.late_outcomes.close()
+        LATE.clear()
         faults.disarm()
         self.rt.close()
         self.clock.advance(seconds=LEASE + 1)

@@ -16,7 +16,7 @@ import pytest
 
 from perdure import process
 from perdure.errors import ForkedProcess, PerdureError
-from perdure.runtime.workers.liveness import presences
+from perdure.runtime.workers.liveness import locks_of_store
 from perdure.store.databases.sqlite.location import companion
 from perdure.store.move import Move, Transaction
 from perdure.store.moves import event, session, worker
@@ -127,7 +127,7 @@ import os, signal, sys, threading
 from perdure import faults, process
 from perdure.store.moves import session
 from perdure.store.moves.session import NewSession
-from perdure.runtime.workers.liveness import presences
+from perdure.runtime.workers.liveness import locks_of_store
 from perdure.store.store import open_store
 
 inside, go = threading.Event(), threading.Event()
@@ -140,7 +140,7 @@ def stop_inside(point):
 if sys.argv[2] == "planted bug":
     process.leave_to_parent = lambda descriptor: descriptor
 store = open_store(sys.argv[1])
-alive = presences(store).enter(store)
+alive = locks_of_store(store).enter(store)
 faults.arm(stop_inside)
 create = session.create(NewSession(id="s", program="p", arguments={}), by="ada")
 threading.Thread(target=store.write_now, args=(create,), daemon=True).start()
@@ -179,7 +179,7 @@ def test_a_child_forked_in_the_middle_of_a_commit_keeps_no_lock(target: str) -> 
         with open_store(target) as store:
             store.write_now(session.create(new("t"), by="bob"))
             (row,) = store.read_now(worker.workers)
-            assert (row.id, str(presences(store).life(row))) == (id, "dead")
+            assert (row.id, str(locks_of_store(store).life(row))) == (id, "dead")
 
 
 @pytest.mark.databases("sqlite")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.errors import StoreUnavailable
 from perdure.store.writer.lock import Gate, Presence, life_of, living
 from perdure.testing.proxy import wait_until
@@ -104,13 +104,13 @@ def test_a_stopped_process_in_the_line_is_named_too(folder: Path) -> None:
 
 
 def test_presence_tells_the_living_from_the_dead(folder: Path) -> None:
-    assert life_of(folder, "worker") is Life.DEAD
+    assert life_of(folder, "worker") is Liveness.DEAD
     with a_process(folder, PRESENT) as other:
-        assert life_of(folder, "worker") is Life.ALIVE
+        assert life_of(folder, "worker") is Liveness.ALIVE
         assert living(folder) == ["worker"]
         os.kill(other.pid, signal.SIGSTOP)
-        assert life_of(folder, "worker") is Life.ALIVE
-    assert life_of(folder, "worker") is Life.DEAD
+        assert life_of(folder, "worker") is Liveness.ALIVE
+    assert life_of(folder, "worker") is Liveness.DEAD
     assert (folder / "worker").exists()
     assert living(folder) == []
     assert not (folder / "worker").exists()
@@ -121,9 +121,9 @@ def test_a_child_that_survives_counts_as_life(folder: Path) -> None:
         child = int((folder / "child").read_text())
         (folder / "child").unlink()
     assert parent.wait() == -signal.SIGKILL
-    assert life_of(folder, "worker") is Life.ALIVE
+    assert life_of(folder, "worker") is Liveness.ALIVE
     os.kill(child, signal.SIGKILL)
-    wait_until(lambda: life_of(folder, "worker") is Life.DEAD, "the child is dead", 10)
+    wait_until(lambda: life_of(folder, "worker") is Liveness.DEAD, "the child is dead", 10)
 
 
 def test_whoever_leaves_in_order_leaves_nothing(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.domain.inbox import InboxMessage, Mode
+from perdure.domain.inbox import InboxMessage, InboxMode
 from perdure.domain.session import Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import Conflict
@@ -14,7 +14,7 @@ from tests.store.scene import a_holder, a_session, everything, session_of
 
 def test_a_message_is_received_without_a_lease(store: Store, clock: ManualClock) -> None:
     uid = a_session(store).uid
-    receipt = store.write_now(inbox.receive(uid, "ada", "m-1", {"text": "also the docs"}, Mode.STEER))
+    receipt = store.write_now(inbox.receive(uid, "ada", "m-1", {"text": "also the docs"}, InboxMode.STEER))
     assert (receipt.sequence, receipt.mode, receipt.sender) == (1, "steer", "ada")
     assert (receipt.body, receipt.received_at, receipt.promoted_as) == ({"text": "also the docs"}, clock.now(), None)
     assert store.read_now(inbox.get, uid, "m-1") == receipt
@@ -43,10 +43,10 @@ def test_other_content_under_the_same_id_is_refused(store: Store) -> None:
     uid = a_session(store).uid
     first = store.write_now(inbox.receive(uid, "ada", "m-1", {"n": 1}))
     for by, body, mode in (
-        ("ada", {"n": 2}, Mode.QUEUE),
-        ("ada", {"n": True}, Mode.QUEUE),
-        ("bob", {"n": 1}, Mode.QUEUE),
-        ("ada", {"n": 1}, Mode.STEER),
+        ("ada", {"n": 2}, InboxMode.QUEUE),
+        ("ada", {"n": True}, InboxMode.QUEUE),
+        ("bob", {"n": 1}, InboxMode.QUEUE),
+        ("ada", {"n": 1}, InboxMode.STEER),
     ):
         with pytest.raises(Conflict, match="m-1"):
             store.write_now(inbox.receive(uid, by, "m-1", body, mode))
@@ -78,10 +78,10 @@ def test_messages_are_promoted_once_in_the_order_in_which_they_came(store: Store
 
 def test_promotion_can_be_for_one_mode_and_for_a_few(store: Store) -> None:
     holder = a_holder(store)
-    for number, mode in enumerate([Mode.QUEUE, Mode.STEER, Mode.QUEUE, Mode.STEER]):
+    for number, mode in enumerate([InboxMode.QUEUE, InboxMode.STEER, InboxMode.QUEUE, InboxMode.STEER]):
         store.write_now(inbox.receive(holder.uid, "ada", f"m-{number}", number, mode))
-    assert [m.id for m in store.read_now(inbox.unread, holder.uid, mode=Mode.STEER)] == ["m-1", "m-3"]
-    assert [m.id for m in store.write_now(inbox.promote(holder, mode=Mode.STEER))] == ["m-1", "m-3"]
+    assert [m.id for m in store.read_now(inbox.unread, holder.uid, mode=InboxMode.STEER)] == ["m-1", "m-3"]
+    assert [m.id for m in store.write_now(inbox.promote(holder, mode=InboxMode.STEER))] == ["m-1", "m-3"]
     assert [m.id for m in store.write_now(inbox.promote(holder, limit=1))] == ["m-0"]
     assert [m.id for m in store.read_now(inbox.unread, holder.uid)] == ["m-2"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.domain.lease import Holder
-from perdure.domain.worker import Worker
+from perdure.domain.worker import WorkerRecord
 from perdure.errors import ConfigError, SchemaMismatch
 from perdure.store import migrate
 from perdure.store.databases.postgres import migrator
@@ -313,7 +313,7 @@ def test_both_databases_know_the_same_migrations() -> None:
 @pytest.mark.databases("sqlite")
 def test_opening_does_not_migrate_under_a_living_worker_of_an_older_version(blank: str) -> None:
     migrate_to(blank, None, 2)
-    old = Worker("w-old", "host", "boot", 1, "token", 2, 2, [], 0, 0)
+    old = WorkerRecord("w-old", "host", "boot", 1, "token", 2, 2, [], 0, 0)
     with evolve.a_migrator(blank) as database:
         evolve.write(database, worker.register(old))
     alive = Presence(companion(Path(blank)) / "workers", "w-old")

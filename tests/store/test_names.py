@@ -8,7 +8,7 @@ import pytest
 from perdure.domain.artifact import Retention
 from perdure.domain.lease import Holder
 from perdure.domain.wait import WaitKind
-from perdure.domain.worker import Worker
+from perdure.domain.worker import WorkerRecord
 from perdure.errors import ConfigError
 from perdure.store.move import Move
 from perdure.store.moves import artifact, decision, fact, inbox, lease, meta, session, step, task, wait, worker
@@ -39,7 +39,7 @@ NAMES: dict[str, Callable[[Holder, str], Move[Any]]] = {
     "resource": lambda holder, name: lease.acquire_named(name, holder="w", nonce="n", ttl=TTL),
     "resource's holder": lambda holder, name: lease.acquire_named("r", holder=name, nonce="n", ttl=TTL),
     "resource's nonce": lambda holder, name: lease.acquire_named("r", holder="w", nonce=name, ttl=TTL),
-    "worker": lambda holder, name: worker.register(Worker(name, "h", "b", 1, "t", 1, 1, [], 0, 0)),
+    "worker": lambda holder, name: worker.register(WorkerRecord(name, "h", "b", 1, "t", 1, 1, [], 0, 0)),
     "property": lambda holder, name: meta.put(name, "value"),
 }
 
@@ -73,7 +73,7 @@ TEXTS: dict[str, Callable[[Holder, str], Move[Any]]] = {
     "artifact": lambda holder, text: artifact.index(
         holder.uid, "ada", "f" * 64, kind=text, size=1, location="x", retention=Retention.KEEP
     ),
-    "worker's host": lambda holder, text: worker.register(Worker("w", text, "b", 1, "t", 1, 1, [], 0, 0)),
+    "worker's host": lambda holder, text: worker.register(WorkerRecord("w", text, "b", 1, "t", 1, 1, [], 0, 0)),
     "property": lambda holder, text: meta.put("key", text),
 }
 

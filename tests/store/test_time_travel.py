@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from perdure.domain.record import Record
 from perdure.domain.state import KEYS, NOT_STATE, SessionState, row_name
 from perdure.domain.wait import WaitKind
-from perdure.domain.worker import Worker
+from perdure.domain.worker import WorkerRecord
 from perdure.ids import decode, encode
 from perdure.store.move import Transaction
 from perdure.store.moves import checkpoint, decision, event, fact, lease, session, task, wait, worker
@@ -88,7 +88,7 @@ def test_every_row_is_there_when_the_store_is_opened_again(target: str, clock: M
         life.live([*EVERYTHING, ("remember", 1, 7), ("take over", 0, 0)])
         store.write_now(checkpoint.put(life.holder, number=2, codec="c", fingerprint="f", body='{"b": 1}'))
         store.write_now(lease.acquire_named("r", holder="w", nonce="n", ttl=TTL))
-        store.write_now(worker.register(Worker("w", "h", "b", 1, "t", 1, 1, ["p"], 0, 0)))
+        store.write_now(worker.register(WorkerRecord("w", "h", "b", 1, "t", 1, 1, ["p"], 0, 0)))
         before = everything(store)
     assert [table for table, rows in before.items() if not rows] == []
     with open_store(target, clock=clock) as store:

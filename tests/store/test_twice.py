@@ -10,7 +10,7 @@ from perdure.domain.artifact import Retention
 from perdure.domain.lease import Holder
 from perdure.domain.restore import Cause
 from perdure.domain.wait import WaitKind
-from perdure.domain.worker import Worker
+from perdure.domain.worker import WorkerRecord
 from perdure.store.move import Move
 from perdure.store.moves import (
     artifact,
@@ -73,7 +73,7 @@ def fire(store: Store, clock: ManualClock) -> Move[Any]:
     return wait.fire(holder.uid, "timer", "t")
 
 
-WORKER = Worker("w-1", "host", "boot", 1, "token", 1, 1, ["p"], 0, 0)
+WORKER = WorkerRecord("w-1", "host", "boot", 1, "token", 1, 1, ["p"], 0, 0)
 
 PLAIN: dict[str, Scene] = {
     "checkpoint.delete_all": with_holder(

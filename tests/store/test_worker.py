@@ -1,13 +1,13 @@
 """Workers: who is here, since when, and what they know."""
 
-from perdure.domain.worker import Worker
+from perdure.domain.worker import WorkerRecord
 from perdure.store.moves import worker
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 
 
-def a_worker(id: str, programs: list[str] | None = None) -> Worker:
-    return Worker(id, "host-1", "boot-1", 42, "token", 1, 1, programs or ["review"], 0, 0)
+def a_worker(id: str, programs: list[str] | None = None) -> WorkerRecord:
+    return WorkerRecord(id, "host-1", "boot-1", 42, "token", 1, 1, programs or ["review"], 0, 0)
 
 
 def test_a_worker_registers_and_is_seen(store: Store, clock: ManualClock) -> None:

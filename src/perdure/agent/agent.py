@@ -94,12 +94,12 @@ class Agent(Program[[str, bool], str]):
 
     def bind(self, prompt: str, once: bool = False) -> Bound[str]:
         """Bind the arguments of a session."""
-        return Bound(self, self.shape.bind((prompt, once), {}))
+        return Bound(self, self.signature.bind((prompt, once), {}))
 
     def read(self, tx: Transaction, uid: str) -> Records:
         return read(tx, uid)
 
-    hears = True
+    reads_messages = True
 
     def missing(self, session: SessionRecord) -> str | None:  # noqa: ARG002 - some agents are kept as data
         """The first tool that is offered by name and that no code in this process defines."""

@@ -79,7 +79,7 @@ def of_effect(effect: Effect, result: str) -> CallReport:
 def _result(effect: Effect, result: str) -> ToolResult:
     """A recorded result as a tool result; tools that ship return more than text."""
     tool = TOOLS.get(effect.tool)
-    if tool is not None and tool.shape.returns is ToolResult:
+    if tool is not None and tool.signature.returns is ToolResult:
         try:
             return msgspec.json.decode(result, type=ToolResult)
         except msgspec.MsgspecError:  # recorded by a person's verdict, or by another version

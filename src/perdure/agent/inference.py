@@ -24,7 +24,7 @@ from perdure.errors import ModelError, PerdureError
 from perdure.ids import decode, encode
 from perdure.runtime.description import describe
 from perdure.runtime.ledger.dispatch import Intent
-from perdure.runtime.live_text import Speech
+from perdure.runtime.live_text import LiveTextWriter
 from perdure.store.moves import intent as intents
 from perdure.store.moves import message, wait
 
@@ -68,7 +68,7 @@ class ModelCall:
 
 
 async def ask(
-    ledger: AgentLedger, model: Model, request: Request, call: ModelCall, speech: Speech | None = None
+    ledger: AgentLedger, model: Model, request: Request, call: ModelCall, speech: LiveTextWriter | None = None
 ) -> Reply:
     """Call the model until it answers. Raises `ModelError` when another attempt cannot help."""
     on_text = publisher(speech)
@@ -97,7 +97,7 @@ async def ask(
         await _pause(ledger, delay, call)
 
 
-def publisher(speech: Speech | None) -> OnText:
+def publisher(speech: LiveTextWriter | None) -> OnText:
     """A function that publishes each piece of the answer as live text, in the form in which it would be stored."""
 
     def on_text(text: str) -> None:

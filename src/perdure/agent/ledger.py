@@ -30,7 +30,7 @@ from perdure.runtime.definitions.tool import Gate, Outcome, Tool
 from perdure.runtime.ledger.ledger import Ledger
 from perdure.runtime.ledger.policy import Intent, Policy, Ruling
 from perdure.runtime.run.lineage import inherited
-from perdure.runtime.run.position import Lane
+from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.run import Run
 from perdure.store.move import Transaction
 from perdure.store.moves import doubt, wait
@@ -42,7 +42,7 @@ ASKED = frozenset({"run_command", "git_push"})
 GATE = Gate("agent", expires=None, requester_may_decide=True)  # the model asks, and the person it works for decides
 
 
-class Doubted(Exception):
+class OpenDoubt(Exception):
     """Nobody can say what came of an effect; a person is asked, and the model is told."""
 
     def __init__(self, effect: Effect) -> None:
@@ -110,25 +110,25 @@ class AgentLedger(Ledger):
     def _here(self) -> Any:
         return nullcontext() if self.workspace is None else self.workspace.active()
 
-    async def _doubt(self, effect: Effect, why: str, lane: Lane | None) -> Effect:  # noqa: ARG002 - nobody is held
+    async def _doubt(self, effect: Effect, why: str, lane: ExecutionLane | None) -> Effect:  # noqa: ARG002 - nobody is held
         self.in_doubt = True
         await self.run.write(doubt.doubt(self.run.holder, effect.id, why))
         now = await self._get(effect.id)
         if now.state in SETTLED:  # its outcome came meanwhile
             return now
-        raise Doubted(now)
+        raise OpenDoubt(now)
 
     async def recover(self, tool: Tool[..., Any], effect: Effect) -> None:
         try:
             await self._reattach(tool, effect)
             await self.drive(tool, effect)
-        except Doubted:
+        except OpenDoubt:
             await self._stand_by()
 
     async def undo(self, *args: Any, **kwargs: Any) -> Effect:
         try:
             return await super().undo(*args, **kwargs)
-        except Doubted as doubted:  # an undo in doubt holds nobody up; its request stays, and is taken up again
+        except OpenDoubt as doubted:  # an undo in doubt holds nobody up; its request stays, and is taken up again
             await self._stand_by()
             raise Suspended from doubted
 

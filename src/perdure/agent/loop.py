@@ -22,16 +22,16 @@ from perdure.agent.history import catch_up, compaction, context
 from perdure.agent.history.inbox import InboxState, mode_of, read_inbox
 from perdure.agent.history.state_reader import FINGERPRINT, AgentRecords
 from perdure.agent.history.transcript import CODEC, Line, line_of
-from perdure.agent.ledger import AgentLedger, Doubted, doubts
+from perdure.agent.ledger import AgentLedger, OpenDoubt, doubts
 from perdure.agent.model import Request
 from perdure.agent.settings import reached, time_left
-from perdure.agent.tool_calls import Calls
+from perdure.agent.tool_calls import ToolCalls
 from perdure.domain.effect import Effect, EffectState
 from perdure.domain.fact import Fact
 from perdure.errors import ModelError, Suspended
 from perdure.runtime.ledger.ledger import tool_of
-from perdure.runtime.live_text import Speech
-from perdure.runtime.run.lineage import newest, tell_branches
+from perdure.runtime.live_text import LiveTextWriter
+from perdure.runtime.run.lineage import newest, wake_branches
 from perdure.store.move import Transaction
 from perdure.store.moves import checkpoint, message
 from perdure.store.moves import effect as effects
@@ -58,7 +58,7 @@ class Loop:
         self._orders: list[Fact] = []
         self._pending: list[Effect] = []  # effects of the lineage that are not settled yet
         self._mark = self.run.clock.now()  # work until here is on record
-        self._calls = Calls(ledger, self.state)
+        self._calls = ToolCalls(ledger, self.state)
 
     async def live(self, prompt: str, once: bool) -> str:
         """Continue from the end of the transcript."""
@@ -135,7 +135,7 @@ class Loop:
                 return
             found = now
         elif found is not None and found.state == EffectState.PLANNED:
-            with self.run.active(), suppress(Doubted):
+            with self.run.active(), suppress(OpenDoubt):
                 found = await self.ledger.drive(tool_of(found), found)
         if found is not None and found.settled_at is not None:
             report = of_effect(found, await self.ledger.result_of(found))
@@ -165,7 +165,7 @@ class Loop:
         """One model call, whose answer is on record when this returns."""
         request, call, model = self._request(), self._model_call(), self.settings.model
         try:
-            with self.run.active(), Speech(self.run) as speech:
+            with self.run.active(), LiveTextWriter(self.run) as speech:
                 reply = await inference.ask(self.ledger, model, request, call, speech)
                 body = inference.body_of(reply) | self._worked()
                 self._add(await inference.record(self.ledger, model, reply, call, body))
@@ -217,7 +217,7 @@ class Loop:
         await self._checkpoint(at_rest=True)
         settled = await self.run.read(_settled, pending) if pending else []
         for one in settled:  # it may have been settled before our wait was there to be seen
-            await tell_branches(self.run.store, one, self.run.holder.name)
+            await wake_branches(self.run.store, one, self.run.holder.name)
         if not settled:
             self._park(waits)
 

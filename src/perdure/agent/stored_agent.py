@@ -13,7 +13,7 @@ from perdure.agent.toolbox import Toolbox, is_known
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError
 from perdure.runtime.definitions.program import Bound
-from perdure.runtime.definitions.signature import Shape
+from perdure.runtime.definitions.signature import Signature
 from perdure.runtime.ledger.policy import Intent
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ class StoredAgent(Agent):
 
     def __init__(self) -> None:
         super().__init__(NAME, model="", tools=())
-        self.shape = Shape(_stored, given=["s"])
+        self.signature = Signature(_stored, given=["s"])
 
     def bind_stored(self, prompt: str, *, model: str, **said: Any) -> Bound[str]:
         """Bind the arguments of a session. They are checked now, so that a mistake is reported before it starts."""
-        bound: Bound[str] = Bound(self, self.shape.bind((prompt,), {"model": model} | said))
+        bound: Bound[str] = Bound(self, self.signature.bind((prompt,), {"model": model} | said))
         self.settings(bound.arguments)
         return bound
 

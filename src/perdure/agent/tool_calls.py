@@ -16,7 +16,7 @@ from perdure.agent import call_report
 from perdure.agent.call_report import CallReport
 from perdure.agent.history.state_reader import state_of
 from perdure.agent.history.transcript import OpenCall, State
-from perdure.agent.ledger import AgentLedger, Doubted, doubts, line_of_effects
+from perdure.agent.ledger import AgentLedger, OpenDoubt, doubts, line_of_effects
 from perdure.agent.toolbox import AgentTool
 from perdure.domain.effect import SETTLED, Effect, EffectState, Replay
 from perdure.domain.session import SessionRecord
@@ -38,7 +38,7 @@ ELSEWHERE = "[It was done in the folder that this branch was forked from. This f
 LEAST = 500  # letters of an answer that are shown, however many there are
 
 
-class Calls:
+class ToolCalls:
     """Sees calls through for one run."""
 
     def __init__(self, ledger: AgentLedger, state: State) -> None:
@@ -146,7 +146,7 @@ class Calls:
         try:
             if tool is None:
                 raise ConfigError(f"the tool {there.tool} is no longer here.")
-            tool.shape.unbind(self.run.runtime.values.whole(there).intent)
+            tool.signature.unbind(self.run.runtime.values.whole(there).intent)
         except ConfigError as error:
             attempts = await self.run.read(effects.of_effect, there.session_uid, there.id)
             if there.state != EffectState.PLANNED or attempts:
@@ -166,7 +166,7 @@ class Calls:
             if offered.prepare is not None:
                 arguments = offered.prepare(dict(arguments), self._known)
             tool = offered.tool if offered.pick is None else offered.pick(arguments)
-        return tool, tool.shape.bind((), arguments)
+        return tool, tool.signature.bind((), arguments)
 
     def _position(self, call: OpenCall) -> list[Any]:
         return ["call", call.line.uid, call.line.number, call.nth]
@@ -178,7 +178,7 @@ class Calls:
             if there is None and tool.replay is not Replay.PURE:
                 await self._no_doubt()
             effect = await self.ledger.perform(tool, arguments, self._position(call), there)
-        except Doubted as doubted:
+        except OpenDoubt as doubted:
             return call_report.of_effect(doubted.effect, "null")
         return call_report.of_effect(effect, await self.ledger.result_of(effect))
 
@@ -209,7 +209,7 @@ class Calls:
             return call_report.not_started(f"a sub-agent of a sub-agent may not delegate further than {DEEPEST} times.")
         program = get_program(run.session.program)
         given = run.session.arguments | {"prompt": arguments["task"], "once": True}
-        bound: Bound[Any] = Bound(program, program.shape.bind((), given))
+        bound: Bound[Any] = Bound(program, program.signature.bind((), given))
         there = await run.read(_line_of_waits, run.session, "child", self._position(call))
         if there is None or there.resolved_at is None:
             inherited = None if there is None else there.ref

@@ -41,7 +41,7 @@ class AgentTool(msgspec.Struct, frozen=True):
         return _INVALID.sub("_", self.tool.name)[:64]
 
     def offer(self) -> Offer:
-        schema = self.tool.shape.json_schema()
+        schema = self.tool.signature.json_schema()
         shown = {key: value for key, value in schema.get("properties", {}).items() if key not in self.hidden}
         required = [key for key in schema.get("required", []) if key not in self.hidden]
         described = inspect.getdoc(self.tool.function) or f"The tool {self.tool.name}."

@@ -71,20 +71,20 @@ def run_with_runtime(shell: Shell, work: Callable[[Runtime], Awaitable[T]], *, c
 
 if TYPE_CHECKING:
     from perdure.domain.session import SessionRecord
-    from perdure.runtime.workers.liveness import Presences
+    from perdure.runtime.workers.liveness import WorkerLocks
     from perdure.store.move import Transaction
 
 
-def presences(shell: Shell, tx: Transaction) -> Presences:
+def presences(shell: Shell, tx: Transaction) -> WorkerLocks:
     """The locks of the store's workers, to ask and not to take one."""
-    from perdure.runtime.workers.liveness import presences_at
+    from perdure.runtime.workers.liveness import locks_at
     from perdure.store.inspection import condition
 
     place = condition.place_of(shell.store)
-    return presences_at(place.folder, condition.properties(tx)["store_id"], shared=place.kind == "postgres")
+    return locks_at(place.folder, condition.properties(tx)["store_id"], shared=place.kind == "postgres")
 
 
-def describe_holder(tx: Transaction, locks: Presences, found: SessionRecord) -> tuple[bool, str]:
+def describe_holder(tx: Transaction, locks: WorkerLocks, found: SessionRecord) -> tuple[bool, str]:
     """Whether somebody who may be alive has the session, and what that means for going on."""
     from perdure.cli.text.plain import safe, span
 
@@ -118,9 +118,9 @@ def describe_lease(tx: Transaction, shell: Shell, uid: str, *, wanted: bool) -> 
     return True, f"{who} has had it{since}.{why if wanted else ''} Watching goes on."
 
 
-def _is_dead(tx: Transaction, locks: Presences, holder: str) -> bool:
-    from perdure.domain.worker import Life
+def _is_dead(tx: Transaction, locks: WorkerLocks, holder: str) -> bool:
+    from perdure.domain.worker import Liveness
     from perdure.store.inspection import condition
 
     known = [one for one in condition.workers(tx) if one.id == holder.split("@", 1)[0]]
-    return bool(known) and locks.life(known[0]) is Life.DEAD
+    return bool(known) and locks.life(known[0]) is Liveness.DEAD

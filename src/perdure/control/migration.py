@@ -10,9 +10,9 @@ from __future__ import annotations
 import msgspec
 
 from perdure.clock import SECOND
-from perdure.domain.worker import Life, Worker
+from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.errors import ConfigError, IllegalMove, NotFound
-from perdure.runtime.workers.liveness import Presences, presences_at
+from perdure.runtime.workers.liveness import WorkerLocks, locks_at
 from perdure.store import migrate
 from perdure.store.inspection import condition
 from perdure.store.upgrade import migrator
@@ -38,7 +38,7 @@ def bring_up_to_date(target: str | None, migrations: list[migrate.Migration] | N
         properties = condition.properties(found.tx)
         if not properties:
             raise NotFound(f"{place.shown} holds no Perdure store.", hint="The first use makes one, up to date.")
-        locks = presences_at(place.folder, properties["store_id"], shared=place.kind == "postgres")
+        locks = locks_at(place.folder, properties["store_id"], shared=place.kind == "postgres")
         alive = [one for one in condition.workers(found.tx) if may_live(locks, one, found.tx.now)]
     steps = migrate.load("postgres" if place.kind == "postgres" else "sqlite") if migrations is None else migrations
     before = int(properties["schema_version"])
@@ -51,12 +51,12 @@ def bring_up_to_date(target: str | None, migrations: list[migrate.Migration] | N
     return MigrationResult(place.shown, before, after, len(steps))
 
 
-def may_live(locks: Presences, one: Worker, now: int) -> bool:
+def may_live(locks: WorkerLocks, one: WorkerRecord, now: int) -> bool:
     life = locks.life(one)
-    return life is Life.ALIVE or (life is Life.CANNOT_TELL and now - one.seen_at < DAY)
+    return life is Liveness.ALIVE or (life is Liveness.CANNOT_TELL and now - one.seen_at < DAY)
 
 
-def _held_back(before: int, after: int, by: list[Worker]) -> IllegalMove:
+def _held_back(before: int, after: int, by: list[WorkerRecord]) -> IllegalMove:
     names = ", ".join(f"{one.id} on {one.host}" for one in by)
     return IllegalMove(
         f"The schema went from {before} to {after} and stops there: the next step would break {names}.",

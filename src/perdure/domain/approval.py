@@ -7,7 +7,7 @@ from enum import StrEnum
 from perdure.domain.record import Record
 
 
-class Decided(StrEnum):
+class ApprovalDecision(StrEnum):
     APPROVED = "approved"
     DENIED = "denied"
     EXPIRED = "expired"

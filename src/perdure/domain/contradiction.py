@@ -52,7 +52,7 @@ class Contradiction(msgspec.Struct, frozen=True):
     what: str
 
 
-class Told:
+class LogView:
     """What a log says about the rows of its session."""
 
     def __init__(self, events: Iterable[Event]) -> None:
@@ -118,7 +118,7 @@ class Told:
         return table in self.erased
 
 
-def contradictions(session: Columns, tables: Mapping[str, Iterable[Columns]], told: Told) -> Iterator[Contradiction]:
+def contradictions(session: Columns, tables: Mapping[str, Iterable[Columns]], told: LogView) -> Iterator[Contradiction]:
     """Every row that is not as the log says. JSON columns are decoded."""
     yield from _of_session(session, told)
     sealed = session["sealed_at"] is not None
@@ -132,7 +132,7 @@ def contradictions(session: Columns, tables: Mapping[str, Iterable[Columns]], to
     yield from _of_named("artifact", "digest", tables["artifact"], told.artifacts, told)
 
 
-def _of_session(row: Columns, told: Told) -> Iterator[Contradiction]:
+def _of_session(row: Columns, told: LogView) -> Iterator[Contradiction]:
     if "session" in told.erased:
         return
     for name, said in told.state.session.items():
@@ -156,7 +156,7 @@ def _fits_arguments(row: Columns, here: Any, said: Any) -> bool:
     return is_reduced(row["program"], here, said)
 
 
-def _of_table(table: str, rows: list[Columns], told: Told, uid: str, sealed: bool) -> Iterator[Contradiction]:
+def _of_table(table: str, rows: list[Columns], told: LogView, uid: str, sealed: bool) -> Iterator[Contradiction]:
     keys = KEYS[table]
     said = dict(getattr(told.state, f"{table}s"))
     if table == "fact":  # others are shared, or say what a person allows here, and do not belong to one log
@@ -179,7 +179,7 @@ def _of_table(table: str, rows: list[Columns], told: Told, uid: str, sealed: boo
             yield Contradiction(table, key, "the log says that there is such a row, and it is missing")
 
 
-def _is_void(table: str, name: str, row: Columns, told: Told) -> bool:
+def _is_void(table: str, name: str, row: Columns, told: LogView) -> bool:
     """Whether a row of a sealed session lacks an approval that its log has, or one that was void elsewhere."""
     if table == "approval":
         void = row["decision"] is None or row["id"] in told.voided
@@ -190,7 +190,7 @@ def _is_void(table: str, name: str, row: Columns, told: Told) -> bool:
     return table == "effect" and name == "approval_id" and row["approval_id"] is None
 
 
-def _of_votes(rows: Iterable[Columns], told: Told, sealed: bool) -> Iterator[Contradiction]:
+def _of_votes(rows: Iterable[Columns], told: LogView, sealed: bool) -> Iterator[Contradiction]:
     if "vote" in told.erased:
         return
     missing = dict(told.votes)
@@ -202,7 +202,7 @@ def _of_votes(rows: Iterable[Columns], told: Told, sealed: bool) -> Iterator[Con
         yield Contradiction("vote", {"approval_id": approval, "voter": voter}, "the log has this vote; it is missing")
 
 
-def _of_attempts(rows: Iterable[Columns], told: Told) -> Iterator[Contradiction]:
+def _of_attempts(rows: Iterable[Columns], told: LogView) -> Iterator[Contradiction]:
     missing = dict(told.attempts)
     for row in rows:
         at = (row["effect_id"], row["number"])
@@ -234,7 +234,7 @@ def _fits(outcome: str | None, kinds: set[str]) -> bool:
     )
 
 
-def _of_steps(rows: Iterable[Columns], told: Told) -> Iterator[Contradiction]:
+def _of_steps(rows: Iterable[Columns], told: LogView) -> Iterator[Contradiction]:
     if "step" in told.erased:
         return
     missing = dict(told.steps)
@@ -249,7 +249,7 @@ def _of_steps(rows: Iterable[Columns], told: Told) -> Iterator[Contradiction]:
 
 
 def _of_named(
-    table: str, key: str, rows: Iterable[Columns], said: Mapping[str, dict[str, Any]], told: Told
+    table: str, key: str, rows: Iterable[Columns], said: Mapping[str, dict[str, Any]], told: LogView
 ) -> Iterator[Contradiction]:
     if table in told.erased:
         return

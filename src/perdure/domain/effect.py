@@ -173,7 +173,7 @@ def intent_digest(tool: str, arguments: Any, targets: Any) -> str:
     return digest(canonical([tool, arguments, targets]))
 
 
-def tried(attempts: list[Attempt]) -> int:
+def attempts_made(attempts: list[Attempt]) -> int:
     """How many acts are known to have begun, or may have: what `retry` limits."""
     return sum(attempt.worker != PRESUMED and not _never_began(attempt) for attempt in attempts)
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from perdure.domain.record import Record
 
 
-class Mode(StrEnum):
+class InboxMode(StrEnum):
     QUEUE = "queue"
     STEER = "steer"
 

@@ -31,10 +31,10 @@ from perdure.domain.effect import (
     Rule,
     Verdict,
     attempts_allowed,
-    tried,
+    attempts_made,
 )
 from perdure.domain.restore import Restore, may_have_happened
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 
 
 class Action(StrEnum):
@@ -51,7 +51,7 @@ class Action(StrEnum):
     REFUSE = "refuse"
 
 
-class Course(msgspec.Struct, frozen=True):
+class RecoveryDecision(msgspec.Struct, frozen=True):
     """An action, not before a time, and the reason in one sentence."""
 
     action: Action
@@ -68,7 +68,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
     attempts: list[Attempt]
     at: int
-    life: Life = Life.CANNOT_TELL
+    life: Liveness = Liveness.CANNOT_TELL
     restore: Restore | None = None
     stopping: bool = False
 
@@ -109,7 +109,7 @@ def _difference(effect: Effect, loaded: Rule, rule: Rule) -> str:
     return f" Its {' and '.join(changed)} as recorded with the plan counts: it is stricter." if changed else ""
 
 
-def unended(attempts: list[Attempt]) -> list[Attempt]:
+def open_attempts(attempts: list[Attempt]) -> list[Attempt]:
     """The attempts that may be under way for all the ledger knows; of the older ones, a verdict closes each."""
     return [
         one
@@ -118,39 +118,39 @@ def unended(attempts: list[Attempt]) -> list[Attempt]:
     ]
 
 
-def recover(effect: Effect, evidence: Evidence, rule: Rule) -> Course:
+def recover(effect: Effect, evidence: Evidence, rule: Rule) -> RecoveryDecision:
     """The replay table: what the last durable state of an effect allows.
 
     While the session is being stopped nothing is dispatched, run again or planned anew; probes and undos are not
     affected.
     """
     if effect.state in SETTLED:
-        return Course(Action.NOTHING, f"It is {effect.state}; its outcome is returned as recorded.")
+        return RecoveryDecision(Action.NOTHING, f"It is {effect.state}; its outcome is returned as recorded.")
     stopping = evidence.stopping and effect.position[0] != "undo"
     if effect.state == EffectState.PLANNED and stopping:
-        return Course(Action.REFUSE, "The session was asked to stop, and it has not begun.")
+        return RecoveryDecision(Action.REFUSE, "The session was asked to stop, and it has not begun.")
     if evidence.restore is not None and may_have_happened(effect, evidence.attempts, evidence.restore, rule):
-        return Course(Action.PRESUME, "The store was put back; it may have been done before.")
+        return RecoveryDecision(Action.PRESUME, "The store was put back; it may have been done before.")
     if effect.state == EffectState.PLANNED:
         return _planned(effect, evidence, rule)
     if effect.verdict is None and effect.doubted_at is not None:
-        return Course(Action.ASK, effect.doubt or "Nobody can say what came of it.")
+        return RecoveryDecision(Action.ASK, effect.doubt or "Nobody can say what came of it.")
     course = _unknown(evidence, rule, stopping)
     return msgspec.structs.replace(course, why=course.why + rule.note)
 
 
-def _planned(effect: Effect, evidence: Evidence, rule: Rule) -> Course:
+def _planned(effect: Effect, evidence: Evidence, rule: Rule) -> RecoveryDecision:
     if not evidence.attempts:
-        return Course(Action.DISPATCH, "It was planned and never dispatched.")
+        return RecoveryDecision(Action.DISPATCH, "It was planned and never dispatched.")
     if effect.verdict != Verdict.ABSENT:
-        return Course(Action.DISPATCH, "It is known not to have happened, and attempts are left.")
+        return RecoveryDecision(Action.DISPATCH, "It is known not to have happened, and attempts are left.")
     why, last = f"{effect.verdict_by} says that it did not happen.", evidence.attempts[-1]
-    if unended(evidence.attempts) and evidence.life is Life.CANNOT_TELL:
-        return Course(Action.DISPATCH, why, (last.settled_at or evidence.at) + rule.inflight)
+    if open_attempts(evidence.attempts) and evidence.life is Liveness.CANNOT_TELL:
+        return RecoveryDecision(Action.DISPATCH, why, (last.settled_at or evidence.at) + rule.inflight)
     return _counted(Action.DISPATCH, evidence, rule, why)
 
 
-def _unknown(evidence: Evidence, rule: Rule, stopping: bool) -> Course:
+def _unknown(evidence: Evidence, rule: Rule, stopping: bool) -> RecoveryDecision:
     """It was dispatched, and its outcome is not known."""
     last = evidence.attempts[-1]
     match rule.replay:
@@ -159,70 +159,72 @@ def _unknown(evidence: Evidence, rule: Rule, stopping: bool) -> Course:
         case Replay.IDEMPOTENT:
             return _unless_under_way(_idempotent(evidence, rule, stopping), evidence, rule)
         case Replay.PROBE:
-            return Course(Action.PROBE, "Its outcome is unknown; the probe is asked.")
+            return RecoveryDecision(Action.PROBE, "Its outcome is unknown; the probe is asked.")
         case Replay.COMPENSATE:
             then = "" if stopping else ", and then planned anew"
             return _counted(Action.UNDO, evidence, rule, f"Its outcome is unknown; it is undone{then}.")
     why = "The store was put back; it may have been done before" if last.worker == PRESUMED else _UNKNOWN
-    return Course(Action.ASK, f"{why}, and nothing but a person can tell.")
+    return RecoveryDecision(Action.ASK, f"{why}, and nothing but a person can tell.")
 
 
 _UNKNOWN = "Its outcome is unknown"
 
 
-def _pure(evidence: Evidence, rule: Rule, stopping: bool) -> Course:
+def _pure(evidence: Evidence, rule: Rule, stopping: bool) -> RecoveryDecision:
     if stopping:
-        return Course(Action.FAIL, "The session was asked to stop; it changes nothing outside and is not run again.")
-    made = tried(evidence.attempts)
+        return RecoveryDecision(
+            Action.FAIL, "The session was asked to stop; it changes nothing outside and is not run again."
+        )
+    made = attempts_made(evidence.attempts)
     if evidence.attempts[-1].outcome == AttemptOutcome.UNKNOWN and made >= rule.retry:
-        return Course(Action.FAIL, f"It raised in each of {made} attempts.")
-    return Course(Action.RUN_AGAIN, "It changes nothing outside, so it may run again.")
+        return RecoveryDecision(Action.FAIL, f"It raised in each of {made} attempts.")
+    return RecoveryDecision(Action.RUN_AGAIN, "It changes nothing outside, so it may run again.")
 
 
-def _idempotent(evidence: Evidence, rule: Rule, stopping: bool) -> Course:
+def _idempotent(evidence: Evidence, rule: Rule, stopping: bool) -> RecoveryDecision:
     attempts = evidence.attempts
     young = rule.key_ttl is None or evidence.at - attempts[0].dispatched_at < rule.key_ttl
-    if young and tried(attempts) < rule.retry and not stopping:
-        return Course(Action.RUN_AGAIN, f"{_UNKNOWN}; the same key makes a second request harmless.")
+    if young and attempts_made(attempts) < rule.retry and not stopping:
+        return RecoveryDecision(Action.RUN_AGAIN, f"{_UNKNOWN}; the same key makes a second request harmless.")
     if stopping:
         spent = "the session was asked to stop"
     elif young:
-        spent = f"{tried(attempts)} attempts are spent"
+        spent = f"{attempts_made(attempts)} attempts are spent"
     else:
         spent = "its key may have been forgotten outside"
     if rule.can_probe:
-        return Course(Action.PROBE, f"{_UNKNOWN} and {spent}; the probe is asked.")
-    return Course(Action.ASK, f"{_UNKNOWN} and {spent}.")
+        return RecoveryDecision(Action.PROBE, f"{_UNKNOWN} and {spent}; the probe is asked.")
+    return RecoveryDecision(Action.ASK, f"{_UNKNOWN} and {spent}.")
 
 
-def _unless_under_way(course: Course, evidence: Evidence, rule: Rule) -> Course:
+def _unless_under_way(course: RecoveryDecision, evidence: Evidence, rule: Rule) -> RecoveryDecision:
     """A probe may be asked at any time; everything else waits while an attempt is known to be under way."""
-    if course.action is Action.PROBE or not unended(evidence.attempts) or evidence.life is not Life.ALIVE:
+    if course.action is Action.PROBE or not open_attempts(evidence.attempts) or evidence.life is not Liveness.ALIVE:
         return course
     return _later(course.action, evidence, rule)
 
 
-def _later(action: Action, evidence: Evidence, rule: Rule) -> Course:
-    number = unended(evidence.attempts)[-1].number
-    return Course(action, f"Attempt {number} is still under way.", evidence.at + max(rule.inflight, SECOND))
+def _later(action: Action, evidence: Evidence, rule: Rule) -> RecoveryDecision:
+    number = open_attempts(evidence.attempts)[-1].number
+    return RecoveryDecision(action, f"Attempt {number} is still under way.", evidence.at + max(rule.inflight, SECOND))
 
 
-def _counted(action: Action, evidence: Evidence, rule: Rule, why: str) -> Course:
+def _counted(action: Action, evidence: Evidence, rule: Rule, why: str) -> RecoveryDecision:
     """A request in flight may still land: these count only `inflight` after every act is known to have ended.
 
     An act that is known to be under way is looked at again later; a person is asked only where nobody can know.
     """
-    if not unended(evidence.attempts):
+    if not open_attempts(evidence.attempts):
         ended_at = max(one.ended_at or 0 for one in evidence.attempts)
-        return Course(action, why, ended_at + rule.inflight)
-    if evidence.life is Life.ALIVE:
+        return RecoveryDecision(action, why, ended_at + rule.inflight)
+    if evidence.life is Liveness.ALIVE:
         return _later(action, evidence, rule)
-    if evidence.life is Life.DEAD:
-        return Course(action, why, evidence.at + rule.inflight)
-    return Course(Action.ASK, "Nobody can tell whether an attempt is still under way.")
+    if evidence.life is Liveness.DEAD:
+        return RecoveryDecision(action, why, evidence.at + rule.inflight)
+    return RecoveryDecision(Action.ASK, "Nobody can tell whether an attempt is still under way.")
 
 
-def after_absent(evidence: Evidence, rule: Rule) -> Course:
+def after_absent(evidence: Evidence, rule: Rule) -> RecoveryDecision:
     """What a probe's `absent` allows. It is not final: a request in flight may still land.
 
     The evidence is that of the moment when the probe was asked. DISPATCH: it may be held not to have happened.
@@ -230,6 +232,8 @@ def after_absent(evidence: Evidence, rule: Rule) -> Course:
     course = _counted(Action.PROBE, evidence, rule, "The probe found nothing yet; it may still land.")
     if course.action is Action.ASK or (course.not_before or 0) > evidence.at:
         return course
-    if tried(evidence.attempts) >= rule.retry:
-        return Course(Action.FAIL, f"The probe found nothing, and {tried(evidence.attempts)} attempts are spent.")
-    return Course(Action.DISPATCH, "The probe found nothing, and nothing can be in flight any more.")
+    if attempts_made(evidence.attempts) >= rule.retry:
+        return RecoveryDecision(
+            Action.FAIL, f"The probe found nothing, and {attempts_made(evidence.attempts)} attempts are spent."
+        )
+    return RecoveryDecision(Action.DISPATCH, "The probe found nothing, and nothing can be in flight any more.")

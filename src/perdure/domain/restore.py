@@ -17,7 +17,7 @@ from perdure.domain.lease import RESTORE_SHIFT
 from perdure.domain.record import Record
 
 
-class Undecided(Exception):
+class LossUnknown(Exception):
     """Whether a session lost anything when another server took over is not known yet; it may be soon."""
 
 
@@ -62,7 +62,7 @@ def may_have_happened(effect: Effect, attempts: list[Attempt], restore: Restore,
     return all(attempt.epoch >> RESTORE_SHIFT < restore.epoch for attempt in attempts)
 
 
-def presumed(effect: Effect, attempts: list[Attempt], restore: Restore, now: int) -> Attempt:
+def presumed_attempt(effect: Effect, attempts: list[Attempt], restore: Restore, now: int) -> Attempt:
     """The attempt that may have been made."""
     return Attempt(
         effect.session_uid, effect.id, len(attempts) + 1, PRESUMED, restore.epoch << RESTORE_SHIFT,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from perdure.domain.record import Record
 
 
-class Life(StrEnum):
+class Liveness(StrEnum):
     """Whether a process still runs. Across hosts nobody can know, and saying so is an answer."""
 
     ALIVE = "alive"
@@ -17,12 +17,12 @@ class Life(StrEnum):
     CANNOT_TELL = "cannot tell"
 
 
-def worst(lives: Sequence[Life]) -> Life:
+def combined(lives: Sequence[Liveness]) -> Liveness:
     """What is known of several processes together: dead only if all of them are."""
-    return next((life for life in (Life.ALIVE, Life.CANNOT_TELL) if life in lives), Life.DEAD)
+    return next((life for life in (Liveness.ALIVE, Liveness.CANNOT_TELL) if life in lives), Liveness.DEAD)
 
 
-class Worker(Record, frozen=True):
+class WorkerRecord(Record, frozen=True):
     """A row of `worker`."""
 
     json_columns: ClassVar[frozenset[str]] = frozenset({"programs"})

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.domain.contradiction import Told, contradictions
+from perdure.domain.contradiction import LogView, contradictions
 from perdure.domain.effect import SETTLED
 from perdure.domain.permission import LARGE, PROGRAM, REPOSITORY, granted, is_large, is_reduced, without
 from perdure.errors import BundleInvalid, Damaged
@@ -25,7 +25,7 @@ def check_rows(kept: Kept, bundle: Unpacked) -> None:
     """Refuse rows that are not as the log says, and an open effect whose events were erased."""
     id = kept.session["id"]
     try:
-        told = Told(_record("event", one) for one in kept.events)
+        told = LogView(_record("event", one) for one in kept.events)
         session = _record("session", kept.session).to_dict()
         tables = {name: [_record(name, row).to_dict() for row in rows] for name, rows in kept.tables.items()}
         found = next(contradictions(session, tables, told), None)

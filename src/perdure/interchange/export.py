@@ -26,7 +26,7 @@ import msgspec
 from perdure.domain.effect import Attempt
 from perdure.domain.session import Status
 from perdure.domain.wait import WaitKind
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.errors import ConfigError, Conflict, Damaged, IllegalMove, NotFound
 from perdure.ids import digest, new_uid
 from perdure.interchange import rows
@@ -91,7 +91,7 @@ def export(
     move: bool = False,
     artifacts: Artifacts | None = None,
     key: SigningKey | None = None,
-    life_of: Callable[[Attempt], Life] = lambda _: Life.CANNOT_TELL,
+    life_of: Callable[[Attempt], Liveness] = lambda _: Liveness.CANNOT_TELL,
 ) -> Exported:
     """Write a session as a bundle: a .zip if the path says so, a folder otherwise. With a key it is signed by `by`."""
     if not path.parent.is_dir():
@@ -172,9 +172,9 @@ def _check_artifacts(line: list[Kept], artifacts: Artifacts | None) -> None:
             raise NotFound(f"Artifact {name[:12]} is not here.", hint="Restore it from a backup, then export again.")
 
 
-def _seal(store: Store, uid: str, by: str, life_of: Callable[[Attempt], Life]) -> None:
+def _seal(store: Store, uid: str, by: str, life_of: Callable[[Attempt], Liveness]) -> None:
     for one in store.read_now(departure.acts_under_way, uid):
-        if life_of(one) is Life.DEAD:
+        if life_of(one) is Liveness.DEAD:
             because = f"worker {one.worker} was found dead"
             store.write_now(doubt.ended(uid, by, one.effect_id, one.number, because=because))
     store.write_now(departure.seal(uid, by, store=store.read_now(meta.get, "store_id") or ""))

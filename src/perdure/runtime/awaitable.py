@@ -1,6 +1,6 @@
 """A call of `s.*` that was made, and is done when it is awaited. One that is never awaited is a mistake that is found.
 
-`await s.do(...)` takes its place when it is called and acts when it is awaited. Without the `await` nothing would be
+`await s.do(...)` takes its position when it is called and acts when it is awaited. Without the `await` nothing would be
 done, and the program would end as if it had been. So a run remembers the calls that were made and not started.
 """
 
@@ -14,23 +14,23 @@ from types import CodeType, TracebackType
 from typing import Any, TypeVar
 
 from perdure.errors import ProgramError
-from perdure.runtime.run.position import Place
+from perdure.runtime.run.position import CallPosition
 
 T = TypeVar("T", covariant=True)  # noqa: PLC0105 - one letter, as in the contract
 
 _PACKAGE = str(Path(__file__).parent)
 
 
-class Pending(Coroutine[Any, Any, T]):
+class SessionCall(Coroutine[Any, Any, T]):
     """A coroutine that knows where it was made, and whether it was started."""
 
-    __slots__ = ("__weakref__", "_code", "_instruction", "_place", "_unstarted", "_work")
+    __slots__ = ("__weakref__", "_code", "_instruction", "_position_of", "_unstarted", "_work")
 
-    def __init__(self, place: Place, work: Coroutine[Any, Any, T], unstarted: set[Pending[Any]]) -> None:
+    def __init__(self, position: CallPosition, work: Coroutine[Any, Any, T], unstarted: set[SessionCall[Any]]) -> None:
         frame = sys._getframe(1)
         while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
             frame = frame.f_back
-        self._place = place
+        self._position_of = position
         self._code: CodeType = frame.f_code
         self._instruction = frame.f_lasti
         self._work = work
@@ -57,7 +57,7 @@ class Pending(Coroutine[Any, Any, T]):
     @property
     def what(self) -> str:
         """The call as it is written: `s.do('post_comment')`."""
-        kind, name = self._place.kind, self._place.name
+        kind, name = self._position_of.kind, self._position_of.name
         if name.startswith(":"):
             return {":settle": "settle()", ":task-change": "become()"}.get(name, f"s.{name[1:]}()")
         return f"s.{kind}({'' if kind == name else repr(name)})"
@@ -75,15 +75,15 @@ class Pending(Coroutine[Any, Any, T]):
         return f"<{self.what} of {self.where}>"
 
 
-class Calls:
+class UnawaitedCalls:
     """The calls that a program has made and not awaited yet. Leaving it as a context closes them."""
 
     def __init__(self) -> None:
-        self._unstarted: set[Pending[Any]] = set()
+        self._unstarted: set[SessionCall[Any]] = set()
 
-    def later(self, place: Place, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+    def later(self, position: CallPosition, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """A call that is done when it is awaited."""
-        return Pending(place, work, self._unstarted)
+        return SessionCall(position, work, self._unstarted)
 
     def forgotten(self) -> ProgramError | None:
         """The error of a program that returned without awaiting a call; what was cancelled does not count."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from perdure.runtime.run.run import Run
 
 MOST = 1 << 20  # bytes of one answer; whatever is longer is shown when it is on record
-LISTEN = 0.05  # seconds between two looks of a watcher
+POLL_INTERVAL = 0.05  # seconds between two looks of a watcher
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -48,14 +48,14 @@ class Delta(msgspec.Struct, frozen=True):
     broke_off: bool = False
 
 
-class Head(msgspec.Struct, frozen=True):
+class LiveTextHeader(msgspec.Struct, frozen=True):
     """The first line of a file."""
 
     call: str
     after: int
 
 
-class Deltas:
+class LiveText:
     """The live deltas of one store on this machine."""
 
     def __init__(self, store: Store) -> None:
@@ -72,11 +72,11 @@ class Deltas:
         store_id = self._store.read_now(meta.get, "store_id")
         return None if store_id is None else runtime_folder() / store_id / "live"
 
-    def begin(self, uid: str, head: Head) -> Writing | None:
+    def begin(self, uid: str, head: LiveTextHeader) -> LiveTextFile | None:
         if self.folder is None:
             return None
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        return Writing(self.folder / uid, head)
+        return LiveTextFile(self.folder / uid, head)
 
     def sweep(self) -> None:
         """Remove what the dead left, once for each process."""
@@ -85,10 +85,10 @@ class Deltas:
             living(self.folder)
 
 
-class Writing:
+class LiveTextFile:
     """The file of one model call, while it lasts."""
 
-    def __init__(self, path: Path, head: Head) -> None:
+    def __init__(self, path: Path, head: LiveTextHeader) -> None:
         path.unlink(missing_ok=True)
         self._path = path
         self._room = MOST
@@ -115,7 +115,7 @@ class Writing:
             os.close(self._file)
 
 
-class Speech:
+class LiveTextWriter:
     """An answer while it is said: to whoever listens in this process, then to those in others.
 
     Used as a context manager around asking and recording: left without an error, the answer is on record.
@@ -123,16 +123,16 @@ class Speech:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._head: Head | None = None
-        self._file: Writing | None = None
+        self._head: LiveTextHeader | None = None
+        self._file: LiveTextFile | None = None
 
     def say(self, text: str) -> None:
         """One more piece; the first one begins the call."""
         if self._head is None:
-            self._head = Head(new_uid(), self._run.holder.cursor)
+            self._head = LiveTextHeader(new_uid(), self._run.holder.cursor)
             self._tell(self._head, text)
             with suppress(Exception):
-                self._file = self._run.runtime.deltas.begin(self._run.session.uid, self._head)
+                self._file = self._run.runtime.live_text.begin(self._run.session.uid, self._head)
         else:
             self._tell(self._head, text)
         with suppress(Exception):
@@ -152,13 +152,13 @@ class Speech:
         self._over(recorded=error is None)
         if error is None:
             with suppress(Exception):
-                self._run.runtime.deltas.sweep()
+                self._run.runtime.live_text.sweep()
 
-    def _tell(self, head: Head, text: str, *, broke_off: bool = False) -> None:
-        hear = self._run.runtime.hear
-        if hear is not None:
+    def _tell(self, head: LiveTextHeader, text: str, *, broke_off: bool = False) -> None:
+        on_delta = self._run.runtime.on_delta
+        if on_delta is not None:
             with suppress(Exception):
-                hear(Delta(self._run.session.uid, head.call, head.after, text, broke_off))
+                on_delta(Delta(self._run.session.uid, head.call, head.after, text, broke_off))
 
     def _over(self, *, recorded: bool) -> None:
         head, self._head = self._head, None
@@ -170,14 +170,14 @@ class Speech:
                 file.close(recorded=recorded)
 
 
-class Ear:
+class LiveTextReader:
     """What the worker of one session, in whichever process of this machine, lets be heard. Ask it often."""
 
-    def __init__(self, deltas: Deltas, uid: str) -> None:
+    def __init__(self, deltas: LiveText, uid: str) -> None:
         self._path = None if deltas.folder is None else deltas.folder / uid
         self._uid = uid
         self._file: int | None = None
-        self._head = Head("", 0)
+        self._head = LiveTextHeader("", 0)
         self._text = codecs.getincrementaldecoder("utf-8")("replace")
         self._room = MOST
 
@@ -201,7 +201,7 @@ class Ear:
         self._file = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         first, newline, text = os.read(self._file, MOST).partition(b"\n")
         try:
-            self._head = msgspec.json.decode(first, type=Head)
+            self._head = msgspec.json.decode(first, type=LiveTextHeader)
         except (msgspec.DecodeError, UnicodeDecodeError):
             newline = b""
         if not newline or os.fstat(self._file).st_uid != os.geteuid() or not self._is_spoken(self._file):

@@ -13,13 +13,13 @@ from perdure.domain.session import SessionRecord
 from perdure.domain.state import SessionState
 from perdure.domain.task import Task
 from perdure.domain.wait import FOR_A_PERSON, Wait
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.ledger import recovery
-from perdure.runtime.ledger.execution import life_here
+from perdure.runtime.ledger.execution import liveness_here
 from perdure.runtime.ledger.policy import Policy
 from perdure.runtime.run.large_values import Values
-from perdure.runtime.workers.identity import Me, is_here, life_seen, locks_of
+from perdure.runtime.workers.identity import WorkerIdentity, is_here, liveness_of, worker_locks
 from perdure.store.move import Transaction
 from perdure.store.moves import approval, decision, event, fact, task, wait
 from perdure.store.moves import effect as effects
@@ -54,13 +54,13 @@ class Looking:
         self.store = store
         self.policy = policy
         self.values = Values(store)
-        self._me: Me | None = None
+        self._me: WorkerIdentity | None = None
 
     @property
-    def worker(self) -> Me:
+    def worker(self) -> WorkerIdentity:
         """This process as a worker; registered when it first runs something."""
         if self._me is None:
-            self._me = Me(self.store, sorted(PROGRAMS))
+            self._me = WorkerIdentity(self.store, sorted(PROGRAMS))
         return self._me
 
     @property
@@ -68,10 +68,10 @@ class Looking:
         """Whether this process has run something of this store."""
         return self._me is not None
 
-    def life_of(self, attempt: Attempt) -> Life:
+    def life_of(self, attempt: Attempt) -> Liveness:
         """Whether an attempt may still be under way."""
         if is_here(attempt.process):
-            return life_here(attempt)
+            return liveness_here(attempt)
         return self.worker.life_of(attempt.process)
 
     async def get(self, name: str) -> SessionView:
@@ -79,13 +79,13 @@ class Looking:
         found, waits = await self.store.read(_with_waits, name)
         return SessionView(**self.values.of_session(found).to_dict(), waits=tuple(waits))
 
-    async def recovery_plan(self, name: str) -> list[recovery.Recovery]:
+    async def recovery_plan(self, name: str) -> list[recovery.RecoveryStep]:
         """What a run would do with each unsettled effect, and why; nothing is done."""
         session = await self.store.read(sessions.find, name)
-        locks = locks_of(self.store)  # a look is no reason to become a worker
+        locks = worker_locks(self.store)  # a look is no reason to become a worker
 
-        def life_of(attempt: Attempt) -> Life:
-            return life_here(attempt) if is_here(attempt.process) else life_seen(locks, attempt.process)
+        def life_of(attempt: Attempt) -> Liveness:
+            return liveness_here(attempt) if is_here(attempt.process) else liveness_of(locks, attempt.process)
 
         return await self.store.read(recovery.plan, session.uid, life_of, self.policy, self.values.shown)
 

@@ -11,12 +11,12 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from perdure.domain.approval import Approval, Decided
+from perdure.domain.approval import Approval, ApprovalDecision
 from perdure.domain.effect import Effect, Verdict
-from perdure.domain.inbox import InboxMessage, Mode
+from perdure.domain.inbox import InboxMessage, InboxMode
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.domain.wait import Wait, WaitKind
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.errors import ConfigError, Conflict, IllegalMove
 from perdure.ids import encode, new_name
 from perdure.runtime.definitions.program import PROGRAMS
@@ -25,8 +25,8 @@ from perdure.runtime.ledger import leases
 from perdure.runtime.ledger.policy import Policy
 from perdure.runtime.queries import Looking, SessionView
 from perdure.runtime.run.large_values import kept_as
-from perdure.runtime.run.lineage import tell_branches, tell_branches_of_session
-from perdure.runtime.workers.identity import locks_of
+from perdure.runtime.run.lineage import wake_branches, wake_branches_of_session
+from perdure.runtime.workers.identity import worker_locks
 from perdure.store.move import Transaction
 from perdure.store.moves import approval, artifact, doubt, event, inbox, session_end, wait, worker
 from perdure.store.moves import effect as effects
@@ -42,7 +42,7 @@ class Outsider(Looking):
     def __init__(self, store: Store, policy: Policy, by: str) -> None:
         super().__init__(store, policy)
         self.by = by
-        self.decided: deque[str] = deque(
+        self.own_votes: deque[str] = deque(
             maxlen=1000
         )  # the approvals that were decided here, and not by another process
 
@@ -56,7 +56,7 @@ class Outsider(Looking):
                 f"Program {session.program} of session {session.id} reads no messages; nothing was sent.",
                 hint="Messages are for agents. What a program asks is answered with `perdure answer`.",
             )
-        move = inbox.receive(session.uid, by or self.by, message_id or new_name("m"), text, _word(Mode, mode))
+        move = inbox.receive(session.uid, by or self.by, message_id or new_name("m"), text, _word(InboxMode, mode))
         return await self.store.write(move)
 
     async def answer(self, wait_id: str, answer: Any, *, by: str | None = None) -> Wait:
@@ -73,16 +73,16 @@ class Outsider(Looking):
 
     async def approve(self, approval_id: str, *, by: str, because: str) -> Approval:
         """Say yes to exactly what the approval is bound to."""
-        return await self._vote(approval_id, Decided.APPROVED, by, because)
+        return await self._vote(approval_id, ApprovalDecision.APPROVED, by, because)
 
     async def deny(self, approval_id: str, *, by: str, because: str) -> Approval:
         """Say no."""
-        return await self._vote(approval_id, Decided.DENIED, by, because)
+        return await self._vote(approval_id, ApprovalDecision.DENIED, by, because)
 
-    async def _vote(self, approval_id: str, decision: Decided, by: str, because: str) -> Approval:
+    async def _vote(self, approval_id: str, decision: ApprovalDecision, by: str, because: str) -> Approval:
         asked = await self.store.read(approval.find, approval_id)
         voted = await self.store.write(approval.vote(asked.session_uid, by, asked.id, decision, because=because))
-        self.decided.append(asked.id)
+        self.own_votes.append(asked.id)
         return voted
 
     async def settle(
@@ -92,7 +92,7 @@ class Outsider(Looking):
         word, found = _word(Verdict, verdict), await self.store.read(effects.find, effect_id)
         given = None if result is None else encode(result)
         if word is Verdict.HAPPENED and found.tool in TOOLS:
-            shape = TOOLS[found.tool].shape
+            shape = TOOLS[found.tool].signature
             if given is None and not shape.allows_none():
                 raise ConfigError(f"{found.tool} returns a value; say which.", hint="Give it with --result.")
             shape.decode_result(given or "null")
@@ -100,9 +100,9 @@ class Outsider(Looking):
             found.session_uid, by, found.id, word, because=because, reference=reference, result=given
         )
         settled = await self.store.write(move)
-        await tell_branches(self.store, settled, by)
+        await wake_branches(self.store, settled, by)
         if settled.leases:
-            await leases.tell(self.store, by)
+            await leases.wake_waiting(self.store, by)
         if (view := await self.get(settled.session_uid)).cancel_requested_at is not None and not view.sealed_at:
             with suppress(IllegalMove):  # it has ended meanwhile
                 await self.cancel(view.uid, by=by)  # what kept it from ending may have been this effect
@@ -111,7 +111,7 @@ class Outsider(Looking):
     async def ask_undo(self, effect_id: str, *, by: str, because: str) -> Effect:
         """Ask for an effect that was done to be taken back by whoever runs its session next."""
         found = await self.store.read(effects.find, effect_id)
-        if found.tool in TOOLS and TOOLS[found.tool].undoing is None:
+        if found.tool in TOOLS and TOOLS[found.tool].undo_tool is None:
             raise ConfigError(f"Tool {found.tool} has no undo.", hint=f"Add @{found.tool}.undo.")
         return await self.store.write(doubt.ask_undo(found.session_uid, by, found.id, because=because))
 
@@ -125,17 +125,19 @@ class Outsider(Looking):
                 ended = await self.store.write(session_end.cancel(view.uid, actor, dead=dead))
         if ended:
             await self.tell_parent(view.uid)
-            await leases.tell(self.store, actor)  # what was refused may have held something since a verdict of absent
+            await leases.wake_waiting(
+                self.store, actor
+            )  # what was refused may have held something since a verdict of absent
         return await self.get(view.uid)
 
     async def dead_holder(self, view: SessionView) -> str | None:
         """The holder of a session's lease, if its process was found dead."""
-        locks = locks_of(self.store)  # this is no reason to become a worker
+        locks = worker_locks(self.store)  # this is no reason to become a worker
         if view.lease_holder is None or locks is None:
             return None
         known = {one.id: one for one in await self.store.read(worker.workers)}
         row = known.get(view.lease_holder.split("@", 1)[0])
-        return view.lease_holder if row is not None and locks.life(row) is Life.DEAD else None
+        return view.lease_holder if row is not None and locks.life(row) is Liveness.DEAD else None
 
     async def tell_parent(self, uid: str) -> None:
         """Resolve the waits for a finished child, and those of branches for what it had planned.
@@ -145,7 +147,7 @@ class Outsider(Looking):
         child = await self.store.read(sessions.get, uid)
         if child.status not in TERMINAL:
             return
-        await tell_branches_of_session(self.store, uid, self.by)
+        await wake_branches_of_session(self.store, uid, self.by)
         answer = {"id": child.id, "status": child.status, "result": child.result, "error": child.error}
         large = await self._claims(child.uid, child.result)
         for asked in await self.store.read(wait.for_ref, child.uid):
@@ -227,7 +229,7 @@ def _reads_messages(tx: Transaction, session: SessionRecord) -> bool:
     Elsewhere its log tells: an agent has a transcript before it does anything else. One that did nothing yet may read.
     """
     if session.program in PROGRAMS:
-        return PROGRAMS[session.program].hears
+        return PROGRAMS[session.program].reads_messages
     if event.newest_of(tx, session.uid, "message"):
         return True
     if session.forked_from is not None:

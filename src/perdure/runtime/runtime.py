@@ -21,18 +21,18 @@ from perdure.runtime.definitions.program import PROGRAMS, Bound, check_bound, ge
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.description import Causes, recorded_summary
 from perdure.runtime.ledger import leases
-from perdure.runtime.ledger.execution import ACTING, BROKEN_OFF, OWED
-from perdure.runtime.ledger.late_outcomes import Payer, pay
+from perdure.runtime.ledger.execution import ACTING, BROKEN_OFF, LATE
+from perdure.runtime.ledger.late_outcomes import LateOutcomeWriter, write_late_outcomes
 from perdure.runtime.ledger.policy import Intent, Policy
-from perdure.runtime.live_text import Delta, Deltas
+from perdure.runtime.live_text import Delta, LiveText
 from perdure.runtime.queries import SessionView, waiting_sentence
 from perdure.runtime.requests import Outsider
 from perdure.runtime.run.execute import execute
 from perdure.runtime.run.large_values import Values
 from perdure.runtime.run.lineage import newest
-from perdure.runtime.run.position import Lane
+from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.run import Run
-from perdure.runtime.workers.heartbeat import Heart
+from perdure.runtime.workers.heartbeat import Heartbeat
 from perdure.store.move import Transaction
 from perdure.store.moves import approval, wait
 from perdure.store.moves import effect as effects
@@ -61,11 +61,11 @@ class Runtime(Outsider):
         artifacts: str | Path | None = None,
     ) -> None:
         super().__init__(store, Policy(policy, store.clock), by)
-        self.heart = Heart(store, microseconds(lease))
+        self.heartbeat = Heartbeat(store, microseconds(lease))
         self.values = Values(store, artifacts)
-        self.payer = Payer(self)
-        self.hear: Callable[[Delta], None] | None = None  # is given each piece of what a model says here
-        self.deltas = Deltas(store)
+        self.late_outcomes = LateOutcomeWriter(self)
+        self.on_delta: Callable[[Delta], None] | None = None  # is given each piece of what a model says here
+        self.live_text = LiveText(store)
         self.causes = Causes()
 
     async def __aenter__(self) -> Self:
@@ -80,10 +80,10 @@ class Runtime(Outsider):
     def close(self) -> None:
         if self.store.is_forked:
             return
-        self.payer.close()
-        self.heart.close()
+        self.late_outcomes.close()
+        self.heartbeat.close()
         if self._me is not None:
-            self._me.close(acting=bool(ACTING or OWED or BROKEN_OFF))
+            self._me.close(acting=bool(ACTING or LATE or BROKEN_OFF))
         self.store.close()
 
     async def start(
@@ -183,12 +183,12 @@ class Runtime(Outsider):
             said = f"Session {view.id} is {view.status}: {recorded_summary(error)}"
             raise SessionFailed(said, session=view.id, error=error) from self.causes.get(view.uid)
         if view.program in PROGRAMS:
-            return get_program(view.program).shape.decode_result(encode(view.result))
+            return get_program(view.program).signature.decode_result(encode(view.result))
         return view.result
 
     async def _poke(self, view: SessionView) -> None:
         """Give a session what it waits for and what has come meanwhile: timers, children, its line's effects, code."""
-        await pay(self, view.uid, self.by)
+        await write_late_outcomes(self, view.uid, self.by)
         for one in view.waits:
             if one.due_at is not None and one.due_at <= self.store.clock.now():
                 await self.fire(one)
@@ -214,7 +214,7 @@ class Runtime(Outsider):
             await self.store.write(wait.fire(due.session_uid, "timer", due.id))
 
     async def run_child(
-        self, run: Run, bound: Bound[Any], name: str, wait_id: str, lane: Lane | None, inherited: str | None
+        self, run: Run, bound: Bound[Any], name: str, wait_id: str, lane: ExecutionLane | None, inherited: str | None
     ) -> Wait:
         """Begin a child once, run it here if nobody else does, and wait for it. A branch inherits its line's child."""
         uid = inherited or (await self._begin_child(run, bound, name, wait_id)).uid

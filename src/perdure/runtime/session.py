@@ -1,7 +1,7 @@
 """The session as a program sees it: `s.step`, `s.do`, `s.ask`, `s.sleep`, `s.child` and the rest.
 
-Every method takes its place in the program when it is called and answers from the record if there is one. What is not
-on record is done once and recorded. Code between these calls runs again in every run.
+Every method takes its position in the program when it is called, and answers from the record if there is one. Otherwise
+the work is done once and recorded. Code between these calls runs again in every run.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from perdure.errors import ConfigError, ProgramChanged, SessionFailed, Suspended
 from perdure.ids import encode
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.program import Bound, check_bound, get_program
-from perdure.runtime.definitions.signature import Shape, argument_digest
+from perdure.runtime.definitions.signature import Signature, argument_digest
 from perdure.runtime.definitions.tool import Call, Tool
 from perdure.runtime.description import recorded_summary
 from perdure.runtime.ledger.errors import failure, has_result
 from perdure.runtime.ledger.joint import Transaction
 from perdure.runtime.ledger.ledger import Ledger
 from perdure.runtime.run.lineage import expects_successor, inherited
-from perdure.runtime.run.position import Lane, Place
+from perdure.runtime.run.position import CallPosition, ExecutionLane
 from perdure.runtime.run.run import Run
 from perdure.runtime.session_records import Keeping
 from perdure.store.moves import wait
@@ -40,7 +40,7 @@ class Session(Keeping):
     def __init__(self, run: Run, ledger: Ledger) -> None:
         super().__init__(run)
         self._ledger = ledger
-        self._shapes: dict[Any, Shape] = {}
+        self._shapes: dict[Any, Signature] = {}
 
     @overload
     def step(
@@ -58,10 +58,10 @@ class Session(Keeping):
             raise ConfigError(f"A step cannot be named {name!r}.", hint="Names that begin with a colon are reserved.")
         shape = self._shape(function)
         arguments = shape.bind(args, kwargs)
-        place = self._lane().place("step", name, argument_digest(arguments))
-        return self.calls.later(place, self._compute(place, shape, shape.by_name(function), arguments))
+        position = self._lane().next_position("step", name, argument_digest(arguments))
+        return self.calls.later(position, self._compute(position, shape, shape.by_name(function), arguments))
 
-    def _shape(self, function: Callable[..., Any]) -> Shape:
+    def _shape(self, function: Callable[..., Any]) -> Signature:
         """A function's shape; those made in a loop share one unless their defaults, types or wrappings differ."""
         key: Any = function
         if hasattr(function, "__code__") and not hasattr(function, "__wrapped__"):
@@ -70,10 +70,10 @@ class Session(Keeping):
                 key = function.__code__
         try:
             if key not in self._shapes:
-                self._shapes[key] = Shape(function, nameless=True)
+                self._shapes[key] = Signature(function, nameless=True)
             return self._shapes[key]
         except TypeError:  # a callable that cannot be a key
-            return Shape(function, nameless=True)
+            return Signature(function, nameless=True)
 
     @overload
     def do(
@@ -100,17 +100,19 @@ class Session(Keeping):
         """One effect in the ledger: done once, whatever happens on the way."""
         if not isinstance(tool, Tool):
             raise ConfigError(f"{tool!r} is not a tool.", hint="Declare it with @perdure.tool.")
-        arguments, lane = tool.shape.bind(args, kwargs), self._lane()
+        arguments, lane = tool.signature.bind(args, kwargs), self._lane()
         label = tool.name if tool.key is None else f"{tool.name}#{tool.key}"
-        place = lane.place("do", label, argument_digest(arguments))
-        self._run.records.ask(place)
-        return self.calls.later(place, self._perform(tool, arguments, place, lane))
+        position = lane.next_position("do", label, argument_digest(arguments))
+        self._run.records.ask(position)
+        return self.calls.later(position, self._perform(tool, arguments, position, lane))
 
-    async def _perform(self, tool: Tool[..., Any], arguments: dict[str, Any], place: Place, lane: Lane) -> Any:
+    async def _perform(
+        self, tool: Tool[..., Any], arguments: dict[str, Any], position: CallPosition, lane: ExecutionLane
+    ) -> Any:
         with self._run.active():
             self._run.honour_requests()
             try:
-                recorded = self._run.records.effect_at(place, tool.replay)
+                recorded = self._run.records.effect_at(position, tool.replay)
             except ProgramChanged as error:
                 self._run.give_up(error)  # whatever the program catches, this run is over
                 raise
@@ -122,17 +124,17 @@ class Session(Keeping):
             elif recorded is not None:
                 effect = await self._ledger.drive(tool, recorded, lane)
             if effect is None:
-                effect = await self._ledger.begin(tool, arguments, place, lane)
+                effect = await self._ledger.begin(tool, arguments, position, lane)
             if not has_result(effect):
                 raise failure(effect)
-            return tool.shape.decode_result(self._run.runtime.values.get(effect.result, effect.artifact))
+            return tool.signature.decode_result(self._run.runtime.values.get(effect.result, effect.artifact))
 
     def ask(self, question: str, *, choices: Sequence[str] | None = None) -> Coroutine[Any, Any, Any]:
         """Wait, for as long as it takes, for a person's answer."""
         asked = {"question": question, "choices": list(choices) if choices else None}
         lane = self._lane()
-        place = lane.place("ask", "ask", argument_digest(asked))
-        return self.calls.later(place, self._wait(place, WaitKind.INPUT, lane, ref="ask", detail=asked))
+        position = lane.next_position("ask", "ask", argument_digest(asked))
+        return self.calls.later(position, self._wait(position, WaitKind.INPUT, lane, ref="ask", detail=asked))
 
     def sleep(
         self, duration: str | float | None = None, *, seconds: float = 0, minutes: float = 0, hours: float = 0,
@@ -142,18 +144,24 @@ class Session(Keeping):
         span = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days) // timedelta(microseconds=1)
         span += microseconds(duration) if duration is not None else 0
         lane = self._lane()
-        place = lane.place("sleep", "sleep", str(span))
-        return self.calls.later(place, self._wait(place, WaitKind.TIMER, lane, span=span))
+        position = lane.next_position("sleep", "sleep", str(span))
+        return self.calls.later(position, self._wait(position, WaitKind.TIMER, lane, span=span))
 
     async def _wait(
-        self, place: Place, kind: WaitKind, lane: Lane, *, ref: str | None = None, detail: Any = None,
+        self,
+        position: CallPosition,
+        kind: WaitKind,
+        lane: ExecutionLane,
+        *,
+        ref: str | None = None,
+        detail: Any = None,
         span: int | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         with self._run.active():
             self._run.honour_requests()
-            recorded = self._run.records.wait_at("w", place)
+            recorded = self._run.records.wait_at("w", position)
             if recorded is None or recorded.resolved_at is None:
-                id = self._run.records.wait_id("w", place)
+                id = self._run.records.wait_id("w", position)
                 due = None if span is None else self._run.clock.now() + span
                 await self._run.write(wait.open_(self._run.holder, id, kind, ref=ref, detail=detail, due_at=due))
                 recorded = await self._run.wait_for(id, lane)
@@ -163,15 +171,15 @@ class Session(Keeping):
         """Run another program as a session of its own, and wait for its result."""
         check_bound(bound)
         lane = self._lane()
-        place = lane.place("child", bound.program.name, argument_digest(bound.arguments))
-        return self.calls.later(place, self._child(bound, id, place, lane))
+        position = lane.next_position("child", bound.program.name, argument_digest(bound.arguments))
+        return self.calls.later(position, self._child(bound, id, position, lane))
 
-    async def _child(self, bound: Bound[T], id: str | None, place: Place, lane: Lane) -> T:
+    async def _child(self, bound: Bound[T], id: str | None, position: CallPosition, lane: ExecutionLane) -> T:
         with self._run.active():
             self._run.honour_requests()
-            recorded = self._run.records.wait_at("c", place)
+            recorded = self._run.records.wait_at("c", position)
             if recorded is None or recorded.resolved_at is None:
-                wait_id = self._run.records.wait_id("c", place)
+                wait_id = self._run.records.wait_id("c", position)
                 name = id or f"{self.id[:150]}.{wait_id}"
                 inherited = recorded.ref if recorded is not None else None
                 recorded = await self._run.runtime.run_child(self._run, bound, name, wait_id, lane, inherited)
@@ -180,16 +188,18 @@ class Session(Keeping):
                 said = f"Child {answer['id']} is {answer['status']}: {recorded_summary(answer['error'] or {})}"
                 cause = self._run.runtime.causes.get(recorded.ref)
                 raise SessionFailed(said, session=answer["id"], error=answer["error"]) from cause
-            result: T = bound.program.shape.decode_result(encode(self._run.runtime.values.get_whole(answer["result"])))
+            result: T = bound.program.signature.decode_result(
+                encode(self._run.runtime.values.get_whole(answer["result"]))
+            )
             return result
 
     def restart(self, **arguments: Any) -> Coroutine[Any, Any, NoReturn]:
         """Begin the program anew in the same session, with these arguments; what was recorded stays in the log."""
-        place = Place(self._lane().path, "restart", "restart", "", 0)
-        return self.calls.later(place, self._restart(arguments))
+        position = CallPosition(self._lane().path, "restart", "restart", "", 0)
+        return self.calls.later(position, self._restart(arguments))
 
     async def _restart(self, arguments: dict[str, Any]) -> NoReturn:
         self._lane()
-        self._run.restart = get_program(self._run.session.program).shape.bind((), arguments)
+        self._run.restart = get_program(self._run.session.program).signature.bind((), arguments)
         self._run.unwind()
         raise Suspended

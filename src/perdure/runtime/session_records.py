@@ -16,14 +16,14 @@ from perdure.domain.artifact import Retention
 from perdure.domain.fact import private_scope
 from perdure.errors import ConfigError, PerdureError, StoreError
 from perdure.ids import decode, digest, encode
-from perdure.runtime.awaitable import Calls
+from perdure.runtime.awaitable import UnawaitedCalls
 from perdure.runtime.definitions.durations import microseconds
-from perdure.runtime.definitions.signature import Shape, argument_digest
+from perdure.runtime.definitions.signature import Signature, argument_digest
 from perdure.runtime.description import describe
 from perdure.runtime.ledger.errors import step_failed
 from perdure.runtime.ledger.execution import INTERRUPTIONS, call
-from perdure.runtime.run.position import Lane, Place
-from perdure.runtime.run.records import recalled
+from perdure.runtime.run.position import CallPosition, ExecutionLane
+from perdure.runtime.run.records import recall
 from perdure.runtime.run.run import Run
 from perdure.runtime.run.step import compute
 from perdure.store.move import Log
@@ -32,7 +32,7 @@ from perdure.store.moves import artifact, decision, fact, step, task
 T = TypeVar("T")
 Make = Callable[[Log], Any]
 
-_LANE: ContextVar[Lane | None] = ContextVar("perdure_lane", default=None)
+_LANE: ContextVar[ExecutionLane | None] = ContextVar("perdure_lane", default=None)
 
 
 class Keeping:
@@ -40,7 +40,7 @@ class Keeping:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self.calls = Calls()
+        self.calls = UnawaitedCalls()
         self._plan: dict[str, Make] = {}  # how to write a task down again, in a branch that inherited it
 
     @property
@@ -53,16 +53,16 @@ class Keeping:
 
     def _begin(self) -> None:
         """The program's own task is its first lane."""
-        lane = Lane("", asyncio.current_task())
+        lane = ExecutionLane("", asyncio.current_task())
         self._run.lanes.append(lane)
         _LANE.set(lane)
 
-    def _around(self) -> Lane:
+    def _around(self) -> ExecutionLane:
         """The lane that the current task was made in, if it has none of its own."""
         lane = _LANE.get()
         return lane if lane in self._run.lanes else self._run.lanes[0]
 
-    def _lane(self) -> Lane:
+    def _lane(self) -> ExecutionLane:
         self._run.check()
         lane = self._around()
         if lane.owner is not asyncio.current_task():
@@ -77,25 +77,27 @@ class Keeping:
         return Scope(self._run, self._around(), name)
 
     async def _compute(
-        self, place: Place, shape: Shape, function: Callable[..., Any], arguments: dict[str, Any]
+        self, position: CallPosition, shape: Signature, function: Callable[..., Any], arguments: dict[str, Any]
     ) -> Any:
         with self._run.active():
             self._run.honour_requests()
-            recorded = self._run.records.step_at(place)
+            recorded = self._run.records.step_at(position)
             if recorded is None:
-                return await self._run.see_through(self._first(place, shape, function, arguments))
+                return await self._run.see_through(self._first(position, shape, function, arguments))
             if recorded.error is not None:
-                raise step_failed(place.name, decode(recorded.error))
+                raise step_failed(position.name, decode(recorded.error))
             return shape.decode_result(self._run.runtime.values.get(recorded.result, recorded.artifact))
 
-    async def _first(self, place: Place, shape: Shape, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    async def _first(
+        self, position: CallPosition, shape: Signature, function: Callable[..., Any], arguments: dict[str, Any]
+    ) -> Any:
         """Compute a step that nothing is recorded for."""
         if shape.is_async:
             ended = await call(function, True, None, None, **shape.unbind(arguments))
         else:
             came = await compute(
                 self._run, function, shape, arguments,
-                lambda text: step.record(self._run.holder, self._recorded(place, result=text)),
+                lambda text: step.record(self._run.holder, self._recorded(position, result=text)),
             )  # fmt: skip
             if isinstance(came, str):
                 return shape.decode_result(came)
@@ -106,70 +108,70 @@ class Keeping:
                 result, kept = await self._run.runtime.values.put(self.uid, self._run.holder.name, text)
             except StoreError as error:
                 raise self._run.give_up(error) from error
-            await self._run.write(step.record(self._run.holder, self._recorded(place, result=result, artifact=kept)))
+            await self._run.write(step.record(self._run.holder, self._recorded(position, result=result, artifact=kept)))
             return shape.decode_result(text)
         if issubclass(type(ended.error), INTERRUPTIONS):
             raise ended.error
-        return await self._failed(place, ended.error)
+        return await self._failed(position, ended.error)
 
-    async def _failed(self, place: Place, error: BaseException) -> Any:
+    async def _failed(self, position: CallPosition, error: BaseException) -> Any:
         text = describe(error)
-        await self._run.write(step.record(self._run.holder, self._recorded(place, error=text)))
-        raise step_failed(place.name, decode(text)) from error
+        await self._run.write(step.record(self._run.holder, self._recorded(position, error=text)))
+        raise step_failed(position.name, decode(text)) from error
 
-    def _recorded(self, place: Place, **came: str | None) -> step.Recorded:
+    def _recorded(self, position: CallPosition, **came: str | None) -> step.Recorded:
         return step.Recorded(
             restart_number=self._run.session.restart_number,
-            scope=place.scope,
-            name=place.name,
-            argument_digest=place.argument_digest,
-            occurrence=place.occurrence,
+            scope=position.scope,
+            name=position.name,
+            argument_digest=position.argument_digest,
+            occurrence=position.occurrence,
             **came,
         )
 
-    async def _make(self, place: Place, make: Make) -> Any:
+    async def _make(self, position: CallPosition, make: Make) -> Any:
         """Change something and record that it was done, in one transaction; returns what `make` returned, as JSON."""
         with self._run.active():
             self._run.honour_requests()
-            recorded = self._run.records.step_at(place)
+            recorded = self._run.records.step_at(position)
             if recorded is None:
-                move = step.joined(self._run.holder, self._recorded(place), lambda log: encode(make(log)))
+                move = step.joined(self._run.holder, self._recorded(position), lambda log: encode(make(log)))
                 try:
                     return decode(await self._run.see_through(self._run.write(move)))
                 except PerdureError as error:
-                    return await self._failed(place, error)
+                    return await self._failed(position, error)
             if recorded.error is not None:
-                raise step_failed(place.name, decode(recorded.error))
+                raise step_failed(position.name, decode(recorded.error))
             return decode(self._run.runtime.values.get(recorded.result, recorded.artifact))
 
     def _change(self, kind: str, id: str, said: dict[str, Any], make: Make) -> Coroutine[Any, Any, None]:
         """A change to a decision or a task: made once, whatever runs again."""
-        place = self._lane().place("step", kind, argument_digest({"id": id} | said))
-        return self.calls.later(place, self._then(None, place, make))
+        position = self._lane().next_position("step", kind, argument_digest({"id": id} | said))
+        return self.calls.later(position, self._then(None, position, make))
 
-    async def _then(self, value: T, place: Place, make: Make) -> T:
+    async def _then(self, value: T, position: CallPosition, make: Make) -> T:
         def nothing(log: Log) -> None:
             make(log)
 
-        await self._make(place, nothing)
+        await self._make(position, nothing)
         return value
 
-    def decide(self, text: str, *, because: str, then: str | None = None) -> Coroutine[Any, Any, Decided]:
+    def decide(self, text: str, *, because: str, then: str | None = None) -> Coroutine[Any, Any, DecisionHandle]:
         """Write down what was chosen and why, before acting on it."""
-        place = self._lane().place("step", ":decide", argument_digest({"t": text, "b": because, "n": then}))
-        id = self._named("d", place)
+        position = self._lane().next_position("step", ":decide", argument_digest({"t": text, "b": because, "n": then}))
+        id = self._named("d", position)
 
         def make(log: Log) -> None:
             decision.decide.on(log, id, text, because=because, then=then)
 
-        return self.calls.later(place, self._then(Decided(self, id, make), place, make))
+        return self.calls.later(position, self._then(DecisionHandle(self, id, make), position, make))
 
     def task(
         self, title: str, *, id: str | None = None, parent: str | None = None, priority: int = 0
-    ) -> Coroutine[Any, Any, Plan]:
+    ) -> Coroutine[Any, Any, TaskHandle]:
         """Add a task to the plan."""
-        place = self._lane().place("step", ":task", argument_digest({"t": title, "i": id, "p": parent}))
-        name = id or self._named("t", place)
+        position = self._lane().next_position("step", ":task", argument_digest({"t": title, "i": id, "p": parent}))
+        name = id or self._named("t", position)
 
         def make(log: Log) -> None:
             if parent in self._plan:
@@ -177,7 +179,7 @@ class Keeping:
             task.add.on(log, name, title, parent_id=parent, priority=priority)
 
         self._plan[name] = make
-        return self.calls.later(place, self._then(Plan(self, name, make), place, make))
+        return self.calls.later(position, self._then(TaskHandle(self, name, make), position, make))
 
     def remember(
         self, key: str, value: Any, *, scope: str | None = None, expected: int | None = None,
@@ -186,30 +188,30 @@ class Keeping:
         """Keep a fact, once per call; returns its version."""
         where, plain = scope or private_scope(self.uid), decode(encode(value))
         stale = None if stale_after is None else microseconds(stale_after)
-        place = self._lane().place("step", ":remember", argument_digest({"k": key, "s": scope, "v": plain}))
+        position = self._lane().next_position("step", ":remember", argument_digest({"k": key, "s": scope, "v": plain}))
 
         def make(log: Log) -> int:
             kept = fact.remember.on(log, where, key, plain, expected=expected, verify=verify, stale_after=stale)
             return kept.version
 
-        return self.calls.later(place, self._make(place, make))
+        return self.calls.later(position, self._make(position, make))
 
     def recall(self, key: str, *, scope: str | None = None) -> Coroutine[Any, Any, Any]:
         """A fact's value as it was when this line first asked; None when nobody knew."""
-        place = self._lane().place("step", ":recall", argument_digest({"k": key, "s": scope}))
+        position = self._lane().next_position("step", ":recall", argument_digest({"k": key, "s": scope}))
 
         async def read() -> Any:
-            return await self._run.read(recalled, self._run.session, scope, key)
+            return await self._run.read(recall, self._run.session, scope, key)
 
-        return self.calls.later(place, self._compute(place, Shape(read), read, {}))
+        return self.calls.later(position, self._compute(position, Signature(read), read, {}))
 
     def save(self, content: bytes | str, *, kind: str = "application/octet-stream") -> Coroutine[Any, Any, str]:
         """Keep something large as an artifact; returns its digest."""
         data = content.encode() if isinstance(content, str) else content
-        place = self._lane().place("step", ":save", digest(data))
-        return self.calls.later(place, self._save(place, data, kind))
+        position = self._lane().next_position("step", ":save", digest(data))
+        return self.calls.later(position, self._save(position, data, kind))
 
-    async def _save(self, place: Place, data: bytes, kind: str) -> str:
+    async def _save(self, position: CallPosition, data: bytes, kind: str) -> str:
         directory = self._run.runtime.values.directory
         if directory is None:
             raise ConfigError(
@@ -217,7 +219,7 @@ class Keeping:
                 hint="Name one: perdure.open(..., artifacts=FOLDER), or the setting `artifacts`.",
             )
         name = digest(data)
-        if self._run.records.step_at(place) is None:
+        if self._run.records.step_at(position) is None:
             self._run.check()
             try:
                 directory.put(data)
@@ -229,27 +231,27 @@ class Keeping:
             artifact.index.on(log, name, kind=kind, size=len(data), location=where, retention=Retention.SESSION)
             return name
 
-        kept: str = await self._make(place, claim)
+        kept: str = await self._make(position, claim)
         return kept
 
-    def _named(self, prefix: str, place: Place) -> str:
-        return f"{prefix}-{digest(encode(place.position(self._run.session.restart_number)))[:12]}"
+    def _named(self, prefix: str, position: CallPosition) -> str:
+        return f"{prefix}-{digest(encode(position.stored(self._run.session.restart_number)))[:12]}"
 
 
 class Scope:
     """A line of execution of its own, for one task."""
 
-    def __init__(self, run: Run, outer: Lane, name: str) -> None:
+    def __init__(self, run: Run, outer: ExecutionLane, name: str) -> None:
         self._run = run
         self._outer = outer
         self._path = outer.enter(name)
-        self._lane: Lane | None = None
-        self._token: Token[Lane | None] | None = None
+        self._lane: ExecutionLane | None = None
+        self._token: Token[ExecutionLane | None] | None = None
 
     async def __aenter__(self) -> Self:
         self._run.check()
         self._run.hush()
-        self._lane = Lane(self._path, asyncio.current_task(), self._outer)
+        self._lane = ExecutionLane(self._path, asyncio.current_task(), self._outer)
         self._outer.inside.add(self._lane)
         self._run.lanes.append(self._lane)
         self._token = _LANE.set(self._lane)
@@ -265,7 +267,7 @@ class Scope:
         _LANE.reset(self._token)
 
 
-class Decided:
+class DecisionHandle:
     """A decision that was made; `settle` writes down what came of it."""
 
     def __init__(self, session: Keeping, id: str, make: Make) -> None:
@@ -281,7 +283,7 @@ class Decided:
         return self._session._change(":settle", self.id, {"o": outcome}, make)
 
 
-class Plan:
+class TaskHandle:
     """A task of the plan."""
 
     def __init__(self, session: Keeping, id: str, make: Make) -> None:

@@ -38,7 +38,7 @@ import msgspec
 
 from perdure.clock import SECOND
 from perdure.domain.lease import RESTORE_SHIFT, Holder, is_void, next_epoch
-from perdure.domain.restore import Cause, Restore, Undecided
+from perdure.domain.restore import Cause, LossUnknown, Restore
 from perdure.domain.writer import Acknowledgment, Writer, all_synchronous
 from perdure.store.move import Log, Transaction
 from perdure.store.moves import meta, restore
@@ -146,7 +146,7 @@ def keep(log: Log, holder: Holder) -> bool:
         return False
     undecided = [one for one in since if one.released_at is None]
     if undecided and tx.boot >= holder.boot_deadline:
-        raise Undecided(
+        raise LossUnknown(
             f"Another server took over, and it is not known whether session {head.id} was moved by somebody else since "
             f"the lease of {holder.name} ended."
         )

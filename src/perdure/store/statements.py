@@ -28,7 +28,7 @@ from perdure.domain.session import SessionRecord
 from perdure.domain.step import Step
 from perdure.domain.task import Task
 from perdure.domain.wait import Wait
-from perdure.domain.worker import Worker
+from perdure.domain.worker import WorkerRecord
 from perdure.domain.writer import Writer
 
 RECORDS: dict[str, type[Record]] = {
@@ -48,7 +48,7 @@ RECORDS: dict[str, type[Record]] = {
     "task": Task,
     "vote": Vote,
     "wait": Wait,
-    "worker": Worker,
+    "worker": WorkerRecord,
     "writer": Writer,
 }
 

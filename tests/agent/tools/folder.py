@@ -52,12 +52,12 @@ def prepared(name: str, given: dict[str, Any], known: dict[str, str | None]) -> 
     """The complete arguments of a call, as the agent asks for them before it plans."""
     made = PREPARE[name](given, known)
     assert set(made) >= HIDDEN[name]
-    return TOOLS[name].shape.bind((), made)
+    return TOOLS[name].signature.bind((), made)
 
 
 def given(name: str, arguments: dict[str, Any], key: str) -> tuple[list[Call], dict[str, Any]]:
     tool = TOOLS[name]
-    return ([Call(key, 1, "s", "e")] if tool.wants_call else []), tool.shape.unbind(arguments)
+    return ([Call(key, 1, "s", "e")] if tool.wants_call else []), tool.signature.unbind(arguments)
 
 
 def do(name: str, arguments: dict[str, Any], key: str = "k" * 64) -> ToolResult:
@@ -70,12 +70,12 @@ def do(name: str, arguments: dict[str, Any], key: str = "k" * 64) -> ToolResult:
 
 def probe(name: str, arguments: dict[str, Any], key: str = "k" * 64) -> Outcome:
     first, opened = given(name, arguments, key)
-    looking = TOOLS[name].probing
+    looking = TOOLS[name].probe_function
     assert looking is not None
     outcome = looking(*first, **opened)
     assert isinstance(outcome, Outcome)
     if outcome.said == "happened":
-        TOOLS[name].shape.encode_result(outcome.result)
+        TOOLS[name].signature.encode_result(outcome.result)
     return outcome
 
 

@@ -197,4 +197,4 @@ def test_the_model_cannot_give_what_is_hidden(place: Path) -> None:
     with pytest.raises(NotDone):
         prepared("edit_file", {"path": "a.txt", "nonsense": 1}, {})
     with pytest.raises(ConfigError):
-        TOOLS["write_file"].shape.bind((), {"path": "a.txt", "content": "forgot to prepare"})
+        TOOLS["write_file"].signature.bind((), {"path": "a.txt", "content": "forgot to prepare"})

@@ -18,13 +18,13 @@ import msgspec
 from perdure.artifacts.directory import Directory, directory_of
 from perdure.domain.artifact import Retention
 from perdure.domain.fact import private_scope
-from perdure.domain.inbox import Mode
+from perdure.domain.inbox import InboxMode
 from perdure.domain.lease import Holder, Lease
 from perdure.domain.record import Record
 from perdure.domain.session import SessionRecord, Status
 from perdure.domain.task import TaskState
 from perdure.domain.wait import WaitKind
-from perdure.domain.worker import Worker
+from perdure.domain.worker import WorkerRecord
 from perdure.errors import NotFound
 from perdure.ids import encode
 from perdure.store import statements
@@ -106,7 +106,7 @@ class WorkloadSession:
         return self._lease
 
     def enlist(self) -> Move[None]:
-        return worker.register(Worker(f"worker-{self.id}", "host", "boot", 1, "token", 1, 1, ["workload"], 0, 0))
+        return worker.register(WorkerRecord(f"worker-{self.id}", "host", "boot", 1, "token", 1, 1, ["workload"], 0, 0))
 
     def apply(self, move: Callable[[WorkloadSession], Move[Any]]) -> Any:
         """Make one move, and remember its answer."""
@@ -133,7 +133,7 @@ MOVES: dict[str, Callable[[WorkloadSession], Move[Any]]] = {
     "task": lambda work: task.change(work.holder, "t-2", state=TaskState.ACTIVE, note="half-way"),
     "remember": lambda work: fact.remember(work.uid, "worker-1", work.scope, "api", {"v": 1}, expected=0),
     "verify": lambda work: fact.verified(work.uid, "worker-1", work.scope, "api", 1),
-    "receive": lambda work: inbox.receive(work.uid, "grace", "m-1", {"text": "also the docs"}, Mode.STEER),
+    "receive": lambda work: inbox.receive(work.uid, "grace", "m-1", {"text": "also the docs"}, InboxMode.STEER),
     "promote": lambda work: inbox.promote(work.holder),
     "checkpoint": lambda work: checkpoint.put(work.holder, number=4, codec="json", fingerprint="f", body="{}"),
     "renew": lambda work: lease.renew(work.holder, TTL * 2),

@@ -12,7 +12,7 @@ import msgspec
 from perdure import faults
 from perdure.domain import effect as domain
 from perdure.domain.effect import AttemptOutcome
-from perdure.domain.recovery import Action, Course
+from perdure.domain.recovery import Action, RecoveryDecision
 from perdure.ids import new_name
 from perdure.runtime import queries
 from perdure.runtime.definitions.tool import Call, Outcome
@@ -104,14 +104,14 @@ def exception_treated_as_failed() -> None:
 
 @plant
 def absent_believed_at_once() -> None:
-    ledger.after_absent = lambda *_, **__: Course(Action.DISPATCH, "The probe found nothing.")
+    ledger.after_absent = lambda *_, **__: RecoveryDecision(Action.DISPATCH, "The probe found nothing.")
 
 
 @plant
 def absent_dated_by_its_answer() -> None:
     real = ledger.after_absent
 
-    def after_absent(evidence: Any, rule: Any) -> Course:
+    def after_absent(evidence: Any, rule: Any) -> RecoveryDecision:
         return real(msgspec.structs.replace(evidence, at=time.time_ns() // 1000), rule)
 
     ledger.after_absent = after_absent
@@ -122,9 +122,9 @@ def undo_dated_by_its_answer() -> None:
     """The undo begins immediately; only its end has to be late enough."""
     real = ledger.recover
 
-    def recover(*evidence: Any) -> Course:
+    def recover(*evidence: Any) -> RecoveryDecision:
         course = real(*evidence)
-        return Course(course.action, course.why) if course.action is Action.UNDO else course
+        return RecoveryDecision(course.action, course.why) if course.action is Action.UNDO else course
 
     ledger.recover = recover
 

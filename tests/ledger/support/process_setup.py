@@ -15,12 +15,12 @@ from perdure.clock import SECOND
 from perdure.domain.effect import Replay
 from perdure.domain.lease import Holder
 from perdure.domain.session import SessionRecord
-from perdure.domain.worker import Life, Worker
+from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.run import session_lease
 from perdure.runtime.runtime import SessionView
 from perdure.runtime.workers import identity, liveness
-from perdure.runtime.workers.identity import Me
+from perdure.runtime.workers.identity import WorkerIdentity
 from perdure.store.databases.sqlite.engine import SQLiteEngine
 from perdure.testing.sink import SinkClient
 from perdure.testing.sweep.trial import Person, run_to_end
@@ -86,16 +86,16 @@ def _share_names() -> None:
     first = SimpleNamespace(**vars(os) | {"getpid": lambda: 1})
     for module in (identity, liveness):
         module.os, module.host = first, lambda: "box"  # type: ignore[attr-defined]
-    liveness.began = lambda pid: "25"
+    liveness.start_time = lambda pid: "25"
 
 
 def _take_over_by_force() -> None:
     """A person insists: leases are taken from their holders. Attempts are still judged by their processes."""
 
-    def life(self: Me, worker: Worker) -> Life:
-        return Life.DEAD if worker.id != self.id else Life.ALIVE
+    def life(self: WorkerIdentity, worker: WorkerRecord) -> Liveness:
+        return Liveness.DEAD if worker.id != self.id else Liveness.ALIVE
 
-    Me.life = life  # type: ignore[method-assign]
+    WorkerIdentity.life = life  # type: ignore[method-assign]
 
 
 def _note_leases() -> None:

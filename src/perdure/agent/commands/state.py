@@ -36,7 +36,7 @@ from perdure.durable import make_folder
 from perdure.errors import EffectInDoubt, LeaseLost, NotDone
 from perdure.ids import digest
 from perdure.process import open_for_parent
-from perdure.runtime.workers.liveness import began
+from perdure.runtime.workers.liveness import start_time
 from perdure.runtime.workers.private_folder import runtime_folder
 
 # Imported, and not run as a file, because then it is compiled only once; last on the path, so that it hides nothing.
@@ -107,7 +107,7 @@ class Trail:
     def pid(self) -> int | None:
         """The shepherd of the newest attempt, while it lives."""
         said = _read(self.attempt(number := self.newest()), "started")
-        lives = said and self.ending(number) is None and began(int(said["pid"])) == said["began"]
+        lives = said and self.ending(number) is None and start_time(int(said["pid"])) == said["began"]
         return int(said["pid"]) if lives else None
 
     def fate(self, number: int, *, final: bool = False) -> Fate:

@@ -15,7 +15,7 @@ from perdure.agent.files.branch_merge import prepare_merge, record_merge
 from perdure.agent.git import command_line
 from perdure.agent.history.state_reader import AgentRecords
 from perdure.agent.history.transcript import Line, State
-from perdure.agent.ledger import AgentLedger, Doubted, line_of_effects, placed
+from perdure.agent.ledger import AgentLedger, OpenDoubt, line_of_effects, placed
 from perdure.domain.effect import EffectState
 from perdure.errors import ConfigError, PerdureError
 from perdure.ids import decode, encode
@@ -81,12 +81,12 @@ async def perform(ledger: AgentLedger, line: Line) -> CallReport:
         arguments: dict[str, Any] = {}
         if there is None:
             try:
-                arguments = tool.shape.bind((), await _arguments(ledger, order.get("arguments") or {}))
+                arguments = tool.signature.bind((), await _arguments(ledger, order.get("arguments") or {}))
             except PerdureError as error:
                 return not_started(error.message)
         try:
             effect = await ledger.perform(tool, arguments, position, there)
-        except Doubted as doubted:
+        except OpenDoubt as doubted:
             return of_effect(doubted.effect, "null")
         result = await ledger.result_of(effect)
         if effect.state == EffectState.ACKNOWLEDGED:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from perdure.agent.history.transcript import State
 from perdure.domain.fact import Fact
-from perdure.domain.inbox import Mode
+from perdure.domain.inbox import InboxMode
 from perdure.store.move import Transaction
 from perdure.store.moves import fact, inbox
 
@@ -23,11 +23,11 @@ class InboxState(NamedTuple):
     orders: list[Fact]
 
 
-def read_inbox(tx: Transaction, uid: str, mode: Mode | None) -> InboxState:
+def read_inbox(tx: Transaction, uid: str, mode: InboxMode | None) -> InboxState:
     return InboxState(bool(inbox.unread(tx, uid, mode=mode, limit=1)), fact.known(tx, ORDERS))
 
 
-def mode_of(state: State) -> Mode | None:
+def mode_of(state: State) -> InboxMode | None:
     """Which messages may be added now: while the model works, only those that steer."""
     working = state.replies and state.answer() is None and state.stopped() is None
-    return Mode.STEER if working else None
+    return InboxMode.STEER if working else None

@@ -15,7 +15,7 @@ from perdure.agent.history.inbox import InboxState, mode_of, read_inbox
 from perdure.agent.history.transcript import CODEC, Line, State, line_of
 from perdure.domain.session import SessionRecord
 from perdure.ids import digest
-from perdure.runtime.run.position import Place
+from perdure.runtime.run.position import CallPosition
 from perdure.runtime.run.records import Records
 from perdure.store.move import Transaction
 from perdure.store.moves import checkpoint, message
@@ -58,7 +58,7 @@ def read(tx: Transaction, uid: str) -> AgentRecords:
     records = AgentRecords(session, state, checkpointed, session_folder(tx, session), inbox, since)
     records.resting = not since.unread and bool(message.rests(tx, uid))  # a message ends every rest
     for effect in effects.unsettled(tx, uid):
-        records.effects[Place("", "call", effect.id, "", effect.generation)] = effect
+        records.effects[CallPosition("", "call", effect.id, "", effect.generation)] = effect
     return records
 
 

@@ -126,7 +126,7 @@ async def reattach(key: str, workspace: Workspace, *, attempt: int | None = None
     ending = trail.ending(number)
     if ending is not None:
         why = "it was waited for." if waited else "it had ended, and how was written down."
-        result = run_command.shape.encode_result(_result(ending, workspace, changed=True))
+        result = run_command.signature.encode_result(_result(ending, workspace, changed=True))
         return CommandOutcome(AttemptOutcome.ACKNOWLEDGED, why, result, reference=_describe_exit(ending))
     if fate is Fate.NEVER and attempt is not None:
         return CommandOutcome(AttemptOutcome.ABSENT, "it never began.")

@@ -32,7 +32,7 @@ def prepares(tool: Tool[..., Any], *hidden: str) -> Callable[[Callable[..., dict
         def prepare(arguments: dict[str, Any], known: ReadDigests) -> dict[str, Any]:
             given = {name: value for name, value in arguments.items() if name not in hidden}
             try:
-                opened = tool.shape.unbind(given | {name: _filler(tool, name) for name in hidden})
+                opened = tool.signature.unbind(given | {name: _filler(tool, name) for name in hidden})
             except ConfigError as error:
                 raise NotDone(f"{tool.name}: {error.message}") from None
             for name in hidden:

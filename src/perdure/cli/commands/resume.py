@@ -11,7 +11,7 @@ from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
     from perdure.domain.session import SessionRecord
-    from perdure.runtime.ledger.recovery import Recovery
+    from perdure.runtime.ledger.recovery import RecoveryStep
     from perdure.runtime.runtime import Runtime, SessionView
     from perdure.store.move import Transaction
 
@@ -65,7 +65,7 @@ def show_plan(shell: Shell, found: SessionRecord, ended: bool) -> int:
     """What would be done, and nothing else."""
     from perdure.cli.store_access import run_with_runtime
 
-    async def look(runtime: Runtime) -> tuple[list[Recovery], int]:
+    async def look(runtime: Runtime) -> tuple[list[RecoveryStep], int]:
         return await runtime.recovery_plan(found.uid), runtime.store.clock.now()
 
     planned, now = run_with_runtime(shell, look)
@@ -92,7 +92,7 @@ def newest(tx: Transaction) -> SessionRecord:
     return max(own, key=lambda one: (one.updated_at, one.uid))
 
 
-def table(shell: Shell, planned: list[Recovery], now: int) -> Iterator[str]:
+def table(shell: Shell, planned: list[RecoveryStep], now: int) -> Iterator[str]:
     """The recovery table; where a terminal is too narrow for the reasons, they stand below it."""
     from perdure.cli.text.grid import grid
     from perdure.cli.text.plain import safe, span

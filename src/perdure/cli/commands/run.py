@@ -170,7 +170,7 @@ def bind(program: Program[..., Any], given: Sequence[str]) -> Bound[Any]:
     """The program with its arguments, validated."""
     from perdure.runtime.definitions.program import Bound
 
-    names = list(program.shape.json_schema().get("properties", {}))
+    names = list(program.signature.json_schema().get("properties", {}))
     usage = " ".join(["perdure", "run", program.name, *(f"{name}=VALUE" for name in names)])
     values: dict[str, Any] = {}
     for one in given:
@@ -181,7 +181,7 @@ def bind(program: Program[..., Any], given: Sequence[str]) -> Bound[Any]:
             raise ConfigError(f"{key} is given twice.", hint="Give each argument once.")
         values[key] = parsed(text)
     try:
-        return Bound(program, program.shape.bind((), values))
+        return Bound(program, program.signature.bind((), values))
     except ConfigError as error:
         quote = "Text that looks like a number is quoted twice: name='\"7\"'."
         raise ConfigError(error.message, hint=f"Type `{usage}`. {quote if values else ''}".rstrip()) from None

@@ -32,7 +32,7 @@ from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import LeaseHeld, LeaseLost, PerdureError
-from perdure.runtime.live_text import LISTEN, Delta, Ear
+from perdure.runtime.live_text import POLL_INTERVAL, Delta, LiveTextReader
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.store.move import Transaction
 from perdure.store.moves import session
@@ -60,7 +60,7 @@ class Conversation:
         self.left: str | None = None  # ended, waiting, left, paused, detached, dead
         self.takes_over = False
         self._holder: tuple[str | None, bool] | None = None  # who was said to have it, and to be alive
-        self._ear = Ear(runtime.deltas, view.uid)
+        self._ear = LiveTextReader(runtime.live_text, view.uid)
         self._keys: Keyboard | None = None
         self._queue: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._look_due = True
@@ -97,7 +97,7 @@ class Conversation:
 
     async def run(self) -> SessionView:
         """Until the session has ended, only somebody elsewhere can go on, or the person leaves."""
-        self.runtime.hear = lambda piece: self._put("delta", piece) if piece.session == self.view.uid else None
+        self.runtime.on_delta = lambda piece: self._put("delta", piece) if piece.session == self.view.uid else None
         loop = asyncio.get_running_loop()
         tasks = [asyncio.ensure_future(work()) for work in (self._follow, self._listen, self._tick)]
         if self._keys is not None:
@@ -132,7 +132,7 @@ class Conversation:
         with closing(self._ear):
             while True:
                 self._overhear()
-                await asyncio.sleep(LISTEN)
+                await asyncio.sleep(POLL_INTERVAL)
 
     def _overhear(self) -> None:
         """Hear what is said in another process. What is said in this one is heard as it comes."""

@@ -37,7 +37,7 @@ async def _at_terminal(store: Store, uid: str, after: int) -> None:
     """The same, and in the last row what is just being said."""
     from perdure.cli.live.item_stream import LiveTextRow
     from perdure.cli.live.screen import make_screen
-    from perdure.runtime.live_text import LISTEN
+    from perdure.runtime.live_text import POLL_INTERVAL
 
     screen = make_screen()
     row = LiveTextRow(store, uid, screen, after)
@@ -50,7 +50,7 @@ async def _at_terminal(store: Store, uid: str, after: int) -> None:
     with closing(row):
         while not narrating.done():
             row.look()
-            await asyncio.wait([narrating], timeout=LISTEN)
+            await asyncio.wait([narrating], timeout=POLL_INTERVAL)
     await narrating
 
 

@@ -18,7 +18,7 @@ from perdure.cli.live.screen import Screen
 from perdure.cli.text.grid import columns
 from perdure.cli.text.plain import safe
 from perdure.domain.event import Event
-from perdure.runtime.live_text import Delta, Deltas, Ear
+from perdure.runtime.live_text import Delta, LiveText, LiveTextReader
 from perdure.store.store import Store
 
 
@@ -97,7 +97,7 @@ class LiveTextRow:
     """The end of it stands there while it is said. The log says it when it is on record, and the row is empty."""
 
     def __init__(self, store: Store, uid: str, screen: Screen, after: int) -> None:
-        self._ear = Ear(Deltas(store), uid)
+        self._ear = LiveTextReader(LiveText(store), uid)
         self._screen = screen
         self._stream = ItemStream(ItemBuilder())
         self._stream.number = after

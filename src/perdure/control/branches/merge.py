@@ -32,7 +32,7 @@ from perdure.agent.history.transcript import Line, State
 from perdure.control.branches.files import run_until_idle
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.wait import WaitKind
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.errors import Conflict, IllegalMove, LeaseHeld, SessionWaiting
 from perdure.ids import decode
 from perdure.runtime.runtime import Runtime, SessionView
@@ -170,7 +170,7 @@ async def _refuse_held(runtime: Runtime, session: SessionRecord, what: str) -> N
         return
     known = {one.id: one for one in await runtime.store.read(worker.workers)}
     row = known.get(holder.split("@", 1)[0])
-    if row is None or runtime.worker.life(row) is not Life.DEAD:
+    if row is None or runtime.worker.life(row) is not Liveness.DEAD:
         raise LeaseHeld(
             f"{holder} runs session {session.id} in {what}; nothing was merged.",
             hint=f"Wait until it rests, or type `perdure pause {session.id}`.", holder=holder,

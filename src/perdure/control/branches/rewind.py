@@ -111,7 +111,7 @@ def _outside(tx: Transaction, session: SessionRecord, number: int) -> Iterator[O
     for one in effects.of_session(tx, session.uid):
         if (one.number > number or (one.settled_number or number + 1) > number) and _stays(one):
             known = TOOLS.get(one.tool)
-            can_undo = known is not None and known.undoing is not None and session.status not in TERMINAL
+            can_undo = known is not None and known.undo_tool is not None and session.status not in TERMINAL
             undo = can_undo and one.state == EffectState.ACKNOWLEDGED
             yield OutsideEffect(one.id, session.id, one.tool, one.intent, one.reference, one.state, undo)
     for asked in wait.of_session(tx, session.uid):

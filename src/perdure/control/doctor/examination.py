@@ -15,11 +15,11 @@ from typing import Literal
 from perdure.clock import SECOND, boot_time
 from perdure.control.doctor import depth, findings
 from perdure.control.doctor.report import DiskStatus, DoctorReport, Latency, Schema, StaleSession, WorkerStatus
-from perdure.domain.worker import Life, Worker
+from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.durable import FULL
 from perdure.errors import ConfigError, Damaged, NotFound, PerdureError, StoreFull
 from perdure.ids import new_uid
-from perdure.runtime.workers.liveness import presences_at
+from perdure.runtime.workers.liveness import locks_at
 from perdure.store import failover, migrate
 from perdure.store.databases.sqlite.location import Reserve, check_file_system, check_library
 from perdure.store.databases.sqlite.read_only import is_writable
@@ -112,7 +112,7 @@ def _read_everything(report: DoctorReport, tx: Transaction) -> None:
 
 def _see_rows(report: DoctorReport, place: Place, found: Look) -> None:
     survey = take_survey(found.tx)
-    locks = presences_at(place.folder, report.store_id or "", shared=place.kind == "postgres")
+    locks = locks_at(place.folder, report.store_id or "", shared=place.kind == "postgres")
     report.sessions, report.stale = survey.sessions, survey.stale
     report.undecided, report.in_doubt = survey.undecided, survey.in_doubt
     report.quarantined, report.overdue = survey.quarantined, survey.overdue
@@ -129,7 +129,7 @@ def _see_rows(report: DoctorReport, place: Place, found: Look) -> None:
     ]
 
 
-def _with_life(one: Worker, life: Life) -> WorkerStatus:
+def _with_life(one: WorkerRecord, life: Liveness) -> WorkerStatus:
     return WorkerStatus(one.id, one.host, one.pid, life, one.seen_at)
 
 
@@ -169,7 +169,7 @@ def _present(place: Place) -> list[str]:
         return [holder.lower() for holder in [condition.holder_of_files(place)] if holder]
     folder = place.folder / "present"
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    return [f"process {name.partition('-')[0]}" for name in names if life_of(folder, name) is not Life.DEAD]
+    return [f"process {name.partition('-')[0]}" for name in names if life_of(folder, name) is not Liveness.DEAD]
 
 
 def measure(act: Callable[[], object], *, of: Literal["sync of this disk", "commit on the server"]) -> Latency:

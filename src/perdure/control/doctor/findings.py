@@ -12,7 +12,7 @@ from pathlib import Path
 from perdure.agent.commands import sandbox
 from perdure.clock import moment
 from perdure.control.doctor.report import DoctorReport, Finding
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.errors import Damaged, NotFound, PerdureError
 from perdure.store.databases.sqlite.location import MANY_PROCESSES
 
@@ -267,7 +267,7 @@ def _first(names: list[str]) -> str:
 
 
 def _workers(report: DoctorReport) -> Iterator[Finding]:
-    dead = [one.id for one in report.workers if one.life is Life.DEAD]
+    dead = [one.id for one in report.workers if one.life is Liveness.DEAD]
     if dead:
         names = ", ".join(dead[:3]) + (", …" if len(dead) > 3 else "")
         yield note(

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from perdure.domain.restore import Restore
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.domain.writer import Writer
 from perdure.store.inspection.condition import Durability, Server
 from perdure.store.inspection.damage import DamagedRow
@@ -67,7 +67,7 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     id: str
     host: str
     pid: int
-    life: Life
+    life: Liveness
     seen_at: int
 
 

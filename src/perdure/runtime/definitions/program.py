@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, ProgramUnknown
 from perdure.ids import check_name
-from perdure.runtime.definitions.signature import Shape
+from perdure.runtime.definitions.signature import Signature
 from perdure.runtime.definitions.tool import register
 from perdure.runtime.ledger.ledger import Ledger
 from perdure.runtime.run.records import Records, load
@@ -47,7 +47,7 @@ class Program(Generic[P, T]):
 
     __module__ = "perdure"
 
-    hears = False  # whether what is sent to it is heard before it may end
+    reads_messages = False  # whether messages can be sent to it; it reads them before it ends
 
     def __init__(self, function: Callable[Concatenate[Session, P], Coroutine[Any, Any, T]], name: str) -> None:
         first = next(iter(inspect.signature(function).parameters), None)
@@ -55,11 +55,11 @@ class Program(Generic[P, T]):
             raise ConfigError(f"Program {name} must be an async function whose first parameter is the session.")
         self.function = function
         self.name = check_name("The program", name)
-        self.shape = Shape(function, given=[first])
+        self.signature = Signature(function, given=[first])
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[T]:
         """Fix the arguments; they are validated now."""
-        return Bound(self, self.shape.bind(args, kwargs))
+        return Bound(self, self.signature.bind(args, kwargs))
 
     def read(self, tx: Transaction, uid: str) -> Records:
         """What a run must know of a session before it begins, in one read."""
@@ -79,7 +79,7 @@ class Program(Generic[P, T]):
 
         given = run.session.restart_arguments if run.session.restart_number else run.session.arguments
         function: Callable[..., Coroutine[Any, Any, T]] = self.function
-        arguments, handle = self.shape.unbind(given), Session(run, ledger)
+        arguments, handle = self.signature.unbind(given), Session(run, ledger)
         handle._begin()
         with handle.calls:
             result = await function(handle, **arguments)

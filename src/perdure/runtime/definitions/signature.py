@@ -17,7 +17,7 @@ from perdure.ids import canonical, digest, encode
 from perdure.runtime.definitions.stored_types import why_unstorable
 
 
-class Shape:
+class Signature:
     """One function's parameters and result."""
 
     def __init__(self, function: Callable[..., Any], *, given: Sequence[str] = (), nameless: bool = False) -> None:

@@ -19,7 +19,7 @@ from perdure.domain.effect import Replay, Rule
 from perdure.errors import ConfigError, NotDone
 from perdure.ids import check_name
 from perdure.runtime.definitions.decorator_arguments import Declaration
-from perdure.runtime.definitions.signature import Shape
+from perdure.runtime.definitions.signature import Signature
 from perdure.runtime.description import short_text
 
 Q = ParamSpec("Q")
@@ -144,17 +144,17 @@ class Tool(Generic[Q, X]):
         self.wants_call = first is not None and first.name == "call"
         self.wants_transaction = self.replay is Replay.JOINT
         self.wants_log = self.wants_transaction and first is not None and first.name == "log"  # ours: it makes moves
-        self.shape = Shape(
+        self.signature = Signature(
             function, given=[first.name] if first and (self.wants_call or self.wants_transaction) else []
         )
-        self.probing: Callable[..., Any] | None = None
-        self.undoing: Tool[..., Any] | None = None
+        self.probe_function: Callable[..., Any] | None = None
+        self.undo_tool: Tool[..., Any] | None = None
         self.outlives_worker = False  # what it began may go on without us, and can be found again
         self.undoes: str | None = None  # for an undo: the name of the tool that it takes back
         self._check(first)
 
     def _check(self, first: inspect.Parameter | None) -> None:
-        if self.wants_transaction and (first is None or self.shape.is_async):
+        if self.wants_transaction and (first is None or self.signature.is_async):
             raise ConfigError(f"Tool {self.name}: a joint tool is a plain function whose first parameter is `tx`.")
 
         if self.isolate is not None:
@@ -169,18 +169,18 @@ class Tool(Generic[Q, X]):
 
     def probe(self, function: F) -> F:
         """Declare how to find out whether it happened: the tool's parameters, an `Outcome` back."""
-        self.probing = function
+        self.probe_function = function
         return function
 
     def undo(self, function: F) -> F:
         """Declare how to take it back: `(call, result, ...)`, idempotent, and content when there is nothing to undo."""
-        self.undoing = Tool(
+        self.undo_tool = Tool(
             function, f"{self.name}.undo",
             replay=Replay.IDEMPOTENT, inflight=self.inflight / SECOND, timeout=None, retry=self.retry, key_ttl=None,
             safe_errors=(), targets=self.targets, leases=self.leases, gate=None, isolate=None,
         )  # fmt: skip
-        self.undoing.undoes = self.name
-        TOOLS[self.undoing.name] = self.undoing
+        self.undo_tool.undoes = self.name
+        TOOLS[self.undo_tool.name] = self.undo_tool
         return function
 
     def keyed(self, key: str) -> Tool[Q, X]:
@@ -191,16 +191,21 @@ class Tool(Generic[Q, X]):
 
     @property
     def rule(self) -> Rule:
-        if self.replay is Replay.PROBE and self.probing is None:
+        if self.replay is Replay.PROBE and self.probe_function is None:
             raise ConfigError(
                 f"Tool {self.name} is declared `probe` and has no probe.", hint=f"Add @{self.name}.probe."
             )
-        if self.replay is Replay.COMPENSATE and self.undoing is None:
+        if self.replay is Replay.COMPENSATE and self.undo_tool is None:
             raise ConfigError(
                 f"Tool {self.name} is declared `compensate` and has no undo.", hint=f"Add @{self.name}.undo."
             )
         return Rule(
-            self.replay, self.inflight, self.retry, self.key_ttl, self.probing is not None, self.undoing is not None
+            self.replay,
+            self.inflight,
+            self.retry,
+            self.key_ttl,
+            self.probe_function is not None,
+            self.undo_tool is not None,
         )
 
     def targets_of(self, arguments: dict[str, Any]) -> list[str]:

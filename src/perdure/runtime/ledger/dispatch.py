@@ -34,12 +34,12 @@ from perdure.errors import ConfigError, LeaseHeld, PerdureError, StoreError
 from perdure.ids import decode, encode
 from perdure.runtime.definitions.tool import Call, Tool
 from perdure.runtime.description import describe
-from perdure.runtime.ledger.execution import ACTING, BROKEN_OFF, InThread, call, outcome, owe
-from perdure.runtime.ledger.isolation import Isolated
-from perdure.runtime.ledger.joint import RolledBack, act_inside
+from perdure.runtime.ledger.execution import ACTING, BROKEN_OFF, ThreadedAct, call, keep_late_outcome, outcome
+from perdure.runtime.ledger.isolation import IsolatedFunction
+from perdure.runtime.ledger.joint import JointRollback, act_inside
 from perdure.runtime.ledger.policy import Policy
 from perdure.runtime.run.large_values import LIMIT
-from perdure.runtime.run.position import Place
+from perdure.runtime.run.position import CallPosition
 from perdure.runtime.run.run import Run
 from perdure.store.move import Move, hold
 from perdure.store.move import Transaction as StoreTransaction
@@ -101,8 +101,8 @@ class Dispatcher:
                 hint="Use a SQLite file or PostgreSQL for this program.",
             )
 
-    def _at(self, place: Place) -> list[Any]:
-        return place.position(self.run.session.restart_number)
+    def _at(self, position: CallPosition) -> list[Any]:
+        return position.stored(self.run.session.restart_number)
 
     def _dispatch(self, tool: Tool[..., Any]) -> intents.Dispatch:
         deadline = None if tool.timeout is None else self.run.clock.now() + tool.timeout
@@ -132,7 +132,7 @@ class Dispatcher:
 
     async def _dispatch_and_act(self, tool: Tool[..., Any], effect: Effect, why: str) -> Effect:
         if effect.state == EffectState.DISPATCHED:
-            tool.shape.unbind(effect.intent)  # if it takes something else now, an earlier attempt stays unknown
+            tool.signature.unbind(effect.intent)  # if it takes something else now, an earlier attempt stays unknown
         await self._refresh_lease()
         move = effects.dispatch(self.run.holder, effect.id, self._dispatch(tool), because=why)
         if (number := await self.run.write(move)) is None:
@@ -163,7 +163,7 @@ class Dispatcher:
             )  # fmt: skip
             return await self.run.store.write(move)
         except StoreError as error:
-            owe((self._uid, id, number), known, tool.retry)
+            keep_late_outcome((self._uid, id, number), known, tool.retry)
             logger.warning("Session %s: the outcome of effect %s waits for the store [%s].", self._uid, id, error.code)
             raise self.run.give_up(error) from error
 
@@ -172,7 +172,7 @@ class Dispatcher:
     ) -> intents.Outcome:
         attempt = (self._uid, id, number)
         try:
-            opened = tool.shape.unbind(arguments)
+            opened = tool.signature.unbind(arguments)
         except Exception as error:  # the tool takes something else now: it did not begin, and that is certain
             return intents.Outcome(outcome=AttemptOutcome.FAILED, error=describe(error))
         given = self._given(id, key, number)
@@ -180,7 +180,7 @@ class Dispatcher:
             given.undoes = await self._undone(id)
         noted = None if tool.replay is Replay.PURE else partial(self._note_overrun, id, number)
         faults.point("act.begun")
-        is_async = tool.shape.is_async and tool.isolate is None
+        is_async = tool.signature.is_async and tool.isolate is None
         function = tool.function if is_async else self._in_thread(tool, attempt, given, arguments)
         timeout = tool.timeout if tool.isolate is None else None  # a process is stopped by its own thread
         ACTING.add(attempt)
@@ -188,7 +188,7 @@ class Dispatcher:
             first = (given,) if tool.wants_call else ()
             ended = await call(function, is_async, timeout, noted, *first, **opened)
         except BaseException:
-            if isinstance(function, InThread):
+            if isinstance(function, ThreadedAct):
                 function.leave()  # the loop ends, and the thread goes on
             else:
                 BROKEN_OFF.add(attempt)
@@ -210,18 +210,20 @@ class Dispatcher:
 
     def _in_thread(
         self, tool: Tool[..., Any], attempt: tuple[str, str, int], given: Call, arguments: dict[str, Any]
-    ) -> InThread:
+    ) -> ThreadedAct:
         if tool.isolate is None:
-            return InThread(tool, tool.function, attempt, given)
-        return InThread(tool, Isolated(tool, given, arguments, self.run.runtime.worker.pass_fds), attempt, given)
+            return ThreadedAct(tool, tool.function, attempt, given)
+        return ThreadedAct(
+            tool, IsolatedFunction(tool, given, arguments, self.run.runtime.worker.pass_fds), attempt, given
+        )
 
     def _given(self, id: str, key: str, number: int) -> Call:
-        heart, holder = self.run.runtime.heart, self.run.holder
-        return Call(key, number, self.run.session.id, id, lambda: heart.beat(holder))
+        heart, holder = self.run.runtime.heartbeat, self.run.holder
+        return Call(key, number, self.run.session.id, id, lambda: heart.renew(holder))
 
     async def _refresh_lease(self) -> None:
         """Renew a lease that is about to end, so that a dispatch is not wasted on it."""
-        holder, heart, asked_at = self.run.holder, self.run.runtime.heart, self.run.clock.boot()
+        holder, heart, asked_at = self.run.holder, self.run.runtime.heartbeat, self.run.clock.boot()
         if holder.boot_deadline - asked_at < heart.ttl // 10:
             await self.run.write(lease.renew(holder, heart.ttl))
             holder.boot_deadline = asked_at + heart.ttl
@@ -241,7 +243,7 @@ class Dispatcher:
     async def _joint(self, tool: Tool[..., Any], intent: Intent, planned: Effect | None) -> Effect:
         """Act inside the transaction that records it. A rollback is proof that nothing happened."""
         self._check_store(tool)
-        arguments, dispatch = tool.shape.unbind(intent.arguments), self._dispatch(tool)
+        arguments, dispatch = tool.signature.unbind(intent.arguments), self._dispatch(tool)
 
         def run(tx: StoreTransaction) -> Effect:
             log = hold(tx, self.run.holder)
@@ -257,7 +259,7 @@ class Dispatcher:
         try:
             async with self._in_order():
                 return await self.run.write(Move("effect.joint", "holder", run))
-        except RolledBack as rolled_back:
+        except JointRollback as rolled_back:
             cause = rolled_back.__cause__
             assert cause is not None
             failed = intents.Outcome(outcome=AttemptOutcome.FAILED, error=describe(cause))

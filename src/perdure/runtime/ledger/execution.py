@@ -19,27 +19,27 @@ import msgspec
 
 from perdure.clock import SECOND
 from perdure.domain.effect import Attempt, AttemptOutcome, Replay
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.errors import ConfigError, NotDone, PerdureError, Suspended
 from perdure.ids import encode
 from perdure.process import forget_in_child
 from perdure.runtime.definitions.tool import Call, Tool
 from perdure.runtime.description import describe, short_repr, summary, type_name
-from perdure.runtime.ledger.thread_pool import HANDS
+from perdure.runtime.ledger.thread_pool import THREADS
 from perdure.store.moves.intent import Outcome
 
 # What only this process knows, by (session, effect, attempt): acts under way in it, coroutines that were broken off in
 # it, and outcomes that the store could not take when they came, with the tool's `retry`. They outlive a runtime that is
 # closed and opened again.
-Attempted = tuple[str, str, int]
-ACTING: set[Attempted] = set()
-BROKEN_OFF: set[Attempted] = set()
-OWED: dict[Attempted, tuple[Outcome, int]] = {}
-REFUSED: set[Attempted] = set()  # of what is owed: what the store will not take, and why is in the log
-PAYERS: WeakSet[Any] = WeakSet()  # who is told of a new debt: the payers of this process's runtimes
+AttemptKey = tuple[str, str, int]
+ACTING: set[AttemptKey] = set()
+BROKEN_OFF: set[AttemptKey] = set()
+LATE: dict[AttemptKey, tuple[Outcome, int]] = {}
+REFUSED: set[AttemptKey] = set()  # of what is owed: what the store will not take, and why is in the log
+WRITERS: WeakSet[Any] = WeakSet()  # who is told of a new debt: the payers of this process's runtimes
 forget_in_child(ACTING.clear)
 forget_in_child(BROKEN_OFF.clear)
-forget_in_child(OWED.clear)
+forget_in_child(LATE.clear)
 
 # What ends a step or a program without being its outcome: somebody stops this process, or the run.
 INTERRUPTIONS = (KeyboardInterrupt, asyncio.CancelledError, Suspended)
@@ -47,16 +47,16 @@ UNSTORABLE = "result-unstorable"
 REPR_LIMIT = 2000
 
 
-def owe(attempt: Attempted, known: Outcome, retry: int) -> None:
+def keep_late_outcome(attempt: AttemptKey, known: Outcome, retry: int) -> None:
     """Keep an outcome that the store could not take, and tell those who write it as soon as they can (`payer`)."""
-    OWED[attempt] = (known, retry)
-    for payer in list(PAYERS):
+    LATE[attempt] = (known, retry)
+    for payer in list(WRITERS):
         payer.wake()
 
 
-def is_owing(uid: str) -> bool:
+def has_late_outcome(uid: str) -> bool:
     """Whether an outcome of a session is known in this process only."""
-    return any(attempt[0] == uid and attempt not in REFUSED for attempt in list(OWED))
+    return any(attempt[0] == uid and attempt not in REFUSED for attempt in list(LATE))
 
 
 def is_acting(uid: str) -> bool:
@@ -64,15 +64,15 @@ def is_acting(uid: str) -> bool:
     return any(attempt[0] == uid for attempt in list(ACTING))
 
 
-def life_here(attempt: Attempt) -> Life:
+def liveness_here(attempt: Attempt) -> Liveness:
     """Whether an attempt of this process may still be under way."""
     known_as = (attempt.session_uid, attempt.effect_id, attempt.number)
     if known_as in ACTING:
-        return Life.ALIVE
-    return Life.CANNOT_TELL if known_as in BROKEN_OFF else Life.DEAD
+        return Liveness.ALIVE
+    return Liveness.CANNOT_TELL if known_as in BROKEN_OFF else Liveness.DEAD
 
 
-class Ended(msgspec.Struct, frozen=True):
+class Completion(msgspec.Struct, frozen=True):
     """How a call ended: with a value, or with what it raised.
 
     `broken_off`: we stopped it, or it was cancelled. Its error proves nothing then, and what it began may go on.
@@ -88,10 +88,12 @@ Late = Callable[[TimeoutError], Awaitable[None]]
 
 async def call(
     function: Callable[..., Any], is_async: bool, timeout: int | None, late: Late | None, /, *args: Any, **kwargs: Any
-) -> Ended:
+) -> Completion:
     """Call a function to its end, wherever that is. `late` hears of one that overruns and cannot be stopped."""
-    under_way: asyncio.Future[Ended] = (
-        asyncio.ensure_future(await_to_end(function, args, kwargs)) if is_async else in_thread(function, args, kwargs)
+    under_way: asyncio.Future[Completion] = (
+        asyncio.ensure_future(await_to_end(function, args, kwargs))
+        if is_async
+        else call_in_thread(function, args, kwargs)
     )
     stopped: TimeoutError | None = None
     if timeout is not None:
@@ -109,33 +111,33 @@ async def call(
         this = asyncio.current_task()
         if this is not None and this.cancelling():  # not the function but everything here is being stopped
             raise
-        return Ended(error=stopped or RuntimeError("it was cancelled from within"), broken_off=True)
+        return Completion(error=stopped or RuntimeError("it was cancelled from within"), broken_off=True)
     if not is_async and ended.error is None and is_awaitable(ended.value):
-        return await call(awaited, True, timeout, late, ended.value)  # a plain function around an asynchronous one
+        return await call(await_value, True, timeout, late, ended.value)  # a plain function around an asynchronous one
     if stopped is not None and ended.error is not None:
-        return Ended(error=ended.error, broken_off=True)
+        return Completion(error=ended.error, broken_off=True)
     return ended
 
 
-async def await_to_end(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ended:
+async def await_to_end(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Completion:
     """Await a function. What it raises is a value here: a task that raised `SystemExit` would end its event loop."""
     try:
-        return Ended(value=await function(*args, **kwargs))
+        return Completion(value=await function(*args, **kwargs))
     except asyncio.CancelledError:
         raise
     except BaseException as error:
-        return Ended(error=error)
+        return Completion(error=error)
 
 
-def call_to_end(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ended:
+def call_to_end(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Completion:
     """Call a function; what it raises is a value here too."""
     try:
-        return Ended(value=function(*args, **kwargs))
+        return Completion(value=function(*args, **kwargs))
     except BaseException as error:
-        return Ended(error=error)
+        return Completion(error=error)
 
 
-async def awaited(value: Awaitable[Any]) -> Any:
+async def await_value(value: Awaitable[Any]) -> Any:
     """What a plain function returned, when it is to be awaited."""
     return await value
 
@@ -148,21 +150,21 @@ def is_awaitable(value: Any) -> bool:
         return False
 
 
-def in_thread(
+def call_in_thread(
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     keep: Callable[[Any, asyncio.Future[Any]], bool] | None = None,
-) -> asyncio.Future[Ended]:
+) -> asyncio.Future[Completion]:
     """Call a function in a thread that has nothing else to do.
 
     `keep` is given what it returned, in that thread, and may say that it tells the caller itself.
     """
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[Ended] = loop.create_future()
+    future: asyncio.Future[Completion] = loop.create_future()
     context = contextvars.copy_context()
 
-    def deliver(ended: Ended) -> None:
+    def deliver(ended: Completion) -> None:
         if not future.done():
             future.set_result(ended)
 
@@ -172,7 +174,7 @@ def in_thread(
             if keep is not None and ended.error is None and keep(ended.value, future):
                 return lambda: None
         except BaseException as error:
-            ended = Ended(error=error)
+            ended = Completion(error=error)
 
         def tell() -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
@@ -180,11 +182,11 @@ def in_thread(
 
         return tell
 
-    HANDS.do(work)
+    THREADS.do(work)
     return future
 
 
-class InThread:
+class ThreadedAct:
     """A tool's function for one attempt in a thread: under way until that has ended, whoever still waits for it."""
 
     __slots__ = ("_attempt", "_ended", "_function", "_given", "_left", "_tool")
@@ -196,7 +198,7 @@ class InThread:
         self._function = function
         self._attempt = attempt
         self._given = given
-        self._ended: Ended | None = None
+        self._ended: Completion | None = None
         self._left = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -220,10 +222,10 @@ class InThread:
     def _owe(self) -> None:
         if self._ended is not None and self._tool.replay is not Replay.PURE:
             known = outcome(self._tool, self._ended, self._given.given_reference)
-            owe(self._attempt, known, self._tool.retry)
+            keep_late_outcome(self._attempt, known, self._tool.retry)
 
 
-def outcome(tool: Tool[..., Any], ended: Ended, reference: str | None = None) -> Outcome:
+def outcome(tool: Tool[..., Any], ended: Completion, reference: str | None = None) -> Outcome:
     """What is known about an act that ended so, with the reference that it gave."""
     if type(ended.value) is Outcome:  # it was in a process of its own, which has said it already
         return ended.value
@@ -237,7 +239,7 @@ def outcome(tool: Tool[..., Any], ended: Ended, reference: str | None = None) ->
 def acknowledged(tool: Tool[..., Any], value: Any, reference: str | None = None) -> Outcome:
     """It happened. A result that cannot be stored is described: what was done is known all the same."""
     try:
-        result, error = tool.shape.encode_result(value), None
+        result, error = tool.signature.encode_result(value), None
     except BaseException as raised:
         why = raised.message if type(raised) is ConfigError else summary(raised)
         message = f"It was done, but its result cannot be stored. {why} It returned {short_repr(value, REPR_LIMIT)}"
@@ -245,7 +247,7 @@ def acknowledged(tool: Tool[..., Any], value: Any, reference: str | None = None)
     return Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=result, error=error, reference=reference)
 
 
-def _is_proof(tool: Tool[..., Any], ended: Ended) -> bool:
+def _is_proof(tool: Tool[..., Any], ended: Completion) -> bool:
     """Whether it says that nothing happened: only an error that the tool declared, and that is its own.
 
     What a coroutine raises because we stopped it is ours, and so are our errors, unless the tool declares them by name.

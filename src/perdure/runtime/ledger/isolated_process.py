@@ -21,12 +21,12 @@ from perdure.ids import storable
 from perdure.runtime.definitions.tool import TOOLS, Call, Tool
 from perdure.runtime.description import summary
 from perdure.runtime.ledger.execution import await_to_end, call_to_end, outcome
-from perdure.runtime.ledger.isolation import Message, Request
+from perdure.runtime.ledger.isolation import IsolatedMessage, IsolatedRequest
 
 PR_SET_PDEATHSIG = 1
 
 
-class Line:
+class WorkerSocket:
     """The way to the worker."""
 
     def __init__(self, descriptor: int) -> None:
@@ -34,29 +34,29 @@ class Line:
         self._socket = socket.socket(fileno=descriptor)
         self._file = self._socket.makefile("rb")
 
-    def say(self, message: Message) -> None:
+    def say(self, message: IsolatedMessage) -> None:
         self._socket.sendall(msgspec.json.encode(message) + b"\n")
 
     def hear(self) -> bytes:
         return self._file.readline()
 
 
-class DistantCall(Call):
+class IsolatedCall(Call):
     """A call whose references and heartbeats go to the worker."""
 
     __slots__ = ("_line",)
 
-    def __init__(self, line: Line, asked: Request) -> None:
+    def __init__(self, line: WorkerSocket, asked: IsolatedRequest) -> None:
         super().__init__(asked.key, asked.attempt, asked.session_id, asked.effect_id)
         self._line = line
 
     def reference(self, reference: str | None) -> None:
         super().reference(reference)
         if self.given_reference is not None:
-            self._line.say(Message(reference=self.given_reference))
+            self._line.say(IsolatedMessage(reference=self.given_reference))
 
     def heartbeat(self) -> None:
-        self._line.say(Message(heartbeat=True))
+        self._line.say(IsolatedMessage(heartbeat=True))
         lost = msgspec.json.decode(self._line.hear(), type=str | None)
         if lost is not None:
             raise LeaseLost(lost)
@@ -68,28 +68,28 @@ def main(descriptor: int, parent: int) -> NoReturn:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before we could ask to die with it
         os._exit(1)
-    line = Line(descriptor)
-    asked = msgspec.json.decode(line.hear(), type=Request)
+    line = WorkerSocket(descriptor)
+    asked = msgspec.json.decode(line.hear(), type=IsolatedRequest)
     try:
         tool = _find(asked)
-        arguments = tool.shape.unbind(asked.arguments)
+        arguments = tool.signature.unbind(asked.arguments)
     except BaseException as error:
-        line.say(Message(refused=storable(summary(error))))
+        line.say(IsolatedMessage(refused=storable(summary(error))))
         os._exit(1)
-    given = DistantCall(line, asked)
+    given = IsolatedCall(line, asked)
     first = (given,) if tool.wants_call else ()
-    line.say(Message(begun=True))
-    if tool.shape.is_async:
+    line.say(IsolatedMessage(begun=True))
+    if tool.signature.is_async:
         ended = asyncio.run(await_to_end(tool.function, first, arguments))
     else:
         ended = call_to_end(tool.function, first, arguments)
-    line.say(Message(outcome=outcome(tool, ended, given.given_reference)))
+    line.say(IsolatedMessage(outcome=outcome(tool, ended, given.given_reference)))
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(0)
 
 
-def _find(asked: Request) -> Tool[..., Any]:
+def _find(asked: IsolatedRequest) -> Tool[..., Any]:
     importlib.import_module(asked.module)
     tool = TOOLS.get(asked.tool)
     if tool is None or tool.function.__qualname__ != asked.qualname:

@@ -37,7 +37,7 @@ CODE = (
 )
 
 
-class Message(msgspec.Struct, omit_defaults=True):
+class IsolatedMessage(msgspec.Struct, omit_defaults=True):
     """One line from the process: one of these is set."""
 
     begun: bool = False
@@ -47,7 +47,7 @@ class Message(msgspec.Struct, omit_defaults=True):
     outcome: Outcome | None = None
 
 
-class Request(msgspec.Struct):
+class IsolatedRequest(msgspec.Struct):
     """What the process is given. The module is that of the code at hand, and never one that a row names."""
 
     module: str
@@ -60,14 +60,14 @@ class Request(msgspec.Struct):
     effect_id: str
 
 
-class Isolated:
+class IsolatedFunction:
     """A tool's function for one attempt, in a process of its own. Called in a thread; returns what came of it."""
 
     def __init__(self, tool: Tool[..., Any], given: Call, arguments: dict[str, Any], locks: tuple[int, ...]) -> None:
         self._tool = tool
         self._given = given
         self._locks = locks
-        self._request = Request(
+        self._request = IsolatedRequest(
             importable(tool.function), tool.function.__qualname__, tool.name, arguments, given.key, given.attempt,
             given.session_id, given.effect_id,
         )  # fmt: skip
@@ -131,7 +131,7 @@ class Isolated:
     def _read(self, content: bytes, answer: socket.socket | None) -> None:
         *lines, self._rest = (self._rest + content).split(b"\n")
         for line in lines:
-            message = msgspec.json.decode(line, type=Message)
+            message = msgspec.json.decode(line, type=IsolatedMessage)
             self._began = self._began or message.begun
             self._refused = message.refused or self._refused
             self._outcome = message.outcome or self._outcome

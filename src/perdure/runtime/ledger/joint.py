@@ -47,7 +47,7 @@ _SKIPPED = re.compile(  # texts, names and comments: what looks like a statement
 )
 
 
-class RolledBack(Exception):
+class JointRollback(Exception):
     """A joint tool raised; its transaction is rolled back, and nothing of it happened."""
 
 
@@ -72,15 +72,15 @@ def act_inside(tool: Tool[..., Any], log: Log, arguments: dict[str, Any]) -> Out
 
     try:
         value = tool.function(log if tool.wants_log else Transaction(execute), **arguments)
-        known = Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=tool.shape.encode_result(value))
+        known = Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=tool.signature.encode_result(value))
     except Exception as error:
         if broken:
             raise broken[0] from None
-        raise RolledBack from error
+        raise JointRollback from error
     finally:
         returned = True
     if broken:
         raise broken[0]
     if log.tx.rolled_back is not None:
-        raise RolledBack from log.tx.rolled_back
+        raise JointRollback from log.tx.rolled_back
     return known

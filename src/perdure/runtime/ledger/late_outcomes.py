@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from perdure.errors import NotFound, StoreError, StoreUnavailable
 from perdure.runtime.ledger import execution, leases
-from perdure.runtime.ledger.execution import OWED, REFUSED, Attempted
-from perdure.runtime.run.lineage import tell_branches
+from perdure.runtime.ledger.execution import LATE, REFUSED, AttemptKey
+from perdure.runtime.run.lineage import wake_branches
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
 
@@ -28,51 +28,51 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 SOON, LATER = 0.02, 1.0  # seconds between two tries: the first, and the longest
-_paying: set[Attempted] = set()  # by one payer at a time
+_writing: set[AttemptKey] = set()  # by one payer at a time
 _lock = threading.Lock()
 
 
-async def pay(runtime: Runtime, uid: str, by: str) -> bool:
+async def write_late_outcomes(runtime: Runtime, uid: str, by: str) -> bool:
     """Write down what is owed to a session; say whether there was anything."""
-    due = [owed for owed in list(OWED) if owed[0] == uid and owed not in REFUSED]
+    due = [owed for owed in list(LATE) if owed[0] == uid and owed not in REFUSED]
     for owed in due:
         while not _begin(owed):  # noqa: ASYNC110 - another thread writes it just now
             await asyncio.sleep(SOON)
         try:
-            await _pay(runtime, owed, by)
+            await _write(runtime, owed, by)
         except StoreError:
             raise
         except Exception:
             REFUSED.add(owed)
             logger.exception("The outcome of effect %s, attempt %s, cannot be written.", owed[1], owed[2])
         finally:
-            _paying.discard(owed)
+            _writing.discard(owed)
     return bool(due)
 
 
-async def _pay(runtime: Runtime, owed: Attempted, by: str) -> None:
+async def _write(runtime: Runtime, owed: AttemptKey, by: str) -> None:
     uid, id, number = owed
-    if (debt := OWED.get(owed)) is None:
+    if (debt := LATE.get(owed)) is None:
         return
     known, retry = debt
     kept = await runtime.values.keep(uid, by, known)
     settled = await runtime.store.write(effects.settle(uid, by, id, number, kept, retry=retry))
-    OWED.pop(owed, None)
+    LATE.pop(owed, None)
     logger.info("Session %s: the outcome of effect %s, attempt %s, is written now.", uid, id, number)
-    await tell_branches(runtime.store, settled, by)
+    await wake_branches(runtime.store, settled, by)
     if settled.leases:
-        await leases.tell(runtime.store, by)
+        await leases.wake_waiting(runtime.store, by)
 
 
-def _begin(owed: Attempted) -> bool:
+def _begin(owed: AttemptKey) -> bool:
     with _lock:
-        if owed in _paying:
+        if owed in _writing:
             return False
-        _paying.add(owed)
+        _writing.add(owed)
         return True
 
 
-class Payer:
+class LateOutcomeWriter:
     """Pays what this process owes to the sessions of one store, as soon as it can."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -82,8 +82,8 @@ class Payer:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        execution.PAYERS.add(self)
-        if OWED:  # since an earlier runtime of this process
+        execution.WRITERS.add(self)
+        if LATE:  # since an earlier runtime of this process
             self.wake()
 
     def wake(self) -> None:
@@ -109,18 +109,18 @@ class Payer:
 
     def _try(self) -> bool:
         try:
-            return self.pay_all()
+            return self.write_all()
         except Exception:
             logger.exception("What this process owes to its sessions could not be written; it is tried again.")
             return False
 
-    def pay_all(self) -> bool:
+    def write_all(self) -> bool:
         """Try once to pay everything; False if something must be tried again."""
         paid = True
-        for uid in {owed[0] for owed in list(OWED) if owed not in REFUSED} - self._foreign:
+        for uid in {owed[0] for owed in list(LATE) if owed not in REFUSED} - self._foreign:
             try:
                 self._runtime.store.read_now(sessions.get, uid)
-                asyncio.run(pay(self._runtime, uid, self._name))
+                asyncio.run(write_late_outcomes(self._runtime, uid, self._name))
             except NotFound:
                 self._foreign.add(uid)
             except StoreUnavailable:
@@ -138,7 +138,7 @@ class Payer:
         """Stop, after one more try if something is owed."""
         self._stop.set()
         self._wake.set()
-        execution.PAYERS.discard(self)
+        execution.WRITERS.discard(self)
         with self._lock:  # whoever starts the thread holds it until the thread has started
             thread = self._thread
         if thread is not None:

@@ -15,7 +15,7 @@ from perdure.domain.effect import Effect
 from perdure.domain.session import SessionRecord, Status
 from perdure.domain.wait import Wait
 from perdure.errors import LeaseHeld, NotFound, PerdureError
-from perdure.runtime.run.position import Lane
+from perdure.runtime.run.position import ExecutionLane
 from perdure.store.move import Transaction
 from perdure.store.moves import effect as effects
 from perdure.store.moves import lease, wait
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 LOOK = 5_000_000
 
 
-async def wait_until_free(run: Run, effect: Effect, held: LeaseHeld, lane: Lane | None) -> None:
+async def wait_until_free(run: Run, effect: Effect, held: LeaseHeld, lane: ExecutionLane | None) -> None:
     """Hold the caller until what stood in the way of an effect is given back."""
     if (id := await run.write(lease.wait_for(run.holder, effect.id, held.details["resource"]))) is not None:
         await run.wait_for(id, lane)
 
 
-async def tell(store: Store, by: str) -> None:
+async def wake_waiting(store: Store, by: str) -> None:
     """Let sessions go on that wait for something that nobody holds any more."""
     with suppress(PerdureError):
         for one in await store.read(lease.freed):

@@ -21,9 +21,17 @@ from typing import Any
 
 from perdure import faults
 from perdure.domain.effect import SETTLED, AttemptOutcome, Effect, EffectState, Replay, Rule
-from perdure.domain.recovery import Action, Course, Evidence, after_absent, binding_rule, recover, unended
+from perdure.domain.recovery import (
+    Action,
+    Evidence,
+    RecoveryDecision,
+    after_absent,
+    binding_rule,
+    open_attempts,
+    recover,
+)
 from perdure.domain.wait import WaitKind
-from perdure.domain.worker import Life, worst
+from perdure.domain.worker import Liveness, combined
 from perdure.errors import ConfigError, IllegalMove, LeaseHeld
 from perdure.ids import encode
 from perdure.runtime.definitions.tool import TOOLS, Outcome, Tool
@@ -33,7 +41,7 @@ from perdure.runtime.ledger.dispatch import Dispatcher, Intent
 from perdure.runtime.ledger.execution import call
 from perdure.runtime.ledger.policy import Ruling
 from perdure.runtime.run.lineage import expects_successor
-from perdure.runtime.run.position import Lane, Place
+from perdure.runtime.run.position import CallPosition, ExecutionLane
 from perdure.store.moves import approval, doubt, restore, wait
 from perdure.store.moves import effect as effects
 from perdure.store.moves import intent as intents
@@ -44,11 +52,13 @@ logger = logging.getLogger(__name__)
 class Ledger(Dispatcher):
     """The effects of one run."""
 
-    async def begin(self, tool: Tool[..., Any], arguments: dict[str, Any], place: Place, lane: Lane | None) -> Effect:
+    async def begin(
+        self, tool: Tool[..., Any], arguments: dict[str, Any], position: CallPosition, lane: ExecutionLane | None
+    ) -> Effect:
         """A call that nothing is recorded for: plan it, and see it through."""
-        return await self._begin(tool, self.intent(tool, arguments, self._at(place)), lane)
+        return await self._begin(tool, self.intent(tool, arguments, self._at(position)), lane)
 
-    async def _begin(self, tool: Tool[..., Any], intent: Intent, lane: Lane | None) -> Effect:
+    async def _begin(self, tool: Tool[..., Any], intent: Intent, lane: ExecutionLane | None) -> Effect:
         self._check_store(tool)
         ruling, intent = self._rule(tool, intent.arguments), await self._placed(intent)
         if ruling.answer != "allow":
@@ -80,7 +90,7 @@ class Ledger(Dispatcher):
         return self._policy.rule(tool, self.run.session, arguments)
 
     async def drive(
-        self, tool: Tool[..., Any], effect: Effect, lane: Lane | None = None, *, fresh: bool = False
+        self, tool: Tool[..., Any], effect: Effect, lane: ExecutionLane | None = None, *, fresh: bool = False
     ) -> Effect:
         """Take an effect from wherever it is to its end; one that was there long ago (not `fresh`) costs nothing."""
         at_its_end = effect.state in SETTLED and not fresh
@@ -107,7 +117,7 @@ class Ledger(Dispatcher):
         return effect
 
     async def _follow_or_look(
-        self, tool: Tool[..., Any], effect: Effect, course: Course, rule: Rule, lane: Lane | None
+        self, tool: Tool[..., Any], effect: Effect, course: RecoveryDecision, rule: Rule, lane: ExecutionLane | None
     ) -> Effect:
         """Follow a course, unless an outcome came in between and made it illegal, or somebody holds what it needs."""
         try:
@@ -122,7 +132,7 @@ class Ledger(Dispatcher):
             return now
 
     async def _follow(
-        self, tool: Tool[..., Any], effect: Effect, course: Course, rule: Rule, lane: Lane | None
+        self, tool: Tool[..., Any], effect: Effect, course: RecoveryDecision, rule: Rule, lane: ExecutionLane | None
     ) -> Effect:
         """Do what was decided, unless it is too early for it."""
         effect = self.run.runtime.values.whole(effect)
@@ -154,12 +164,12 @@ class Ledger(Dispatcher):
             return False
         return (await self._get(effect.position[1])).state != EffectState.ACKNOWLEDGED
 
-    async def _doubt(self, effect: Effect, why: str, lane: Lane | None) -> Effect:
+    async def _doubt(self, effect: Effect, why: str, lane: ExecutionLane | None) -> Effect:
         asked = await self.run.write(doubt.doubt(self.run.holder, effect.id, why))
         await self.run.wait_for(asked, lane)
         return await self._get(effect.id)
 
-    async def _again(self, tool: Tool[..., Any], effect: Effect, why: str, lane: Lane | None) -> Effect:
+    async def _again(self, tool: Tool[..., Any], effect: Effect, why: str, lane: ExecutionLane | None) -> Effect:
         """Gate again, dispatch, act, settle. What was begun without an approval that counts now is in doubt."""
         if effect.position[0] != "undo" and (ruling := self._rule(tool, effect.intent)).answer != "allow":
             if effect.state == EffectState.DISPATCHED and effect.approval_id is None:
@@ -172,7 +182,7 @@ class Ledger(Dispatcher):
             return await self.run.see_through(self._joint(tool, intent_of(effect), effect))
         return await self.run.see_through(self._dispatch_and_act(tool, effect, why))
 
-    async def _await_approval(self, effect: Effect, lane: Lane | None) -> bool:
+    async def _await_approval(self, effect: Effect, lane: ExecutionLane | None) -> bool:
         if effect.approval_id is None or effect.state != EffectState.PLANNED:
             return False
         asked = await self.run.read(approval.get, self._uid, effect.approval_id)
@@ -181,7 +191,9 @@ class Ledger(Dispatcher):
         await self.run.wait_for(asked.id, lane)
         return True
 
-    async def _probe(self, tool: Tool[..., Any], effect: Effect, evidence: Evidence, rule: Rule, why: str) -> Course:
+    async def _probe(
+        self, tool: Tool[..., Any], effect: Effect, evidence: Evidence, rule: Rule, why: str
+    ) -> RecoveryDecision:
         """Ask the outside system; only a positive answer, or an absence that counts, settles anything.
 
         The evidence was taken before the question, and an absence counts as of then, however late the answer comes.
@@ -192,7 +204,7 @@ class Ledger(Dispatcher):
         asked = {"attempt": number, "asked_at": evidence.at, "replay": rule.replay}
         await self.run.write(doubt.noted(self.run.holder, effect.id, f"{why} It answers: {said}", evidence=asked))
         if answer.said == "unknown":
-            return Course(Action.ASK, answer.why or "The probe cannot tell.")
+            return RecoveryDecision(Action.ASK, answer.why or "The probe cannot tell.")
         known = intents.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=result, reference=answer.reference)
         if answer.said != "happened":
             course = after_absent(evidence, rule)
@@ -200,14 +212,14 @@ class Ledger(Dispatcher):
                 return course
             known = intents.Outcome(outcome=AttemptOutcome.ABSENT)
         await self._settle(tool, effect.id, number, known)
-        return Course(Action.NOTHING, "The probe settled it.")
+        return RecoveryDecision(Action.NOTHING, "The probe settled it.")
 
     async def _ask_probe(self, tool: Tool[..., Any], effect: Effect, number: int) -> tuple[Outcome, str | None]:
         """The probe's answer, with its result as JSON text. A probe that fails cannot tell."""
-        assert tool.probing is not None
+        assert tool.probe_function is not None
         given = [self._given(effect.id, effect.idempotency_key, number)] if tool.wants_call else []
-        is_async = asyncio.iscoroutinefunction(tool.probing)
-        asked = call(tool.probing, is_async, tool.timeout, None, *given, **tool.shape.unbind(effect.intent))
+        is_async = asyncio.iscoroutinefunction(tool.probe_function)
+        asked = call(tool.probe_function, is_async, tool.timeout, None, *given, **tool.signature.unbind(effect.intent))
         ended = await self.run.see_through(asked)
         faults.point("probe.after")
         if ended.error is not None or not issubclass(type(ended.value), Outcome):
@@ -218,11 +230,13 @@ class Ledger(Dispatcher):
         if answer.said != "happened":
             return answer, None
         try:
-            return answer, tool.shape.encode_result(answer.result)
+            return answer, tool.signature.encode_result(answer.result)
         except ConfigError as error:
             return Outcome.unknown(f"The probe says that it happened, but {error.message}"), None
 
-    async def _undo(self, tool: Tool[..., Any], effect: Effect, course: Course, lane: Lane | None) -> Effect:
+    async def _undo(
+        self, tool: Tool[..., Any], effect: Effect, course: RecoveryDecision, lane: ExecutionLane | None
+    ) -> Effect:
         """Take it back: an effect of its own. An undo that fails puts the original in doubt.
 
         One that began before anything in flight had landed is no evidence: it is done again, with a key of its own.
@@ -235,13 +249,13 @@ class Ledger(Dispatcher):
         return await self._doubt(effect, f"Its undo {undoing.id} failed: {error}", lane)
 
     async def undo(
-        self, tool: Tool[..., Any], effect: Effect, result: Any, lane: Lane | None, *, generation: int = 0,
+        self, tool: Tool[..., Any], effect: Effect, result: Any, lane: ExecutionLane | None, *, generation: int = 0,
         because: str | None = None,
     ) -> Effect:  # fmt: skip
         """The effect that takes another one back, seen through to its end."""
-        undo = tool.undoing
+        undo = tool.undo_tool
         assert undo is not None
-        arguments = undo.shape.bind((), {"result": result} | effect.intent)
+        arguments = undo.signature.bind((), {"result": result} | effect.intent)
         intent = self.intent(undo, arguments, ["undo", effect.id], generation=generation)
         undoing = await self.run.read(effects.maybe, self._uid, intent.id)
         if undoing is None:
@@ -250,7 +264,7 @@ class Ledger(Dispatcher):
             undoing = await self.run.see_through(self._plan_and_act(undo, await self._placed(intent)))
         return await self.drive(undo, undoing, lane)
 
-    async def _succeed(self, tool: Tool[..., Any], effect: Effect, lane: Lane | None) -> Effect:
+    async def _succeed(self, tool: Tool[..., Any], effect: Effect, lane: ExecutionLane | None) -> Effect:
         """The next generation of an undone effect: a new key, planned where the old one is superseded."""
         generation, effect = effect.generation + 1, self.run.runtime.values.whole(effect)
         intent = self.intent(tool, effect.intent, effect.position, generation=generation, supersedes=effect.id)
@@ -259,21 +273,21 @@ class Ledger(Dispatcher):
     async def _evidence(self, effect: Effect) -> Evidence:
         """What is known now, after noting each process that was found dead."""
         attempts = await self.run.read(effects.of_effect, self._uid, effect.id)
-        lives = [(one, self.run.runtime.life_of(one)) for one in unended(attempts)]
+        lives = [(one, self.run.runtime.life_of(one)) for one in open_attempts(attempts)]
         for one, life in lives:
-            if life is Life.DEAD:
+            if life is Liveness.DEAD:
                 because = f"worker {one.worker} was found dead"
                 await self.run.write(
                     doubt.ended(self._uid, self.run.holder.name, effect.id, one.number, because=because)
                 )
-        if any(life is Life.DEAD for _, life in lives):
+        if any(life is Liveness.DEAD for _, life in lives):
             attempts = await self.run.read(effects.of_effect, self._uid, effect.id)
         return Evidence(
-            attempts, self.run.clock.now(), worst([life for _, life in lives]), self.run.restore,
+            attempts, self.run.clock.now(), combined([life for _, life in lives]), self.run.restore,
             self.run.holder.cancel_requested,
         )  # fmt: skip
 
-    async def _until(self, effect: Effect, course: Course, lane: Lane | None) -> None:
+    async def _until(self, effect: Effect, course: RecoveryDecision, lane: ExecutionLane | None) -> None:
         """Wait, durably, until a request can no longer be in flight."""
         assert course.not_before is not None
         id = f"inflight-{effect.id}-{course.not_before}"

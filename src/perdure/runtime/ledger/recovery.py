@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from perdure.domain.effect import PRESUMED, Attempt, Effect, EffectState
-from perdure.domain.recovery import Action, Evidence, binding_rule, recover, unended
-from perdure.domain.restore import Restore, presumed
+from perdure.domain.recovery import Action, Evidence, binding_rule, open_attempts, recover
+from perdure.domain.restore import Restore, presumed_attempt
 from perdure.domain.session import SessionRecord
-from perdure.domain.worker import Life, worst
+from perdure.domain.worker import Liveness, combined
 from perdure.runtime.definitions.tool import TOOLS, Tool
 from perdure.runtime.ledger.policy import Policy
 from perdure.runtime.run.lineage import newest, was_cancelled
@@ -24,11 +24,11 @@ from perdure.store.moves import approval, doubt, lease, restore
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
 
-LifeOf = Callable[[Attempt], Life]
+LifeOf = Callable[[Attempt], Liveness]
 Whole = Callable[[Effect], Effect]
 
 
-class Recovery(msgspec.Struct, frozen=True):
+class RecoveryStep(msgspec.Struct, frozen=True):
     """What a run would do with one effect."""
 
     effect_id: str
@@ -42,7 +42,7 @@ class Recovery(msgspec.Struct, frozen=True):
 
 def plan(
     tx: Transaction, uid: str, life_of: LifeOf, policy: Policy | None = None, whole: Whole = lambda effect: effect
-) -> list[Recovery]:
+) -> list[RecoveryStep]:
     """The recovery plan of a session; reads only. `life_of` tells whether an attempt may still be under way, and
     `whole` opens arguments that are not in their row."""
     session = sessions.get(tx, uid)
@@ -50,7 +50,9 @@ def plan(
     return own + _of_line(tx, session)
 
 
-def _for(tx: Transaction, effect: Effect, session: SessionRecord, policy: Policy | None, life_of: LifeOf) -> Recovery:
+def _for(
+    tx: Transaction, effect: Effect, session: SessionRecord, policy: Policy | None, life_of: LifeOf
+) -> RecoveryStep:
     attempts = effects.of_effect(tx, effect.session_uid, effect.id)
     tool = TOOLS.get(effect.tool)
     if session.policy_at is not None and policy is not None and not policy.is_given:
@@ -67,7 +69,7 @@ def _for(tx: Transaction, effect: Effect, session: SessionRecord, policy: Policy
     evidence = _evidence(attempts, life_of, tx.now, restore.over(tx, session), stopping)
     course = recover(effect, evidence, rule)
     if course.action is Action.PRESUME and evidence.restore is not None:  # what follows from it is what matters
-        attempts = [*evidence.attempts, presumed(effect, attempts, evidence.restore, tx.now)]
+        attempts = [*evidence.attempts, presumed_attempt(effect, attempts, evidence.restore, tx.now)]
         evidence = msgspec.structs.replace(evidence, attempts=attempts)
         effect = msgspec.structs.replace(effect, state=EffectState.DISPATCHED, doubted_at=None, verdict=None)
         course = recover(effect, evidence, rule)
@@ -82,10 +84,10 @@ def _for(tx: Transaction, effect: Effect, session: SessionRecord, policy: Policy
 
 def _evidence(attempts: list[Attempt], life_of: LifeOf, now: int, over: Restore | None, stopping: bool) -> Evidence:
     """The evidence as a run would take it: it would note now that a process is dead."""
-    lives = {one.number: life_of(one) for one in unended(attempts)}
-    dead = {number for number, life in lives.items() if life is Life.DEAD}
+    lives = {one.number: life_of(one) for one in open_attempts(attempts)}
+    dead = {number for number, life in lives.items() if life is Liveness.DEAD}
     found = [msgspec.structs.replace(one, ended_at=now) if one.number in dead else one for one in attempts]
-    return Evidence(found, now, worst(list(lives.values())), over, stopping)
+    return Evidence(found, now, combined(list(lives.values())), over, stopping)
 
 
 def _gated(
@@ -108,7 +110,7 @@ def _gated(
     return None
 
 
-def _of_line(tx: Transaction, session: SessionRecord) -> list[Recovery]:
+def _of_line(tx: Transaction, session: SessionRecord) -> list[RecoveryStep]:
     """What a branch would do about the effects of its line: wait for those unsettled at the fork, and do without those
     that were planned after it."""
     found = []
@@ -131,8 +133,8 @@ def _of_line(tx: Transaction, session: SessionRecord) -> list[Recovery]:
     return found
 
 
-def _say(effect: Effect, attempts: list[Attempt], action: str, why: str, not_before: int | None = None) -> Recovery:
-    return Recovery(effect.id, effect.tool, effect.state, len(attempts), action, why, not_before)
+def _say(effect: Effect, attempts: list[Attempt], action: str, why: str, not_before: int | None = None) -> RecoveryStep:
+    return RecoveryStep(effect.id, effect.tool, effect.state, len(attempts), action, why, not_before)
 
 
 def _last_word(attempts: list[Attempt], action: Action) -> str:

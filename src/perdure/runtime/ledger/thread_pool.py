@@ -17,7 +17,7 @@ Work = Callable[[], Tell]
 MOST_IDLE = 128
 
 
-class Hands:
+class ThreadPool:
     """Threads that wait for work. `work` must not raise; what it returns is called when its thread is free again."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Hands:
             work = mine.get()
 
 
-HANDS = Hands()
+THREADS = ThreadPool()
 
 
-process.forget_in_child(HANDS.begin_anew)  # a forked process has this memory and none of these threads
+process.forget_in_child(THREADS.begin_anew)  # a forked process has this memory and none of these threads

@@ -24,7 +24,7 @@ from perdure.store.moves import doubt
 async def take_back(ledger: Ledger, tool: Tool[..., Any], effect: Effect) -> None:
     """Honour a request to take an effect back."""
     run = ledger.run
-    if tool.undoing is None:
+    if tool.undo_tool is None:
         await run.write(doubt.undo_failed(run.holder, effect.id, f"Tool {tool.name} has no undo."))
         return
     effect = run.runtime.values.whole(effect)

@@ -24,13 +24,13 @@ from perdure.runtime.definitions.program import PROGRAMS, Program, get_program
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.description import program_error
 from perdure.runtime.ledger import leases
-from perdure.runtime.ledger.execution import Ended, is_acting, is_owing
-from perdure.runtime.ledger.late_outcomes import pay
+from perdure.runtime.ledger.execution import Completion, has_late_outcome, is_acting
+from perdure.runtime.ledger.late_outcomes import write_late_outcomes
 from perdure.runtime.ledger.ledger import Ledger, tool_of
 from perdure.runtime.ledger.undo import take_back
-from perdure.runtime.run.records import bare
+from perdure.runtime.run.records import load_session_only
 from perdure.runtime.run.run import Run
-from perdure.runtime.run.session_lease import acquired, acquired_again, give_back
+from perdure.runtime.run.session_lease import acquire_shielded, give_back, reacquire
 from perdure.store.moves import doubt, restore, session_end, wait
 from perdure.store.moves import session as sessions
 
@@ -42,14 +42,14 @@ logger = logging.getLogger(__name__)
 
 async def execute(runtime: Runtime, session: SessionRecord, *, only_settle: bool = False) -> None:
     """Move a session here until it is finished or waits, or only settle what there is to settle before it runs."""
-    holder = await acquired(runtime, session)
+    holder = await acquire_shielded(runtime, session)
     logger.info("Session %s (%s): the run begins.", session.uid, session.program)
     while True:
         try:
             await _hold(runtime, session, holder, only_settle=only_settle)
             return
         except LeaseLost:
-            if (again := await acquired_again(runtime, holder)) is None:
+            if (again := await reacquire(runtime, holder)) is None:
                 raise
             logger.info("Session %s: the lease was lost and taken again.", session.uid)
             holder = again
@@ -63,20 +63,20 @@ async def _hold(runtime: Runtime, session: SessionRecord, holder: Holder, *, onl
     except LeaseLost:
         raise
     except (Exception, asyncio.CancelledError):
-        unfinished = is_acting(session.uid) or is_owing(session.uid)
+        unfinished = is_acting(session.uid) or has_late_outcome(session.uid)
         if unfinished or not await asyncio.shield(give_back(runtime, holder)):
-            runtime.heart.leave(holder)  # it gives it back when that has ended, or the store is there again
+            runtime.heartbeat.leave(holder)  # it gives it back when that has ended, or the store is there again
         raise
     finally:
-        runtime.heart.drop(holder)
+        runtime.heartbeat.drop(holder)
 
 
 async def _once(
     runtime: Runtime, holder: Holder, program: Program[..., Any] | None, *, only_settle: bool = False
 ) -> bool:
     """One run of the program. True: something changed meanwhile, run it again."""
-    run = Run(runtime, holder, await runtime.store.read(program.read if program else bare, holder.uid))
-    runtime.heart.keep(holder, holder.boot_deadline - runtime.heart.ttl, run.stop)
+    run = Run(runtime, holder, await runtime.store.read(program.read if program else load_session_only, holder.uid))
+    runtime.heartbeat.keep(holder, holder.boot_deadline - runtime.heartbeat.ttl, run.stop)
     run.restore = await runtime.store.read(restore.over, run.session)  # one may be declared while we have it open
     try:
         if run.session.cancel_requested_at is not None and await _stopped(run):
@@ -96,7 +96,7 @@ async def _once(
         raise run.stopped from None
     finally:
         if run.needs_leases:
-            await leases.tell(runtime.store, holder.name)
+            await leases.wake_waiting(runtime.store, holder.name)
 
 
 def _held_back(run: Run) -> tuple[WaitKind, str | None] | None:
@@ -116,7 +116,7 @@ def _missing_code(run: Run) -> str | None:
     program = PROGRAMS[run.session.program]
     for effect in run.records.effects.values():
         needed = effect.state == EffectState.DISPATCHED or effect.undo_requested_at is not None
-        needed = needed or (program.hears and effect.state == EffectState.PLANNED)  # nobody asks for it again
+        needed = needed or (program.reads_messages and effect.state == EffectState.PLANNED)  # nobody asks for it again
         if needed and effect.tool not in TOOLS:
             return effect.tool
     return program.missing(run.session)
@@ -135,9 +135,11 @@ async def _park_for(run: Run, kind: WaitKind, ref: str | None) -> bool:
 
 async def _recover(run: Run, program: Program[..., Any], ledger: Ledger) -> bool:
     """Settle doubts before the program runs again. False: something must be waited for first."""
-    paid = await pay(run.runtime, run.session.uid, run.holder.name)
+    paid = await write_late_outcomes(run.runtime, run.session.uid, run.holder.name)
     if run.needs_leases:
-        await leases.tell(run.store, run.holder.name)  # whoever gave something back may have died before he told
+        await leases.wake_waiting(
+            run.store, run.holder.name
+        )  # whoever gave something back may have died before he told
     found = await run.read(doubt.left, run.session.uid)
     run.undos = {one.id for one in found if one.undo_requested_at is not None}
     under_way = {one.id: one for one in found if one.state == EffectState.DISPATCHED or one.id in run.undos}
@@ -172,9 +174,9 @@ async def _all(work: list[Coroutine[Any, Any, None]]) -> list[BaseException | No
     return await asyncio.gather(*work, return_exceptions=True)
 
 
-async def _program(run: Run, program: Program[..., Any], ledger: Ledger) -> Ended:
+async def _program(run: Run, program: Program[..., Any], ledger: Ledger) -> Completion:
     """Run the program from the top to its end, however it ends: what it raised, or what it returned."""
-    ended = Ended()
+    ended = Completion()
     interrupted: BaseException | None = None
     try:
         ended = await asyncio.ensure_future(_to_end(program, run, ledger))
@@ -187,20 +189,20 @@ async def _program(run: Run, program: Program[..., Any], ledger: Ledger) -> Ende
     await run.see_through(run.settle_down())
     if interrupted is not None and (cancelled or isinstance(interrupted, KeyboardInterrupt)):
         raise interrupted
-    return ended if interrupted is None else Ended(error=interrupted)
+    return ended if interrupted is None else Completion(error=interrupted)
 
 
-async def _to_end(program: Program[..., Any], run: Run, ledger: Ledger) -> Ended:
+async def _to_end(program: Program[..., Any], run: Run, ledger: Ledger) -> Completion:
     """Whatever the program raises is its end, `SystemExit` too; a task that raised that would end its event loop."""
     try:
-        return Ended(value=await program.main(run, ledger))
+        return Completion(value=await program.main(run, ledger))
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        return Ended(error=error)
+        return Completion(error=error)
 
 
-async def _leave(run: Run, ended: Ended) -> bool:
+async def _leave(run: Run, ended: Completion) -> bool:
     """Leave the session in a named state. True: it could not be left, run it again."""
     if run.stopped is not None:
         raise run.stopped
@@ -214,7 +216,7 @@ async def _leave(run: Run, ended: Ended) -> bool:
     program = get_program(run.session.program)
     if error is None:
         try:
-            text = program.shape.encode_result(ended.value)
+            text = program.signature.encode_result(ended.value)
             done = await run.runtime.values.put_result(run.session.uid, run.holder.name, text)
         except ConfigError as unstorable:
             error = unstorable
@@ -249,7 +251,7 @@ async def _stopped(run: Run) -> bool:
 
 
 async def _finish(run: Run, status: Status, *, result: Any = None, error: Any = None) -> bool:
-    hears = PROGRAMS[run.session.program].hears and status is Status.DONE
+    hears = PROGRAMS[run.session.program].reads_messages and status is Status.DONE
     finished = await run.write(session_end.finish(run.holder, status, result=result, error=error, hears=hears))
     if finished:
         logger.info("Session %s: the run has ended, the session is %s.", run.session.uid, status)

@@ -24,7 +24,7 @@ from perdure.store.moves.session_end import CANCELLED
 from perdure.store.store import Store
 
 if TYPE_CHECKING:
-    from perdure.runtime.run.position import Lane
+    from perdure.runtime.run.position import ExecutionLane
     from perdure.runtime.run.run import Run
 
 
@@ -62,7 +62,7 @@ def was_cancelled(effect: Effect) -> bool:
     return effect.state == EffectState.REFUSED and (effect.error or {}).get("code") == CANCELLED
 
 
-async def inherited(run: Run, effect: Effect, lane: Lane | None = None) -> Effect | None:
+async def inherited(run: Run, effect: Effect, lane: ExecutionLane | None = None) -> Effect | None:
     """What came of an effect of the line, which is its planner's to settle. None: it never happened, and is ours to
     plan."""
     now, is_still_open = await run.read(newest, effect)
@@ -75,12 +75,12 @@ async def inherited(run: Run, effect: Effect, lane: Lane | None = None) -> Effec
     return None if was_cancelled(now) else now
 
 
-async def tell_branches(store: Store, effect: Effect, by: str) -> None:
+async def wake_branches(store: Store, effect: Effect, by: str) -> None:
     """Let branches go on that wait for this effect, or for one whose place it took."""
-    await tell_branches_of_all(store, [effect], by)
+    await wake_branches_of_all(store, [effect], by)
 
 
-async def tell_branches_of_all(store: Store, settled: Sequence[Effect], by: str) -> None:
+async def wake_branches_of_all(store: Store, settled: Sequence[Effect], by: str) -> None:
     """The same for several effects of one session."""
     with suppress(PerdureError):  # nobody can be told now
         for effect, waiting in await store.read(_waiting_for_any, settled):
@@ -88,14 +88,14 @@ async def tell_branches_of_all(store: Store, settled: Sequence[Effect], by: str)
                 await store.write(wait.resolve(waiting.session_uid, by, waiting.id, effect.state))
 
 
-async def tell_branches_of_session(store: Store, uid: str, by: str) -> None:
+async def wake_branches_of_session(store: Store, uid: str, by: str) -> None:
     """Let branches go on that wait for an effect of a session that has ended: what was only planned is refused."""
     with suppress(PerdureError):  # nobody can be told now
         if settled := await store.read(_of_forked, uid):
-            await tell_branches_of_all(store, settled, by)
+            await wake_branches_of_all(store, settled, by)
 
 
-async def tell_left_behind(store: Store, by: str) -> None:
+async def wake_stale_branches(store: Store, by: str) -> None:
     """Let branches go on whose effect is closed: the process that closed it may have died before it told them."""
     with suppress(PerdureError):
         for effect, waiting in await store.read(_left_behind):

@@ -1,8 +1,8 @@
 """Identity is content and position: where a call stands in its program.
 
-    place = (scope path, kind, name, argument digest, occurrence in the scope)
+    position = (scope path, kind, name, argument digest, occurrence in the scope)
 
-It is taken when `s.x(...)` is *called*, not when it is awaited, so calls made in order have the same places in every
+It is taken when `s.x(...)` is *called*, not when it is awaited, so calls made in order have the same positions in every
 run. A task that runs beside others enters a scope of its own; a call from a task that did not is refused,
 because its order among the others would be chance.
 """
@@ -16,7 +16,7 @@ from perdure.errors import ConfigError
 from perdure.ids import check_name
 
 
-class Place(NamedTuple):
+class CallPosition(NamedTuple):
     """Where a call stands."""
 
     scope: str
@@ -25,18 +25,18 @@ class Place(NamedTuple):
     argument_digest: str
     occurrence: int
 
-    def position(self, restart_number: int) -> list[Any]:
+    def stored(self, restart_number: int) -> list[Any]:
         return [restart_number, *self]
 
 
-class Lane:
+class ExecutionLane:
     """One line of execution inside a program: the program itself, or a scope."""
 
-    def __init__(self, path: str, owner: asyncio.Task[Any] | None, outer: Lane | None = None) -> None:
+    def __init__(self, path: str, owner: asyncio.Task[Any] | None, outer: ExecutionLane | None = None) -> None:
         self.path = path
         self.owner = owner
         self.outer = outer
-        self.inside: set[Lane] = set()  # the scopes that are open inside this one
+        self.inside: set[ExecutionLane] = set()  # the scopes that are open inside this one
         self.waiting = 0
         self._counts: dict[tuple[str, str, str], int] = {}
         self._scopes: set[str] = set()
@@ -50,12 +50,12 @@ class Lane:
         """
         return bool(self.waiting or self.inside or not self.path)
 
-    def place(self, kind: str, name: str, argument_digest: str) -> Place:
-        """The next place of this call in this lane."""
+    def next_position(self, kind: str, name: str, argument_digest: str) -> CallPosition:
+        """The next position of this call in this lane."""
         key = (kind, name, argument_digest)
         occurrence = self._counts.get(key, 0)
         self._counts[key] = occurrence + 1
-        return Place(self.path, kind, name, argument_digest, occurrence)
+        return CallPosition(self.path, kind, name, argument_digest, occurrence)
 
     def enter(self, name: str) -> str:
         """The path of a scope inside this one; a name is used once."""

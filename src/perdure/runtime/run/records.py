@@ -19,7 +19,7 @@ from perdure.domain.step import Step
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import Damaged, ProgramChanged
 from perdure.ids import digest, encode
-from perdure.runtime.run.position import Place
+from perdure.runtime.run.position import CallPosition
 from perdure.store.move import Transaction
 from perdure.store.moves import effect as effects
 from perdure.store.moves import event, fact
@@ -34,44 +34,44 @@ class Records:
 
     def __init__(self, session: SessionRecord) -> None:
         self.session = session
-        self.steps: dict[Place, Step] = {}
-        self.effects: dict[Place, Effect] = {}
+        self.steps: dict[CallPosition, Step] = {}
+        self.effects: dict[CallPosition, Effect] = {}
         self.waits: dict[str, Wait] = {}
         self.line = [session.uid]
-        self._asked: set[Place] = set()
-        self._by_tool: dict[tuple[str, str], set[Place]] = {}
+        self._asked: set[CallPosition] = set()
+        self._by_tool: dict[tuple[str, str], set[CallPosition]] = {}
 
-    def step_at(self, place: Place) -> Step | None:
-        return self.steps.get(place)
+    def step_at(self, position: CallPosition) -> Step | None:
+        return self.steps.get(position)
 
-    def ask(self, place: Place) -> None:
+    def ask(self, position: CallPosition) -> None:
         """The program has called this, awaited or not."""
-        self._asked.add(place)
+        self._asked.add(position)
 
-    def effect_at(self, place: Place, replay: Replay) -> Effect | None:
+    def effect_at(self, position: CallPosition, replay: Replay) -> Effect | None:
         """The effect recorded for a call. None: it is new, and no record of the same tool is left waiting for it.
 
         A `pure` call may run beside others and be recorded after them, and running it again is not acting twice.
         """
-        if (found := self.effects.get(place)) is not None:
+        if (found := self.effects.get(position)) is not None:
             return found
-        left = self._by_tool.get((place.scope, place.name), set()) - self._asked
+        left = self._by_tool.get((position.scope, position.name), set()) - self._asked
         if left and replay is not Replay.PURE:
             asked = min(left, key=lambda other: self.effects[other].number)
             raise ProgramChanged(
-                f"The program calls {place.name} with new arguments, while its recorded call "
+                f"The program calls {position.name} with new arguments, while its recorded call "
                 f"({self.effects[asked].id}) was not asked for again."
             )
         return None
 
-    def wait_id(self, prefix: str, place: Place) -> str:
-        """The name of the wait that this session opens at a place."""
-        return wait_id(prefix, self.session.uid, place, self.session.restart_number)
+    def wait_id(self, prefix: str, position: CallPosition) -> str:
+        """The name of the wait that this session opens at a position."""
+        return wait_id(prefix, self.session.uid, position, self.session.restart_number)
 
-    def wait_at(self, prefix: str, place: Place) -> Wait | None:
-        """The wait recorded at a place, by this session or by one of its line before the fork."""
+    def wait_at(self, prefix: str, position: CallPosition) -> Wait | None:
+        """The wait recorded at a position, by this session or by one of its line before the fork."""
         for uid in self.line:
-            if found := self.waits.get(wait_id(prefix, uid, place, self.session.restart_number)):
+            if found := self.waits.get(wait_id(prefix, uid, position, self.session.restart_number)):
                 return found
         return None
 
@@ -80,7 +80,7 @@ class Records:
         return effect.session_uid != self.session.uid
 
 
-def bare(tx: Transaction, uid: str) -> Records:
+def load_session_only(tx: Transaction, uid: str) -> Records:
     """The session alone: what is recorded of it is read by the code of its program, and that is not loaded here."""
     return Records(sessions.get(tx, uid))
 
@@ -92,9 +92,9 @@ def load(tx: Transaction, uid: str) -> Records:
         if one.uid != uid:
             records.line.append(one.uid)
         _add(tx, records, one.uid, after, through)
-    for place in records.effects:
-        if "#" not in place.name:
-            records._by_tool.setdefault((place.scope, place.name), set()).add(place)
+    for position in records.effects:
+        if "#" not in position.name:
+            records._by_tool.setdefault((position.scope, position.name), set()).add(position)
     return records
 
 
@@ -114,7 +114,7 @@ def line_of(tx: Transaction, session: SessionRecord) -> Iterator[tuple[SessionRe
         session = sessions.get(tx, session.forked_from)
 
 
-def recalled(tx: Transaction, session: SessionRecord, scope: str | None, key: str) -> Any:
+def recall(tx: Transaction, session: SessionRecord, scope: str | None, key: str) -> Any:
     """A fact's value; of a private one, what the line knew at the fork, unless the branch knows better."""
     known = fact.get(tx, scope or private_scope(session.uid), key)
     while known is None and scope is None and session.forked_from is not None:
@@ -125,19 +125,19 @@ def recalled(tx: Transaction, session: SessionRecord, scope: str | None, key: st
     return None if known is None else known.value
 
 
-def wait_id(prefix: str, uid: str, place: Place, restart_number: int) -> str:
-    return f"{prefix}-{digest(encode([uid, *place.position(restart_number)]))[:16]}"
+def wait_id(prefix: str, uid: str, position: CallPosition, restart_number: int) -> str:
+    return f"{prefix}-{digest(encode([uid, *position.stored(restart_number)]))[:16]}"
 
 
 def _add(tx: Transaction, records: Records, uid: str, after: int, through: int) -> None:
     restart = records.session.restart_number
     for step in steps.of_session(tx, uid, restart, through=through):
-        place = Place(step.scope, "step", step.name, step.argument_digest, step.occurrence)
-        records.steps.setdefault(place, step)
+        position = CallPosition(step.scope, "step", step.name, step.argument_digest, step.occurrence)
+        records.steps.setdefault(position, step)
     for effect in effects.of_session(tx, uid, after=after, through=through):
-        place_, number = _place(effect)
-        if place_ is not None and number == restart:
-            _keep_newest(records, place_, effect)
+        found, number = _position_of(effect)
+        if found is not None and number == restart:
+            _keep_newest(records, found, effect)
     for wait in map(as_open, waits.between(tx, uid, after, through)):
         if wait.kind == WaitKind.CHILD or _is_settled(wait, through) or uid == records.session.uid:
             records.waits.setdefault(wait.id, wait)
@@ -155,18 +155,18 @@ def _is_settled(wait: Wait, through: int) -> bool:
     return wait.resolved_number is not None and wait.resolved_number <= through
 
 
-def _place(effect: Effect) -> tuple[Place | None, int]:
+def _position_of(effect: Effect) -> tuple[CallPosition | None, int]:
     """Where a recorded effect stands, and in which run of the program; an undo stands nowhere in it."""
     position = effect.position
     if isinstance(position, list) and position[:1] == ["undo"]:
         return None, 0
     if not isinstance(position, list) or len(position) != 6 or not isinstance(position[0], int):
         raise Damaged(f"Effect {effect.id} stands nowhere: its position is {position!r:.80}.")
-    return Place(*position[1:]), position[0]
+    return CallPosition(*position[1:]), position[0]
 
 
-def _keep_newest(records: Records, place: Place, effect: Effect) -> None:
-    there = records.effects.get(place)
+def _keep_newest(records: Records, position: CallPosition, effect: Effect) -> None:
+    there = records.effects.get(position)
     same = there is not None and there.session_uid == effect.session_uid
     if there is None or (same and there.generation < effect.generation and there.state == EffectState.SUPERSEDED):
-        records.effects[place] = effect
+        records.effects[position] = effect

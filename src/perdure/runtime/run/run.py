@@ -20,8 +20,8 @@ from perdure.domain.restore import Restore
 from perdure.domain.wait import Wait
 from perdure.errors import IllegalMove, LeaseLost, StoreError, Suspended
 from perdure.runtime.ledger import leases
-from perdure.runtime.run.lineage import tell_branches_of_all
-from perdure.runtime.run.position import Lane
+from perdure.runtime.run.lineage import wake_branches_of_all
+from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.records import Records
 from perdure.store.move import Move, Transaction
 from perdure.store.moves import wait
@@ -55,7 +55,7 @@ class Run:
         self.restore: Restore | None = None  # one that the session was alive at, and that nobody has released
         self.needs_leases = any(effect.leases for effect in records.effects.values())
         self.blocked_on: list[str] = []  # the waits that held the program when it was unwound
-        self.lanes: list[Lane] = []
+        self.lanes: list[ExecutionLane] = []
         self._active = 0
         self._idle = asyncio.Event()
         self._waiting: dict[str, list[asyncio.Future[Wait]]] = {}
@@ -118,9 +118,9 @@ class Run:
     async def _tell(self) -> None:
         settled, self._untold = self._untold, []
         if settled:
-            await tell_branches_of_all(self.store, settled, self.holder.name)
+            await wake_branches_of_all(self.store, settled, self.holder.name)
         if any(effect.leases for effect in settled):
-            await leases.tell(self.store, self.holder.name)
+            await leases.wake_waiting(self.store, self.holder.name)
 
     def give_up(self, error: Exception) -> Suspended:
         """The run cannot go on, whatever its program would catch; returns what unwinds it."""
@@ -170,7 +170,7 @@ class Run:
             self.unwind()
             raise Suspended
 
-    async def wait_for(self, id: str, lane: Lane | None = None) -> Wait:
+    async def wait_for(self, id: str, lane: ExecutionLane | None = None) -> Wait:
         """Hold the caller until a wait of this session is resolved."""
         found = await self.read(wait.get, self.session.uid, id)
         if found.resolved_at is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from perdure.clock import SECOND
 from perdure.domain.lease import RESTORE_SHIFT, Holder, is_void
 from perdure.domain.session import SessionRecord
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.errors import LeaseHeld, NotFound, PerdureError, StoreError
 from perdure.ids import new_uid
 from perdure.runtime.ledger.execution import is_acting
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-async def acquired_again(runtime: Runtime, lost: Holder) -> Holder | None:
+async def reacquire(runtime: Runtime, lost: Holder) -> Holder | None:
     """Take up a session again whose lease a restore ended; None if it is not that, or somebody else was first.
 
     Nobody may do that before the lease's time is over, and neither may this process: what it does not know of may be
@@ -35,14 +35,14 @@ async def acquired_again(runtime: Runtime, lost: Holder) -> Holder | None:
             is_ours = now.lease_nonce in (lost.nonce, None)  # none, if it was put back to before it was taken
             if not is_ours or not is_void(now.lease_epoch, now.lease_epoch >> RESTORE_SHIFT):
                 return None
-            return await acquired(runtime, now)
+            return await acquire_shielded(runtime, now)
         except NotFound:  # it was put back to before the session began
             return None
         except LeaseHeld:
-            await asyncio.sleep(runtime.heart.ttl / SECOND / 20)
+            await asyncio.sleep(runtime.heartbeat.ttl / SECOND / 20)
 
 
-async def acquired(runtime: Runtime, session: SessionRecord) -> Holder:
+async def acquire_shielded(runtime: Runtime, session: SessionRecord) -> Holder:
     """Take the lease to its end: one that is taken while the caller goes away is given back."""
     taking = asyncio.ensure_future(acquire(runtime, session))
     try:
@@ -60,18 +60,20 @@ async def acquire(runtime: Runtime, session: SessionRecord) -> Holder:
         holding = session.lease_holder or name
         raise LeaseHeld(f"An act of session {session.id} is still under way in this process.", holder=holding)
     try:
-        holder = await runtime.store.write(lease.acquire(session.uid, name, nonce=nonce, ttl=runtime.heart.ttl))
+        holder = await runtime.store.write(lease.acquire(session.uid, name, nonce=nonce, ttl=runtime.heartbeat.ttl))
     except LeaseHeld as held:
         who = str(held.details.get("holder") or "")
         known = {one.id: one for one in await runtime.store.read(worker.workers)}
         row = known.get(who.split("@", 1)[0])
-        if row is None or runtime.worker.life(row) is not Life.DEAD:
+        if row is None or runtime.worker.life(row) is not Liveness.DEAD:
             raise
         because = f"{who} was found dead"
-        move = lease.take_over(session.uid, name, nonce=nonce, ttl=runtime.heart.ttl, because=because, taken_from=who)
+        move = lease.take_over(
+            session.uid, name, nonce=nonce, ttl=runtime.heartbeat.ttl, because=because, taken_from=who
+        )
         holder = await runtime.store.write(move)
         logger.info("Session %s: the lease was taken over from %s, which was found dead.", session.uid, who)
-    holder.boot_deadline = asked_at + runtime.heart.ttl
+    holder.boot_deadline = asked_at + runtime.heartbeat.ttl
     return holder
 
 

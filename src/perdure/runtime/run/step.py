@@ -14,16 +14,20 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure.errors import LeaseLost, PerdureError, StoreError
-from perdure.runtime.definitions.signature import Shape
-from perdure.runtime.ledger.execution import Ended, awaited, call, in_thread, is_awaitable
+from perdure.runtime.definitions.signature import Signature
+from perdure.runtime.ledger.execution import Completion, await_value, call, call_in_thread, is_awaitable
 from perdure.runtime.run.large_values import LIMIT
 from perdure.runtime.run.run import Run
 from perdure.store.move import Move
 
 
 async def compute(
-    run: Run, function: Callable[..., Any], shape: Shape, arguments: dict[str, Any], record: Callable[[str], Move[int]]
-) -> Ended | str:
+    run: Run,
+    function: Callable[..., Any],
+    shape: Signature,
+    arguments: dict[str, Any],
+    record: Callable[[str], Move[int]],
+) -> Completion | str:
     """The recorded result as JSON text; or how the function ended, when nothing is recorded."""
     recorded: list[str] = []
 
@@ -45,11 +49,11 @@ async def compute(
         return True
 
     try:
-        ended = await in_thread(function, (), shape.unbind(arguments), keep)
+        ended = await call_in_thread(function, (), shape.unbind(arguments), keep)
     except (LeaseLost, StoreError) as error:
         raise run.give_up(error) from error
     if recorded:
         return recorded[0]
     if ended.error is None and is_awaitable(ended.value):  # a lambda around something asynchronous
-        return await call(awaited, True, None, None, ended.value)
+        return await call(await_value, True, None, None, ended.value)
     return ended

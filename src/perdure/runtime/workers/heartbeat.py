@@ -23,7 +23,7 @@ from typing import Any
 from perdure.clock import SECOND
 from perdure.domain.lease import Holder
 from perdure.errors import LeaseLost, PerdureError, StoreError
-from perdure.runtime.ledger.execution import is_acting, is_owing
+from perdure.runtime.ledger.execution import has_late_outcome, is_acting
 from perdure.store.moves import lease, session
 from perdure.store.store import Store
 from perdure.store.writer.ticket import Ticket
@@ -34,7 +34,7 @@ BEATS = 3  # in the time of a lease
 AGAIN = 20  # times within a beat that a busy session is tried again
 
 
-class Heart:
+class Heartbeat:
     """Beats for every holder that was given to it."""
 
     def __init__(self, store: Store, ttl: int) -> None:
@@ -59,7 +59,7 @@ class Heart:
     def drop(self, holder: Holder) -> None:
         """Its run has ended: keep the lease no longer than an act of it is under way or an outcome is owed."""
         with self._lock:
-            if is_acting(holder.uid) or is_owing(holder.uid):
+            if is_acting(holder.uid) or has_late_outcome(holder.uid):
                 self._left.add(holder)
             elif holder not in self._left:
                 self._holders.pop(holder, None)
@@ -70,7 +70,7 @@ class Heart:
             if holder in self._holders:
                 self._left.add(holder)
 
-    def beat(self, holder: Holder) -> None:
+    def renew(self, holder: Holder) -> None:
         """Renew one lease now. A store that is away ends no act while the lease lasts."""
         asked_at = self._store.clock.boot()
         try:
@@ -104,7 +104,7 @@ class Heart:
         busy: set[Holder] = set()
         for holder, lost in held:
             with self._guard(holder, lost):
-                if holder in self._left and not (is_acting(holder.uid) or is_owing(holder.uid)):
+                if holder in self._left and not (is_acting(holder.uid) or has_late_outcome(holder.uid)):
                     self._give_back(holder)
                 else:
                     asked_at = self._store.clock.boot()
@@ -129,8 +129,8 @@ class Heart:
         else:
             self._forget(holder)
 
-    def _guard(self, holder: Holder, lost: Lost) -> Guard:
-        return Guard(self, holder, lost)
+    def _guard(self, holder: Holder, lost: Lost) -> LeaseGuard:
+        return LeaseGuard(self, holder, lost)
 
     def failed(self, holder: Holder, lost: Lost, error: Exception) -> None:
         """What an error means for a lease. One that is lost is forgotten, and its run is told; else the next beat
@@ -162,10 +162,10 @@ class Heart:
             thread.join()
 
 
-class Guard:
+class LeaseGuard:
     """Around what is done for one lease: whatever goes wrong there must not reach the others."""
 
-    def __init__(self, heart: Heart, holder: Holder, lost: Lost) -> None:
+    def __init__(self, heart: Heartbeat, holder: Holder, lost: Lost) -> None:
         self._heart = heart
         self._holder = holder
         self._lost = lost

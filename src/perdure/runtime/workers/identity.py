@@ -5,71 +5,71 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from perdure.domain.worker import Life, Worker
+from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.ids import encode, host, new_name
 from perdure.process import forget_in_child
-from perdure.runtime.workers.liveness import Alive, Presences, presences
+from perdure.runtime.workers.liveness import RegisteredWorker, WorkerLocks, locks_of_store
 from perdure.store.store import Store
 
-MINE: set[str] = set()  # the workers that this process is or was; no name or number tells that as surely
-forget_in_child(MINE.clear)
+OWN_WORKERS: set[str] = set()  # the workers that this process is or was; no name or number tells that as surely
+forget_in_child(OWN_WORKERS.clear)
 
 
 def is_here(process: Any) -> bool:
     """Whether an attempt was made by this process, under whichever name: then nobody knows better what became of it."""
-    return isinstance(process, dict) and process.get("id") in MINE
+    return isinstance(process, dict) and process.get("id") in OWN_WORKERS
 
 
-def locks_of(store: Store) -> Presences | None:
+def worker_locks(store: Store) -> WorkerLocks | None:
     """Where the workers of a store keep their locks; None for a store in memory, which has no other."""
-    return None if store.folder is None and store.database.dialect == "sqlite" else presences(store)
+    return None if store.folder is None and store.database.dialect == "sqlite" else locks_of_store(store)
 
 
-def life_seen(locks: Presences | None, process: Any) -> Life:
+def liveness_of(locks: WorkerLocks | None, process: Any) -> Liveness:
     """Whether the process of an attempt still lives, as seen by somebody who need not be a worker."""
     if locks is None:
-        return Life.DEAD
+        return Liveness.DEAD
     try:
-        row = Worker(
+        row = WorkerRecord(
             process["id"], process["host"], process["boot_id"], process["pid"], process["start_token"],
             0, 0, None, 0, 0,
         )  # fmt: skip
     except (KeyError, TypeError):
-        return Life.CANNOT_TELL
+        return Liveness.CANNOT_TELL
     return locks.life(row)
 
 
-class Me:
+class WorkerIdentity:
     """This process as a worker of a store. A store in memory has no other, and needs no lock."""
 
     def __init__(self, store: Store, programs: list[str]) -> None:
-        self._presences: Presences | None = None
-        self._alive: Alive | None = None
+        self._presences: WorkerLocks | None = None
+        self._alive: RegisteredWorker | None = None
         if store.folder is None and store.database.dialect == "sqlite":
             self.id = new_name("w")
             shown: dict[str, Any] = {"id": self.id, "host": host(), "pid": os.getpid()}
         else:
-            self._presences = presences(store)
+            self._presences = locks_of_store(store)
             self._alive = self._presences.enter(store, programs=programs)
             self.id = self._alive.id
             row = self._alive.worker
             shown = {
                 "id": row.id, "host": row.host, "boot_id": row.boot_id, "pid": row.pid, "start_token": row.start_token,
             }  # fmt: skip
-        MINE.add(self.id)
+        OWN_WORKERS.add(self.id)
         self.process = encode(shown)
         self.name = f"{self.id}@{host()}:{os.getpid()}"
 
-    def life_of(self, process: dict[str, Any]) -> Life:
+    def life_of(self, process: dict[str, Any]) -> Liveness:
         """Whether the process of an attempt still lives, or a command that it started."""
         if not isinstance(process, dict):
-            return Life.CANNOT_TELL
-        return Life.ALIVE if process.get("id") == self.id else life_seen(self._presences, process)
+            return Liveness.CANNOT_TELL
+        return Liveness.ALIVE if process.get("id") == self.id else liveness_of(self._presences, process)
 
-    def life(self, worker: Worker) -> Life:
+    def life(self, worker: WorkerRecord) -> Liveness:
         if worker.id == self.id:
-            return Life.ALIVE
-        return Life.DEAD if self._presences is None else self._presences.life(worker)
+            return Liveness.ALIVE
+        return Liveness.DEAD if self._presences is None else self._presences.life(worker)
 
     @property
     def pass_fds(self) -> tuple[int, ...]:

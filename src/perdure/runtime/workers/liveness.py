@@ -28,7 +28,7 @@ from typing import Self
 
 import msgspec
 
-from perdure.domain.worker import Life, Worker
+from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.errors import StoreUnavailable
 from perdure.ids import boot_id, digest, host, new_name, new_uid
 from perdure.runtime.workers.private_folder import runtime_folder
@@ -42,20 +42,20 @@ FOLDER_ID = ".folder"
 FIRST_NAMESPACE = "4026531836"  # the kernel's own number for the pid namespace of the machine itself
 
 
-class Origin(msgspec.Struct, frozen=True):
+class ProcessOrigin(msgspec.Struct, frozen=True):
     """What a start token says beside the row: when the process began, on which machine, where its lock is, and in which
     pid namespace its number counts."""
 
-    began: str
+    start_time: str
     machine: str
     folder: str
     namespace: str = UNKNOWN
 
     def token(self) -> str:
-        return f"{self.began} {self.machine} {self.folder} {self.namespace}"
+        return f"{self.start_time} {self.machine} {self.folder} {self.namespace}"
 
 
-class Presences:
+class WorkerLocks:
     """Where the workers of one store keep their locks on this machine."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Presences:
         self.namespace = namespace
         self.shared = shared  # the store may be used from other machines
 
-    def enter(self, store: Store, *, programs: Sequence[str] = (), id: str | None = None) -> Alive:
+    def enter(self, store: Store, *, programs: Sequence[str] = (), id: str | None = None) -> RegisteredWorker:
         """Take a lock for life and register the worker that this process is."""
         name = id or new_name("w")
         try:
@@ -77,7 +77,7 @@ class Presences:
         except OSError as error:
             raise StoreUnavailable(f"The lock of worker {name} cannot be taken: {error.strerror}.") from error
         known = len(migrate.load(store.database.dialect))
-        row = Worker(
+        row = WorkerRecord(
             name, self.host, self.boot_id, os.getpid(), self._origin().token(),
             known, known, list(programs), store.clock.now(), store.clock.now(),
         )  # fmt: skip
@@ -86,13 +86,13 @@ class Presences:
         except BaseException:
             presence.close()
             raise
-        return Alive(store, presence, row)
+        return RegisteredWorker(store, presence, row)
 
-    def life(self, one: Worker) -> Life:
+    def life(self, one: WorkerRecord) -> Liveness:
         """Whether a worker, or a command that it started, still runs."""
         origin = read_token(one.start_token)
         if UNKNOWN in (one.boot_id, self.boot_id):
-            return Life.CANNOT_TELL
+            return Liveness.CANNOT_TELL
         if one.boot_id != self.boot_id:
             return self._life_of_other_boot(one, origin)
         in_this_folder = origin.folder != UNKNOWN and origin.folder in (folder_id(self.folder), identity(self.folder))
@@ -101,53 +101,44 @@ class Presences:
         except FileNotFoundError:
             return self._life_without_lock(one, origin, in_this_folder)
         except OSError:
-            return Life.CANNOT_TELL
+            return Liveness.CANNOT_TELL
         if not in_this_folder:  # a copy of its lock file, which nobody ever locked
             return self._life_without_lock(one, origin, in_this_folder)
         return life_of(self.folder, one.id)
 
-    def _life_of_other_boot(self, one: Worker, origin: Origin) -> Life:
+    def _life_of_other_boot(self, one: WorkerRecord, origin: ProcessOrigin) -> Liveness:
         """Of this machine: dead. The machine id is trusted outside containers only, because images carry one along."""
         if not self.shared and one.host == self.host:
-            return Life.DEAD
+            return Liveness.DEAD
         same = origin.machine == self.machine != UNKNOWN and origin.namespace == self.namespace == FIRST_NAMESPACE
-        return Life.DEAD if same else Life.CANNOT_TELL
+        return Liveness.DEAD if same else Liveness.CANNOT_TELL
 
-    def _life_without_lock(self, one: Worker, origin: Origin, in_this_folder: bool) -> Life:
+    def _life_without_lock(self, one: WorkerRecord, origin: ProcessOrigin, in_this_folder: bool) -> Liveness:
         """Its file is gone: it left in order, or we look in another folder, or somebody tidied up under it.
 
         A process that is gone is dead only where its lock file would be: elsewhere a command of it may keep the lock.
         """
         same = (origin.machine, origin.namespace) == (self.machine, self.namespace) and self.namespace != UNKNOWN
-        if not same or origin.began == UNKNOWN:
-            return Life.CANNOT_TELL
-        began_at = began(one.pid)
-        if began_at == origin.began:
-            return Life.ALIVE
-        return Life.DEAD if in_this_folder and (began_at != UNKNOWN or is_gone(one.pid)) else Life.CANNOT_TELL
-
-    def sweep(self, store: Store) -> list[Worker]:
-        """Forget the dead, and return them."""
-        dead = [one for one in store.read_now(worker.workers) if self.life(one) is Life.DEAD]
-        if dead:
-            store.write_now(worker.forget([one.id for one in dead]))
-        for one in dead:
-            (self.folder / one.id).unlink(missing_ok=True)
-        return dead
+        if not same or origin.start_time == UNKNOWN:
+            return Liveness.CANNOT_TELL
+        started_at = start_time(one.pid)
+        if started_at == origin.start_time:
+            return Liveness.ALIVE
+        return Liveness.DEAD if in_this_folder and (started_at != UNKNOWN or is_gone(one.pid)) else Liveness.CANNOT_TELL
 
     def _make_folder(self) -> None:
         self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.mkdir(mode=0o700, exist_ok=True)
         make_folder_id(self.folder)
 
-    def _origin(self) -> Origin:
-        return Origin(began(os.getpid()), self.machine, folder_id(self.folder), self.namespace)
+    def _origin(self) -> ProcessOrigin:
+        return ProcessOrigin(start_time(os.getpid()), self.machine, folder_id(self.folder), self.namespace)
 
 
-class Alive:
+class RegisteredWorker:
     """This process, as a registered worker. Close it, or use it as a context manager."""
 
-    def __init__(self, store: Store, presence: Presence, row: Worker) -> None:
+    def __init__(self, store: Store, presence: Presence, row: WorkerRecord) -> None:
         self._store = store
         self._presence = presence
         self.worker = row
@@ -161,11 +152,6 @@ class Alive:
         """For `subprocess.Popen(..., pass_fds=...)`: the child then counts as this worker for as long as it lives."""
         return (self._presence.descriptor,)
 
-    def beat(self) -> None:
-        """Say that this worker is still here; if somebody forgot it meanwhile, register it again."""
-        if not self._store.write_now(worker.seen(self.id)):
-            self._store.write_now(worker.register(self.worker))
-
     def close(self, *, acting: bool = False) -> None:
         """Leave. While a child keeps the lock, the file and the row stay: the work is not over.
 
@@ -174,7 +160,7 @@ class Alive:
         if acting:
             return
         os.close(self._presence.descriptor)
-        if life_of(self._presence.path.parent, self._presence.path.name) is Life.DEAD:
+        if life_of(self._presence.path.parent, self._presence.path.name) is Liveness.DEAD:
             self._presence.path.unlink(missing_ok=True)
             self._store.write_now(worker.forget([self.id]))
 
@@ -187,15 +173,17 @@ class Alive:
         self.close()
 
 
-def presences(store: Store) -> Presences:
+def locks_of_store(store: Store) -> WorkerLocks:
     """The locks of an open store's workers: beside a store on this machine, else in the user's runtime folder."""
     store_id = store.read_now(meta.get, "store_id") or UNKNOWN
-    return presences_at(store.folder, store_id, shared=store.database.dialect == "postgres")
+    return locks_at(store.folder, store_id, shared=store.database.dialect == "postgres")
 
 
-def presences_at(folder: Path | None, store_id: str, *, shared: bool) -> Presences:
+def locks_at(folder: Path | None, store_id: str, *, shared: bool) -> WorkerLocks:
     place = folder / "workers" if folder is not None else runtime_folder() / store_id
-    return Presences(place, host=host(), boot_id=boot_id(), machine=machine(), shared=shared, namespace=pid_namespace())
+    return WorkerLocks(
+        place, host=host(), boot_id=boot_id(), machine=machine(), shared=shared, namespace=pid_namespace()
+    )
 
 
 def machine() -> str:
@@ -215,7 +203,7 @@ def pid_namespace() -> str:
         return UNKNOWN
 
 
-def began(pid: int) -> str:
+def start_time(pid: int) -> str:
     """When a process began, in ticks since the machine started; unknown where /proc counts in another namespace."""
     try:
         if os.readlink("/proc/self") != str(os.getpid()):
@@ -274,6 +262,6 @@ def identity(folder: Path) -> str:
     return f"{there.st_dev}:{there.st_ino}"
 
 
-def read_token(token: str) -> Origin:
+def read_token(token: str) -> ProcessOrigin:
     parts = token.split(" ")
-    return Origin(*parts) if len(parts) in (3, 4) else Origin(UNKNOWN, UNKNOWN, UNKNOWN)
+    return ProcessOrigin(*parts) if len(parts) in (3, 4) else ProcessOrigin(UNKNOWN, UNKNOWN, UNKNOWN)

@@ -18,9 +18,9 @@ from typing import Literal
 
 import msgspec
 
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.errors import LeaseHeld, LeaseLost, StoreError, StoreFull, StoreUnavailable
-from perdure.runtime.run.lineage import tell_left_behind
+from perdure.runtime.run.lineage import wake_stale_branches
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.workers.queue import Entry, entry, next_in_line
 from perdure.store.moves import wait
@@ -116,7 +116,7 @@ class Worker:
 
     def _is_recovering(self) -> bool:
         """Whether a session that the store failed may still be leased to this process."""
-        longest = max(self.runtime.heart.ttl / 1_000_000, 2 * POLL)
+        longest = max(self.runtime.heartbeat.ttl / 1_000_000, 2 * POLL)
         return self._store_failed_at is not None and not self._is_past(self._store_failed_at, longest)
 
     async def _report_next_due(self) -> None:
@@ -146,7 +146,7 @@ class Worker:
 
     async def _fire(self) -> None:
         """Resolve waits that are due. One that cannot be resolved is reported once and does not block the others."""
-        await tell_left_behind(self.runtime.store, self.runtime.worker.name)
+        await wake_stale_branches(self.runtime.store, self.runtime.worker.name)
         for due in await self.runtime.store.read(wait.due, limit=100 + len(self._unfired)):
             known = self._unfired.get((due.session_uid, due.id))
             if known is not None and not self._is_past(known, SOON):
@@ -164,7 +164,7 @@ class Worker:
         """Start the next sessions, up to the concurrency limit; one whose last worker crashed runs alone."""
         store = self.runtime.store
         rows = await store.read(worker_rows.workers)
-        dead = {one.id for one in rows if self.runtime.worker.life(one) is Life.DEAD}
+        dead = {one.id for one in rows if self.runtime.worker.life(one) is Liveness.DEAD}
         passed = len(self._tasks) + len(self._failed_at_cursor) + len(self._held_since)
         found = await store.read(
             next_in_line, dead,

@@ -21,7 +21,7 @@ import msgspec
 from perdure.clock import Clock, ServerClock, SystemClock
 from perdure.config import default_store, without_password
 from perdure.domain.restore import Cause, Restore
-from perdure.domain.worker import Worker
+from perdure.domain.worker import WorkerRecord
 from perdure.errors import ConfigError, NotFound, StoreUnavailable
 from perdure.store.databases.sqlite import read_only, witness
 from perdure.store.databases.sqlite.engine import SQLiteTransaction, connect, translate
@@ -209,9 +209,9 @@ def properties(tx: Transaction) -> dict[str, str]:
     return found if {"store_id", "schema_version", "compatible_from"} <= found.keys() else {}
 
 
-def workers(tx: Transaction) -> list[Worker]:
+def workers(tx: Transaction) -> list[WorkerRecord]:
     """Every worker, whatever the store's schema."""
-    return [Worker.from_row(row) for row in tx.all("doctor.workers", limit=1000)]
+    return [WorkerRecord.from_row(row) for row in tx.all("doctor.workers", limit=1000)]
 
 
 def sqlite_version() -> str:

@@ -15,12 +15,12 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from perdure.domain.approval import Decided
+from perdure.domain.approval import ApprovalDecision
 from perdure.domain.artifact import Retention
-from perdure.domain.contradiction import Told, contradictions
+from perdure.domain.contradiction import LogView, contradictions
 from perdure.domain.effect import AttemptOutcome, EffectState, Replay, Verdict
 from perdure.domain.fact import private_scope
-from perdure.domain.inbox import Mode
+from perdure.domain.inbox import InboxMode
 from perdure.domain.record import Record
 from perdure.domain.session import Status
 from perdure.domain.task import TaskState
@@ -53,14 +53,14 @@ KEYS: dict[str, tuple[str, ...]] = {
 CHOICES: dict[tuple[str, str], type[StrEnum]] = {
     ("session", "status"): Status,
     ("wait", "kind"): WaitKind,
-    ("inbox", "mode"): Mode,
+    ("inbox", "mode"): InboxMode,
     ("task", "state"): TaskState,
     ("effect", "state"): EffectState,
     ("effect", "replay"): Replay,
     ("effect", "verdict"): Verdict,
     ("attempt", "outcome"): AttemptOutcome,
-    ("approval", "decision"): Decided,
-    ("vote", "decision"): Decided,
+    ("approval", "decision"): ApprovalDecision,
+    ("vote", "decision"): ApprovalDecision,
     ("artifact", "retention"): Retention,
 }
 
@@ -224,7 +224,7 @@ def _contradictions(tx: Transaction, uid: str, name: str) -> list[DamagedRow]:
     row = tx.one("session.get", uid=uid)
     assert row is not None
     try:
-        found = list(contradictions(_decoded("session", row), _Tables(tx, uid), Told(event.every(tx, uid))))
+        found = list(contradictions(_decoded("session", row), _Tables(tx, uid), LogView(event.every(tx, uid))))
     except Damaged as error:
         return [DamagedRow(name, "event", {}, error.message.rstrip("."))]
     return [DamagedRow(name, one.table, one.key, one.what) for one in found]

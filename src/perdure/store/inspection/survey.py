@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure.domain.session import SessionRecord
-from perdure.domain.worker import Worker
+from perdure.domain.worker import WorkerRecord
 from perdure.store.inspection.condition import SOME, workers
 from perdure.store.move import Transaction
 from perdure.store.moves import session
@@ -19,7 +19,7 @@ class Survey(msgspec.Struct, frozen=True):
     sessions: dict[str, int]
     stale: int
     stale_sessions: list[SessionRecord]
-    workers: list[Worker]
+    workers: list[WorkerRecord]
     undecided: int
     in_doubt: int
     quarantined: list[str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.domain.approval import Approval, Decided, Vote
+from perdure.domain.approval import Approval, ApprovalDecision, Vote
 from perdure.domain.effect import Effect, EffectState
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
@@ -50,7 +50,7 @@ def approval_id(effect_id: str) -> str:
 
 
 @outsider_move
-def vote(log: Log, id: str, decision: Decided, *, because: str) -> Approval:
+def vote(log: Log, id: str, decision: ApprovalDecision, *, because: str) -> Approval:
     """Say yes or no. One no decides; yes decides when the quorum is reached."""
     check_name("The voter", log.actor)
     if not because.strip():
@@ -67,8 +67,8 @@ def vote(log: Log, id: str, decision: Decided, *, because: str) -> Approval:
         raise Conflict(f"{log.actor} has voted on approval {id} already.")
     _check_may_vote(log, approval)
     log.append("approval.voted", {"approval": id, "decision": decision, "because": because})
-    yes = sum(vote.decision == Decided.APPROVED for vote in cast.values())
-    if decision is Decided.DENIED or yes >= approval.quorum:
+    yes = sum(vote.decision == ApprovalDecision.APPROVED for vote in cast.values())
+    if decision is ApprovalDecision.DENIED or yes >= approval.quorum:
         _decide(log, approval, decision, because)
     return get(log.tx, log.uid, id)
 
@@ -92,7 +92,7 @@ def expire(log: Log, id: str) -> Approval:
         raise IllegalMove(f"Approval {id} never expires.")
     if approval.decision is not None or approval.expires_at > log.tx.now:
         return approval
-    _decide(log, approval, Decided.EXPIRED, "nobody decided in time")
+    _decide(log, approval, ApprovalDecision.EXPIRED, "nobody decided in time")
     return get(log.tx, log.uid, id)
 
 
@@ -100,14 +100,14 @@ def lapse(log: Log, id: str, because: str) -> None:
     """Nobody needs to decide any more: what was asked about will not be done."""
     approval = get(log.tx, log.uid, id)
     if approval.decision is None:
-        _decide(log, approval, Decided.EXPIRED, because)
+        _decide(log, approval, ApprovalDecision.EXPIRED, because)
 
 
-def _decide(log: Log, approval: Approval, decision: Decided, because: str) -> None:
+def _decide(log: Log, approval: Approval, decision: ApprovalDecision, because: str) -> None:
     log.tx.run("approval.decide", uid=log.uid, id=approval.id, decision=decision, now=log.tx.now)
     row = {"id": approval.id, "decision": decision, "decided_at": log.tx.now}
     log.append("approval.decided", {"approval": approval.id, "because": because}, rows={"approval": [row]})
-    if decision is not Decided.APPROVED:
+    if decision is not ApprovalDecision.APPROVED:
         planned = effects.get(log.tx, log.uid, approval.effect_id)
         if planned.state == EffectState.PLANNED:
             effects.refuse.on(log, approval.effect_id, f"approval-{decision}", because)

@@ -22,8 +22,8 @@ from perdure.domain.effect import (
     Replay,
     Verdict,
     attempts_allowed,
+    attempts_made,
     earlier_unknown,
-    tried,
 )
 from perdure.domain.lease import Holder
 from perdure.domain.record import check_move
@@ -178,7 +178,8 @@ def settle(
         case AttemptOutcome.ACKNOWLEDGED:
             move(log, effect, EffectState.ACKNOWLEDGED, "effect.acknowledged", outcome=outcome, **came)
         case AttemptOutcome.FAILED:
-            state = EffectState.PLANNED if tried(attempts) < attempts_allowed(effect, retry) else EffectState.FAILED
+            has_attempts_left = attempts_made(attempts) < attempts_allowed(effect, retry)
+            state = EffectState.PLANNED if has_attempts_left else EffectState.FAILED
             move(log, effect, state, "effect.failed", outcome=outcome, **came)
         case AttemptOutcome.ABSENT:
             move(log, effect, EffectState.PLANNED, "effect.absent", **came)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.domain.inbox import InboxMessage, Mode
+from perdure.domain.inbox import InboxMessage, InboxMode
 from perdure.domain.record import same_json
 from perdure.domain.wait import WaitKind
 from perdure.errors import Conflict
@@ -14,7 +14,7 @@ from perdure.store.moves import session, wait
 
 
 @outsider_move
-def receive(log: Log, id: str, body: Any, mode: Mode = Mode.QUEUE) -> InboxMessage:
+def receive(log: Log, id: str, body: Any, mode: InboxMode = InboxMode.QUEUE) -> InboxMessage:
     """Take in a message. An exact retry gets the same receipt; other content under the same id is refused."""
     check_name("The message id", id)
     stored = encode(body)
@@ -36,7 +36,7 @@ def receive(log: Log, id: str, body: Any, mode: Mode = Mode.QUEUE) -> InboxMessa
 
 
 @holder_move
-def promote(log: Log, *, mode: Mode | None = None, limit: int = 100) -> list[InboxMessage]:
+def promote(log: Log, *, mode: InboxMode | None = None, limit: int = 100) -> list[InboxMessage]:
     """Let unread messages join the transcript, each exactly once, in the order in which they came."""
     promoted = []
     for row in log.tx.all("inbox.unread", uid=log.uid, mode=mode, limit=limit):
@@ -58,5 +58,5 @@ def get(tx: Transaction, uid: str, id: str) -> InboxMessage | None:
     return InboxMessage.from_row(row) if row else None
 
 
-def unread(tx: Transaction, uid: str, *, mode: Mode | None = None, limit: int = 100) -> list[InboxMessage]:
+def unread(tx: Transaction, uid: str, *, mode: InboxMode | None = None, limit: int = 100) -> list[InboxMessage]:
     return [InboxMessage.from_row(row) for row in tx.all("inbox.unread", uid=uid, mode=mode, limit=limit)]

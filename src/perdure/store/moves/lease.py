@@ -23,7 +23,7 @@ from typing import Any
 from perdure.domain.effect import Effect
 from perdure.domain.lease import UNTIL_SETTLED, Holder, Lease, is_void, next_epoch, reserved_for
 from perdure.domain.record import check_move
-from perdure.domain.restore import Undecided
+from perdure.domain.restore import LossUnknown
 from perdure.domain.session import MOVES, SessionRecord, Status
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import LeaseHeld, LeaseLost
@@ -123,7 +123,7 @@ def renew(holder: Holder, ttl: int, *, wait: bool = True) -> Move[bool]:
         tx.run("session.renew", uid=holder.uid, epoch=holder.epoch, nonce=holder.nonce, until=tx.now + ttl)
         try:
             hold(tx, holder).close()  # it is ours, or lost, or another server took over and it can be kept
-        except Undecided:
+        except LossUnknown:
             if wait:
                 raise
             return False

@@ -13,7 +13,7 @@ import msgspec
 
 from perdure.domain.artifact import Retention
 from perdure.domain.event import Event
-from perdure.domain.inbox import Mode
+from perdure.domain.inbox import InboxMode
 from perdure.domain.record import same_json
 from perdure.domain.wait import Wait, WaitKind
 from perdure.store.move import Log, Transaction, holder_move
@@ -62,7 +62,7 @@ def replied(
 
 
 @holder_move
-def hear(log: Log, *, mode: Mode | None = None) -> list[tuple[int, int, dict[str, Any]]]:
+def hear(log: Log, *, mode: InboxMode | None = None) -> list[tuple[int, int, dict[str, Any]]]:
     """Let messages join, each once; returns their lines with number and time."""
     promoted = inbox.promote.on(log, mode=mode)
     return [(one.promoted_as or 0, log.tx.now, inbox.line(one)) for one in promoted]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from perdure.domain.effect import Effect, Rule
 from perdure.domain.lease import RESTORE_SHIFT
-from perdure.domain.restore import Cause, Restore, may_have_happened, presumed
+from perdure.domain.restore import Cause, Restore, may_have_happened, presumed_attempt
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, NotFound
 from perdure.ids import check_name, check_text, encode
@@ -82,7 +82,7 @@ def presume(log: Log, id: str, restore: Restore, rule: Rule) -> Effect:
         return effect
     assert log.holder is not None
     taken = lease.claim(log, id, effect.position, effect.leases) if effect.leases else {}
-    made = presumed(effect, attempts, restore, log.tx.now)
+    made = presumed_attempt(effect, attempts, restore, log.tx.now)
     log.tx.send("effect.dispatch", uid=log.uid, id=id)
     log.tx.send("effect.presume", uid=log.uid, id=id, epoch=restore.epoch)
     log.tx.send(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.domain.worker import Worker
+from perdure.domain.worker import WorkerRecord
 from perdure.ids import check_name, check_text, encode
 from perdure.store.move import Transaction, plain_move
 
 
 @plain_move
-def register(tx: Transaction, worker: Worker) -> None:
+def register(tx: Transaction, worker: WorkerRecord) -> None:
     """A worker begins; registering again only refreshes it."""
     check_name("The worker", worker.id)
     check_text("The worker", worker.host + worker.boot_id + worker.start_token)
@@ -30,5 +30,5 @@ def forget(tx: Transaction, ids: Sequence[str]) -> None:
         tx.run("worker.delete", id=id)
 
 
-def workers(tx: Transaction, *, limit: int = 1000) -> list[Worker]:
-    return [Worker.from_row(row) for row in tx.all("worker.list", limit=limit)]
+def workers(tx: Transaction, *, limit: int = 1000) -> list[WorkerRecord]:
+    return [WorkerRecord.from_row(row) for row in tx.all("worker.list", limit=limit)]

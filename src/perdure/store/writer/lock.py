@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from perdure import process
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.errors import StoreUnavailable
 
 
@@ -104,7 +104,7 @@ class Presence:
         unseen = folder / f".{name}"  # a file that is seen is locked, or nobody could tell it from a dead one's
         self.descriptor = process.open_for_parent(unseen, os.O_RDWR | os.O_CREAT)
         fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if life_of(folder, name) is Life.DEAD:
+        if life_of(folder, name) is Liveness.DEAD:
             self.path.unlink(missing_ok=True)
         try:
             os.link(unseen, self.path)  # not a rename: that would take the place of somebody who lives
@@ -116,20 +116,20 @@ class Presence:
         os.close(self.descriptor)
 
 
-def life_of(folder: Path, name: str) -> Life:
+def life_of(folder: Path, name: str) -> Liveness:
     """Whether the process that took this presence on this machine still lives, or a child of it does."""
     try:
         descriptor = os.open(folder / name, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        return Life.DEAD
+        return Liveness.DEAD
     except OSError:
-        return Life.CANNOT_TELL
+        return Liveness.CANNOT_TELL
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who look do not take each other for alive
     except BlockingIOError:
-        return Life.ALIVE
+        return Liveness.ALIVE
     else:
-        return Life.DEAD
+        return Liveness.DEAD
     finally:
         os.close(descriptor)
 
@@ -138,7 +138,7 @@ def living(folder: Path) -> list[str]:
     """The names present now; files that the dead left behind are removed."""
     names = []
     for path in folder.glob("[!.]*"):
-        if life_of(folder, path.name) is Life.DEAD:
+        if life_of(folder, path.name) is Liveness.DEAD:
             path.unlink(missing_ok=True)
         else:
             names.append(path.name)

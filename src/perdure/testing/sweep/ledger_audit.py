@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from perdure.domain.approval import Decided
+from perdure.domain.approval import ApprovalDecision
 from perdure.domain.effect import Effect, EffectState, Replay, intent_digest
 from perdure.domain.session import TERMINAL
 from perdure.domain.wait import WaitKind
@@ -102,6 +102,6 @@ def _unapproved(tx: Transaction, effect: Effect, dispatched: int) -> list[list[s
     if effect.approval_id is None or not dispatched:
         return []
     given = approval.get(tx, effect.session_uid, effect.approval_id)
-    if given.decision == Decided.APPROVED and given.consumed_by == effect.id and given.intent_digest == exact:
+    if given.decision == ApprovalDecision.APPROVED and given.consumed_by == effect.id and given.intent_digest == exact:
         return []
     return [["unapproved", f"{effect.tool} {effect.id} was dispatched, and approval {given.id} was not used for it"]]

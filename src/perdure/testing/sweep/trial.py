@@ -184,7 +184,7 @@ def _receipt(name: str, kept: dict[str, Any]) -> Any:
     """What the tool would have returned: the answer of the sink, its id, or nothing."""
     for guess in ({"id": kept["id"]}, kept["id"], None):
         try:
-            TOOLS[name].shape.decode_result(msgspec.json.encode(guess).decode())
+            TOOLS[name].signature.decode_result(msgspec.json.encode(guess).decode())
         except ConfigError:
             continue
         return guess

@@ -18,7 +18,7 @@ from zlib import crc32
 
 import msgspec
 
-from perdure.domain.worker import Life
+from perdure.domain.worker import Liveness
 from perdure.domain.writer import Acknowledgment
 from perdure.ids import new_uid
 from perdure.store.writer.lock import Presence, life_of
@@ -90,7 +90,7 @@ class Acknowledgments:
         if self.folder is None or not self.folder.is_dir():
             return
         for path in sorted(self.folder.glob("[!.]*")):
-            if path.name != self.id and life_of(self.folder, path.name) is Life.DEAD:
+            if path.name != self.id and life_of(self.folder, path.name) is Liveness.DEAD:
                 yield path.name, read(path)
 
     def forget(self, id: str) -> None:

@@ -33,7 +33,7 @@ import psycopg
 from psycopg import errors
 
 from perdure import faults, process
-from perdure.domain.restore import Undecided
+from perdure.domain.restore import LossUnknown
 from perdure.errors import CommitUnknown, LeaseLost, StoreUnavailable
 from perdure.store import migrate
 from perdure.store.databases.postgres.connect import connect
@@ -165,7 +165,7 @@ class Connection:
                 logger.warning("The connection to PostgreSQL was lost during a write; it is tried again.")
                 self.close()
                 self._give_up_after(until, unsure, error)
-            except Undecided as error:
+            except LossUnknown as error:
                 if time.monotonic() > until:
                     raise LeaseLost(str(error)) from error
                 time.sleep(0.1)

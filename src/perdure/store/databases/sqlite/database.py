@@ -20,7 +20,7 @@ import apsw
 
 from perdure import faults, process
 from perdure.clock import Clock
-from perdure.domain.worker import Life, Worker
+from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.durable import make_folder, move_into_place, sync_file, sync_folder
 from perdure.errors import SchemaMismatch, StoreUnavailable
 from perdure.ids import new_uid
@@ -167,7 +167,11 @@ class SQLite:
         if version in (0, len(steps)) or self.folder is None:
             return migrate.migrate(migrator, steps)
         rows = engine.transaction("open").all("doctor.workers", limit=1000)
-        alive = [one for one in map(Worker.from_row, rows) if life_of(self.folder / "workers", one.id) is Life.ALIVE]
+        alive = [
+            one
+            for one in map(WorkerRecord.from_row, rows)
+            if life_of(self.folder / "workers", one.id) is Liveness.ALIVE
+        ]
         applied = migrate.migrate(migrator, steps, oldest_alive=min((one.schema_to for one in alive), default=None))
         if (version := migrator.version()[0]) < len(steps):
             names = ", ".join(f"{one.id} (process {one.pid})" for one in alive)
