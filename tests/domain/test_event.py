@@ -94,7 +94,7 @@ def test_erasure_keeps_the_chain(rows: list[Row], data: st.DataObject) -> None:
 
 
 @given(logs, st.data())
-def test_what_was_erased_cannot_be_said_again_in_other_words(rows: list[Row], data: st.DataObject) -> None:
+def test_an_erased_body_cannot_be_replaced_by_another(rows: list[Row], data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(rows) - 1))
     row = (*rows[place][:7], data.draw(bodies), salt(), *rows[place][9:])
     with pytest.raises(Damaged):

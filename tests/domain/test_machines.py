@@ -44,7 +44,7 @@ def test_done_failed_and_cancelled_are_the_ends_of_a_session() -> None:
 
 
 @given(st.lists(st.sampled_from(list(Status)), max_size=30))
-def test_no_walk_leaves_an_end_and_only_a_lease_makes_a_session_run(walk: list[Status]) -> None:
+def test_ended_sessions_stay_ended_and_only_a_lease_runs_one(walk: list[Status]) -> None:
     now = Status.READY
     for new in walk:
         if new not in session.MOVES[now]:
@@ -72,7 +72,7 @@ def test_a_task_can_always_be_opened_again(walk: list[TaskState]) -> None:
     assert now is TaskState.OPEN or TaskState.OPEN in task.MOVES[now]
 
 
-def test_a_refusal_says_what_would_be_legal() -> None:
+def test_a_refused_move_lists_the_legal_ones() -> None:
     with pytest.raises(IllegalMove, match=r"may become cancelled, ready"):
         check_move("session", session.MOVES, Status.WAITING, Status.RUNNING)
     with pytest.raises(IllegalMove, match="it is final"):

@@ -269,7 +269,7 @@ def taken(course: RecoveryDecision, now: int) -> tuple[str, int | None]:
 @pytest.mark.parametrize("replay", list(Replay))
 @MANY
 @given(st.data())
-def test_recovery_does_what_the_design_says(replay: Replay, data: st.DataObject) -> None:
+def test_recovery_follows_the_replay_table(replay: Replay, data: st.DataObject) -> None:
     case = data.draw(cases(replay))
     rule, model = binding_rule(case.effect, case.loaded), Model(case)
     course = recover(case.effect, case.evidence, rule)
@@ -303,7 +303,7 @@ def test_key_ttl_runs_from_the_first_attempt() -> None:
         assert recover(Effect(**given), Evidence(tries, now, Liveness.DEAD), rule).action is action
 
 
-def test_an_earlier_attempt_that_may_be_under_way_keeps_an_absence_from_counting() -> None:
+def test_absence_does_not_count_while_an_earlier_attempt_may_run() -> None:
     tries = [attempt(1), attempt(2, outcome="unknown", ended_at=SECOND)]
     rule = Rule(Replay.PROBE, SECOND, 9, None, True, False)
     assert open_attempts(tries) == tries[:1]
@@ -320,7 +320,7 @@ def test_what_is_settled_is_left_alone(case: Case, state: str) -> None:
 
 
 @given(cases())
-def test_the_binding_rule_says_where_the_record_differs(case: Case) -> None:
+def test_the_binding_rule_shows_where_the_record_differs(case: Case) -> None:
     rule = binding_rule(case.effect, case.loaded)
     numbers = ("inflight", "key_ttl", "retry")
     changed = case.effect.replay != case.loaded.replay or any(

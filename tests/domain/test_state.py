@@ -37,7 +37,7 @@ def test_what_was_forgotten_is_not_there_until_it_is_known_again() -> None:
     assert [list(fold(lines[:n]).facts.values()) for n in (1, 2, 3)] == [[known], [], [again]]
 
 
-def test_two_facts_are_never_taken_for_one() -> None:
+def test_two_facts_are_never_confused() -> None:
     one, two = {"scope": "a/b", "key": "c"}, {"scope": "a", "key": "b/c"}
     assert row_name(KEYS["fact"], one) != row_name(KEYS["fact"], two)
     assert len(fold([Line(1, {"rows": {"fact": [one, two]}})]).facts) == 2
@@ -51,6 +51,6 @@ def test_an_erased_event_changes_nothing() -> None:
     }
 
 
-def test_nothing_happened_yet() -> None:
+def test_the_state_before_the_first_event_is_empty() -> None:
     assert fold([]).number == 0
     assert fold([]).session == {}

@@ -61,7 +61,7 @@ async def test_an_async_tool_that_overruns_is_cancelled_and_its_outcome_unknown(
 
 
 @MEMORY
-async def test_an_async_tool_that_answers_although_cancelled_is_believed(world: World) -> None:
+async def test_the_result_of_a_cancelled_async_tool_counts(world: World) -> None:
     @tool(timeout="10ms")
     async def stubborn() -> int:
         try:
@@ -233,7 +233,7 @@ async def test_an_outcome_is_taken_though_the_lease_moved_on(world: World) -> No
 
 
 @BOTH
-async def test_a_store_that_is_away_fails_no_session(world: World) -> None:
+async def test_an_unavailable_store_fails_no_session(world: World) -> None:
     outside = Outside("died", "done")
     act = outside.tool("idempotent")
     seen: list[str] = []
@@ -259,7 +259,7 @@ async def test_a_store_that_is_away_fails_no_session(world: World) -> None:
 
 @BOTH
 @pytest.mark.parametrize("place", range(1, 9))
-async def test_a_store_that_goes_away_at_any_move_fails_no_session(world: World, place: int) -> None:
+async def test_a_store_lost_at_any_move_fails_no_session(world: World, place: int) -> None:
     outside = Outside()
     act = outside.tool("idempotent")
 
@@ -291,7 +291,7 @@ async def test_a_store_that_goes_away_at_any_move_fails_no_session(world: World,
 
 
 @MEMORY
-async def test_a_lease_that_ran_out_before_the_act_is_proof_that_it_did_not_begin(world: World) -> None:
+async def test_a_lease_that_expired_before_the_act_proves_it_never_began(world: World) -> None:
     outside = Outside()
     act = outside.tool("escalate")
 
@@ -315,7 +315,7 @@ async def test_a_lease_that_ran_out_before_the_act_is_proof_that_it_did_not_begi
 
 
 @MEMORY
-async def test_a_heartbeat_renews_the_lease_and_says_when_it_is_lost(world: World) -> None:
+async def test_a_heartbeat_renews_the_lease_and_reports_its_loss(world: World) -> None:
     @tool
     def long(call: Call) -> str:
         call.heartbeat()
@@ -356,7 +356,7 @@ async def test_our_own_timeout_is_never_proof(world: World, safe: type[BaseExcep
 
 
 @MEMORY
-async def test_what_a_tool_raises_because_it_was_stopped_is_no_proof(world: World) -> None:
+async def test_an_error_raised_by_a_stopped_tool_is_no_proof(world: World) -> None:
     @tool(timeout="10ms", safe_errors=(ConnectionError,), retry=3)
     async def reports() -> None:
         try:
@@ -417,7 +417,7 @@ async def test_errors_of_ours_are_no_proof_unless_declared_by_name(world: World,
 
 
 @BOTH
-async def test_a_thread_that_a_stopped_coroutine_began_is_not_taken_for_ended(world: World) -> None:
+async def test_a_thread_of_a_stopped_coroutine_may_still_run(world: World) -> None:
     """`absent` would count from the end of the coroutine, and the thread's request would land beside the second one."""
     go = threading.Event()
     landed: list[str] = []
@@ -501,7 +501,7 @@ async def test_what_a_plain_tool_returns_is_awaited(world: World) -> None:
 
 
 @pytest.mark.parametrize("replay", ["escalate", "pure", "idempotent"])
-async def test_a_result_of_the_wrong_type_is_acknowledged_and_raised_in_every_run(world: World, replay: str) -> None:
+async def test_a_result_of_the_wrong_type_raises_in_every_run(world: World, replay: str) -> None:
     ran: list[int] = []
 
     @tool(replay=replay, retry=3)
@@ -555,7 +555,7 @@ async def test_a_full_artifact_volume_loses_no_known_outcome(
 
 
 @pytest.mark.databases("sqlite")
-async def test_an_unknown_effect_stays_so_while_its_tool_takes_something_else(world: World) -> None:
+async def test_an_unknown_effect_stays_unknown_when_its_signature_changed(world: World) -> None:
     @tool(name="act", replay="idempotent")
     def old(n: int) -> int:
         die()

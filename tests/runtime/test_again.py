@@ -80,7 +80,7 @@ async def test_recorded_steps_and_effects_answer_from_one_bulk_read(world: World
 
 
 @MEMORY
-async def test_results_are_the_decoded_record_as_the_annotated_type_on_the_first_run_too(world: World) -> None:
+async def test_the_first_run_also_gets_results_decoded_from_the_record(world: World) -> None:
     kinds: list[list[str]] = []
 
     def point() -> Point:
@@ -239,7 +239,7 @@ async def test_large_results_become_artifacts_where_there_is_a_folder(world: Wor
 
 
 @pytest.mark.slow
-async def test_what_is_kept_is_kept_once_whatever_runs_again(world: World) -> None:
+async def test_saved_values_are_kept_once_across_reruns(world: World) -> None:
     @program
     async def keeps(s: Session) -> list[Any]:
         d = await s.decide("comment", because="only style", then="post")
@@ -263,7 +263,7 @@ async def test_what_is_kept_is_kept_once_whatever_runs_again(world: World) -> No
 
 
 @pytest.mark.parametrize("place", range(1, 8))
-async def test_a_crash_between_keeping_and_recording_cannot_be(world: World, place: int) -> None:
+async def test_saving_and_recording_are_one_commit(world: World, place: int) -> None:
     """What a reserved step changes and the record that it did so are one transaction."""
     from perdure.errors import StoreUnavailable
 
@@ -307,7 +307,7 @@ async def test_saved_artifacts_are_kept_and_claimed(world: World) -> None:
 
 
 @MEMORY
-async def test_an_annotation_that_nobody_can_read_is_said_at_once() -> None:
+async def test_an_unresolvable_annotation_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="Missing"):
 
         @tool

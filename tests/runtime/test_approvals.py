@@ -96,7 +96,7 @@ async def test_denied_raises_in_every_run_and_never_acts(world: World) -> None:
     assert (view.result, outside.calls, (await world.effect()).state) == ("ApprovalDenied", [], "refused")
 
 
-async def test_nobody_deciding_in_time_is_an_answer(world: World) -> None:
+async def test_an_approval_without_votes_expires(world: World) -> None:
     outside = Outside()
     await world.run(once(outside.tool(gate=GATE)).bind())
     asked = await the_approval(world)
@@ -127,7 +127,7 @@ async def test_one_vote_per_voter_a_quorum_and_the_requester_barred(world: World
 
 
 @MEMORY
-async def test_the_requester_decides_where_the_gate_says_so(world: World) -> None:
+async def test_the_requester_decides_if_the_gate_allows_it(world: World) -> None:
     await world.run(once(Outside().tool(gate=Gate("own", requester_may_decide=True))).bind(), owner="ada")
     await world.rt.approve((await the_approval(world)).id, by="ada", because="mine")
     assert (await world.again()).result == 7
@@ -219,7 +219,7 @@ async def test_a_planned_effect_is_gated_again(world: World) -> None:
     assert ((await world.rt.run("ask")).result, (await world.rt.get("deny")).result) == (7, "PolicyDenied")
 
 
-async def test_deny_beats_an_approval_that_was_given(world: World) -> None:
+async def test_a_policy_that_denies_overrides_a_given_approval(world: World) -> None:
     outside = Outside()
     await world.run(once(outside.tool(gate=GATE)).bind())
     await world.rt.approve((await the_approval(world)).id, by="grace", because="yes")
@@ -228,7 +228,7 @@ async def test_deny_beats_an_approval_that_was_given(world: World) -> None:
 
 
 @MEMORY
-async def test_a_policy_that_says_something_else_lets_nothing_happen(world: World) -> None:
+async def test_an_invalid_policy_answer_allows_nothing(world: World) -> None:
     outside = Outside()
     world.rt.policy._rule = lambda intent: "maybe"
     view = await world.run(once(outside.tool()).bind())

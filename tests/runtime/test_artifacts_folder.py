@@ -18,7 +18,7 @@ async def saves_something_large(s: Session) -> str:
 
 
 @pytest.mark.databases("postgres", "memory")
-async def test_large_things_go_to_the_folder_that_was_named(target: str, folder: Path) -> None:
+async def test_large_values_go_to_the_configured_folder(target: str, folder: Path) -> None:
     async with perdure.open(target, artifacts=folder) as rt:
         begun = await rt.start(saves_something_large.bind(), id="large")
         done = await rt.run(begun.id)
@@ -27,7 +27,7 @@ async def test_large_things_go_to_the_folder_that_was_named(target: str, folder:
 
 
 @pytest.mark.databases("memory")
-async def test_without_a_folder_the_error_says_how_to_name_one(target: str) -> None:
+async def test_without_a_folder_the_error_explains_how_to_set_one(target: str) -> None:
     async with perdure.open(target) as rt:
         begun = await rt.start(saves_something_large.bind(), id="large")
         failed = await rt.run(begun.id)

@@ -66,7 +66,7 @@ async def test_a_parent_waits_while_its_child_waits_for_a_person(world: World) -
     assert (view.result, len(outside.calls)) == (["Found", 3], 1)
 
 
-async def test_a_child_that_finished_before_its_parent_was_told_is_found(world: World) -> None:
+async def test_a_child_that_finished_before_its_parent_waits_is_found(world: World) -> None:
     outside = Outside()
     old, _ = family(outside, asks=True, id="the-child")
     await world.run(old.bind(n=3))
@@ -124,7 +124,7 @@ async def test_cancelling_a_parent_asks_its_children_to_stop(world: World) -> No
 
 
 @pytest.mark.databases("memory")
-async def test_a_stranger_is_not_taken_for_a_child(world: World) -> None:
+async def test_an_unrelated_session_is_not_accepted_as_a_child(world: World) -> None:
     old, young = family(Outside(), id="taken")
     await world.run(young.bind(n=3), "taken")
     view = await world.run(old.bind(n=3))

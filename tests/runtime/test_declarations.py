@@ -73,7 +73,7 @@ def test_a_wrong_argument_is_named_with_its_tool(argument: str, value: Any, hint
     assert hint in wrong.value.hint
 
 
-def test_a_name_in_the_place_of_the_function_is_wrong_use() -> None:
+def test_a_name_instead_of_a_function_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="'post' is no function"):
         tool("post")  # type: ignore[call-overload]
 

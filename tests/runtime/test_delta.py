@@ -60,7 +60,7 @@ def locked(path: Path, content: bytes) -> Iterator[None]:
 
 
 @pytest.mark.databases("sqlite", "postgres")
-def test_two_watchers_hear_every_piece_once_and_one_that_comes_late_hears_it_from_the_start(deltas: LiveText) -> None:
+def test_every_watcher_gets_each_piece_once_even_a_late_one(deltas: LiveText) -> None:
     first, second = LiveTextReader(deltas, "u"), LiveTextReader(deltas, "u")
     assert (first.poll(), LiveTextReader(deltas, "other").poll()) == ([], [])
     writing = deltas.begin("u", LiveTextHeader("c", 3))
@@ -77,7 +77,7 @@ def test_two_watchers_hear_every_piece_once_and_one_that_comes_late_hears_it_fro
     assert first.poll() == []
 
 
-def test_what_is_not_recorded_broke_off_once_and_is_not_shown_to_whoever_comes_later(deltas: LiveText) -> None:
+def test_text_that_is_not_recorded_is_reported_as_aborted_once(deltas: LiveText) -> None:
     writing, ear = deltas.begin("u", LiveTextHeader("c", 3)), LiveTextReader(deltas, "u")
     assert writing is not None
     writing.append("Half")
@@ -91,7 +91,7 @@ def test_what_is_not_recorded_broke_off_once_and_is_not_shown_to_whoever_comes_l
     assert ear.poll() == [Delta("u", "d", 3, "Whole")]
 
 
-def test_a_killed_process_has_broken_off_and_is_swept(deltas: LiveText) -> None:
+def test_live_text_of_a_killed_process_is_reported_and_removed(deltas: LiveText) -> None:
     ear = LiveTextReader(deltas, "u")
     with Popen([sys.executable, "-c", DIES, str(path_of(deltas))], stdout=PIPE) as process:
         assert process.stdout is not None
@@ -106,7 +106,7 @@ def test_a_killed_process_has_broken_off_and_is_swept(deltas: LiveText) -> None:
     assert not path_of(deltas).exists()
 
 
-def test_a_letter_that_comes_in_two_parts_is_one_letter(deltas: LiveText) -> None:
+def test_a_character_that_arrives_in_two_parts_is_joined(deltas: LiveText) -> None:
     ear, path = LiveTextReader(deltas, "u"), path_of(deltas)
     letter = "€".encode()
     with locked(path, b'{"call":"c","after":3}\n' + letter[:1]):
@@ -129,7 +129,7 @@ def test_a_letter_that_comes_in_two_parts_is_one_letter(deltas: LiveText) -> Non
         b"{" * 99,
     ],
 )
-def test_a_file_without_a_head_is_passed_over(deltas: LiveText, content: bytes) -> None:
+def test_a_file_without_a_header_is_skipped(deltas: LiveText, content: bytes) -> None:
     with locked(path_of(deltas), content):
         assert LiveTextReader(deltas, "u").poll() == []
 
@@ -144,7 +144,7 @@ def test_garbage_after_the_head_is_text_and_bounded(deltas: LiveText, monkeypatc
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "link"])
-def test_what_is_no_file_of_ours_is_passed_over_and_never_waited_for(deltas: LiveText, kind: str) -> None:
+def test_files_that_are_not_live_text_are_skipped(deltas: LiveText, kind: str) -> None:
     path = path_of(deltas)
     with locked(path.with_name("other"), b'{"call":"c","after":3}\nof another'):
         if kind == "folder":

@@ -227,7 +227,7 @@ async def test_an_attempt_that_never_began_is_not_counted(world: World, clock: M
 
 
 @BOTH
-async def test_an_attempt_that_never_began_says_nothing_of_one_before_it(world: World, clock: ManualClock) -> None:
+async def test_an_attempt_that_never_began_proves_nothing_about_an_earlier_one(world: World, clock: ManualClock) -> None:
     """The first request landed and its answer was lost; the second never began, and meanwhile the key is too old."""
     outside = Outside("lost", "done")
     outside.tool("idempotent", retry=3, key_ttl="1s")

@@ -169,7 +169,7 @@ async def test_a_failover_that_loses_commits_at_any_moment_repeats_nothing(
 
 
 @pytest.mark.parametrize("bug", ["timelines are not compared", "nothing is looked for"])
-async def test_a_failover_that_is_believed_repeats_an_effect(
+async def test_trusting_a_lossy_failover_would_repeat_an_effect(
     bug: str, succession: FailoverServers, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: a lost commit is not noticed, so what it told of is done again."""

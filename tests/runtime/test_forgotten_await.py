@@ -29,7 +29,7 @@ CALLS: dict[str, Call] = {
 }
 
 
-async def test_an_effect_that_was_not_awaited_is_not_taken_for_done(world: World) -> None:
+async def test_an_effect_that_was_not_awaited_fails_the_program(world: World) -> None:
     outside = Outside()
     act = outside.tool()
     fixed = False
@@ -98,7 +98,7 @@ async def test_what_was_closed_or_cancelled_does_not_count(world: World) -> None
 
 @MEMORY
 @pytest.mark.filterwarnings("error")
-async def test_a_program_that_raises_is_told_its_own_error(world: World) -> None:
+async def test_a_program_that_raises_gets_its_own_error(world: World) -> None:
     @program
     async def raises(s: Session) -> str:
         _ = s.step("one", lambda: 1)

@@ -53,7 +53,7 @@ async def test_a_branch_inherits_what_was_settled_and_never_repeats_it(world: Wo
     assert (len(outside.calls), len(set(outside.keys))) == (3, 3), "what comes after the fork is each one's own"
 
 
-async def test_effects_planned_after_the_fork_are_not_inherited_and_the_plan_says_so(world: World) -> None:
+async def test_effects_planned_after_the_fork_are_not_inherited(world: World) -> None:
     outside = Outside()
     act = outside.tool()
 
@@ -97,7 +97,7 @@ async def test_an_effect_unsettled_at_the_fork_is_waited_for(world: World, by: s
     assert len(outside.happened) == (1 if by == "a person" else 2)
 
 
-async def test_a_worker_wakes_a_branch_that_was_not_told(world: World) -> None:
+async def test_a_worker_wakes_a_branch_that_missed_the_notification(world: World) -> None:
     """The process that settled the effect was killed before it told the branch."""
     act = Outside("lost").tool("escalate")
 
@@ -156,7 +156,7 @@ async def test_a_branch_follows_an_undone_effect_to_its_successor(world: World) 
     assert ((await world.rt.run("b")).result, len(outside.calls)) == (7, 2)
 
 
-async def test_a_branch_is_told_that_what_it_inherits_was_undone(world: World) -> None:
+async def test_a_branch_learns_that_an_inherited_effect_was_undone(world: World) -> None:
     from perdure.store.moves import doubt, lease
     from perdure.store.moves import effect as effects
     from perdure.store.moves import session as sessions
@@ -187,7 +187,7 @@ async def test_a_branch_is_told_that_what_it_inherits_was_undone(world: World) -
     assert (await world.rt.run("b")).result == "undone"
 
 
-async def test_a_fork_of_a_fork_inherits_the_whole_line(world: World) -> None:
+async def test_a_fork_of_a_fork_inherits_the_whole_lineage(world: World) -> None:
     outside = Outside()
     act = outside.tool()
 
@@ -210,7 +210,7 @@ async def test_a_fork_of_a_fork_inherits_the_whole_line(world: World) -> None:
     assert len(outside.calls) == 11
 
 
-async def test_a_fork_before_a_restart_begins_in_the_round_it_was_forked_from(world: World) -> None:
+async def test_a_fork_before_a_restart_begins_in_the_round_of_the_fork(world: World) -> None:
     outside = Outside()
     act = outside.tool()
 
@@ -237,7 +237,7 @@ async def test_a_fork_before_a_restart_begins_in_the_round_it_was_forked_from(wo
     assert (await world.rt.run("c")).result == [1, 7, "enough"]
 
 
-async def test_a_branch_waits_for_the_child_of_its_line_instead_of_starting_another(world: World) -> None:
+async def test_a_branch_waits_for_the_existing_child_of_its_lineage(world: World) -> None:
     outside = Outside()
     act = outside.tool()
 
@@ -259,7 +259,7 @@ async def test_a_branch_waits_for_the_child_of_its_line_instead_of_starting_anot
     assert len(outside.calls) == 1
 
 
-async def test_what_was_refused_with_its_session_is_planned_anew_and_open_questions_are_asked_anew(
+async def test_a_branch_plans_refused_effects_and_asks_open_questions_again(
     world: World,
 ) -> None:
     outside = Outside()
@@ -283,7 +283,7 @@ async def test_what_was_refused_with_its_session_is_planned_anew_and_open_questi
 
 
 @MEMORY
-async def test_decisions_tasks_and_private_facts_go_on_in_a_branch(world: World) -> None:
+async def test_a_branch_keeps_decisions_tasks_and_private_facts(world: World) -> None:
     @program
     async def keeps(s: Session) -> Any:
         d = await s.decide("go left", because="shorter")
@@ -319,7 +319,7 @@ async def test_a_fork_needs_an_event_and_a_free_name(world: World) -> None:
         await world.rt.fork("s", at=3, id="b")
 
 
-async def test_a_branch_goes_on_when_the_session_that_planned_its_effect_is_cancelled(world: World) -> None:
+async def test_a_branch_continues_when_the_session_it_waits_for_is_cancelled(world: World) -> None:
     outside = Outside()
     act = outside.tool(gate=GATE)
 

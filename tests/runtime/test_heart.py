@@ -39,7 +39,7 @@ def slow_commits(clock: ManualClock) -> Iterator[None]:
 
 
 @MEMORY
-def test_the_deadline_of_a_beat_counts_from_before_the_request(store: Store, clock: ManualClock) -> None:
+def test_the_deadline_of_a_renewal_counts_from_before_the_request(store: Store, clock: ManualClock) -> None:
     holder = a_holder(store, a_session(store).uid)
     asked_at = clock.boot()
     with slow_commits(clock):
@@ -49,7 +49,7 @@ def test_the_deadline_of_a_beat_counts_from_before_the_request(store: Store, clo
 
 
 @MEMORY
-def test_the_deadline_of_a_round_of_the_heart_counts_from_before_the_request(store: Store, clock: ManualClock) -> None:
+def test_the_deadline_of_a_heartbeat_round_counts_from_before_the_request(store: Store, clock: ManualClock) -> None:
     holder = a_holder(store, a_session(store).uid)
     asked_at = clock.boot()
     with slow_commits(clock):
@@ -74,7 +74,7 @@ async def test_the_deadline_of_a_new_lease_counts_from_before_the_request(world:
 
 
 @MEMORY
-async def test_no_act_of_a_run_trusts_a_deadline_that_counts_from_an_answer(world: World, clock: ManualClock) -> None:
+async def test_no_act_relies_on_a_deadline_counted_from_the_response(world: World, clock: ManualClock) -> None:
     deadlines: list[int] = []
 
     @tool
@@ -102,7 +102,7 @@ async def test_no_act_of_a_run_trusts_a_deadline_that_counts_from_an_answer(worl
 
 
 @pytest.mark.databases("postgres")
-async def test_a_joint_tool_that_holds_its_session_costs_no_other_session_its_lease(target: str) -> None:
+async def test_a_long_joint_tool_costs_no_other_session_its_lease(target: str) -> None:
     begun, go = threading.Event(), threading.Event()
 
     @tool(replay="joint")
@@ -139,7 +139,7 @@ async def test_a_joint_tool_that_holds_its_session_costs_no_other_session_its_le
 
 
 @MEMORY
-def test_an_unforeseen_error_is_logged_and_the_heart_beats_on(
+def test_an_unexpected_error_is_logged_and_the_heartbeat_continues(
     store: Store, clock: ManualClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two leases one cannot be renewed for a while; the other is, and the first is when it can be again."""
@@ -168,7 +168,7 @@ def test_an_unforeseen_error_is_logged_and_the_heart_beats_on(
 
 
 @MEMORY
-def test_a_run_is_told_when_its_lease_ran_out_for_an_unforeseen_reason(
+def test_a_run_learns_that_its_lease_expired_for_an_unexpected_reason(
     store: Store, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     holder, told = a_holder(store, a_session(store).uid), list[Exception]()
@@ -183,7 +183,7 @@ def test_a_run_is_told_when_its_lease_ran_out_for_an_unforeseen_reason(
 
 
 @MEMORY
-def test_an_error_of_the_run_that_is_told_ends_no_heart(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_in_the_notified_run_does_not_stop_the_heartbeat(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     holder = a_holder(store, a_session(store).uid)
     store.write_now(sessions.release(holder))
 
@@ -220,7 +220,7 @@ def test_a_renewal_does_not_wait_for_a_row_that_another_move_holds(store: Store)
 
 
 @MEMORY
-def test_a_store_that_is_away_ends_no_act_before_the_lease_does(store: Store, clock: ManualClock) -> None:
+def test_an_unavailable_store_ends_no_act_before_its_lease(store: Store, clock: ManualClock) -> None:
     def away(point: str) -> None:
         if point == "move.before":
             raise StoreUnavailable("The store is away.")

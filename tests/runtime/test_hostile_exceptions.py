@@ -149,7 +149,7 @@ async def test_a_tool_that_raises_it_has_an_unknown_outcome(
 
 
 @pytest.mark.databases("sqlite", "postgres")
-async def test_a_strange_error_is_recorded_on_every_database(world: World) -> None:
+async def test_an_error_with_odd_characters_is_recorded_on_every_database(world: World) -> None:
     """One session meets them all, so that each database stores every text."""
     acts = [tool(name=f"act{index}", replay="pure", retry=1)(raiser(made, False)) for index, made in enumerate(HOSTILE)]
 
@@ -205,7 +205,7 @@ async def test_a_program_that_ends_with_it_is_failed(world: World, made: Callabl
 
 @MEMORY
 @STRANGE
-async def test_a_probe_that_raises_it_cannot_tell(world: World, made: Callable[[], BaseException]) -> None:
+async def test_a_probe_that_raises_it_has_no_answer(world: World, made: Callable[[], BaseException]) -> None:
     @tool(replay="probe")
     def act(n: int) -> int:
         raise OSError("the line was cut")

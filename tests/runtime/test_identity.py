@@ -15,7 +15,7 @@ MEMORY = pytest.mark.databases("memory")
 
 
 @MEMORY
-async def test_a_call_takes_its_place_when_it_is_called_and_not_when_it_is_awaited(world: World) -> None:
+async def test_a_call_takes_its_position_when_it_is_made(world: World) -> None:
     act = Outside().tool()
     order = [0, 1]
 
@@ -178,7 +178,7 @@ async def test_plans_commit_in_the_order_of_the_calls(world: World) -> None:
 
 
 @MEMORY
-async def test_keyed_calls_side_by_side_are_told_apart_by_their_keys(world: World) -> None:
+async def test_concurrent_keyed_calls_are_distinguished_by_their_keys(world: World) -> None:
     outside = Outside()
     act = outside.tool()
     keys = ["a", "b"]
@@ -266,7 +266,7 @@ async def test_equal_calls_of_another_session_never_share_a_key(world: World) ->
 
 
 @MEMORY
-async def test_siblings_that_were_recorded_out_of_order_are_no_change_of_the_program(world: World) -> None:
+async def test_siblings_recorded_out_of_order_are_not_a_changed_program(world: World) -> None:
     """A slow pure call is recorded after its fast sibling; a crash in between must not look like new code."""
     from tests.runtime.world import die
 

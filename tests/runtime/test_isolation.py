@@ -72,7 +72,7 @@ async def test_a_time_limit_kills_the_process_and_the_act_has_ended(world: World
         ("refused", "failed", NotDone), ("proof", "failed", NotDone), ("wrong type", "acknowledged", ToolError),
     ],
 )  # fmt: skip
-async def test_every_end_of_the_process_is_told_as_it_is(
+async def test_every_end_of_the_process_is_reported(
     world: World, how: str, outcome: str, raised: type[Exception] | None
 ) -> None:
     @program
@@ -109,7 +109,7 @@ async def test_a_tool_that_the_process_cannot_find_has_not_begun(world: World) -
     assert "does not define the tool isolated_gone" in (await world.run(acts.bind())).result
 
 
-def test_what_no_process_could_import_is_refused_at_the_declaration() -> None:
+def test_a_tool_that_cannot_be_imported_is_refused_at_the_declaration() -> None:
     def local() -> int:
         return 1
 
@@ -146,7 +146,7 @@ async def test_the_process_dies_with_its_worker(world: World, tmp_path: Path) ->
 
 
 @MEMORY
-async def test_what_a_process_that_crashed_has_started_is_killed_too(world: World, tmp_path: Path) -> None:
+async def test_processes_started_by_a_crashed_tool_are_killed(world: World, tmp_path: Path) -> None:
     @program
     async def acts(s: Session) -> int:
         return await s.do(app.isolated_leaves, folder=str(tmp_path), how="crash")

@@ -57,7 +57,7 @@ async def test_a_lease_is_held_from_the_dispatch_to_the_settle(world: World) -> 
     world.verify()
 
 
-async def test_the_second_waits_for_the_first_and_is_woken_when_it_is_settled(world: World) -> None:
+async def test_the_second_waits_until_the_first_is_settled(world: World) -> None:
     order: list[str] = []
     begun, go = asyncio.Event(), asyncio.Event()
 
@@ -112,7 +112,7 @@ async def test_two_calls_of_one_program_side_by_side_take_turns(world: World) ->
     assert inside in (["+1", "-1", "+2", "-2"], ["+2", "-2", "+1", "-1"])
 
 
-async def test_a_doubt_keeps_it_however_long_it_lasts(world: World, clock: ManualClock) -> None:
+async def test_an_effect_in_doubt_keeps_its_lease(world: World, clock: ManualClock) -> None:
     outside = Outside("lost")
     pushing(outside)
     assert (await world.run(bound(), "a")).status == "waiting"
@@ -129,7 +129,7 @@ async def test_a_doubt_keeps_it_however_long_it_lasts(world: World, clock: Manua
 
 
 @pytest.mark.databases("sqlite", "files", "postgres")
-async def test_a_process_that_dies_in_the_act_keeps_it_until_its_session_is_recovered(world: World) -> None:
+async def test_a_killed_process_keeps_the_lease_until_its_session_recovers(world: World) -> None:
     outside = Outside("died")
     pushing(outside, "probe")
     await world.dies(bound(), "a")
@@ -140,7 +140,7 @@ async def test_a_process_that_dies_in_the_act_keeps_it_until_its_session_is_reco
 
 
 @pytest.mark.slow
-async def test_the_word_absent_does_not_give_it_up_while_a_request_may_be_in_flight(world: World) -> None:
+async def test_absent_keeps_the_lease_while_a_request_may_be_in_flight(world: World) -> None:
     outside = Outside("lost")
     pushing(outside)
     await world.run(bound(), "a")
@@ -159,7 +159,7 @@ async def test_a_proven_failure_gives_it_up(world: World) -> None:
     assert (await world.run(bound(), "b")).status == "done"
 
 
-async def test_an_undo_is_covered_by_what_it_takes_back(world: World, clock: ManualClock) -> None:
+async def test_an_undo_uses_the_lease_of_its_effect(world: World, clock: ManualClock) -> None:
     outside = Outside("lost")
     pushing(outside, "compensate")
     assert (await world.run(bound(), "a")).status == "waiting"  # until nothing can be in flight
@@ -171,7 +171,7 @@ async def test_an_undo_is_covered_by_what_it_takes_back(world: World, clock: Man
     assert await held(world) == [("branch:1", None)]
 
 
-async def test_who_waits_is_told_again_when_the_one_who_should_have_told_died(world: World) -> None:
+async def test_a_waiter_is_notified_again_if_the_notifier_died(world: World) -> None:
     outside = Outside("lost")
     pushing(outside)
     await world.run(bound(), "a")
@@ -195,7 +195,7 @@ async def test_it_waits_for_the_time_of_a_lease_that_has_one(world: World, clock
     assert (await world.again("a")).status == "done"
 
 
-async def test_nobody_takes_by_its_name_what_an_effect_holds(world: World, clock: ManualClock) -> None:
+async def test_a_lease_of_an_effect_cannot_be_taken_by_name(world: World, clock: ManualClock) -> None:
     pushing(Outside("lost"))
     await world.run(bound(), "a")
     clock.advance(hours=1000)
@@ -203,7 +203,7 @@ async def test_nobody_takes_by_its_name_what_an_effect_holds(world: World, clock
         await world.rt.store.write(lease.acquire_named("branch:1", holder="w", nonce="n", ttl=1))
 
 
-async def test_what_was_given_back_between_the_refusal_and_the_wait_is_not_waited_for(world: World) -> None:
+async def test_a_lease_released_before_the_wait_begins_is_taken(world: World) -> None:
     pushing(Outside("lost"))
     await world.run(bound(), "a")
     await world.run(bound(), "b")
@@ -276,7 +276,7 @@ async def test_a_lease_is_a_usable_name_made_of_known_parameters(world: World) -
 
 
 @pytest.mark.databases("memory")
-async def test_who_waits_for_a_lease_is_told_when_a_cancel_frees_it(world: World) -> None:
+async def test_a_waiter_is_notified_when_a_cancel_releases_the_lease(world: World) -> None:
     outside = Outside("raise")
     pushing(outside)
     await world.run(bound(), "a")

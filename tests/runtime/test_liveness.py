@@ -113,7 +113,7 @@ def test_a_command_without_the_lock_does_not_count(store: Store, target: str) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [["--mount-proc"], []], ids=["own /proc", "/proc of the machine"])
-def test_two_containers_with_one_hostname_and_one_pid_are_told_apart(target: str, options: list[str]) -> None:
+def test_containers_with_equal_hostname_and_pid_are_distinguished(target: str, options: list[str]) -> None:
     within = container(*options)
     with life_process(target, "none", within) as first, life_process(target, "asker", within) as second:
 
@@ -156,7 +156,7 @@ def test_the_lock_is_asked_before_any_name(store: Store, target: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_process_of_another_pid_namespace_is_not_looked_up_by_its_number(store: Store, target: str) -> None:
+def test_a_process_of_another_pid_namespace_is_not_looked_up_by_pid(store: Store, target: str) -> None:
     locks = locks_of_store(store)
     with worker_process(target) as (_, id, _child):
         (locks.folder / id).unlink()
@@ -165,7 +165,7 @@ def test_a_process_of_another_pid_namespace_is_not_looked_up_by_its_number(store
         assert locks.life(row(store, id)) is Liveness.CANNOT_TELL
 
 
-def test_a_copy_of_a_lock_file_says_nothing(store: Store, tmp_path: Path) -> None:
+def test_a_copy_of_a_lock_file_proves_nothing(store: Store, tmp_path: Path) -> None:
     locks = locks_of_store(store)
     with locks.enter(store) as me:
         shutil.copytree(locks.folder, tmp_path / "copy")
@@ -174,7 +174,7 @@ def test_a_copy_of_a_lock_file_says_nothing(store: Store, tmp_path: Path) -> Non
         assert locks.life(me.worker) is Liveness.CANNOT_TELL
 
 
-def test_a_worker_that_closes_while_it_acts_is_alive_until_its_process_ends(store: Store) -> None:
+def test_a_worker_that_closes_during_an_act_is_still_alive(store: Store) -> None:
     locks = locks_of_store(store)
     me = locks.enter(store)
     me.close(acting=True)
@@ -210,7 +210,7 @@ def test_a_namesake_of_this_host_is_not_mistaken_for_its_earlier_boot(
 
 
 @pytest.mark.slow
-def test_a_lock_in_another_folder_cannot_be_told(store: Store, target: str, tmp_path: Path) -> None:
+def test_a_lock_in_another_folder_is_not_evidence(store: Store, target: str, tmp_path: Path) -> None:
     """Two containers may share the host's name and boot, and neither the folder nor the process numbers."""
     with worker_process(target) as (_, id, _child):
         here = locks_of_store(store)
@@ -220,7 +220,7 @@ def test_a_lock_in_another_folder_cannot_be_told(store: Store, target: str, tmp_
 
 
 @pytest.mark.slow
-def test_a_lock_that_somebody_tidied_away_does_not_make_its_worker_dead(store: Store, target: str) -> None:
+def test_a_deleted_lock_file_does_not_make_its_worker_dead(store: Store, target: str) -> None:
     with worker_process(target) as (_, id, _child):
         locks = locks_of_store(store)
         (locks.folder / id).unlink()
@@ -266,7 +266,7 @@ def test_a_token_names_one_process(store: Store) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_look_at_the_recovery_plan_makes_nobody_a_worker(target: str) -> None:
+async def test_reading_the_recovery_plan_registers_no_worker(target: str) -> None:
     @program
     async def idle(s: Session) -> None: ...
 

@@ -117,7 +117,7 @@ def test_no_session_ends_with_an_effect_under_way(store: Store) -> None:
     assert session_of(store, holder.uid).status == "running"
 
 
-def test_an_old_epoch_can_neither_plan_nor_dispatch_and_its_outcome_is_taken_all_the_same(store: Store) -> None:
+def test_an_old_epoch_cannot_dispatch_but_its_outcome_counts(store: Store) -> None:
     from perdure.errors import LeaseLost
     from perdure.store.moves import lease
 
@@ -150,7 +150,7 @@ def test_only_a_late_success_changes_what_was_found_absent(store: Store, late: s
     assert only.outcome == "absent"
 
 
-def test_a_late_outcome_after_a_newer_attempt_is_kept_in_the_log_and_changes_nothing(store: Store) -> None:
+def test_a_late_outcome_after_a_newer_attempt_is_only_logged(store: Store) -> None:
     holder = dispatched(store)
     store.write_now(effect.settle(holder.uid, "w", "e-1", 1, ABSENT))
     store.write_now(effect.dispatch(holder, "e-1", DISPATCH))
@@ -161,7 +161,7 @@ def test_a_late_outcome_after_a_newer_attempt_is_kept_in_the_log_and_changes_not
     assert (state(store, holder), newest_kind(store, holder)) == ("acknowledged", "effect.late_outcome")
 
 
-def test_the_same_outcome_told_twice_is_not_news(store: Store) -> None:
+def test_the_same_outcome_reported_twice_is_recorded_once(store: Store) -> None:
     holder = dispatched(store)
     store.write_now(effect.settle(holder.uid, "w", "e-1", 1, DONE))
     cursor = session_of(store, holder.uid).cursor

@@ -72,7 +72,7 @@ async def fails(rt: Runtime) -> None:
     assert [known.outcome for known, _ in LATE.values()] == [AttemptOutcome.ACKNOWLEDGED]
 
 
-async def test_an_owed_outcome_is_written_and_the_session_given_back_without_a_run(target: str) -> None:
+async def test_a_late_outcome_is_written_and_the_session_released_without_a_run(target: str) -> None:
     async with perdure.open("memory:") as other, perdure.open(target, lease=SHORT) as rt:
         await fails(rt)
         assert (await effect_of(rt)).state == "dispatched"
@@ -89,7 +89,7 @@ async def _has_status(rt: Runtime, status: str) -> bool:
 
 
 @pytest.mark.slow
-async def test_an_owed_outcome_outlives_the_runtime_that_it_came_from(target: str) -> None:
+async def test_a_late_outcome_outlives_its_runtime(target: str) -> None:
     rt = perdure.open(target, lease=SHORT)
     await fails(rt)
     await asyncio.to_thread(rt.close)
@@ -100,7 +100,7 @@ async def test_an_owed_outcome_outlives_the_runtime_that_it_came_from(target: st
 
 
 @pytest.mark.databases("memory")
-async def test_an_outcome_is_owed_until_it_is_written(target: str) -> None:
+async def test_an_outcome_is_kept_until_it_is_written(target: str) -> None:
     async with perdure.open(target) as rt:
         await fails(rt)
         (owed,) = LATE
@@ -114,7 +114,7 @@ async def test_an_outcome_is_owed_until_it_is_written(target: str) -> None:
 
 
 @pytest.mark.databases("memory")
-async def test_an_outcome_that_the_store_refuses_is_logged_and_holds_up_no_other(
+async def test_a_refused_late_outcome_is_logged_and_blocks_no_other(
     target: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with perdure.open(target) as rt:
@@ -165,7 +165,7 @@ async def test_a_worker_waits_for_its_store_and_takes_its_session_up_again(
 
 
 @pytest.mark.databases("memory")
-async def test_a_session_that_cannot_be_read_does_not_hold_up_the_debts_of_others(
+async def test_an_unreadable_session_does_not_block_the_outcomes_of_others(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with perdure.open(target) as rt:

@@ -43,7 +43,7 @@ async def test_another_process_knows_the_record_and_has_no_cause(world: World) -
 
 
 @pytest.mark.databases("memory")
-async def test_a_parent_is_told_which_line_of_its_child_failed(world: World) -> None:
+async def test_a_parent_learns_which_line_of_its_child_failed(world: World) -> None:
     @program
     async def looks(s: Session) -> int:
         return lookup({})

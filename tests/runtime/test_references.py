@@ -73,7 +73,7 @@ class Hostile:
 
 @pytest.mark.databases("memory")
 @pytest.mark.parametrize("given", [Hostile(), "half a letter \ud800 and \0", "x" * 100_000, 7])
-async def test_a_strange_reference_never_makes_an_outcome_unknown(world: World, given: object) -> None:
+async def test_an_invalid_reference_never_makes_an_outcome_unknown(world: World, given: object) -> None:
     @tool
     def post(call: Call, n: int) -> int:
         call.reference(given)  # type: ignore[arg-type]

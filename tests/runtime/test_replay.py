@@ -85,7 +85,7 @@ async def test_proven_failure_with_no_attempts_left_is_failed_for_good(world: Wo
     assert ((await world.effect()).state, len(outside.calls)) == ("failed", 2)
 
 
-async def test_a_pure_tool_that_raises_is_run_again_and_then_a_tool_error(world: World) -> None:
+async def test_a_pure_tool_that_raises_is_retried_then_a_tool_error(world: World) -> None:
     outside = Outside("raise", "raise", "raise", "done")
     view = await world.run(once(outside.tool("pure", retry=3)).bind())
     assert (view.result, len(outside.calls), (await world.effect()).state) == ("ToolError", 3, "failed")
@@ -189,7 +189,7 @@ async def test_a_clock_that_is_set_forward_does_not_shorten_inflight(world: Worl
     assert (view.status, len(outside.calls)) == ("done", 2)
 
 
-async def test_what_lands_in_the_meantime_is_found_and_not_done_again(world: World) -> None:
+async def test_an_effect_that_lands_during_inflight_is_not_repeated(world: World) -> None:
     outside = Outside("raise")
     await world.run(once(outside.tool("probe")).bind())
     outside.happened.append(outside.keys[0])
@@ -198,7 +198,7 @@ async def test_what_lands_in_the_meantime_is_found_and_not_done_again(world: Wor
 
 
 @pytest.mark.parametrize("replay", ["probe", "compensate"])
-async def test_a_person_is_asked_where_nobody_can_know_whether_it_still_runs(world: World, replay: str) -> None:
+async def test_a_person_is_asked_if_the_act_may_still_run(world: World, replay: str) -> None:
     outside = Outside("died early")
     await world.dies(once(outside.tool(replay)).bind())
     assert world.rt.worker.life_of({"id": "w"}) is Liveness.CANNOT_TELL
@@ -208,7 +208,7 @@ async def test_a_person_is_asked_where_nobody_can_know_whether_it_still_runs(wor
 
 
 @pytest.mark.parametrize("replay", ["probe", "compensate"])
-async def test_nobody_is_asked_while_the_act_is_known_to_be_under_way(world: World, replay: str) -> None:
+async def test_no_one_is_asked_while_the_act_is_known_to_run(world: World, replay: str) -> None:
     outside = Outside("died early", "done")
     await world.dies(once(outside.tool(replay)).bind())
     real = world.rt.life_of
@@ -223,7 +223,7 @@ async def test_nobody_is_asked_while_the_act_is_known_to_be_under_way(world: Wor
 
 
 @pytest.mark.parametrize("answer", [Outcome.unknown("too old to tell"), "nonsense", Outcome.happened("no int")])
-async def test_a_probe_that_cannot_tell_asks_a_person(world: World, answer: Any) -> None:
+async def test_a_probe_without_an_answer_asks_a_person(world: World, answer: Any) -> None:
     outside = Outside("lost")
     outside.answers = [answer]
     view = await world.run(once(outside.tool("probe")).bind())
@@ -255,7 +255,7 @@ async def test_compensate_undoes_and_then_plans_a_successor_with_a_new_key(world
     assert second.idempotency_key != first.idempotency_key
 
 
-async def test_an_undo_that_died_half_way_is_done_again_with_its_own_key(world: World) -> None:
+async def test_an_interrupted_undo_is_repeated_with_its_own_key(world: World) -> None:
     outside = Outside("lost", "done")
     outside.undo_script = ["died", "done"]
     view = await world.run(once(outside.tool("compensate")).bind())
@@ -331,7 +331,7 @@ async def test_verdict_absent_authorises_one_attempt_and_waits_until_nothing_is_
     assert len(set(outside.keys)) == 1
 
 
-async def test_verdict_absent_waits_while_the_act_is_under_way_and_counts_from_the_word_where_nobody_can_know(
+async def test_verdict_absent_waits_for_the_act_or_counts_from_the_verdict(
     world: World, clock: ManualClock
 ) -> None:
     outside = Outside("died early", "done")

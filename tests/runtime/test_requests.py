@@ -39,7 +39,7 @@ async def asks(s: Session) -> str:
 
 
 @MEMORY
-async def test_a_paused_session_stops_between_acts_and_goes_on_when_resumed(world: World) -> None:
+async def test_a_paused_session_stops_between_acts_and_can_be_resumed(world: World) -> None:
     outside = Outside()
 
     @tool
@@ -148,7 +148,7 @@ class Interruption:
 
 @MEMORY
 @pytest.mark.parametrize("place", range(1, 14))
-async def test_cancel_that_comes_while_the_session_is_about_to_park_is_not_lost(world: World, place: int) -> None:
+async def test_a_cancel_during_parking_is_not_lost(world: World, place: int) -> None:
     """Every place where a request can come in is tried: after each move of a run that would park."""
     started = await world.rt.start(asks.bind(), id="s")
     interruption = Interruption(world, session_end.cancel(started.uid, "ada"), place)

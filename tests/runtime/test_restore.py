@@ -137,7 +137,7 @@ async def test_a_file_that_is_put_back_does_nothing_twice(replay: str, folder: P
 @pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize("replay", RULES)
-async def test_without_the_rule_it_would(
+async def test_without_the_rule_a_restored_file_acts_twice(
     replay: str, folder: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: what was put back is taken for what is true."""
@@ -171,7 +171,7 @@ async def test_what_had_not_been_done_is_done_once(replay: str, target: str, sin
 
 @pytest.mark.slow
 @pytest.mark.anyio
-async def test_what_was_planned_and_not_dispatched_is_shown_as_what_may_have_happened(folder: Path, sink: Sink) -> None:
+async def test_after_a_restore_planned_effects_may_have_happened(folder: Path, sink: Sink) -> None:
     acting(sink.run(), "probe")
     path = folder / "perdure.db"
     async with open_runtime(path, policy=lambda intent: "ask") as runtime:
@@ -209,7 +209,7 @@ async def test_a_process_that_has_the_store_open_obeys_a_declared_restore(target
 
 @pytest.mark.slow
 @pytest.mark.anyio
-async def test_a_released_restore_asks_nobody_any_more(folder: Path, sink: Sink) -> None:
+async def test_a_released_restore_asks_no_more_questions(folder: Path, sink: Sink) -> None:
     acting(sink.run(), "escalate")
     path = folder / "perdure.db"
     async with open_runtime(path) as runtime:
@@ -258,7 +258,7 @@ def unlawful(tx: Transaction, statement: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_witness_that_tells_nothing_new_begins_nothing(folder: Path) -> None:
+def test_a_witness_without_news_begins_no_restore(folder: Path) -> None:
     path = folder / "perdure.db"
     for number, spoil in enumerate((None, b"", b"nonsense", b"0123456789abcdef {}")):
         with open_store(path) as store:
@@ -271,7 +271,7 @@ def test_a_witness_that_tells_nothing_new_begins_nothing(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_put_back_is_noticed_once_each_time_and_its_epoch_never_comes_back(folder: Path) -> None:
+def test_each_restored_file_is_detected_once_with_a_new_epoch(folder: Path) -> None:
     path, backup = folder / "perdure.db", folder / "backup.db"
     open_store(path).close()
     shutil.copy(path, backup)

@@ -17,7 +17,7 @@ from perdure.store.moves.intent import Outcome as Known
 from perdure.testing import ManualClock
 
 
-def test_a_tool_whose_thread_still_runs_is_not_started_again_in_this_process(folder: Path) -> None:
+def test_a_tool_whose_thread_still_runs_is_not_started_again(folder: Path) -> None:
     began, go, calls = threading.Event(), threading.Event(), []
 
     @tool(replay="probe", inflight=0)
@@ -63,7 +63,7 @@ def test_a_tool_whose_thread_still_runs_is_not_started_again_in_this_process(fol
         rt.close()
 
 
-def test_what_a_tool_does_after_its_loop_has_ended_is_known_and_it_is_not_run_beside_itself(folder: Path) -> None:
+def test_a_tool_that_outlives_its_event_loop_is_not_run_twice(folder: Path) -> None:
     """Not even when the lease is over, and the rule would allow a second request with the same key."""
     began, go, calls, clock = threading.Event(), threading.Event(), [], ManualClock()
 
@@ -106,7 +106,7 @@ def test_what_a_tool_does_after_its_loop_has_ended_is_known_and_it_is_not_run_be
 
 
 @pytest.mark.slow
-def test_a_lease_is_kept_for_as_long_as_a_thread_acts_for_it_and_no_longer(folder: Path) -> None:
+def test_a_lease_is_held_exactly_while_a_thread_acts(folder: Path) -> None:
     began, go = threading.Event(), threading.Event()
 
     @tool
@@ -165,7 +165,7 @@ async def review_probed(s: Session, said: str) -> int:
 
 @pytest.mark.databases("sqlite", "postgres")
 @pytest.mark.parametrize("said", ["raise", "unknown", "surrogate"])
-async def test_a_probe_that_says_strange_letters_does_not_keep_a_session_from_going_on(target: str, said: str) -> None:
+async def test_a_probe_with_odd_characters_does_not_block_its_session(target: str, said: str) -> None:
     async with perdure.open(target) as rt:
         await rt.start(review_probed.bind(said=said), id="s")
         assert (await rt.run("s")).status in ("done", "waiting")
@@ -189,7 +189,7 @@ async def review_loser(s: Session) -> int:
 
 
 @pytest.mark.databases("sqlite")
-async def test_an_outcome_that_is_owed_is_paid_though_another_process_asked_a_person_meanwhile(target: str) -> None:
+async def test_a_late_outcome_is_written_although_a_person_was_asked(target: str) -> None:
     async with perdure.open(target) as rt:
         await rt.start(review_loser.bind(), id="s")
         view = await rt.run("s")
@@ -218,7 +218,7 @@ async def review_hitter(s: Session) -> int:
     return await s.do(review_hit, n=1)
 
 
-async def test_a_session_log_that_was_put_back_by_git_does_not_act_twice(folder: Path) -> None:
+async def test_a_session_log_restored_by_git_does_not_act_twice(folder: Path) -> None:
     HITS.clear()
     place = folder / "files"
     async with perdure.open(f"files:{place}") as rt:
@@ -248,7 +248,7 @@ async def review_asker(s: Session) -> str:
 
 
 @pytest.mark.databases("postgres")
-async def test_a_question_mark_in_a_literal_of_a_joint_tool_is_no_parameter(target: str) -> None:
+async def test_a_question_mark_in_a_sql_literal_is_not_a_parameter(target: str) -> None:
     async with perdure.open(target) as rt:
         await rt.start(review_asker.bind(), id="s")
         view = await rt.run("s")

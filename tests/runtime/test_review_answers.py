@@ -60,7 +60,7 @@ async def review_maker(s: Session) -> str:
     return answer
 
 
-async def test_time_travel_to_now_shows_an_effect_as_its_row_is_after_an_undo() -> None:
+async def test_time_travel_to_now_equals_the_rows_after_an_undo() -> None:
     async with perdure.open("memory:") as rt:
         await rt.start(review_maker.bind(), id="s")
         await rt.run("s")
@@ -169,7 +169,7 @@ def test_a_step_that_returns_an_awaitable_is_awaited() -> None:
 
 
 @pytest.mark.slow
-def test_run_inside_a_running_loop_says_what_to_do() -> None:
+def test_run_inside_a_running_loop_explains_what_to_do() -> None:
     assert said_by(IN_A_LOOP) == "config"
 
 
@@ -197,7 +197,7 @@ async def review_unbound(s: Session) -> None:
     await s.child(review_counter)  # type: ignore[arg-type]
 
 
-async def test_a_program_without_its_arguments_is_told_about_bind() -> None:
+async def test_a_program_without_arguments_gets_a_hint_about_bind() -> None:
     async with perdure.open("memory:") as rt:
         with pytest.raises(perdure.ConfigError) as told:
             await rt.start(review_unbound)  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ async def review_parent(s: Session) -> str:
     return await s.child(review_kid.bind(), id="kid")
 
 
-async def test_a_child_is_asked_to_stop_though_whoever_cancelled_its_parent_died_in_between(world: World) -> None:
+async def test_a_cancel_reaches_children_although_the_canceller_died(world: World) -> None:
     view = await world.run(review_parent.bind())
     await world.rt.store.write(session_end.cancel(view.uid, "ada"))  # and here `cancel` was killed
     assert (await world.again()).status == "cancelled"
@@ -53,7 +53,7 @@ async def review_doubtful_parent(s: Session) -> int:
     return await s.child(review_doubtful_kid.bind())
 
 
-async def test_a_branch_outlives_its_parents_cancel_while_their_child_is_in_doubt(world: World) -> None:
+async def test_a_branch_survives_a_cancelled_parent_with_a_child_in_doubt(world: World) -> None:
     await world.run(review_doubtful_parent.bind())
     branch = await world.rt.fork("s")
     await world.rt.cancel("s")
@@ -70,7 +70,7 @@ async def review_namer(s: Session) -> str:
     return await s.child(review_kid.bind(), id=f"kid-{next(NAMES)}")
 
 
-async def test_a_child_that_was_begun_is_found_again_whatever_it_is_called_now(
+async def test_a_started_child_is_found_again_after_a_rename(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create, state = sessions.create, {"dead": False}
@@ -130,7 +130,7 @@ async def review_aside(s: Session, seen: bool) -> str:
 @pytest.mark.slow
 @pytest.mark.databases("sqlite")
 @pytest.mark.parametrize("seen", [True, False])
-async def test_a_question_asked_aside_holds_up_what_the_program_awaits_on_its_own_and_not_its_steps(
+async def test_a_concurrent_question_does_not_block_steps(
     target: str, clock: ManualClock, seen: bool
 ) -> None:
     """A future does not say who will complete it: the program's own line counts as waiting for the lines aside."""

@@ -35,7 +35,7 @@ MEMORY = pytest.mark.databases("memory")
 
 
 @MEMORY
-async def test_a_known_id_with_equal_arguments_is_that_session_and_else_a_conflict(world: World) -> None:
+async def test_a_known_id_with_other_arguments_is_a_conflict(world: World) -> None:
     @program
     async def work(s: Session, n: int, m: int = 2) -> int:
         return n + m
@@ -70,7 +70,7 @@ def test_run_returns_the_result_and_returns_it_again(tmp_path: Path) -> None:
     assert ran == [3]
 
 
-def test_run_says_what_a_person_must_do_and_goes_on_afterwards(tmp_path: Path) -> None:
+def test_run_reports_what_a_person_must_do_and_continues_afterwards(tmp_path: Path) -> None:
     @program
     async def chooses(s: Session) -> str:
         return str(await s.ask("go on?", choices=["yes", "no"]))
@@ -132,7 +132,7 @@ async def test_a_service_address_is_refused_in_one_sentence() -> None:
         perdure.open("http://localhost:1234")
 
 
-async def test_unknown_code_is_waited_for_visibly_and_loading_it_goes_on(world: World) -> None:
+async def test_a_session_waits_for_unknown_code_until_it_is_loaded(world: World) -> None:
     outside = Outside("died")
     act = outside.tool("probe")
 
@@ -239,7 +239,7 @@ async def rows_now(world: World, id: str) -> dict[str, Any]:
     }
 
 
-async def test_time_travel_tells_at_every_moment_what_the_rows_said(world: World) -> None:
+async def test_time_travel_equals_the_rows_at_every_event(world: World) -> None:
     """Wherever the rows are looked at, the log folded to that event says the same of them, then and later."""
     outside = Outside("failed", "lost", "lost", "done")
     act, gated = outside.tool("idempotent", retry=2), outside.tool("compensate", name="gated", gate=GATE)
@@ -281,7 +281,7 @@ async def test_time_travel_tells_at_every_moment_what_the_rows_said(world: World
 
 
 @pytest.mark.parametrize("replay", ["idempotent", "probe", "compensate", "escalate"])
-async def test_the_recovery_plan_says_what_the_run_then_does(world: World, replay: str) -> None:
+async def test_the_recovery_plan_matches_what_the_run_does(world: World, replay: str) -> None:
     outside = Outside("died early", "done")
 
     @program
@@ -308,7 +308,7 @@ async def test_the_recovery_plan_says_what_the_run_then_does(world: World, repla
 
 
 @pytest.mark.databases("sqlite", "postgres")
-async def test_a_runtime_in_a_forked_child_says_so_and_can_be_left(target: str) -> None:
+async def test_a_runtime_in_a_forked_child_is_refused_and_can_be_closed(target: str) -> None:
     @program
     async def forks(s: Session) -> int:
         read, write = os.pipe()

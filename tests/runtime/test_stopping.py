@@ -113,7 +113,7 @@ async def test_a_verdict_of_absent_does_not_begin_another_attempt(world: World, 
     assert (view.status, (await world.effect()).state, len(outside.calls)) == ("cancelled", "refused", 1)
 
 
-async def test_the_plan_says_that_a_planned_effect_is_refused(world: World) -> None:
+async def test_the_plan_shows_that_a_planned_effect_is_refused(world: World) -> None:
     act = Outside().tool(gate=GATE)
 
     @program
@@ -126,7 +126,7 @@ async def test_the_plan_says_that_a_planned_effect_is_refused(world: World) -> N
     assert [one.action for one in plan] in (["refuse"], [])
 
 
-async def test_a_cancel_that_comes_while_a_probe_is_asked_holds_the_dispatch_back(world: World) -> None:
+async def test_a_cancel_during_a_probe_prevents_the_dispatch(world: World) -> None:
     outside = Outside("died early", "done")
     act = outside.tool("probe", inflight="0s")
 
@@ -145,7 +145,7 @@ async def test_a_cancel_that_comes_while_a_probe_is_asked_holds_the_dispatch_bac
 
 
 @BOTH
-async def test_a_cancel_that_comes_during_an_act_holds_the_next_attempt_back(world: World) -> None:
+async def test_a_cancel_during_an_act_prevents_the_next_attempt(world: World) -> None:
     made: list[int] = []
 
     @tool(retry=3)
@@ -214,7 +214,7 @@ async def test_cancelling_the_run_begins_no_further_act_of_the_recovery(world: W
     assert (len(outside.calls), view.status, view.lease_holder) == (calls, "ready", None)
 
 
-async def test_cancelling_the_run_is_heard_while_a_short_inflight_is_waited_for(target: str) -> None:
+async def test_a_run_can_be_cancelled_during_a_short_inflight_wait(target: str) -> None:
     """With the real clock: the recovery asks its probe again and again, and each wait is too short to park."""
     outside, probed = Outside("died early"), asyncio.Event()
     act = outside.tool("probe", inflight="200ms")

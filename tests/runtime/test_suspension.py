@@ -124,7 +124,7 @@ async def test_a_task_group_of_waiting_tasks_waits_for_all_of_them(world: World)
     assert await answered(world) == ["yes"] * 3
 
 
-async def test_nested_groups_park_and_go_on(world: World) -> None:
+async def test_nested_groups_park_and_continue(world: World) -> None:
     @program
     async def nested(s: Session) -> list[str]:
         async def leaf(name: str) -> str:
@@ -161,7 +161,7 @@ async def test_gather_waits_for_several_things_at_once(world: World) -> None:
     assert (await world.again()).result == ["ok", "ok", None]
 
 
-async def test_a_wait_beside_an_act_parks_only_when_the_act_has_ended_and_is_recorded(world: World) -> None:
+async def test_a_wait_parks_only_after_a_concurrent_act_is_recorded(world: World) -> None:
     go = asyncio.Event()
     calls: list[int] = []
 
@@ -252,7 +252,7 @@ def due(tx: Any) -> list[Any]:
     return wait.open_waits(tx, kind="timer")
 
 
-async def test_a_sibling_that_fails_cancels_a_wait_and_the_program_goes_on(world: World) -> None:
+async def test_a_failing_sibling_cancels_a_wait_and_the_program_continues(world: World) -> None:
     @program
     async def recovers(s: Session) -> str:
         async def question() -> Any:
@@ -314,7 +314,7 @@ async def test_a_sibling_that_fails_does_not_tear_an_act_in_two(world: World) ->
     assert (await world.effect()).state == "acknowledged"
 
 
-async def test_what_a_failed_program_left_running_is_seen_to_its_end_and_begins_nothing_new(world: World) -> None:
+async def test_acts_of_a_failed_program_finish_and_begin_nothing_new(world: World) -> None:
     outside = Outside()
     first, second = outside.tool(name="first"), outside.tool(name="second")
     started = asyncio.Event()
@@ -343,7 +343,7 @@ async def test_what_a_failed_program_left_running_is_seen_to_its_end_and_begins_
     assert sorted(one.tool for one in await world.effects()) == ["first", "slow"]
 
 
-async def test_a_program_that_fails_beside_a_doubt_ends_only_when_the_doubt_is_settled(world: World) -> None:
+async def test_a_failed_program_ends_only_when_its_doubts_are_settled(world: World) -> None:
     outside = Outside("lost")
     act = outside.tool()
 
@@ -379,7 +379,7 @@ async def test_a_message_to_the_session_is_no_answer_to_a_question(world: World)
     assert await answered(world) == "yes"
 
 
-async def test_a_cancelled_caller_hears_of_it_when_the_act_is_over(world: World) -> None:
+async def test_a_cancelled_caller_is_notified_after_the_act(world: World) -> None:
     started, ended = asyncio.Event(), asyncio.Event()
 
     @tool

@@ -36,7 +36,7 @@ async def undo(world: World, id: str = "s") -> str:
     return (await world.rt.undo(effect.id, by="ada", because="not that one")).state
 
 
-async def test_an_acknowledged_effect_is_undone_and_the_program_is_told(world: World) -> None:
+async def test_an_acknowledged_effect_is_undone_and_the_program_is_notified(world: World) -> None:
     outside = Outside()
     acting(outside)
     assert (await world.run(bound())).status == "waiting"
@@ -53,7 +53,7 @@ async def test_an_acknowledged_effect_is_undone_and_the_program_is_told(world: W
     assert state.effects[original.id]["state"] == "compensated"
 
 
-async def test_what_has_ended_is_not_taken_back_and_says_so(world: World) -> None:
+async def test_an_effect_of_an_ended_session_is_not_undone(world: World) -> None:
     outside = Outside()
     acting(outside)
     view = await world.run(bound())
@@ -64,7 +64,7 @@ async def test_what_has_ended_is_not_taken_back_and_says_so(world: World) -> Non
     assert outside.undone == []
 
 
-async def test_only_what_was_done_can_be_taken_back_and_only_with_a_reason(world: World) -> None:
+async def test_only_acknowledged_effects_can_be_undone_and_only_with_a_reason(world: World) -> None:
     outside = Outside("lost")
     act = outside.tool(name="act")
 
@@ -101,7 +101,7 @@ async def test_a_process_that_dies_in_the_undo_leaves_it_to_the_next(world: Worl
     assert outside.happened == []
 
 
-async def test_an_undo_that_is_proven_to_have_failed_leaves_the_effect_and_may_be_asked_for_again(world: World) -> None:
+async def test_a_failed_undo_leaves_the_effect_and_may_be_requested_again(world: World) -> None:
     outside = Outside()
     outside.undo_script = ["failed"]
     acting(outside, retry=1)
@@ -114,7 +114,7 @@ async def test_an_undo_that_is_proven_to_have_failed_leaves_the_effect_and_may_b
     assert (await world.again()).result == "undone"
 
 
-async def test_a_person_is_asked_about_an_undo_of_which_nobody_knows(world: World) -> None:
+async def test_a_person_is_asked_about_an_undo_with_unknown_outcome(world: World) -> None:
     outside = Outside()
     outside.undo_script = ["raise"] * 3
     acting(outside)
@@ -127,7 +127,7 @@ async def test_a_person_is_asked_about_an_undo_of_which_nobody_knows(world: Worl
     assert (await world.again()).result == "undone"
 
 
-async def test_whoever_runs_the_session_takes_it_back_before_leaving_it(world: World) -> None:
+async def test_the_running_process_undoes_before_it_leaves_the_session(world: World) -> None:
     outside = Outside()
     act = outside.tool("compensate")
 
@@ -161,7 +161,7 @@ async def test_an_undo_needs_the_lease_that_its_effect_needed(world: World) -> N
     assert outside.undone == []
 
 
-async def test_a_branch_hears_that_what_it_inherited_was_undone(world: World) -> None:
+async def test_a_branch_is_notified_that_an_inherited_effect_was_undone(world: World) -> None:
     outside = Outside()
     acting(outside)
     await world.run(bound())
