@@ -11,7 +11,7 @@ from perdure.runtime.workers.heartbeat import Heartbeat
 from perdure.store.moves import session as sessions
 from perdure.store.store import Store
 from perdure.testing import ManualClock
-from tests.runtime.world import Outside, World
+from tests.runtime.support.scripted_world import Outside, World
 from tests.store.scene import a_holder, a_session
 
 pytestmark = [pytest.mark.anyio, pytest.mark.databases("sqlite")]

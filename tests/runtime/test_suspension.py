@@ -317,12 +317,12 @@ async def test_a_sibling_that_fails_does_not_tear_an_act_in_two(world: World) ->
 async def test_acts_of_a_failed_program_finish_and_begin_nothing_new(world: World) -> None:
     outside = Outside()
     first, second = outside.tool(name="first"), outside.tool(name="second")
-    started = asyncio.Event()
+    started, failed = asyncio.Event(), asyncio.Event()
 
     @tool(replay="pure")
     async def slow(n: int) -> int:
         started.set()
-        await asyncio.sleep(0.02)
+        await failed.wait()
         return n
 
     @program
@@ -336,6 +336,7 @@ async def test_acts_of_a_failed_program_finish_and_begin_nothing_new(world: Worl
         await s.do(first, n=1)
         await started.wait()
         assert not task.done()
+        asyncio.get_running_loop().call_later(0.02, failed.set)
         raise ValueError("the program fails")
 
     view = await world.run(careless.bind())
