@@ -67,11 +67,11 @@ def test_a_change_of_any_field_of_any_event_is_found(rows: list[Row], data: st.D
 
 
 @given(logs, st.integers(1, 4))
-def test_nothing_moves_between_salt_and_body(rows: list[Row], letters: int) -> None:
+def test_nothing_moves_between_salt_and_body(rows: list[Row], characters: int) -> None:
     """Their digest is of one text, so a border that moved would leave it as it was."""
     *head, body, grain, digest, chain = rows[0]
     with pytest.raises(Damaged):
-        verify(UID, [(*head, grain[-letters:] + body, grain[:-letters], digest, chain)])
+        verify(UID, [(*head, grain[-characters:] + body, grain[:-characters], digest, chain)])
     with pytest.raises(Damaged):
         verify(UID, [(*head, body[1:], grain + body[:1], digest, chain)])
 

@@ -192,7 +192,7 @@ class Model:
         return "wait", self.case.now + max(self.inflight, SECOND)
 
     def quiet_from(self) -> int | None:
-        """Since when, or from when on, nothing can be in flight; None: nobody can know."""
+        """Since when, or from when on, nothing can be in flight; None: unknown."""
         if not self.open:
             return max(one.ended_at for one in self.case.attempts if one.ended_at is not None) + self.inflight
         return self.case.now + self.inflight if self.case.life == "dead" else None

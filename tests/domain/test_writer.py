@@ -24,7 +24,5 @@ def acknowledged(synchronous: bool, sent_at: int, acked_at: int) -> Acknowledgme
     ],
     ids=["none", "waited", "did not wait", "covered by a later one", "side by side", "later one", "any later one"],
 )
-def test_a_commit_is_covered_by_a_later_synchronous_one(
-    commits: list[tuple[bool, int, int]], expected: bool
-) -> None:
+def test_a_commit_is_covered_by_a_later_synchronous_one(commits: list[tuple[bool, int, int]], expected: bool) -> None:
     assert all_synchronous([acknowledged(*one) for one in commits]) is expected

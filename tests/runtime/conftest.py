@@ -1,4 +1,4 @@
-"""What the runtime's tests begin with: a runtime over every database, whose clock stands still."""
+"""Fixtures of the runtime's tests: a runtime on every database, with a manual clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.testing import ManualClock
-from tests.runtime.world import World
+from tests.runtime.support.scripted_world import World
 
 
 @pytest.fixture(autouse=True)

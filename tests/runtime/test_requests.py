@@ -12,7 +12,7 @@ from perdure import ConfigError, IllegalMove, Session, faults, program, tool
 from perdure.runtime.run.records import load
 from perdure.store.move import Move
 from perdure.store.moves import session_end, wait
-from tests.runtime.world import GATE, Outside, World
+from tests.runtime.support.scripted_world import GATE, Outside, World
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 MEMORY = pytest.mark.databases("memory")
@@ -35,7 +35,7 @@ def until(world: World) -> Callable[[int], Awaitable[int]]:
 
 @program
 async def asks(s: Session) -> str:
-    return str(await s.ask("go on?"))
+    return str(await s.ask("continue?"))
 
 
 @MEMORY
@@ -85,7 +85,7 @@ async def test_cancel_refuses_what_is_planned_and_ends_the_session(world: World)
 
     @program
     async def gated(s: Session) -> None:
-        await asyncio.gather(s.do(act, n=1), s.ask("go on?"), s.sleep(hours=1))
+        await asyncio.gather(s.do(act, n=1), s.ask("continue?"), s.sleep(hours=1))
 
     view = await world.run(gated.bind())
     assert len(view.waits) == 3
@@ -118,7 +118,7 @@ async def test_cancel_waits_until_a_doubt_is_settled(world: World) -> None:
 
 
 class Interruption:
-    """Makes a move of somebody else right after the n-th group of moves was answered."""
+    """Makes another process's move right after the n-th group of moves was answered."""
 
     def __init__(self, world: World, move: Move[Any], after: int) -> None:
         self._world = world
@@ -248,7 +248,7 @@ async def test_a_restart_leaves_no_question_behind(world: World) -> None:
     @program
     async def asks_and_restarts(s: Session, round: int = 0) -> str:
         if round == 0:
-            group = [asyncio.create_task(one) for one in (s.do(gated, n=1), s.ask("go on?"))]
+            group = [asyncio.create_task(one) for one in (s.do(gated, n=1), s.ask("continue?"))]
             await s.step("look", asked, 2)
             assert len(group) == 2
             await s.restart(round=1)
@@ -264,7 +264,7 @@ async def test_nothing_is_asked_any_more_when_a_session_has_ended(world: World) 
 
     @program
     async def leaves(s: Session) -> str:
-        tasks = [asyncio.create_task(one) for one in (s.do(gated, n=1), s.ask("go on?"), s.sleep(hours=9))]
+        tasks = [asyncio.create_task(one) for one in (s.do(gated, n=1), s.ask("continue?"), s.sleep(hours=9))]
         await s.step("look", asked, 3)
         assert len(tasks) == 3
         return "enough"

@@ -28,7 +28,7 @@ from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.store.moves import approval, effect, wait
 from perdure.store.moves import session as sessions
-from tests.runtime.world import GATE, Outside, World
+from tests.runtime.support.scripted_world import GATE, Outside, World
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 MEMORY = pytest.mark.databases("memory")
@@ -46,7 +46,7 @@ async def test_a_known_id_with_other_arguments_is_a_conflict(world: World) -> No
         await world.rt.start(work.bind(n=2), id="s")
     assert (await world.rt.start(work.bind(1))).uid != one.uid
     with pytest.raises(NotFound):
-        await world.rt.run("nobody")
+        await world.rt.run("missing")
 
 
 def run(bound: Any, store: Path) -> Any:
@@ -73,12 +73,12 @@ def test_run_returns_the_result_and_returns_it_again(tmp_path: Path) -> None:
 def test_run_reports_what_a_person_must_do_and_continues_afterwards(tmp_path: Path) -> None:
     @program
     async def chooses(s: Session) -> str:
-        return str(await s.ask("go on?", choices=["yes", "no"]))
+        return str(await s.ask("continue?", choices=["yes", "no"]))
 
     with pytest.raises(SessionWaiting) as waiting:
         run(chooses.bind(), tmp_path / "p.db")
     (asked,) = waiting.value.waits
-    assert (asked.kind, asked.detail["question"]) == ("input", "go on?")
+    assert (asked.kind, asked.detail["question"]) == ("input", "continue?")
 
     async def answer(said: str) -> None:
         async with perdure.open(tmp_path / "p.db") as rt:
@@ -315,7 +315,7 @@ async def test_a_runtime_in_a_forked_child_is_refused_and_can_be_closed(target: 
         if (child := os.fork()) == 0:
             signal.alarm(60)
             said = []
-            for use in (lambda: s.ask("go on?"), lambda: rt.get("s"), lambda: rt.run("s")):
+            for use in (lambda: s.ask("continue?"), lambda: rt.get("s"), lambda: rt.run("s")):
                 try:
                     await use()
                 except ForkedProcess as error:

@@ -68,7 +68,7 @@ def test_only_one_place_forks_the_process_of_the_tests() -> None:
     in_children = {
         "tests/crash/support/opening_tasks.py",
         "tests/examples/everywhere.py",
-        "tests/runtime/isolated_app.py",
+        "tests/runtime/support/isolated_app.py",
     }
     about_forks = {"tests/runtime/test_runtime.py", "tests/store/test_fork.py"}  # with an alarm that ends the child
     forking = {place(path) for path in files("tests") if uses(parsed(path), "os.fork")}

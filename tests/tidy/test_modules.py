@@ -21,7 +21,7 @@ PARTICIPLES = {"told", "came", "kept", "heard", "held", "found", "asked", "known
 ING = {
     "src/perdure/testing/": "`perdure.testing` is a public name",
     "tests/testing/": "it mirrors `perdure.testing`",
-    "tests/runtime/test_typing.py": "typing is the usual word for static types",
+    "tests/runtime/definitions/test_user_types.py": "typing is the usual word for static types",
 }
 
 LIMIT = 13  # modules in a folder of `src`
