@@ -15,6 +15,9 @@ import perdure
 from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.testing import Sink
+from perdure.testing.postgres import PostgresServer
+from perdure.testing.sweep.server_pool import ServerPool
+from tests.agent.support.agent_sweep import MakeSweep, Scenario
 from tests.agent.talk import Talk
 from tests.memory import MEMORY
 
@@ -43,20 +46,37 @@ def talk(target: str) -> Talk:
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    """Where a sweep happens: its stores, its sink, and the repositories of its trials."""
-    from tests.agent.swept import make_template
-
+def sweep_folder() -> Iterator[Path]:
+    """Where the sweeps of a module put their stores, their sink, and the repositories of their trials."""
     with TemporaryDirectory(prefix="agent-", dir=MEMORY, ignore_cleanup_errors=True) as made:
-        make_template(Path(made, "repositories"))
         yield Path(made)
 
 
 @pytest.fixture(scope="module")
-def sink(place: Path) -> Iterator[Sink]:
-    (place / "sink").mkdir()
-    with Sink(place / "sink") as running:
+def sink(sweep_folder: Path) -> Iterator[Sink]:
+    (sweep_folder / "sink").mkdir()
+    with Sink(sweep_folder / "sink") as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def make_sweep(request: pytest.FixtureRequest, sweep_folder: Path, sink: Sink) -> Iterator[MakeSweep]:
+    """Makes a sweep of the `SCENARIO` of a module on a store: a folder, or the URL of a database."""
+    scenario: Scenario = request.module.SCENARIO
+    scenario.make_template(sweep_folder / "repositories")
+    with ServerPool(scenario.module, "perdure.store.databases.postgres.database", count=3) as pool:
+        yield lambda store: scenario.sweep(pool, sink, store, sweep_folder / "repositories")
+
+
+@pytest.fixture
+def sweep_database(postgres_server: PostgresServer) -> str:
+    return postgres_server.create_database()
+
+
+@pytest.fixture(params=["SQLite", pytest.param("PostgreSQL", marks=pytest.mark.postgres)])
+def sweep_store(request: pytest.FixtureRequest, sweep_folder: Path) -> str | Path:
+    """Where a sweep puts its stores; a test that takes it runs on both databases."""
+    return sweep_folder / "stores" if request.param == "SQLite" else str(request.getfixturevalue("sweep_database"))
 
 
 @asynccontextmanager

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
-from perdure.testing import Sink
-from perdure.testing.postgres import PostgresServer
 from perdure.testing.sweep.fork_server import ProcessResult
-from perdure.testing.sweep.report import Report
-from perdure.testing.sweep.server_pool import ServerPool
 from perdure.testing.sweep.sweep import Sweep
-from tests.agent import swept_branches as swept
-from tests.memory import MEMORY
+from tests.agent.support import branch_agent
+from tests.agent.support.agent_sweep import MakeSweep, Scenario, check_report, show
 from tests.seed import sample
 
 DURABLE = ("commit.after", "act.begun", "act.after")
 
 
-class Branches(Sweep):
+class BranchSweep(Sweep):
     """Sessions that rest have not ended: they are judged by what they left, and by the rules of every ledger."""
 
     def judge_trial(
-        self, run: str, where: str, kills: int, landed: int, last: ProcessResult, *, alive: bool = False
+        self, sink_run: str, where: str, kills: int, landed: int, last: ProcessResult, *, alive: bool = False
     ) -> None:
         assert self.baseline is not None
         found: dict[str, list[str]] = {}
@@ -41,49 +35,25 @@ class Branches(Sweep):
                 if now[what] != then[what]
             ]
             problems = last.result["ledger"]["problems"]
-            found["broken"] = [said for kind, said in problems if kind != "stuck"]
+            found["broken"] = [sentence for kind, sentence in problems if kind != "stuck"]
         self.report.add(where, kills, landed, found)
 
 
-@pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="branches-", dir=MEMORY, ignore_cleanup_errors=True) as made:
-        swept.make_template(Path(made, "repositories"))
-        yield Path(made)
+SCENARIO = Scenario(
+    "branches", branch_agent, branch_agent.brancher.bind("change things"), branch_agent.run_branches,
+    branch_agent.make_template, BranchSweep,
+)  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[ServerPool]:
-    with ServerPool("tests.agent.swept_branches", "perdure.store.databases.postgres.database", count=3) as running:
-        yield running
-
-
-def sweep(pool: ServerPool, sink: Sink, store: str | Path, place: Path) -> Branches:
-    environment = {swept.REPOSITORIES: str(place / "repositories")}
-    return Branches(
-        pool, swept.brancher.bind("change things"), sink, store, name="branches", environment=environment,
-        script=swept.run_branches,
-    )  # fmt: skip
-
-
-def swept_well(made: Branches, report: Report) -> bool:
-    """Nothing was found, and the undisturbed run, with which all are compared, did what it was to do."""
-    assert not report.failures, "\n".join(report.failures)[:5_000]
-    assert made.baseline is not None
-    assert made.baseline.ends is not None
-    assert made.baseline.ends[0][1]["person"]["a.txt"].endswith(" two\n")  # after the mode, which the umask decides
-    return report.kills > 0
-
-
-def show(report: Report, where: str) -> Report:
-    found = ", ".join(f"{head} {count}" for head, count in report.counts.items()) or "nothing wrong"
-    said = f"{report.kills} kills at {report.moments} moments in {report.seconds:.0f} s, {found}"
-    print(f"branches on {where}: {said}", file=sys.stderr)
-    return report
+def check_baseline(sweep: Sweep) -> None:
+    """The undisturbed run, with which all others are compared, did what it was meant to do."""
+    assert sweep.baseline is not None
+    assert sweep.baseline.ends is not None
+    assert sweep.baseline.ends[0][1]["person"]["a.txt"].endswith(" two\n")  # after the mode, which the umask decides
 
 
 def durable(moments: list[str], files: int) -> Iterable[int]:
-    """Each durable operation and each act, and every so many changes of files."""
+    """Each durable operation and each act, and one in so many changes of files."""
     changes = 0
     for number, label in enumerate(moments, start=1):
         changes += label.startswith("os.")
@@ -93,26 +63,19 @@ def durable(moments: list[str], files: int) -> Iterable[int]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_branches_killed_anywhere_leave_the_same_files_on_sqlite(pool: ServerPool, sink: Sink, place: Path) -> None:
-    made = sweep(pool, sink, place / "stores", place)
-    report = show(made.run(choose=lambda found: sample(durable(found, 10), 12)), "SQLite")
-    assert swept_well(made, report)
-    assert report.kills > 3 * report.unreached
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.postgres
-def test_branches_killed_anywhere_leave_the_same_files_on_postgres(
-    pool: ServerPool, sink: Sink, place: Path, postgres_server: PostgresServer
-) -> None:
-    made = sweep(pool, sink, postgres_server.create_database("branches"), place)
-    report = show(made.run(choose=lambda found: sample(durable(found, 100_000), 4)), "PostgreSQL")
-    assert swept_well(made, report)
-    assert report.kills > 3 * report.unreached
+def test_killed_branches_leave_the_same_files(make_sweep: MakeSweep, sweep_store: str | Path) -> None:
+    sweep = make_sweep(sweep_store)
+    files, most = (100_000, 4) if sweep.url else (10, 12)
+    sweep.run(choose=lambda moments: sample(durable(moments, files), most))
+    assert show(sweep).kills > 0
+    check_baseline(sweep)
+    check_report(sweep)
 
 
 @pytest.mark.soak
-def test_branches_killed_at_every_moment(pool: ServerPool, sink: Sink, place: Path) -> None:
-    made = sweep(pool, sink, place / "every", place)
-    assert swept_well(made, show(made.run(), "SQLite, every moment"))
+def test_branches_killed_at_every_point_leave_the_same_files(make_sweep: MakeSweep, sweep_folder: Path) -> None:
+    sweep = make_sweep(sweep_folder / "every")
+    sweep.run()
+    assert show(sweep, "every moment").kills > 0
+    assert not sweep.report.failures, "\n".join(sweep.report.failures)[:5_000]
+    check_baseline(sweep)

@@ -17,8 +17,8 @@ SQLITE: list[Callable[..., Any]] = [
     sqlite_faults.write_fails,
     sqlite_faults.commit_holds_after_all,
     sqlite_faults.disk_stays_dead,
-    sqlite_faults.look_fails_once,
-    sqlite_faults.look_fails_for_good,
+    sqlite_faults.check_fails_once,
+    sqlite_faults.check_always_fails,
     sqlite_faults.quota_is_used_up,
     sqlite_faults.checkpoint_fails,
     sqlite_faults.opening_fails,
@@ -35,7 +35,7 @@ FILES: list[Callable[..., Any]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", SQLITE, ids=lambda fault: fault.__name__)
-def test_sqlite_keeps_its_promises_on_a_failing_disk(
+def test_sqlite_loses_and_repeats_nothing_on_a_failing_disk(
     pool: ServerPool, tmp_path: Path, fault: Callable[..., Any]
 ) -> None:
     found = pool.call(fault, folder=str(tmp_path))
@@ -44,7 +44,7 @@ def test_sqlite_keeps_its_promises_on_a_failing_disk(
 
 
 @pytest.mark.parametrize("fault", FILES, ids=lambda fault: fault.__name__)
-def test_text_files_keep_their_promises_on_a_failing_disk(
+def test_text_files_lose_and_repeat_nothing_on_a_failing_disk(
     pool: ServerPool, tmp_path: Path, fault: Callable[..., Any]
 ) -> None:
     found = pool.call(fault, folder=str(tmp_path))
@@ -53,9 +53,7 @@ def test_text_files_keep_their_promises_on_a_failing_disk(
 
 
 @pytest.mark.parametrize("files", [False, True], ids=["SQLite", "files"])
-def test_a_real_disk_that_is_full_refuses_clearly_and_works_again_when_there_is_room(
-    pool: ServerPool, tmp_path: Path, files: bool
-) -> None:
+def test_a_full_disk_is_a_clear_error_until_there_is_room(pool: ServerPool, tmp_path: Path, files: bool) -> None:
     result = pool.call(full_disk.fill, folder=str(tmp_path), files=files)
     name = f"{'files' if files else 'SQLite'}, a full tmpfs"
     if result["why"]:
@@ -64,10 +62,8 @@ def test_a_real_disk_that_is_full_refuses_clearly_and_works_again_when_there_is_
     assert result["found"] == []
 
 
-def test_a_store_on_a_full_disk_is_told_so_and_opens_with_what_was_kept_for_that(
-    pool: ServerPool, tmp_path: Path
-) -> None:
-    """SQLite needs room even to read: it makes a file of shared memory."""
+def test_a_store_on_a_full_disk_opens_with_its_reserve(pool: ServerPool, tmp_path: Path) -> None:
+    """SQLite needs room even to read: it creates a file of shared memory."""
     result = pool.call(full_disk.open_full, folder=str(tmp_path))
     if result["why"]:
         pytest.skip(f"no file system can be mounted here: {result['why']}")

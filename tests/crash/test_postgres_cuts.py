@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL lost at the worst moment: every unknown commit is resolved, every move is there once."""
+"""Connections to PostgreSQL lost around a commit: every unknown commit is resolved, every move is there once."""
 
 import os
 import socket
@@ -38,38 +38,34 @@ def lose(pool: ServerPool, url: str) -> Callable[..., list[str]]:
 
 @pytest.mark.parametrize("work", lost_connections.WORKS)
 @pytest.mark.parametrize("mode", CUTS)
-def test_a_move_cut_around_its_commit_is_there_once(lose: Callable[..., list[str]], mode: str, work: str) -> None:
+def test_a_move_cut_around_its_commit_happens_once(lose: Callable[..., list[str]], mode: str, work: str) -> None:
     assert lose(lost_connections.cut, mode=mode, work=work) == []
 
 
-def test_a_commit_still_under_way_is_waited_for(lose: Callable[..., list[str]]) -> None:
+def test_a_commit_under_way_is_waited_for(lose: Callable[..., list[str]]) -> None:
     assert lose(lost_connections.late_under_the_lock) == []
 
 
 @HOT
-def test_a_statement_that_lands_after_the_look_is_not_done_twice(lose: Callable[..., list[str]], work: str) -> None:
-    assert lose(lost_connections.late_before_the_second_try, work=work) == []
+def test_a_statement_that_lands_after_the_check_is_not_repeated(lose: Callable[..., list[str]], work: str) -> None:
+    assert lose(lost_connections.late_before_the_retry, work=work) == []
 
 
 @HOT
-def test_a_statement_that_lands_after_its_second_try_finds_that_it_is_too_late(
-    lose: Callable[..., list[str]], work: str
-) -> None:
-    assert lose(lost_connections.late_after_the_second_try, work=work) == []
+def test_a_statement_that_lands_after_its_retry_has_no_effect(lose: Callable[..., list[str]], work: str) -> None:
+    assert lose(lost_connections.late_after_the_retry, work=work) == []
 
 
-def test_a_commit_that_is_under_way_for_too_long_is_unknown(lose: Callable[..., list[str]]) -> None:
+def test_a_commit_under_way_for_too_long_is_unknown(lose: Callable[..., list[str]]) -> None:
     assert lose(lost_connections.never_lands) == []
 
 
 @pytest.mark.parametrize("work", lost_connections.WORKS)
-def test_a_server_that_is_gone_after_a_commit_was_sent_leaves_it_unknown(
-    lose: Callable[..., list[str]], work: str
-) -> None:
+def test_a_commit_is_unknown_when_the_server_is_gone(lose: Callable[..., list[str]], work: str) -> None:
     assert lose(lost_connections.server_is_gone, work=work) == []
 
 
-def test_a_connection_lost_while_idle_is_made_again(lose: Callable[..., list[str]]) -> None:
+def test_a_connection_lost_while_idle_is_replaced(lose: Callable[..., list[str]]) -> None:
     assert lose(lost_connections.idle_connection_was_lost) == []
 
 
@@ -85,8 +81,8 @@ def test_a_stalled_partition_frees_a_reader(lose: Callable[..., list[str]]) -> N
     assert lose(lost_connections.stalled_read) == []
 
 
-def test_a_server_that_vanishes_after_our_request_is_noticed_in_seconds(url: str) -> None:
-    """Nothing of ours is under way then, so only keepalives tell; the kernel's own begin after two hours."""
+def test_a_vanished_server_is_noticed_within_seconds(url: str) -> None:
+    """No data of ours is under way then, so only keepalives show it; those of the kernel begin after two hours."""
     with connect(url) as db, socket.socket(fileno=os.dup(db.fileno())) as line:
         idle, between, count = (
             line.getsockopt(socket.IPPROTO_TCP, option)

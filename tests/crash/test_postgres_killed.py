@@ -1,4 +1,4 @@
-"""PostgreSQL killed with -9 in the middle of commits: what was acknowledged is there, and every move is there once."""
+"""PostgreSQL killed with SIGKILL during commits: what was acknowledged is there, and every move is there once."""
 
 import os
 import signal
@@ -29,25 +29,25 @@ WRITERS = 4
 
 
 class Writer(threading.Thread):
-    """Moves a session as fast as it can: hot appends, and every third time something that must not be done twice."""
+    """Writes to a session as fast as it can: hot appends, and every third time a move that must not be repeated."""
 
     def __init__(self, store: Store, holder: Holder, stop: threading.Event) -> None:
         super().__init__(daemon=True)
         self.store, self.holder, self.stop = store, holder, stop
-        self.told: list[int] = []
+        self.acknowledged: list[int] = []
         self.used = 0
         self.failure: BaseException | None = None
 
     def run(self) -> None:
         try:
             while not self.stop.is_set():
-                self.one(len(self.told) + 1)
+                self.one(len(self.acknowledged) + 1)
         except BaseException as error:
             self.failure = error
 
     def one(self, number: int) -> None:
         self.store.write_now(event.append(self.holder, "note", {"n": number}))
-        self.told.append(number)
+        self.acknowledged.append(number)
         if number % 3 == 0:
             self.store.write_now(usage.use(self.holder, tokens_in=1, tokens_out=0, cost_micros=0))
             self.used += 1
@@ -57,20 +57,22 @@ class Writer(threading.Thread):
     def remember(self, number: int) -> Move[Any]:
         return fact.remember(self.holder.uid, "w", f"s:{self.holder.uid}", "n", number, expected=number // 5 - 1)
 
-    def wrong(self) -> list[str]:
+    def problems(self) -> list[str]:
         try:
-            return self._wrong()
+            return self._problems()
         except PerdureError as error:
             return [f"the session cannot be read: {error!r}"]
 
-    def _wrong(self) -> list[str]:
+    def _problems(self) -> list[str]:
         found = [f"the writer failed: {self.failure!r}"] if self.failure else []
         notes = self.store.read_now(numbers_of_notes, self.holder.uid)
-        if notes != self.told:
-            lost = sorted(set(self.told) - set(notes))
-            found.append(f"told {len(self.told)}, there are {len(notes)}; lost {lost[:5]}, twice or out of order else")
+        if notes != self.acknowledged:
+            lost = sorted(set(self.acknowledged) - set(notes))
+            found.append(
+                f"acknowledged {len(self.acknowledged)}, there are {len(notes)}; lost {lost[:5]}, or out of order"
+            )
         if (row := self.store.read_now(session.get, self.holder.uid)).tokens_in != self.used:
-            found.append(f"told of {self.used} uses, there are {row.tokens_in}")
+            found.append(f"acknowledged {self.used} uses, there are {row.tokens_in}")
         for sentences in self.store.read_now(examine, self.holder.uid).values():
             found += sentences
         return found
@@ -86,19 +88,19 @@ def numbers_of_notes(tx: Any, uid: str) -> list[int]:
 
 
 def write_through(url: str, crash: Callable[[], None], crashes: int) -> list[Writer]:
-    """Let writers write while the server crashes again and again, each time in the middle of things."""
+    """Let writers write while the server crashes again and again."""
     stop = threading.Event()
     store = Store(PostgreSQL(url, connections=WRITERS, patience=60), url)
     writers = [Writer(store, holder, stop) for holder in begin(store, tuple(f"s-{n}" for n in range(WRITERS)))]
 
     def all_have_written(before: list[int]) -> bool:
-        told = [len(writer.told) if writer.is_alive() else 1 << 40 for writer in writers]
-        return all(now > was + 5 for now, was in zip(told, before, strict=True))
+        counts = [len(writer.acknowledged) if writer.is_alive() else 1 << 40 for writer in writers]
+        return all(now > was + 5 for now, was in zip(counts, before, strict=True))
 
     for writer in writers:
         writer.start()
     for _ in range(crashes):
-        before = [len(writer.told) for writer in writers]
+        before = [len(writer.acknowledged) for writer in writers]
         wait_until(partial(all_have_written, before), "every writer has written")
         crash()
     stop.set()
@@ -116,21 +118,21 @@ def answers(url: str) -> bool:
     return True
 
 
-def judged(name: str, writers: list[Writer], crashes: int) -> list[str]:
-    moves = sum(len(writer.told) + writer.used for writer in writers)
-    wrong = [sentence for writer in writers for sentence in writer.wrong()]
-    record("PostgreSQL killed with -9", ("crashes", "moves", "wrong"), (name, crashes, moves, len(wrong)))
+def check(name: str, writers: list[Writer], crashes: int) -> list[str]:
+    moves = sum(len(writer.acknowledged) + writer.used for writer in writers)
+    wrong = [sentence for writer in writers for sentence in writer.problems()]
+    record("PostgreSQL killed", ("crashes", "moves", "wrong"), (name, crashes, moves, len(wrong)))
     writers[0].store.close()
     return wrong
 
 
-def test_writers_outlive_a_server_that_is_killed_again_and_again(victim: PostgresServer) -> None:
+def test_writers_survive_repeated_kills_of_the_server(victim: PostgresServer) -> None:
     writers = write_through(victim.create_database(), victim.restart, 8)
-    assert judged("the whole server, under four writers", writers, 8) == []
+    assert check("the whole server, under four writers", writers, 8) == []
 
 
-def test_writers_outlive_a_server_one_of_whose_processes_is_killed(victim: PostgresServer) -> None:
-    """The server then throws everybody out and recovers, by itself."""
+def test_writers_survive_the_kill_of_one_server_process(victim: PostgresServer) -> None:
+    """The server then disconnects all clients and recovers by itself."""
     url = victim.create_database()
 
     def kill_a_backend() -> None:
@@ -139,21 +141,21 @@ def test_writers_outlive_a_server_one_of_whose_processes_is_killed(victim: Postg
             (found,) = db.execute(question, [db.info.dbname]).fetchall()
         os.kill(found[0], signal.SIGKILL)
 
-    assert judged("one process of the server, under four writers", write_through(url, kill_a_backend, 4), 4) == []
+    assert check("one process of the server, under four writers", write_through(url, kill_a_backend, 4), 4) == []
 
 
 @pytest.mark.soak
-def test_writers_outlive_two_hundred_crashes(victim: PostgresServer) -> None:
+def test_writers_survive_two_hundred_crashes(victim: PostgresServer) -> None:
     writers = write_through(victim.create_database(), victim.restart, 200)
-    assert judged("the whole server, soak", writers, 200) == []
+    assert check("the whole server, soak", writers, 200) == []
 
 
-def test_a_server_that_does_not_wait_for_its_disk_is_caught_losing(victim: PostgresServer) -> None:
-    """The positive control: acknowledged and in nobody's log but the memory of the one who is killed."""
+def test_a_server_that_does_not_sync_is_caught(victim: PostgresServer) -> None:
+    """The positive control: what was acknowledged is only in the memory of a process that is killed."""
     url = victim.create_database()
     open_store(url).close()
     writers = write_through(f"{url}?options=-c%20synchronous_commit%3Doff", victim.restart, 4)
-    assert judged("no sync: must lose", writers, 4) != []
+    assert check("no sync: must lose", writers, 4) != []
 
 
 def test_a_first_connection_waits_for_a_server_that_restarts(victim: PostgresServer) -> None:

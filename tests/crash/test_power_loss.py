@@ -1,4 +1,4 @@
-"""The real store on a recorded disk that loses power at prefixes of its writes, with and without what is not synced."""
+"""The store on a recorded disk that loses power after any write, with and without what was not synced."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,7 +35,7 @@ def cut(
     planted: bool = False,
     **more: Any,
 ) -> Report:
-    """Run the task with several seeds side by side, and add up what they found; a planted bug meets the same always."""
+    """Run the task with several seeds in parallel, and add up the results; with a planted bug the seeds are fixed."""
     share = -(-states // shards)
     first = 0 if planted else chance().randrange(1_000_000)
 
@@ -53,15 +53,15 @@ def cut(
 
 
 @pytest.mark.slow
-def test_sqlite_loses_nothing_when_the_power_goes(pool: ServerPool, measure: Any) -> None:
-    report = cut(pool, "SQLite, two lives", power_loss_tasks.cut_sqlite, states=400, plant=None, measure=measure)
+def test_sqlite_loses_nothing_in_a_power_loss(pool: ServerPool, measure: Any) -> None:
+    report = cut(pool, "SQLite, two sessions", power_loss_tasks.cut_sqlite, states=400, plant=None, measure=measure)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
     assert report.states >= 400
     assert report.distinct > 200
 
 
 @pytest.mark.soak
-def test_sqlite_loses_nothing_at_twenty_thousand_cuts(pool: ServerPool, measure: Any) -> None:
+def test_sqlite_loses_nothing_in_twenty_thousand_power_losses(pool: ServerPool, measure: Any) -> None:
     task = power_loss_tasks.cut_sqlite
     report = cut(pool, "SQLite, soak", task, states=20_000, shards=8, plant=None, measure=measure)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
@@ -70,34 +70,34 @@ def test_sqlite_loses_nothing_at_twenty_thousand_cuts(pool: ServerPool, measure:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plant", ["normal sync", "no sync"])
-def test_less_than_full_sync_is_caught_losing(pool: ServerPool, measure: Any, plant: str) -> None:
-    """The positive control: the harness that finds nothing above finds losses here."""
+def test_less_than_full_sync_is_caught(pool: ServerPool, measure: Any, plant: str) -> None:
+    """The positive control: the same sweep finds losses here."""
     name, task = f"SQLite, {plant}: must lose", power_loss_tasks.cut_sqlite
     report = cut(pool, name, task, states=60, planted=True, plant=plant, measure=measure)
     assert report.lost > 5
 
 
 @pytest.mark.slow
-def test_a_row_before_its_bytes_is_caught(pool: ServerPool, measure: Any) -> None:
+def test_an_artifact_row_before_its_bytes_is_caught(pool: ServerPool, measure: Any) -> None:
     name, task = "SQLite, index before bytes: must lose", power_loss_tasks.cut_sqlite
     report = cut(pool, name, task, states=240, planted=True, plant="index before bytes", measure=measure)
     assert any("Artifact" in failure for failure in report.failures)
 
 
 @pytest.mark.slow
-def test_text_files_lose_nothing_when_the_power_goes(pool: ServerPool, measure: Any) -> None:
-    report = cut(pool, "files, two lives", power_loss_tasks.cut_files, states=200, plant=None, measure=measure)
+def test_text_files_lose_nothing_in_a_power_loss(pool: ServerPool, measure: Any) -> None:
+    report = cut(pool, "files, two sessions", power_loss_tasks.cut_files, states=200, plant=None, measure=measure)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
 
 
 @pytest.mark.slow
-def test_a_line_that_a_dead_process_did_not_sync_is_synced_before_it_is_built_upon(pool: ServerPool) -> None:
+def test_an_unsynced_line_of_a_dead_process_is_synced_before_use(pool: ServerPool) -> None:
     report = cut(pool, "files, after kills", power_loss_tasks.cut_after_kills, states=150)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
 
 
 @pytest.mark.slow
-def test_sqlite_loses_nothing_when_the_power_goes_after_disk_faults(pool: ServerPool) -> None:
+def test_sqlite_loses_nothing_in_a_power_loss_after_disk_faults(pool: ServerPool) -> None:
     report = cut(pool, "SQLite, after disk faults", power_loss_tasks.cut_after_faults, states=150)
     assert (report.lost, report.corrupt) == (0, 0), report.failures[:5]
 
@@ -108,13 +108,13 @@ def artifact_is_there(path: Path, body: bytes, folder: Path, marks: list[str], l
     return None if (folder / path).is_file() and (folder / path).read_bytes() == body else "the artifact is gone"
 
 
-@pytest.mark.parametrize("there", ["nothing", "artifacts", "its first letters"])
-def test_an_artifact_lasts_although_its_folder_was_made_by_a_process_that_died(tmp_path: Path, there: str) -> None:
-    """A folder that is there may not be durable: whoever made it may have died before it synced the folder above."""
+@pytest.mark.parametrize("there", ["nothing", "artifacts", "its first folder"])
+def test_an_artifact_lasts_when_a_dead_process_made_its_folder(tmp_path: Path, there: str) -> None:
+    """A folder that exists may not be durable: its creator may have died before it synced the parent folder."""
     body = b"bytes " * 500
     path = Path("artifacts", digest(body)[:2], digest(body))
     with PowerLoss(tmp_path) as disk:
-        if there == "its first letters":
+        if there == "its first folder":
             Directory(tmp_path / "artifacts").put(b"another")
         if there != "nothing":
             (tmp_path / "artifacts" if there == "artifacts" else (tmp_path / path).parent).mkdir()
@@ -126,10 +126,8 @@ def test_an_artifact_lasts_although_its_folder_was_made_by_a_process_that_died(t
 
 
 @pytest.mark.parametrize("there", ["", "a", "a/b"])
-def test_the_stores_folder_lasts_although_part_of_it_was_made_by_a_process_that_died(
-    tmp_path: Path, there: str
-) -> None:
-    """The one who died makes one level at a time, and leaves at most the lowest one not durable."""
+def test_the_store_folder_lasts_when_a_dead_process_made_part_of_it(tmp_path: Path, there: str) -> None:
+    """The dead process made one level at a time, and left at most the lowest one not durable."""
     with PowerLoss(tmp_path) as disk:
         if there:
             make_folder((tmp_path / there).parent)

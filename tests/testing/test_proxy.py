@@ -1,4 +1,4 @@
-"""The cutting proxy against a real server and a real driver: what lands, what is lost, and who is told."""
+"""The proxy with a real server and a real driver: which statements land, and which answers are lost."""
 
 import socket
 import threading
@@ -30,7 +30,7 @@ def server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def direct(server: PostgresServer) -> Iterator[Connection]:
-    """A connection that does not go through the proxy, to see what is true."""
+    """A connection that does not go through the proxy, to check what is stored."""
     with psycopg.connect(server.create_database(template="pattern"), autocommit=True) as connection:
         yield connection
 
@@ -143,7 +143,7 @@ def test_work_cut_after_its_commit_is_done_by_then(proxy: Proxy, direct: Connect
 
 
 @EVERY_WORK
-def test_work_whose_reply_is_raced_lands_sooner_or_later(proxy: Proxy, direct: Connection, work: Work) -> None:
+def test_work_whose_reply_is_raced_lands_eventually(proxy: Proxy, direct: Connection, work: Work) -> None:
     lose(proxy, "cut_reply_race", work)
     wait_until(lambda: notes(direct) == ["a"], "the commit has landed")
 
@@ -158,7 +158,7 @@ def test_late_commit_lands_only_when_healed(proxy: Proxy, direct: Connection, wo
     assert notes(direct) == ["a"]
 
 
-def test_plain_read_lies_about_a_commit_in_flight_and_a_row_lock_does_not(proxy: Proxy, direct: Connection) -> None:
+def test_a_row_lock_sees_a_commit_in_flight_and_a_plain_read_does_not(proxy: Proxy, direct: Connection) -> None:
     with psycopg.connect(proxy.url) as connection:
         proxy.arm("cut_late_commit")
         connection.execute("update session set cursor = 1 where id = 1")
@@ -204,7 +204,7 @@ def test_matches_are_counted_over_all_connections_and_fire_once(proxy: Proxy, di
     assert notes(direct) == ["a"] * 3
 
 
-def test_words_match_whole(proxy: Proxy) -> None:
+def test_only_whole_words_match(proxy: Proxy) -> None:
     with psycopg.connect(proxy.url, autocommit=True) as connection:
         proxy.arm("cut_before_commit")
         connection.execute("select 1 as committed_at, 2 as last_commit")
@@ -234,7 +234,7 @@ def test_stalled_commit_waits_and_lands_when_healed(proxy: Proxy, direct: Connec
         assert notes(direct) == ["a"]
 
 
-def test_partition_holds_answers_and_newcomers_and_closes_nothing(proxy: Proxy, direct: Connection) -> None:
+def test_partition_holds_answers_and_new_connections_and_closes_nothing(proxy: Proxy, direct: Connection) -> None:
     with psycopg.connect(proxy.url, autocommit=True) as connection:
         proxy.arm("stall")
         newcomer = threading.Thread(target=lambda: psycopg.connect(proxy.url).close())
@@ -249,7 +249,7 @@ def test_partition_holds_answers_and_newcomers_and_closes_nothing(proxy: Proxy, 
     assert notes(direct) == ["a"]
 
 
-def test_refusing_proxy_cuts_everybody_and_lets_nobody_in_until_healed(proxy: Proxy, direct: Connection) -> None:
+def test_refusing_proxy_cuts_all_connections_and_accepts_none_until_healed(proxy: Proxy, direct: Connection) -> None:
     with psycopg.connect(proxy.url, autocommit=True) as connection:
         proxy.arm("refuse")
         with pytest.raises(psycopg.OperationalError):

@@ -1,6 +1,6 @@
 """The disk after a cut: replays a log of operations and builds every state a power loss could have left.
 
-Owns the operations, the replay and the sweep; `power_loss.py` records the log and tells what the model trusts. Never
+Owns the operations, the replay and the sweep; `power_loss.py` records the log and lists what the model assumes. Never
 reads the recorded folder, a clock, or randomness other than its seed: the same log and seed build the same disks.
 """
 

@@ -3,11 +3,11 @@
 
 Owns a SQLite VFS on top of the default one, or on top of `base` (a `PowerLoss` disk, to cut the power after a fault).
 Faults hold for every database opened with `vfs=disk.vfs_name`, from any thread. Never touches plain files, and never
-reports a write or a sync as done that it did not do. It is kinder than Linux in one point: a write whose sync failed is
-still there for the next sync, where Linux may have forgotten it.
+reports a write or a sync as done that it did not do. It differs from Linux in one point: a write whose sync failed is
+still there for the next sync, where Linux may have dropped it.
 
-apsw raises what a Python VFS raised even where SQLite itself goes on, as after a failed automatic checkpoint. What
-SQLite makes of each fault is written down in `test_powerloss_harness.py`.
+apsw raises what a Python VFS raised even where SQLite itself continues, as after a failed automatic checkpoint. How
+SQLite handles each fault is tested in `test_power_loss_harness.py`.
 """
 
 import itertools
@@ -19,7 +19,7 @@ import apsw
 
 
 class FailingDisk:
-    """A healthy disk until told otherwise. Each switch replaces its own earlier setting; `heal` clears all."""
+    """A healthy disk until a fault is set. Each switch replaces its own earlier setting; `heal` clears all."""
 
     _numbers = itertools.count(1)
 
@@ -50,8 +50,8 @@ class FailingDisk:
     def full_of(self, growth: int, code: int = apsw.SQLITE_FULL) -> None:
         """Let the files grow by `growth` bytes more, then fail with `code`; what they hold may still be overwritten.
 
-        This is how a real disk is full. A quota that is used up is the same to the program, except that SQLite takes
-        it for SQLITE_IOERR_WRITE.
+        This is how a real disk is full. A quota that is used up is the same to the program, except that SQLite
+        reports SQLITE_IOERR_WRITE.
         """
         with self._lock:
             self._growth, self._code = growth, code

@@ -1,4 +1,4 @@
-"""The task of the full-disk tests: a store fills a real, small disk, and goes on when it is given room."""
+"""Tasks of the full-disk tests: a store fills a real, small disk, and works again when there is room."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIZE = 12 << 20
 
 
 def fill(channel: Channel, *, folder: str, files: bool) -> dict[str, Any]:
-    """Fill it, be refused clearly, free the reserve for housekeeping, then get room and go on."""
+    """Fill the disk, get a clear error, free the reserve for housekeeping, then get room and continue."""
     if why := mount_memory(Path(folder), SIZE):
         return {"why": why}
     target = f"files:{folder}/store" if files else f"{folder}/perdure.db"
@@ -32,24 +32,24 @@ def fill(channel: Channel, *, folder: str, files: bool) -> dict[str, Any]:
     (holder,) = begin(store, ("first",))
     ballast = Path(folder, "ballast")
     ballast.write_bytes(bytes(5 << 20))
-    told, found = _until_refused(store, holder)
+    acknowledged, found = _until_refused(store, holder)
     if not files:
         found += _housekeeping(store)
     store.close()
     ballast.unlink()
     with open_store(target, clock=ManualClock()) as store:
-        if (there := store.read_now(numbers, holder.uid)) != told:
-            found.append(f"told {told}, there is {there}")
+        if (there := store.read_now(numbers, holder.uid)) != acknowledged:
+            found.append(f"acknowledged {acknowledged}, there is {there}")
         store.write_now(event.append(holder, "note", {"n": 1000}))
         for sentences in store.read_now(examine, holder.uid).values():
             found += sentences
         if store.folder is not None and not files:
             found += [] if (store.folder / "reserve").stat().st_size == Reserve.SIZE else ["there is no new reserve"]
-    return {"why": None, "found": found, "told": len(told)}
+    return {"why": None, "found": found, "told": len(acknowledged)}
 
 
 def open_full(channel: Channel, *, folder: str) -> dict[str, Any]:
-    """Look at a store and keep house in it where nothing can be written, without a reserve and with one."""
+    """Inspect a store and do housekeeping where nothing can be written, without a reserve and with one."""
     if why := mount_memory(Path(folder), SIZE):
         return {"why": why}
     target, ballast = f"{folder}/perdure.db", Path(folder, "ballast")
@@ -57,29 +57,31 @@ def open_full(channel: Channel, *, folder: str) -> dict[str, Any]:
     with open_store(target, clock=ManualClock()) as store:
         begin(store, ("first",))
     reserve.spend()
-    _take_all(ballast)
-    found = [f"without a reserve: {one!r}" for one in (_opened(target), _looked(target)) if type(one) is not StoreFull]
-    found += [f"said {said}" for said in _advice(target) if "right to write" in said or "database is up" in said]
+    _fill(ballast)
+    found = [
+        f"without a reserve: {one!r}" for one in (_opened(target), _inspected(target)) if type(one) is not StoreFull
+    ]
+    found += [f"advice {said}" for said in _advice(target) if "right to write" in said or "database is up" in said]
     ballast.unlink()
     with open_store(target, clock=ManualClock()):
         found += [] if reserve.path.stat().st_size == Reserve.SIZE else ["no reserve was made"]
-    _take_all(ballast)
-    found += [f"with a reserve: {error!r}" for error in (_looked(target), _opened(target)) if error is not None]
-    found += ["the reserve was not given back"] if reserve.path.exists() else []
+    _fill(ballast)
+    found += [f"with a reserve: {error!r}" for error in (_inspected(target), _opened(target)) if error is not None]
+    found += ["the reserve was not freed"] if reserve.path.exists() else []
     ballast.unlink()
     with open_store(target, clock=ManualClock()):
         found += [] if reserve.path.stat().st_size == Reserve.SIZE else ["no reserve was made again"]
     return {"why": None, "found": found}
 
 
-def _take_all(ballast: Path) -> None:
+def _fill(ballast: Path) -> None:
     """Leave no room for a single page."""
     with open(ballast, "wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(4096))
 
 
-def _looked(target: str) -> PerdureError | None:
+def _inspected(target: str) -> PerdureError | None:
     try:
         with condition.look(condition.place_of(target)) as found:
             survey.survey(found.tx)
@@ -122,7 +124,7 @@ def _until_refused(store: Store, holder: Holder) -> tuple[list[int], list[str]]:
 
 
 def _housekeeping(store: Store) -> list[str]:
-    """With the reserve given back there is room for the moves that make room."""
+    """With the reserve freed there is room for the moves that make room."""
     assert store.folder is not None
     reserve = Reserve(store.folder)
     if not reserve.path.exists():

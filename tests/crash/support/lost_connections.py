@@ -1,7 +1,7 @@
-"""The tasks of the connection-cut tests: one move through a proxy that loses the connection, and what came of it.
+"""Tasks of the connection tests: one move through a proxy that loses the connection, and its outcome.
 
-Each returns the sentences about what went wrong. They run in a child, so that a bug can be planted there; the proxy is
-the child's own.
+Each returns sentences about what went wrong. They run in a process of their own, so that a bug can be planted there,
+with a proxy of their own.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class ProxiedSession:
         row = self.store.write_now(session.create(session.NewSession(id=id, program="p", arguments={}), by="a"))
         return self.store.write_now(lease.acquire(row.uid, "worker", nonce="n", ttl=10**9))
 
-    def wrong(self, answer: Any, right: Any, *, times: int = 1) -> list[str]:
-        """What is not as it was told; afterwards nothing is cut, and the session goes on."""
+    def problems(self, answer: Any, right: Any, *, times: int = 1) -> list[str]:
+        """What differs from the answer; afterwards nothing is cut, and the session continues."""
         self.proxy.heal()
-        wait_until(lambda: self.others() <= 4, "nothing is landing any more")
+        wait_until(lambda: self.others() <= 4, "no statement is landing any more")
         found = [] if answer == right else [f"the answer is {answer!r}, and {right!r} is right"]
         row = self.store.read_now(session.get, self.holder.uid)
         if row.cursor != self.cursor + times:
@@ -65,10 +65,10 @@ class ProxiedSession:
         self.proxy.__exit__()
         return found
 
-    def heal_when_dialled(self) -> None:
-        """Heal as soon as the client has hung up on a stalled connection and dials again."""
+    def heal_when_reconnected(self) -> None:
+        """Heal as soon as the client has closed a stalled connection and connects again."""
         before = len(self.proxy._connections)
-        wait_until(lambda: len(self.proxy._connections) > before, "the client dials again")
+        wait_until(lambda: len(self.proxy._connections) > before, "the client connects again")
         self.proxy.heal()
 
     def others(self) -> int:
@@ -113,36 +113,36 @@ def answer_of(write: Callable[[], Any]) -> Any:
 
 
 def cut(channel: Channel, *, url: str, mode: ProxyMode, work: str, plant: str | None = None) -> list[str]:
-    """The connection is cut around the commit. The move is there once, and its answer is the one that it would be."""
+    """The connection is cut around the commit. The move is there once, with the answer it would have without a cut."""
     planted_bugs.plant(plant)
     proxied = ProxiedSession(url, patience=20)
     make, match = WORKS[work]
     proxied.proxy.arm(mode, match=match)
     answer = answer_of(lambda: proxied.store.write_now(make(proxied)))
     found = [] if proxied.proxy.fired.is_set() else ["nothing was cut"]
-    return found + proxied.wrong(answer, None if work == "use" else proxied.cursor + 1)
+    return found + proxied.problems(answer, None if work == "use" else proxied.cursor + 1)
 
 
 def late_under_the_lock(channel: Channel, *, url: str, plant: str | None = None) -> list[str]:
-    """The client is cut with its COMMIT on the way, looks, and must wait for the row until the commit has landed."""
+    """The client is cut with its COMMIT under way, checks, and must wait for the row until the commit has landed."""
     planted_bugs.plant(plant)
     proxied = ProxiedSession(url, patience=20)
     proxied.proxy.arm("cut_late_commit")
 
     def heal() -> None:
         proxied.proxy.fired.wait()
-        wait_until(proxied.blocked, "somebody waits for the row", patience=5)
+        wait_until(proxied.blocked, "the client waits for the row", patience=5)
         proxied.proxy.heal()
 
     healer = threading.Thread(target=heal)
     healer.start()
     answer = answer_of(lambda: proxied.store.write_now(long_use(proxied)))
     healer.join()
-    return proxied.wrong(answer, None)
+    return proxied.problems(answer, None)
 
 
-def late_before_the_second_try(channel: Channel, *, url: str, work: str, plant: str | None = None) -> list[str]:
-    """The hot statement itself is late: nobody holds the row, and it lands after the look and before the second try."""
+def late_before_the_retry(channel: Channel, *, url: str, work: str, plant: str | None = None) -> list[str]:
+    """The hot statement itself is late: the row is not locked, and it lands after the check and before the retry."""
     planted_bugs.plant(plant)
     proxied = ProxiedSession(url, patience=20)
     make, match = WORKS[work]
@@ -160,30 +160,30 @@ def late_before_the_second_try(channel: Channel, *, url: str, work: str, plant: 
     faults.arm(heal)
     answer = answer_of(lambda: proxied.store.write_now(make(proxied)))
     faults.disarm()
-    return proxied.wrong(answer, proxied.cursor + 1)
+    return proxied.problems(answer, proxied.cursor + 1)
 
 
-def late_after_the_second_try(channel: Channel, *, url: str, work: str, plant: str | None = None) -> list[str]:
-    """The same, but it lands when the second try is done: it must find that it has come too late."""
+def late_after_the_retry(channel: Channel, *, url: str, work: str, plant: str | None = None) -> list[str]:
+    """The same, but it lands after the retry: it must have no effect then."""
     planted_bugs.plant(plant)
     proxied = ProxiedSession(url, patience=20)
     make, match = WORKS[work]
     proxied.proxy.arm("cut_late_commit", match=match)
     answer = answer_of(lambda: proxied.store.write_now(make(proxied)))
-    return proxied.wrong(answer, proxied.cursor + 1)
+    return proxied.problems(answer, proxied.cursor + 1)
 
 
 def never_lands(channel: Channel, *, url: str, plant: str | None = None) -> list[str]:
-    """The row stays locked by a COMMIT that is under way for longer than patience lasts: nobody knows, and says so."""
+    """The row stays locked by a COMMIT that is under way for longer than the store waits: the outcome is unknown."""
     planted_bugs.plant(plant)
     proxied = ProxiedSession(url, patience=1, options=QUICK)
     proxied.proxy.arm("cut_late_commit")
     answer = answer_of(lambda: proxied.store.write_now(long_use(proxied)))
-    return proxied.wrong(answer, CommitUnknown.code)
+    return proxied.problems(answer, CommitUnknown.code)
 
 
 def server_is_gone(channel: Channel, *, url: str, work: str, plant: str | None = None) -> list[str]:
-    """The server cannot be reached any more after a commit was sent, or before one was."""
+    """The server cannot be reached any more, after a commit was sent or before."""
     planted_bugs.plant(plant)
     proxied = ProxiedSession(url, patience=0.5)
     make, match = WORKS[work]
@@ -193,42 +193,44 @@ def server_is_gone(channel: Channel, *, url: str, work: str, plant: str | None =
     )
     code = answer_of(lambda: proxied.store.write_now(make(proxied)))
     found += [] if code == StoreUnavailable.code else [f"before a commit: {code}"]
-    return found + proxied.wrong(None, None, times=0)
+    return found + proxied.problems(None, None, times=0)
 
 
 def stalled(channel: Channel, *, url: str, work: str, healed: bool, plant: str | None = None) -> list[str]:
-    """Everything is acknowledged and nothing is answered. The client frees itself, and finds out if it can."""
+    """Packets are acknowledged and never answered. The client gives up waiting, and resolves the commit if it can."""
     planted_bugs.plant(plant)
     proxied = ProxiedSession(url, patience=30 if healed else 1, options="?connect_timeout=2", silence=0.5)
     make, match = WORKS[work]
     proxied.proxy.arm("stall", match=match)
     if healed:
-        healer = threading.Thread(target=proxied.heal_when_dialled)
+        healer = threading.Thread(target=proxied.heal_when_reconnected)
         healer.start()
         answer = answer_of(lambda: proxied.store.write_now(make(proxied)))
         healer.join()
-        return proxied.wrong(answer, None if work == "use" else proxied.cursor + 1)
+        return proxied.problems(answer, None if work == "use" else proxied.cursor + 1)
     answer = answer_of(lambda: proxied.store.write_now(make(proxied)))
     found = [] if answer == CommitUnknown.code else [f"the answer is {answer!r}"]
     proxied.proxy.heal()
-    wait_until(lambda: proxied.others() <= 4, "nothing is landing any more")
+    wait_until(lambda: proxied.others() <= 4, "no statement is landing any more")
     there = proxied.store.read_now(session.get, proxied.holder.uid).cursor - proxied.cursor
-    return found + proxied.wrong(None, None, times=min(there, 1))
+    return found + proxied.problems(None, None, times=min(there, 1))
 
 
 def stalled_read(channel: Channel, *, url: str) -> list[str]:
     proxied = ProxiedSession(url, patience=1, options="?connect_timeout=2", silence=0.5)
     proxied.proxy.arm("stall")
     code = answer_of(lambda: proxied.store.read_now(session.get, proxied.holder.uid))
-    return ([] if code == StoreUnavailable.code else [f"the answer is {code!r}"]) + proxied.wrong(None, None, times=0)
+    return ([] if code == StoreUnavailable.code else [f"the answer is {code!r}"]) + proxied.problems(
+        None, None, times=0
+    )
 
 
 def idle_connection_was_lost(channel: Channel, *, url: str, plant: str | None = None) -> list[str]:
-    """While the store was idle the server was restarted, and then it is time to measure its clock again."""
+    """The server was restarted while the store was idle, and the next move also measures the server's clock."""
     planted_bugs.plant(plant)
     proxied = ProxiedSession(url, patience=5)
     proxied.proxy.arm("refuse")
     proxied.proxy.heal()
     proxied.store.database.server_clock.measure_after = 0  # type: ignore[attr-defined]
     answer = answer_of(lambda: proxied.store.write_now(hot_append(proxied)))
-    return proxied.wrong(answer, proxied.cursor + 1)
+    return proxied.problems(answer, proxied.cursor + 1)

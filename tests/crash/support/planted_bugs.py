@@ -1,4 +1,4 @@
-"""Bugs on purpose, each planted in a forked child only, to see that the sweeps would catch it."""
+"""Bugs planted on purpose, only in a forked process, to check that the sweeps catch them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def chain_not_advanced() -> None:
 
 
 def guessed(done: bool) -> Callable[[], None]:
-    """A commit whose outcome is unknown is not looked for."""
+    """A commit with an unknown outcome is not resolved."""
 
     def plant() -> None:
         mock.patch.object(GroupCommit, "_resolve", return_value=done).start()
@@ -72,7 +72,7 @@ def index_before_bytes() -> None:
 
 
 def savepoint_failure_ignored() -> None:
-    """Nobody looks whether the failed move took the whole transaction with it."""
+    """It is not checked whether the failed move rolled back the whole transaction."""
     real = SQLiteEngine.rollback_to_savepoint
 
     def rollback(self: SQLiteEngine) -> None:

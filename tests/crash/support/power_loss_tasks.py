@@ -1,7 +1,7 @@
-"""The tasks of the power-loss sweeps: live some lives on a recorded disk, then cut the power at prefixes of the record.
+"""Tasks of the power-loss sweeps: write to a recorded disk, then cut the power at prefixes of the record.
 
-Recording and cutting happen in one child, so that a bug can be planted in it. Several children sweep the same lives
-with other seeds, side by side.
+Recording and cutting happen in one process, so that a bug can be planted in it. Several processes sweep the same record
+with other seeds, in parallel.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ OFTEN = 60  # pages: a checkpoint every few moves, where there is otherwise one 
 def cut_sqlite(
     channel: Channel, *, plant: str | None, states: int, seed: int, measure: dict[str, Any]
 ) -> dict[str, Any]:
-    """Two lives on SQLite, with a close and an open in the middle, and checkpoints all along."""
+    """Two sessions on SQLite, with a close and an open in the middle, and frequent checkpoints."""
     planted_bugs.plant(plant)
     engine.CHECKPOINT_PAGES = OFTEN
 
@@ -64,7 +64,7 @@ def cut_sqlite(
 def cut_files(
     channel: Channel, *, plant: str | None, states: int, seed: int, measure: dict[str, Any]
 ) -> dict[str, Any]:
-    """The same two lives in text files."""
+    """The same two sessions in text files."""
     planted_bugs.plant(plant)
 
     def record(disk: PowerLoss, folder: Path) -> None:
@@ -76,14 +76,14 @@ def cut_files(
 
 
 def run_two_sessions(disk: PowerLoss, reopen: Callable[[], Store]) -> None:
-    """Two lives in turn, each move marked as soon as it is acknowledged."""
+    """Two sessions in turn, each move marked as soon as it is acknowledged."""
     store = reopen()
-    lives = [WorkloadSession(store, id, folder_of(store, Path())) for id in ("first", "second")]
+    sessions = [WorkloadSession(store, id, folder_of(store, Path())) for id in ("first", "second")]
     for number, move in enumerate(MOVES.values()):
         if number == len(MOVES) // 2:
             store.close()
             store = reopen()
-        for work in lives:
+        for work in sessions:
             work.store = store
             work.apply(move)
             disk.mark(work.id)
@@ -98,7 +98,7 @@ def cut(record: Callable[[PowerLoss, Path], None], check: Check, states: int, se
 
 
 def check_sessions(target: Callable[[Path], str], measure: dict[str, Any]) -> Check:
-    """Both lives as they looked after their last acknowledged move, or after the one that was under way."""
+    """Both sessions are as they were after their last acknowledged move, or after the one that was under way."""
 
     def check(folder: Path, marks: list[str], label: str) -> str | None:
         def look() -> Verdict:
@@ -124,7 +124,7 @@ def examine_both(tx: Transaction, directory: Directory, looks: list[dict[str, st
 
 
 def lost_or_raise(found: Verdict) -> str | None:
-    """A loss is a sentence, as the sweep wants it; anything else is corruption."""
+    """A loss is returned as a sentence; anything else is raised as corruption."""
     if found["lost"]:
         return found["lost"][0]
     for head in HEADS:
@@ -134,11 +134,11 @@ def lost_or_raise(found: Verdict) -> str | None:
 
 
 class SimulatedKill(BaseException):
-    """Stands for a kill where the process must live on to keep the record."""
+    """Stands for a kill in a process that must survive to keep the record."""
 
 
 def cut_after_kills(channel: Channel, *, states: int, seed: int) -> dict[str, Any]:
-    """Text files whose writers die with a line written and not synced. What the next process saw, it built upon."""
+    """Text files whose writers die with a line written and not synced. The next process builds on what it read."""
 
     def record(disk: PowerLoss, folder: Path) -> None:
         writer = _DyingWriter(disk, f"files:{folder / 'store'}")
@@ -156,7 +156,7 @@ def cut_after_kills(channel: Channel, *, states: int, seed: int) -> dict[str, An
 
 
 class _DyingWriter:
-    """A writer of text files that dies at every fifth line, written and not yet synced, and is followed by another."""
+    """A writer of text files that dies at every fifth line, written and not yet synced, and is replaced."""
 
     def __init__(self, disk: PowerLoss, target: str) -> None:
         self.store = open_store(target, clock=ManualClock())
@@ -172,7 +172,7 @@ class _DyingWriter:
         return self.store.write_now(lease.acquire(uid, "worker", nonce=row.id, ttl=10**9))
 
     def write(self, move: Move[Any]) -> None:
-        """Write, or die and let the next process look; either way, note what is known to be there now."""
+        """Write, or die and let the next process read; then note what is known to be there."""
         try:
             self.store.write_now(move)
         except SimulatedKill:
@@ -190,7 +190,7 @@ class _DyingWriter:
 
 
 def cut_after_faults(channel: Channel, *, states: int, seed: int) -> dict[str, Any]:
-    """SQLite on a disk that is full, fails to write or fails to sync, time and again, and then loses power as well."""
+    """SQLite on a disk that is full, fails to write or fails to sync, repeatedly, and then loses power as well."""
 
     def record(disk: PowerLoss, folder: Path) -> None:
         with FailingDisk(base=disk.vfs_name) as fault:
@@ -204,7 +204,7 @@ def cut_after_faults(channel: Channel, *, states: int, seed: int) -> dict[str, A
                     disk.mark(f"{holder.uid} {number}")
                 except PerdureError as refusal:
                     if not isinstance(refusal, CommitUnknown):
-                        disk.mark(f"{holder.uid} {-number}")  # refused: it must never turn up
+                        disk.mark(f"{holder.uid} {-number}")  # refused: it must never appear
                     fault.heal()
             store.close()
 
@@ -217,7 +217,7 @@ def begin(store: Store, ids: tuple[str, ...]) -> list[Holder]:
 
 
 def numbers(tx: Transaction, uid: str) -> list[int]:
-    """The numbers that a session's notes carry, in order."""
+    """The numbers in the notes of a session, in order."""
     return [line.body["n"] for line in event.after(tx, uid) if line.kind == "note"]
 
 

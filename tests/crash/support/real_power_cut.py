@@ -1,11 +1,11 @@
-"""A real file system that is cut off: an ext4 image on a loop device, shut down by its own system call.
+"""A real file system that loses power: an ext4 image on a loop device, shut down by its own system call.
 
 `FS_IOC_SHUTDOWN` with the flag that forbids flushing the journal drops everything that was not synced, as a power cut
 does; the next mount recovers the journal. What a disk does below its file system is not part of this.
 
-The machine lives on where a power cut would have ended it, and a sync that was under way when the journal was aborted
+The machine keeps running where a power cut would have ended it. A sync that was under way when the journal was aborted
 may return as if it had been done: 26 answers in 89 cuts came after the call, and 10 of those were not there afterwards.
-No power cut lets anybody hear such an answer, so an answer binds only if it was received before the call was made.
+After a power cut no caller gets such an answer, so an answer counts only if it was received before the call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NO_LOG_FLUSH = 2
 SIZE = 64 << 20
 
 
-class Image:
+class Ext4Image:
     """An ext4 file system in a file, mounted inside `with`."""
 
     def __init__(self, folder: Path) -> None:
@@ -55,7 +55,7 @@ class Image:
         run("mount", "-o", "loop", str(self.file), str(self.place))
 
     def unmount(self) -> None:
-        wait_until(self._unmounted, "nobody uses the disk any more", patience=10)
+        wait_until(self._unmounted, "the disk is not in use any more", patience=10)
 
     def _unmounted(self) -> bool:
         try:
@@ -68,7 +68,7 @@ class Image:
 
 
 def cut(channel: Channel, place: str) -> None:
-    """From now on nothing reaches this disk, and what was not synced is gone. Says when that was."""
+    """From now on nothing reaches this disk, and what was not synced is gone. Reports when that was."""
     descriptor = os.open(place, os.O_RDONLY)
     try:
         channel.send(cut=time.monotonic_ns())
@@ -84,7 +84,7 @@ def run(*command: str) -> None:
 
 
 def write_until_cut(channel: Channel, *, target: str, place: str, after: int, plant: str | None = None) -> None:
-    """Write, saying every answer as it comes; after so many, the disk is cut off in the middle of what follows."""
+    """Write, reporting every answer; after so many, the disk is cut off while writing continues."""
     planted_bugs.plant(plant)
     store = open_store(target, clock=ManualClock())
     store.database._commits._patience = 1  # type: ignore[attr-defined]
@@ -109,9 +109,9 @@ def judge_cut(_: object, *, target: str, acks: list[tuple[str, int, int]], begun
                 told = [number for owner, number, at in acks if owner == uid and at < cut_at]
                 most = len([ack for ack in acks if ack[0] == uid]) + 1
                 if told != there[: len(told)]:
-                    found["lost"].append(f"told {len(told)}, there are {len(there)}")
+                    found["lost"].append(f"acknowledged {len(told)}, there are {len(there)}")
                 if len(there) > most:
-                    found["half"].append(f"told {most - 1}, there are {len(there)}")
+                    found["half"].append(f"acknowledged {most - 1}, there are {len(there)}")
                 merge(found, store.read_now(examine, uid))
                 merge(found, continue_session(store, id))
         return found

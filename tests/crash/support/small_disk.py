@@ -10,9 +10,9 @@ NEW_MOUNTS, NEW_USER, PRIVATE = 0x00020000, 0x10000000, (1 << 18) | (1 << 14)
 
 
 def mount_memory(folder: Path, size: int) -> str | None:
-    """Mount an empty file system of this size for this process alone; why not, where that is not allowed.
+    """Mount an empty file system of this size for this process only; returns the reason where that is not allowed.
 
-    The process must have one thread. Whoever is not root becomes root of a user namespace of its own first.
+    The process must have one thread. A user other than root becomes root of a new user namespace first.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     user, group = os.getuid(), os.getgid()

@@ -1,7 +1,6 @@
-"""The tasks of the disk-fault tests: a real store on a disk that fails, and what it told its callers.
+"""Tasks of the disk-fault tests: a real store on a disk that fails, and what it answered to its callers.
 
-Each returns the sentences about what went wrong; none means that the store kept its promises. They run in a child, so
-that a bug can be planted there.
+Each returns sentences about what went wrong. They run in a process of their own, so that a bug can be planted there.
 """
 
 from __future__ import annotations
@@ -54,11 +53,11 @@ class FaultySQLite:
         """Submit moves that the writer must take as one group; how each was answered."""
         begun, go = threading.Event(), threading.Event()
 
-        def hold_up(tx: Transaction) -> None:
+        def wait_inside(tx: Transaction) -> None:
             begun.set()
             go.wait()
 
-        tickets = [Ticket[Any](move, None) for move in (Move("hold up", "plain", hold_up), *moves)]
+        tickets = [Ticket[Any](move, None) for move in (Move("wait", "plain", wait_inside), *moves)]
         self.store.database.submit_write(tickets[0])
         begun.wait()
         for ticket in tickets[1:]:
@@ -66,17 +65,17 @@ class FaultySQLite:
         go.set()
         return [answer_of(ticket) for ticket in tickets[1:]]
 
-    def wrong(self, expected: list[list[int]], *, again: bool = True) -> list[str]:
-        """What is not as it was told; afterwards the disk is well, and every session goes on."""
+    def problems(self, expected: list[list[int]], *, again: bool = True) -> list[str]:
+        """What differs from the answers; afterwards the disk is healthy, and every session continues."""
         self.disk.heal()
         found = []
         for holder, right in zip(self.holders, expected, strict=True):
             there = self.store.read_now(numbers, holder.uid)
             if there != right:
-                found.append(f"told {right}, there is {there}")
+                found.append(f"acknowledged {right}, there is {there}")
             if again:
                 self.store.write_now(self.note(holder, 1000))
-                found += [] if self.store.read_now(numbers, holder.uid) == [*there, 1000] else ["does not go on"]
+                found += [] if self.store.read_now(numbers, holder.uid) == [*there, 1000] else ["does not continue"]
             examined = self.store.read_now(examine, holder.uid)
             found += [sentence for sentences in examined.values() for sentence in sentences]
         self.store.close()
@@ -115,12 +114,12 @@ def full_in_a_group(channel: Channel, *, folder: str, plant: str | None = None) 
     with faulty_sqlite(folder, plant) as it:
         first, second, third = it.holders
         it.disk.full_of(60_000)
-        said = it.group(it.note(first, 1), it.note(second, 1, HUGE), it.note(third, 1))
-        found = [] if [type(one) for one in said] == [type(None), StoreFull, type(None)] else [f"said {said}"]
+        answers = it.group(it.note(first, 1), it.note(second, 1, HUGE), it.note(third, 1))
+        found = [] if [type(one) for one in answers] == [type(None), StoreFull, type(None)] else [f"answered {answers}"]
         found += [] if it.store.read_now(numbers, second.uid) == [] else ["the refused move is there"]
         it.disk.heal()
         it.store.write_now(it.note(second, 2, HUGE))
-        return found + it.wrong([[1], [2], [1]])
+        return found + it.problems([[1], [2], [1]])
 
 
 def full_at_commit(channel: Channel, *, folder: str, plant: str | None = None) -> list[str]:
@@ -128,27 +127,27 @@ def full_at_commit(channel: Channel, *, folder: str, plant: str | None = None) -
     with faulty_sqlite(folder, plant) as it:
         it.disk.full_of(0)
         it.disk.full_after(0)
-        said = it.group(*(it.note(holder, 1) for holder in it.holders))
-        found = [f"said {one!r}" for one in said if not isinstance(one, StoreFull)]
-        return found + it.wrong([[], [], []])
+        answers = it.group(*(it.note(holder, 1) for holder in it.holders))
+        found = [f"answered {one!r}" for one in answers if not isinstance(one, StoreFull)]
+        return found + it.problems([[], [], []])
 
 
 def sync_fails(channel: Channel, *, folder: str, plant: str | None = None) -> list[str]:
     """The commit's sync fails once. A later synced write settles it: the group was not done, and is done again."""
     with faulty_sqlite(folder, plant) as it:
         it.disk.sync_fails()
-        said = it.group(*(it.note(holder, 1) for holder in it.holders))
-        found = [f"said {one!r}" for one in said if one is not None]
-        return found + it.wrong([[1], [1], [1]])
+        answers = it.group(*(it.note(holder, 1) for holder in it.holders))
+        found = [f"answered {one!r}" for one in answers if one is not None]
+        return found + it.problems([[1], [1], [1]])
 
 
 def write_fails(channel: Channel, *, folder: str, plant: str | None = None) -> list[str]:
     """A frame of the commit cannot be written, once."""
     with faulty_sqlite(folder, plant) as it:
         it.disk.write_fails(nth=3)
-        said = it.group(*(it.note(holder, 1) for holder in it.holders))
-        found = [f"said {one!r}" for one in said if one is not None]
-        return found + it.wrong([[1], [1], [1]])
+        answers = it.group(*(it.note(holder, 1) for holder in it.holders))
+        found = [f"answered {one!r}" for one in answers if one is not None]
+        return found + it.problems([[1], [1], [1]])
 
 
 def commit_holds_after_all(channel: Channel, *, folder: str, plant: str | None = None) -> list[str]:
@@ -164,27 +163,27 @@ def commit_holds_after_all(channel: Channel, *, folder: str, plant: str | None =
 
     with mock.patch.object(SQLiteEngine, "_grown", grown), faulty_sqlite(folder, plant) as it:
         armed.set()
-        said = it.group(*(it.note(holder, 1) for holder in it.holders))
-        found = [f"said {one!r}" for one in said if one is not None]
-        return found + (["the commit did not fail"] if armed.is_set() else []) + it.wrong([[1], [1], [1]])
+        answers = it.group(*(it.note(holder, 1) for holder in it.holders))
+        found = [f"answered {one!r}" for one in answers if one is not None]
+        return found + (["the commit did not fail"] if armed.is_set() else []) + it.problems([[1], [1], [1]])
 
 
 def disk_stays_dead(channel: Channel, *, folder: str, plant: str | None = None) -> list[str]:
-    """No later write can settle it: nobody guesses. When the disk is back, each move is there once or not at all."""
+    """No later write can settle the commit, and it is not guessed. Later each move is there once or not at all."""
     with faulty_sqlite(folder, plant) as it:
         it.disk.sync_fails(times=1_000_000)
-        said = it.group(*(it.note(holder, 1) for holder in it.holders))
-        found = [f"said {one!r}" for one in said if not isinstance(one, CommitUnknown)]
+        answers = it.group(*(it.note(holder, 1) for holder in it.holders))
+        found = [f"answered {one!r}" for one in answers if not isinstance(one, CommitUnknown)]
         it.disk.heal()
         it.store.write_now(it.note(it.holders[0], 2))
         there = [it.store.read_now(numbers, holder.uid) for holder in it.holders]
         if there not in ([[1, 2], [1], [1]], [[2], [], []]):
             found.append(f"part of a group is there: {there}")
-        return found + it.wrong(there)
+        return found + it.problems(there)
 
 
-def look_fails(channel: Channel, *, folder: str, times: int, plant: str | None = None) -> list[str]:
-    """The sync fails, the barrier is written, and then the look at what came of it fails: it is looked at again."""
+def check_fails(channel: Channel, *, folder: str, times: int, plant: str | None = None) -> list[str]:
+    """The sync fails, the barrier is written, and then reading the outcome fails: it is read again."""
     left, failed = times, threading.Event()
     barrier, start = SQLiteEngine.barrier, SQLiteEngine.begin
 
@@ -197,38 +196,40 @@ def look_fails(channel: Channel, *, folder: str, times: int, plant: str | None =
         nonlocal left
         if failed.is_set() and left:
             left -= 1
-            raise StoreUnavailable("Somebody keeps the gate shut.")
+            raise StoreUnavailable("Another process holds the lock.")
         start(self)
 
     with faulty_sqlite(folder, plant) as it:
         with mock.patch.multiple(SQLiteEngine, barrier=fail_after, begin=begin_or_fail):
             it.disk.sync_fails()
-            said = it.group(*(it.note(holder, 1) for holder in it.holders))
+            answers = it.group(*(it.note(holder, 1) for holder in it.holders))
         if times == 1:
-            return [f"said {one!r}" for one in said if one is not None] + it.wrong([[1], [1], [1]])
-        return [f"said {one!r}" for one in said if not isinstance(one, CommitUnknown)] + it.wrong([[], [], []])
+            return [f"answered {one!r}" for one in answers if one is not None] + it.problems([[1], [1], [1]])
+        return [f"answered {one!r}" for one in answers if not isinstance(one, CommitUnknown)] + it.problems(
+            [[], [], []]
+        )
 
 
-def look_fails_once(channel: Channel, *, folder: str, plant: str | None = None) -> list[str]:
-    return look_fails(channel, folder=folder, times=1, plant=plant)
+def check_fails_once(channel: Channel, *, folder: str, plant: str | None = None) -> list[str]:
+    return check_fails(channel, folder=folder, times=1, plant=plant)
 
 
-def look_fails_for_good(channel: Channel, *, folder: str, plant: str | None = None) -> list[str]:
-    return look_fails(channel, folder=folder, times=1_000_000, plant=plant)
+def check_always_fails(channel: Channel, *, folder: str, plant: str | None = None) -> list[str]:
+    return check_fails(channel, folder=folder, times=1_000_000, plant=plant)
 
 
 def quota_is_used_up(channel: Channel, *, folder: str, plant: str | None = None) -> list[str]:
-    """A move is too large for what is left, SQLite cannot say that this is why, and small moves still fit."""
+    """A move is too large for what is left, SQLite cannot report that cause, and small moves still fit."""
     with faulty_sqlite(folder, plant) as it:
         first, second, third = it.holders
         it.disk.full_of(60_000, apsw.SQLITE_IOERR_WRITE)
-        said = it.group(it.note(first, 1), it.note(second, 1, HUGE), it.note(third, 1))
-        found = [] if [one is None for one in said] == [True, False, True] else [f"said {said}"]
-        return found + it.wrong([[1], [], [1]])
+        answers = it.group(it.note(first, 1), it.note(second, 1, HUGE), it.note(third, 1))
+        found = [] if [one is None for one in answers] == [True, False, True] else [f"answered {answers}"]
+        return found + it.problems([[1], [], [1]])
 
 
 def checkpoint_fails(channel: Channel, *, folder: str, plant: str | None = None) -> list[str]:
-    """The WAL cannot be moved into the database: nobody waits for that, and nobody is told."""
+    """The WAL cannot be moved into the database: no caller waits for that or gets an error."""
     from perdure.store.databases.sqlite import engine
 
     with faulty_sqlite(folder, plant) as it:
@@ -237,7 +238,7 @@ def checkpoint_fails(channel: Channel, *, folder: str, plant: str | None = None)
             it.disk.sync_fails(nth=2, times=2)  # the first one is the commit's
             it.store.write_now(it.note(it.holders[0], number))
             it.store.write_now(checkpoint.delete_all())
-        return it.wrong([[1, 2, 3, 4, 5], [], []])
+        return it.problems([[1, 2, 3, 4, 5], [], []])
 
 
 def opening_fails(channel: Channel, *, folder: str, plant: str | None = None) -> list[str]:
@@ -245,20 +246,20 @@ def opening_fails(channel: Channel, *, folder: str, plant: str | None = None) ->
     with faulty_sqlite(folder, plant) as it:
         it.store.close()
         it.disk.full_after(0)
-        found = [] if isinstance(error := refusal(it.open), StoreFull) else [f"opening said {error!r}"]
+        found = [] if isinstance(error := refusal(it.open), StoreFull) else [f"opening raised {error!r}"]
         it.disk.heal()
         it.store = it.open()
-        return found + it.wrong([[], [], []])
+        return found + it.problems([[], [], []])
 
 
 def reader_cannot_open(channel: Channel, *, folder: str, plant: str | None = None) -> list[str]:
-    """A reader that gets no connection says so, and the next one is served."""
+    """A reader that gets no connection raises an error, and the next one is served."""
     with faulty_sqlite(folder, plant) as it:
         uid = it.holders[0].uid
         it.disk.open_fails(times=1)
         error = refusal(lambda: it.store.read_now(numbers, uid))
-        found = [] if isinstance(error, PerdureError) else [f"reading said {error!r}"]
-        return found + it.wrong([[], [], []])
+        found = [] if isinstance(error, PerdureError) else [f"reading raised {error!r}"]
+        return found + it.problems([[], [], []])
 
 
 def refusal(call: Callable[[], Any]) -> BaseException | None:

@@ -1,4 +1,4 @@
-"""The tasks of the disk-fault tests of text files: calls of `os` that fail, and what the store told its callers."""
+"""Tasks of the disk-fault tests of text files: calls of `os` that fail, and what the store answered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.crash.support.verdict import examine
 
 @contextmanager
 def failing(name: str, code: int, *, times: int = 1, after: int = 0) -> Iterator[None]:
-    """Calls of `os.name` fail: the next `times`, once `after` were well. A write that fails has written its half."""
+    """Calls of `os.name` fail: the next `times`, once `after` calls have worked. A failing write writes half."""
     real: Callable[..., Any] = getattr(os, name)
     calls = 0
 
@@ -65,8 +65,8 @@ class TextFileStore:
         self.store = open_store(self.target, clock=ManualClock())
         return self.store
 
-    def wrong(self, *allowed: list[int]) -> list[str]:
-        """What is not as it was told, now and after opening again; and the store goes on."""
+    def problems(self, *allowed: list[int]) -> list[str]:
+        """What differs from the answers, now and after opening again; then the store continues."""
         found = []
         for _ in range(2):
             there = self.store.read_now(numbers, self.holders[0].uid)
@@ -88,7 +88,7 @@ def full(channel: Channel, *, folder: str) -> list[str]:
     with failing("write", errno.ENOSPC):
         found = text.refused(StoreFull, lambda: text.note(2))
     text.note(3)
-    return found + text.wrong([1, 3])
+    return found + text.problems([1, 3])
 
 
 def full_for_a_new_file(channel: Channel, *, folder: str) -> list[str]:
@@ -98,7 +98,7 @@ def full_for_a_new_file(channel: Channel, *, folder: str) -> list[str]:
     with failing("open", errno.ENOSPC):
         found = text.refused(StoreFull, lambda: text.store.write_now(session.create(new, by="a")))
     text.store.write_now(session.create(new, by="a"))
-    return found + text.wrong([])
+    return found + text.problems([])
 
 
 def sync_fails(channel: Channel, *, folder: str) -> list[str]:
@@ -107,11 +107,11 @@ def sync_fails(channel: Channel, *, folder: str) -> list[str]:
     with failing("fsync", errno.EIO):
         found = text.refused(StoreUnavailable, lambda: text.note(1))
     text.note(2)
-    return found + text.wrong([2])
+    return found + text.problems([2])
 
 
 def disk_stays_dead(channel: Channel, *, folder: str) -> list[str]:
-    """The line cannot be synced nor cut off: nobody knows, and nothing goes on before somebody opens it again."""
+    """The line can be neither synced nor cut off: the outcome is unknown, and the store must be opened again."""
     text = TextFileStore(folder)
     text.note(1)
     with failing("fsync", errno.EIO, times=1_000_000):
@@ -119,7 +119,7 @@ def disk_stays_dead(channel: Channel, *, folder: str) -> list[str]:
     found += text.refused(StoreUnavailable, lambda: text.note(3))
     with suppress(PerdureError):
         text.reopen()
-    return found + text.wrong([1], [1, 2])
+    return found + text.problems([1], [1, 2])
 
 
 def first_line_is_refused(channel: Channel, *, folder: str) -> list[str]:
@@ -138,4 +138,4 @@ def first_line_is_refused(channel: Channel, *, folder: str) -> list[str]:
     with mock.patch.object(os, "fsync", watch):
         text.store.write_now(session.create(new, by="a"))
     found += [] if any(path.endswith("/sessions") for path in synced) else [f"only {synced} were synced"]
-    return found + text.wrong([])
+    return found + text.problems([])

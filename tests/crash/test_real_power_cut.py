@@ -19,7 +19,7 @@ pytestmark = pytest.mark.soak
 def cut_once(folder: Path, files: bool, after: int, plant: str | None, servers: TrialServers) -> tuple[int, Verdict]:
     """Write, cut, mount again, judge; how many answers were received before the cut, and the verdict."""
     folder.mkdir()
-    with real_power_cut.Image(folder) as image:
+    with real_power_cut.Ext4Image(folder) as image:
         target, place = f"files:{image.place}/store" if files else f"{image.place}/perdure.db", str(image.place)
         ended = servers.forking.run(
             real_power_cut.write_until_cut, target=target, place=place, after=after, plant=plant
@@ -36,7 +36,7 @@ def cut_off(pool: ServerPool, tmp_path: Path) -> Callable[..., tuple[int, list[V
     """Cut a file system off many times; how many answers were received before, and what was wrong afterwards."""
     try:
         (tmp_path / "try").mkdir()
-        with real_power_cut.Image(tmp_path / "try"):
+        with real_power_cut.Ext4Image(tmp_path / "try"):
             pass
     except OSError as why:
         print(f"no loop device can be mounted here: {why}")

@@ -1,4 +1,4 @@
-"""The harnesses find what they are for: raw SQLite under power loss and disk faults, with controls that must lose."""
+"""The harnesses of power loss and disk faults on raw SQLite, with positive controls that must find losses."""
 
 import ctypes
 import os
@@ -87,7 +87,7 @@ def test_full_sync_loses_nothing_at_any_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_normal_sync_is_caught_losing_but_never_corrupt(tmp_path: Path) -> None:
+def test_normal_sync_is_caught_losing_and_never_corrupts(tmp_path: Path) -> None:
     report = show(sweep(run_pairs(tmp_path, "normal"), check, states=500))
     assert report.lost > 50
     assert report.corrupt == 0, report.failures[:5]
@@ -98,8 +98,8 @@ def test_a_disk_that_swallows_syncs_is_caught(tmp_path: Path) -> None:
     assert show(sweep(run_pairs(tmp_path, swallow_syncs=True), check, states=500)).lost > 50
 
 
-def test_the_unix_vfs_syncs_the_folder_in_the_first_sync_of_each_wal_handle(tmp_path: Path) -> None:
-    """The one thing the recording cannot see and takes for granted: watch SQLite open the folder to sync it."""
+def test_the_first_sync_of_a_wal_handle_syncs_its_folder(tmp_path: Path) -> None:
+    """The recording cannot see this and assumes it: watch SQLite open the folder to sync it."""
     shape = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(ctypes.c_int))
     unix, opened = apsw.VFS("watched", ""), list[str]()
     real = unix.xGetSystemCall("openDirectory") or 0
@@ -147,7 +147,7 @@ def test_a_made_folder_lasts_only_when_its_parent_was_synced(tmp_path: Path, bar
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("barriers", "safe"), [("none", False), ("creation", False), ("every open", True)])
-def test_a_folder_sqlite_cannot_sync_needs_a_barrier_at_every_open(tmp_path: Path, barriers: str, safe: bool) -> None:
+def test_a_folder_sqlite_cannot_sync_needs_a_barrier_at_each_open(tmp_path: Path, barriers: str, safe: bool) -> None:
     """Closing the last connection deletes the WAL, so the next open makes a name that is not yet durable."""
     with PowerLoss(tmp_path, folder_syncs=False) as disk:
         for opened, ids in enumerate((range(1, 30), range(30, 60))):
@@ -184,7 +184,7 @@ def test_a_plain_file_lasts_only_when_file_and_folder_were_synced(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_the_same_seed_builds_the_same_disks_and_a_failure_can_be_rebuilt(tmp_path: Path) -> None:
+def test_the_same_seed_builds_the_same_disks_again(tmp_path: Path) -> None:
     log = run_pairs(tmp_path, "normal", 30)
     first, again, other = (sweep(log, check, states=200, seed=seed) for seed in (1, 1, 2))
     assert first == again != other
@@ -217,7 +217,7 @@ def ids(connection: Connection) -> list[object]:
 
 
 def after_a_crash(connection: Connection) -> list[object]:
-    """What recovery makes of its files as they are now. Reading them drops its locks: for one connection only."""
+    """The rows after a recovery of the files as they are now. Reading them drops locks: for one connection only."""
     folder = Path(connection.filename).parent
     copy = folder.with_name(f"copy {len(list(folder.parent.iterdir()))}")
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*-shm"))
@@ -244,7 +244,7 @@ def test_a_full_disk_in_a_savepoint_undoes_the_group(
 
 
 def test_a_full_database_may_undo_only_the_statement(connection: Connection) -> None:
-    """The same error, another outcome: a statement with a journal of its own keeps the group. Ask `in_transaction`."""
+    """The same error, another outcome: a statement with a journal of its own keeps the group, see `in_transaction`."""
     connection.execute("create unique index bodies on pair_left (body)")
     connection.execute(f"pragma max_page_count = {connection.execute('pragma page_count').get + 3}")
     begin_group(connection)
@@ -255,7 +255,7 @@ def test_a_full_database_may_undo_only_the_statement(connection: Connection) -> 
     assert ids(connection) == [1]
 
 
-def test_a_commit_on_a_full_disk_is_refused_until_there_is_room(connection: Connection, disk: FailingDisk) -> None:
+def test_a_commit_on_a_full_disk_fails_until_there_is_room(connection: Connection, disk: FailingDisk) -> None:
     begin_group(connection)
     disk.full_after(2000)
     with pytest.raises(apsw.FullError):
@@ -267,8 +267,8 @@ def test_a_commit_on_a_full_disk_is_refused_until_there_is_room(connection: Conn
     assert after_a_crash(connection) == [7]
 
 
-def test_a_commit_whose_sync_failed_may_come_back_until_a_barrier(connection: Connection, disk: FailingDisk) -> None:
-    """A plain read says no, a crash says yes; the next synced commit overwrites it and settles the question."""
+def test_a_commit_whose_sync_failed_may_reappear_until_a_barrier(connection: Connection, disk: FailingDisk) -> None:
+    """A plain read does not see it, after a crash it is there; the next synced commit overwrites it for good."""
     begin_group(connection)
     disk.sync_fails()
     with pytest.raises(apsw.IOError) as failure:

@@ -1,8 +1,8 @@
-"""An agent that uses every tool that only looks or only keeps a record, asks, delegates and forgets; killed everywhere.
+"""An agent for the kill sweep of tools that only read or record: it also asks, delegates and compacts.
 
-Each moment is named after the tool that is under way, so that a sweep can say which tool it was killed in. A trial is
-judged by what it leaves: what the transcript means, one sub-agent, one question, one artifact, one summary, and how
-often the model and the page were asked for.
+Each kill point is named after the tool that is under way, so that a sweep shows in which tool it killed. A trial is
+judged by what it leaves: the transcript, one sub-agent, one question, one artifact, one summary, and how often the
+model and the page were requested.
 """
 
 from __future__ import annotations
@@ -31,11 +31,9 @@ from perdure.runtime.runtime import Runtime
 from perdure.store.moves import artifact
 from perdure.testing import ScriptedModel, SinkClient
 from perdure.testing.sweep.trial import Person, run_to_end
-from tests.agent import swept
-from tests.agent.swept import REPOSITORIES, TEMPLATE, repository
+from tests.agent.support import fix_agent
+from tests.agent.support.agent_sweep import TEMPLATE, repository
 from tests.agent.talk import calls
-
-__all__ = ["REPOSITORIES"]
 
 TASK, PAGE = "count the files", "effects"
 DECISION = {"decision": "leave it", "because": "it only looks"}
@@ -52,12 +50,12 @@ SCRIPT: list[Any] = [
     "Looked, asked and told.",
 ]
 PURE = ("list_files", "search_files", "fetch_url", "git_status", "git_diff", "git_log", "read_file")
-KEPT = ("decide", "remember", "recall", "decided", "save_artifact")
-TOOLS = (*PURE, *KEPT, "ask_person", "delegate")
+RECORDED = ("decide", "remember", "recall", "decided", "save_artifact")
+TOOLS = (*PURE, *RECORDED, "ask_person", "delegate")
 
 
-class Paid(ScriptedModel):
-    """A model that is paid for: whoever asks it is on the sink's record. Asked without tools, it shortens."""
+class PaidModel(ScriptedModel):
+    """A model that costs money: each request is noted at the sink. Without tools it summarizes."""
 
     async def reply(self, request: Request, on_text: OnText) -> Reply:
         what = "summary" if not request.tools else "sub-agent" if _is_delegated(request) else str(request.number)
@@ -65,7 +63,7 @@ class Paid(ScriptedModel):
         return await super().reply(request, on_text)
 
 
-def _say(request: Request) -> Line:
+def _reply(request: Request) -> Line:
     if not request.tools:
         return {"text": "I looked around.", "usage": USED}
     if _is_delegated(request):
@@ -73,19 +71,19 @@ def _say(request: Request) -> Line:
     turn = SCRIPT[request.number]
     turn = {"text": turn} if isinstance(turn, str) else turn
     page = f"{SinkClient.here().url}/{PAGE}"
-    told = [
+    offered = [
         one | {"arguments": {"url": page} if one["name"] == "fetch_url" else one["arguments"]}
         for one in turn.get("calls", ())
     ]
-    return {"text": turn["text"], "calls": told, "usage": USED}
+    return {"text": turn["text"], "calls": offered, "usage": USED}
 
 
 def _is_delegated(request: Request) -> bool:
     return request.turns[0].text == TASK
 
 
-class Looker(Agent):
-    """It may fetch from this machine, where the page is."""
+class LocalReader(Agent):
+    """An agent that may fetch from this machine, where the page is."""
 
     def workspace(self, run: Run, root: Path, beside: Path | None) -> Workspace:
         made = super().workspace(run, root, beside)
@@ -93,21 +91,21 @@ class Looker(Agent):
         return made
 
 
-looker = Looker(
-    "looker", model=Paid(_say), tools=TOOLS, policy=None, context=400, parallel=1, network=True, snapshots=False
+reader = LocalReader(
+    "reader", model=PaidModel(_reply), tools=TOOLS, policy=None, context=400, parallel=1, network=True, snapshots=False
 )
 
 
 def make_template(folder: Path) -> None:
     """The repository of the other sweep, with a change that is not committed."""
-    swept.make_template(folder)
-    (folder / TEMPLATE / "work" / "add.py").write_text(swept.BROKEN + "\n\nadd(1, 1)\n")
+    fix_agent.make_template(folder)
+    (folder / TEMPLATE / "work" / "add.py").write_text(fix_agent.BROKEN + "\n\nadd(1, 1)\n")
 
 
 @contextmanager
 def named_moments() -> Iterator[None]:
-    """Let every moment carry the name of what is under way. Inside a transaction nothing is durable, and whether the
-    next moment comes before its answer is chance: such moments are left out, and the rest have the same order always.
+    """Add the name of what is under way to every kill point. Inside a transaction nothing is durable, and the order of
+    the next point and of its answer varies: such points are left out, and the rest are always in the same order.
     """
     under_way, counted = ["the loop"], faults._handler
 
@@ -139,8 +137,8 @@ def named_moments() -> Iterator[None]:
             faults.arm(counted)
 
 
-async def run_looker(runtime: Runtime, bound: Bound[Any], name: str, person: Person) -> list[SessionView]:
-    """Start or continue the agent, see it through, and say what it left."""
+async def run_reader(runtime: Runtime, bound: Bound[Any], name: str, person: Person) -> list[SessionView]:
+    """Start or continue the agent, run it to its end, and return what it left."""
     folder = repository()
     runtime.values = Values(runtime.store, folder.parent / "artifacts")
     with named_moments():
@@ -150,29 +148,32 @@ async def run_looker(runtime: Runtime, bound: Bound[Any], name: str, person: Per
 
 
 async def left(runtime: Runtime, view: SessionView, folder: Path) -> dict[str, Any]:
-    """What is on record and on the disk when it is over.
+    """What is on record and on the disk at the end.
 
-    A summary is compared by itself: a note on a crash makes the window longer, and so it may be shortened earlier.
+    Summaries are compared separately: a note on a crash makes the window longer, so that it may be compacted earlier.
     """
-    said = [event.body async for event in runtime.events(view.id) if event.kind == "message"]
+    messages = [event.body async for event in runtime.events(view.id) if event.kind == "message"]
     family = [one async for one in runtime.sessions(repository=str(folder))]
     kept = await runtime.store.read(artifact.of_session, view.uid)
     on_disk = [path.name for path in (folder.parent / "artifacts").rglob("*") if path.is_file()]
     return {
         "answer": view.result,
-        "meaning": meaning([line for line in said if line["role"] != "summary"]),
+        "meaning": meaning([line for line in messages if line["role"] != "summary"]),
         "spent": [view.tokens_in, view.tokens_out, view.cost_micros],
         "sub-agents": [[one.status, one.result] for one in family if one.parent_uid == view.uid],
         "artifacts": sorted(one.digest for one in kept),
-        "files of artifacts": sorted(name for name in on_disk if len(name) == 64),  # what was under way has no name
+        "files of artifacts": sorted(name for name in on_disk if len(name) == 64),  # a file under way has another name
         "decisions": [[one.decision, one.outcome] async for one in runtime.decisions(session=view.id)],
-        "questions": sum(line["role"] == "tool" and "answers: yes" in str(line["content"]) for line in said),
-        "summaries": meaning([line for line in said if line["role"] == "summary"]),
+        "questions": sum(line["role"] == "tool" and "answers: yes" in str(line["content"]) for line in messages),
+        "summaries": meaning([line for line in messages if line["role"] == "summary"]),
         "folder": sorted(os.listdir(folder)),
     }
 
 
-def meaning(said: list[dict[str, Any]]) -> list[list[str]]:
-    """What was said, without what differs from run to run: names of effects and of the page, ages and ports."""
+def meaning(messages: list[dict[str, Any]]) -> list[list[str]]:
+    """The messages, without what differs from run to run: names of effects and of the page, ages and ports."""
     changing = (r"\d+ s old", r"http://[\w.:/#-]+")
-    return [[role, status, re.sub("|".join(changing), "#", content)] for role, status, content in swept.meaning(said)]
+    return [
+        [role, status, re.sub("|".join(changing), "#", content)]
+        for role, status, content in fix_agent.meaning(messages)
+    ]

@@ -1,4 +1,4 @@
-"""Branches that are killed everywhere: a fork that works, a merge, a rewind, in a person's repository of its own.
+"""Branches for a kill sweep: a fork that works, a merge, a rewind, in a repository of its own.
 
 Each trial is judged by what it leaves: the files of the person and of both branches, the person's repository byte for
 byte, one session for each branch, and no half worktree.
@@ -7,7 +7,6 @@ byte, one session for each branch, and no half worktree.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ from perdure.control.branches.files import run_until_idle
 from perdure.control.branches.merge import merge
 from perdure.control.branches.rewind import rewind
 from perdure.domain.session import TERMINAL
-from perdure.ids import digest
 from perdure.runtime.definitions.program import Bound
 from perdure.runtime.definitions.tool import TOOLS as TOOLS_HERE
 from perdure.runtime.queries import SessionView
@@ -33,9 +31,9 @@ from perdure.testing import ScriptedModel
 from perdure.testing.sweep.trial import Person
 from tests.agent.gitworld import CALLS, photograph
 from tests.agent.gitworld import repository as make_repository
+from tests.agent.support.agent_sweep import REPOSITORIES, TEMPLATE, repository
 from tests.agent.talk import calls
 
-REPOSITORIES, TEMPLATE = "PERDURE_TEST_BRANCHED", "template"
 SCRIPT: list[Any] = [
     calls(("write_file", {"path": "made.txt", "content": "made\n"})),
     calls(("read_file", {"path": "a.txt"}), ("read_file", {"path": "src/c.py"})),
@@ -58,21 +56,9 @@ def make_template(folder: Path) -> None:
     hook.chmod(0o755)
 
 
-def repository() -> Path:
-    """This trial's own repository; made whole or not at all."""
-    base = Path(os.environ[REPOSITORIES])
-    own = base / digest(os.environ["PERDURE_SINK"])[:16]
-    if not own.exists():
-        half = own.with_suffix(".half")
-        shutil.rmtree(half, ignore_errors=True)
-        shutil.copytree(base / TEMPLATE, half, symlinks=True)
-        half.rename(own)
-    return own / "work"
-
-
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """What is done here is swept elsewhere."""
+    """Without kill points: what is done here is swept elsewhere."""
     handler = faults._handler
     faults.disarm()
     try:
@@ -84,7 +70,7 @@ def undisturbed() -> Iterator[None]:
 
 @contextmanager
 def every_change_of_files() -> Iterator[None]:
-    """Make each call that changes files, and each start of git, a moment too."""
+    """Make each call that changes files, and each start of git, a kill point too."""
 
     def around(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*args: Any, **kwargs: Any) -> Any:
@@ -93,7 +79,7 @@ def every_change_of_files() -> Iterator[None]:
 
         return counted
 
-    class Started(subprocess.Popen[Any]):
+    class CountedProcess(subprocess.Popen[Any]):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             faults.point("os.git")
@@ -101,7 +87,7 @@ def every_change_of_files() -> Iterator[None]:
     before, popen = {name: getattr(os, name) for name in CALLS}, subprocess.Popen
     for name, real in before.items():
         setattr(os, name, around(name, real))
-    subprocess.Popen = Started  # type: ignore[misc]
+    subprocess.Popen = CountedProcess  # type: ignore[misc]
     try:
         yield
     finally:
@@ -111,7 +97,7 @@ def every_change_of_files() -> Iterator[None]:
 
 
 async def run_branches(runtime: Runtime, bound: Bound[Any], name: str, _: Person) -> list[SessionView]:
-    """Fork and work, bring it home, go back to an earlier event; and say what that left."""
+    """Fork and work, merge, rewind to an earlier event; and return what that left."""
     folder = repository()
     runtime.values = Values(runtime.store, folder.parent / "artifacts")
     with undisturbed():
@@ -123,7 +109,9 @@ async def run_branches(runtime: Runtime, bound: Bound[Any], name: str, _: Person
         branch = await runtime.fork(original.uid, at=last, id=f"{name}.b")
         await runtime.send(branch.uid, "another way", message_id="m-1")
         if not [one async for one in runtime.events(branch.uid) if one.kind == "inbox.received"][1:]:
-            branch = await run_until_idle(runtime, branch.uid)  # what was ordered already is the next merge's to finish
+            branch = await run_until_idle(
+                runtime, branch.uid
+            )  # an order that is there already is finished by the next merge
         await merge(runtime, branch.uid)
         await merge_ended(runtime, original, last, f"{name}.e")
         back = (await rewind(runtime, original.uid, to=first, id=f"{name}.r")).session
@@ -133,7 +121,7 @@ async def run_branches(runtime: Runtime, bound: Bound[Any], name: str, _: Person
 
 
 async def merge_ended(runtime: Runtime, original: SessionView, last: int, id: str) -> None:
-    """Bring a branch home that was cancelled; it changed a file by hand before."""
+    """Merge a branch that was cancelled after a file in it was changed by hand."""
     with undisturbed():
         branch = await runtime.fork(original.uid, at=last, id=id)
         if branch.status not in TERMINAL:
@@ -175,12 +163,12 @@ async def left(runtime: Runtime, folder: Path, branches: list[SessionView]) -> d
 
 
 def own_of(ids: list[str]) -> str:
-    """The session that everything was branched from."""
+    """The session from which all others were branched."""
     return min(ids, key=len)
 
 
 def meaning(said: list[dict[str, Any]]) -> list[str]:
-    """What was said, without notes on crashes, and without orders: a merge may be asked for again."""
+    """The messages, without notes on crashes and without orders: a merge may be requested again."""
     kept = [
         one for one in said if one.get("about") not in ("away", "performed") and not isinstance(one["content"], dict)
     ]

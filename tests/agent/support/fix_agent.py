@@ -1,14 +1,12 @@
-"""The agent that is killed everywhere: a real repository, a real remote, real commands, a real service outside.
+"""The agent of the kill sweep: a real repository, a real remote, real commands, a real service outside.
 
 Each trial has a repository of its own, copied from a template, and is judged by what it leaves: the tree, the commits,
-what the remote has, what the service keeps, and what the transcript means.
+the remote, what the service stores, and the transcript.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,17 +14,15 @@ from typing import Any
 import msgspec
 
 from perdure import Agent, Call, Outcome, tool
-from perdure.domain.wait import Wait
-from perdure.ids import digest
 from perdure.runtime.definitions.program import Bound
 from perdure.runtime.definitions.tool import TOOLS as TOOLS_HERE
 from perdure.runtime.queries import SessionView
 from perdure.runtime.runtime import Runtime
 from perdure.testing import ScriptedModel, SinkClient, SinkRefused
-from perdure.testing.sweep.trial import Person, answer, run_to_end
+from perdure.testing.sweep.trial import Person, run_to_end
+from tests.agent.support.agent_sweep import TEMPLATE, repository
 from tests.agent.talk import calls
 
-REPOSITORIES, TEMPLATE = "PERDURE_TEST_REPOSITORIES", "template"
 BROKEN = "def add(a, b):\n    return a - b\n"
 
 
@@ -60,7 +56,7 @@ SCRIPT: list[Any] = [
     "Fixed, pushed and told.",
 ]
 TOOLS = ("plan", "read_file", "decide", "edit_file", "write_file", "run_command", "git_commit", "git_push", "remember")
-TOOLS_HERE["git_push"].inflight = 20_000  # the remote is on this disk: nothing is in flight for long
+TOOLS_HERE["git_push"].inflight = 20_000  # the remote is on this disk: no push is in flight for long
 fixer = Agent("fixer", model=ScriptedModel(SCRIPT), tools=[*TOOLS, review_comment], policy=None, unsandboxed=True)
 
 
@@ -81,29 +77,13 @@ def make_template(folder: Path) -> None:
         subprocess.run(["git", *words], cwd=where, check=True, capture_output=True)
 
 
-def repository() -> Path:
-    """This trial's own repository; made whole or not at all."""
-    base = Path(os.environ[REPOSITORIES])
-    own = base / digest(os.environ["PERDURE_SINK"])[:16]
-    if not own.exists():
-        half = own.with_suffix(".half")
-        shutil.rmtree(half, ignore_errors=True)
-        shutil.copytree(base / TEMPLATE, half)
-        half.rename(own)
-    return own / "work"
-
-
 async def run_agent(runtime: Runtime, bound: Bound[Any], name: str, person: Person) -> list[SessionView]:
-    """Start or continue the agent, see it through, and say what it left instead of what it answered."""
+    """Start or continue the agent, run it to its end, and return what it left instead of its answer."""
     folder = repository()
     session = await runtime.start(bound, id=name, repository=folder)
     view = await run_to_end(runtime, session.id, person)
-    said = [event.body async for event in runtime.events(view.id) if event.kind == "message"]
-    return [msgspec.structs.replace(view, result={"answer": view.result, "meaning": meaning(said)} | left(folder))]
-
-
-async def attend(runtime: Runtime, wait: Wait, sink: SinkClient) -> None:
-    await answer(runtime, wait, sink)
+    messages = [event.body async for event in runtime.events(view.id) if event.kind == "message"]
+    return [msgspec.structs.replace(view, result={"answer": view.result, "meaning": meaning(messages)} | left(folder))]
 
 
 def left(folder: Path) -> dict[str, Any]:
@@ -122,9 +102,9 @@ def left(folder: Path) -> dict[str, Any]:
     }
 
 
-def meaning(said: list[dict[str, Any]]) -> list[list[str]]:
-    """What was said, without what differs from run to run: names of commits and effects, and notes on crashes."""
-    kept = [one for one in said if one["role"] != "note"]
+def meaning(messages: list[dict[str, Any]]) -> list[list[str]]:
+    """The messages, without what differs from run to run: names of commits and effects, and notes on crashes."""
+    kept = [one for one in messages if one["role"] != "note"]
     return [
         [one["role"], str(one.get("status") or ""), re.sub(r"\b[0-9a-f]{7,64}\b", "#", str(one.get("content")))]
         for one in kept
