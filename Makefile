@@ -1,4 +1,4 @@
-# The front door. `make` alone lists what there is; every target installs what it needs, once.
+# `make` without a target lists the targets. Each target installs its dependencies once.
 
 PYTHON ?= $(shell for p in python3.11 python3; do \
 	$$p -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -10,10 +10,10 @@ TOOLS := .tools/.ready
 ARGS  ?=
 QUICK  := "not postgres and not beside and not slow and not soak"
 SPREAD := --numprocesses=$${PROCESSES:-2} --dist=loadfile
-# Everything is read again each time: Sphinx does not repeat a warning about a page that it has in its cache.
+# Read all pages each time: Sphinx does not repeat a warning about a cached page.
 DOCS   := $(BIN)/sphinx-build -W --keep-going -q -E -a -c docs -d build/doctrees . build/docs
 
-# Show a talkative command, and what it said only if it failed.
+# Show the command, and its output only if it failed.
 quietly = @echo "$(1)"; said=$$($(1) 2>&1) || { echo "$$said"; exit 1; }
 
 .DEFAULT_GOAL := help
@@ -24,16 +24,16 @@ MAKEFLAGS += --no-print-directory
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) ## the whole story in half a minute: no key, no server
+demo: $(READY) ## run the demo: half a minute, no API key, no server
 	@$(BIN)/perdure demo $(ARGS)
 
-quick: check ## the checks and the SQLite tests, without the slow ones: a minute
+quick: check ## run the checks and the fast SQLite tests: about a minute
 	$(BIN)/pytest -q $(SPREAD) --ignore=tests/tidy -m $(QUICK) $(ARGS)
 
-test: $(READY) ## every test, on both databases; tidiness is a matter of make check
+test: $(READY) ## run all tests on both databases, except the tidy tests of make check
 	$(BIN)/pytest $(SPREAD) --ignore=tests/tidy $(ARGS)
 
-check: $(READY) ## format, lint, types, layers, dependencies, documentation, tidiness
+check: $(READY) ## check format, lint, types, layers, dependencies, documentation and tidy tests
 	$(BIN)/ruff format --quiet --check --diff .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy --no-error-summary src tests benchmarks examples tools
@@ -42,13 +42,13 @@ check: $(READY) ## format, lint, types, layers, dependencies, documentation, tid
 	$(call quietly,$(DOCS))
 	$(BIN)/pytest -q tests/tidy
 
-docs: $(READY) ## build the documentation site into build/docs, and check its links
+docs: $(READY) ## build the documentation site into build/docs and check its links
 	$(DOCS)
 
 api: $(READY) ## compare the public names with those of the last release
 	@$(BIN)/python -m tools.public_names
 
-fix: $(READY) ## format, and mend what the linter can mend
+fix: $(READY) ## format the code and apply the linter's fixes
 	$(BIN)/ruff check --quiet --fix-only .
 	$(BIN)/ruff format --quiet .
 
@@ -56,29 +56,29 @@ bench: $(READY) ## measure against the raw drivers and the budgets
 	@$(BIN)/python -m compileall -q src
 	$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(READY) ## every moment of every sweep, and the long runs, with their figures: hours
+soak: $(READY) ## run every kill point of every sweep and the long tests: hours
 	PERDURE_SOAK=1 $(BIN)/pytest -m "soak or slow" --timeout=0 --capture=no $(ARGS)
 
-mutants: $(READY) ## plant realistic mistakes one at a time, and count those that the tests catch
+mutants: $(READY) ## plant known mistakes one at a time and count how many the tests catch
 	@$(BIN)/python -m tools.mutants $(ARGS)
 
-coverage: $(READY) ## the lines that the tests of make quick never reach; fails below the floor in pyproject.toml
+coverage: $(READY) ## list lines that the tests of make quick never reach; fail below the minimum in pyproject.toml
 	$(BIN)/coverage run -m pytest -q --ignore=tests/tidy -m $(QUICK) $(ARGS)
 	$(BIN)/coverage report
 
-postgres: $(READY) ## a PostgreSQL server of your own: prints its URL, stops with Ctrl-C
+postgres: $(READY) ## start a PostgreSQL server, print its URL, stop with Ctrl-C
 	@$(BIN)/python -m perdure.testing.postgres
 
-peers: $(TOOLS) ## others who do the same work, in an environment of their own, for the benchmarks
+peers: $(TOOLS) ## install comparable systems into their own environment, for the benchmarks
 	@test -x .peers/bin/python || $(UV) venv --clear --python $(PYTHON) .peers
 	@$(UV) pip sync --python .peers --require-hashes --compile-bytecode benchmarks/peers/requirements.lock
 
-smoke: $(READY) ## a session with a real, small model on this machine; its own environment, 120 MB
+smoke: $(READY) ## run a session with a small real model on this machine: downloads 120 MB
 	@test -x .smoke/bin/python || $(UV) venv --clear --python $(PYTHON) .smoke
 	@$(UV) pip sync --python .smoke --require-hashes tools/smoke.lock
 	@$(BIN)/python -m tools.smoke
 
-lock: $(TOOLS) ## pin every dependency with its hashes; UPGRADE=1 takes newer versions
+lock: $(TOOLS) ## pin every dependency with its hashes; UPGRADE=1 uses newer versions
 	$(UV) lock pyproject.toml --all-extras --group dev $(if $(UPGRADE),--upgrade) --output-file requirements.lock
 	echo uv | $(UV) lock - $(if $(UPGRADE),--upgrade) --output-file tools/installer.lock
 	echo dbos | $(UV) lock - $(if $(UPGRADE),--upgrade) --output-file benchmarks/peers/requirements.lock
@@ -88,7 +88,7 @@ dist: $(READY) ## build the sdist and the wheel into dist/
 	@rm -rf dist
 	$(BIN)/python -m hatchling build
 
-clean: ## remove everything that make made
+clean: ## remove everything that make created
 	rm -rf .venv .tools .peers .smoke build .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
 	find src tests tools $(wildcard benchmarks examples) -name __pycache__ -prune -exec rm -rf {} +
 

@@ -1,4 +1,4 @@
-"""The mistakes that `make mutants` plants: what is replaced by what, and which tests should notice."""
+"""The mistakes that `make mutants` plants: the text to replace, the replacement, and the tests that should catch it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Mutant(NamedTuple):
-    """One mistake. `old` occurs once in the file, which is named from `src/perdure`."""
+    """One mistake. `old` occurs once in the file, whose path is relative to `src/perdure`."""
 
     name: str
     file: str

@@ -1,11 +1,12 @@
-"""Plant realistic mistakes one at a time, and see whether the tests catch each: `make mutants`.
+"""Plant known mistakes one at a time and check that the tests catch each of them: `make mutants`.
 
-    copy      the tree, so that nothing here is touched
-    check     the chosen tests pass without a mistake, or their answer would mean nothing
-    plant     one mistake: a piece of text that occurs once in its file is replaced
-    run       the tests that should notice; a failing test caught it
+    copy      copy the tree, so that the working tree is not changed
+    check     run the chosen tests without a mistake; they must pass
+    plant     make one mistake: replace a text that occurs once in its file
+    run       run the tests that should catch it; a failing test caught it
 
-The list is in `tools/mutant_list.py`. A survivor is a missing test. Takes minutes, so it is not part of the gate.
+The list is in `tools/mutant_list.py`. A mutant that survives shows a missing test. The run takes a quarter of an hour,
+so it is not part of CI.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from pathlib import Path
 from tools.mutant_list import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[1]
-LIMIT = 300.0  # seconds for the tests of one mutant: one that hangs is caught too
+LIMIT = 300.0  # seconds for the tests of one mutant; a hanging test counts as failed
 PASSED, FAILED = 0, 1
 
 
 def copy_tree(target: Path) -> None:
-    """What git tracks here, as it is in the working tree, and what is new."""
+    """Copy the working tree: files that git tracks, and new files."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
     for name in filter(None, names):
@@ -37,7 +38,7 @@ def copy_tree(target: Path) -> None:
 
 
 def run_tests(tree: Path, tests: Iterable[str]) -> int:
-    """The exit status of pytest over some tests, with the code of this tree."""
+    """Run tests with the code of this tree; return the exit status of pytest."""
     environment = os.environ | {"PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [
         sys.executable,
@@ -67,7 +68,7 @@ def run_tests(tree: Path, tests: Iterable[str]) -> int:
 
 
 def plant(tree: Path, mutant: Mutant) -> str:
-    """Replace the piece of text; returns the file as it was."""
+    """Replace the text; return the previous content of the file."""
     path = tree / "src" / "perdure" / mutant.file
     text = path.read_text(encoding="utf-8")
     if text.count(mutant.old) != 1:
@@ -76,7 +77,7 @@ def plant(tree: Path, mutant: Mutant) -> str:
     return text
 
 
-def judge(tree: Path, mutant: Mutant) -> str:
+def verdict(tree: Path, mutant: Mutant) -> str:
     before = plant(tree, mutant)
     try:
         code = run_tests(tree, mutant.tests)
@@ -87,9 +88,9 @@ def judge(tree: Path, mutant: Mutant) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="parts of the names of the mutants to try; all by default")
+    parser.add_argument("names", nargs="*", help="substrings of the names of mutants to try (default: all)")
     parser.add_argument("--list", action="store_true", help="print the list and stop")
-    parser.add_argument("--unchecked", action="store_true", help="do not run the tests without a mistake first")
+    parser.add_argument("--unchecked", action="store_true", help="skip the first run without a mistake")
     given = parser.parse_args()
     chosen = [one for one in MUTANTS if not given.names or any(name in one.name for name in given.names)]
     if given.list:
@@ -99,12 +100,12 @@ def main() -> int:
         tree = Path(folder)
         copy_tree(tree)
         if not given.unchecked and run_tests(tree, sorted({test for one in chosen for test in one.tests})) != PASSED:
-            raise SystemExit("The tests fail without a mistake, so they cannot tell one.")
+            raise SystemExit("The tests fail without a mistake, so they cannot detect one.")
         verdicts = {}
         for one in chosen:
-            verdicts[one.name] = judge(tree, one)
+            verdicts[one.name] = verdict(tree, one)
             print(f"{verdicts[one.name]:10} {one.name}", flush=True)
-    caught = sum(verdict == "caught" for verdict in verdicts.values())
+    caught = sum(one == "caught" for one in verdicts.values())
     print(f"{caught} of {len(chosen)} caught ({100 * caught / max(1, len(chosen)):.0f} %)")
     return 0 if caught == len(chosen) else 1
 

@@ -1,7 +1,7 @@
-"""Compare the public names with those of the last release, and fail if a program written for it could break.
+"""Compare the public names with the last release, and fail if a program written for that release could break.
 
-The last release is the latest tag of the form v1.2.3 that this commit descends from. Public are the names that
-`perdure` and `perdure.testing` export; modules below them may move at any time.
+The last release is the latest tag of the form v1.2.3 in the history of this commit. The public names are those that
+`perdure` and `perdure.testing` export; the modules below them may move at any time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def last_release(root: Path) -> str | None:
 
 
 def hide_modules(tree: griffe.Object | griffe.Alias) -> None:
-    """Mark the modules that are no public import path, so that only exported names are compared."""
+    """Mark modules without a public import path, so that only exported names are compared."""
     for member in tree.members.values():
         if not member.is_alias and member.is_module:
             member.public = member.path in PUBLIC
@@ -32,7 +32,7 @@ def hide_modules(tree: griffe.Object | griffe.Alias) -> None:
 
 
 def breakages(root: Path, tag: str) -> list[str]:
-    """What a program written for the release would no longer find, one line each."""
+    """The breaking changes since the release, one line each."""
     old = griffe.load_git("perdure", ref=tag, repo=root, search_paths=["src"], resolve_aliases=True)
     new = griffe.load("perdure", search_paths=[root / "src"], resolve_aliases=True)
     hide_modules(old)
@@ -42,10 +42,10 @@ def breakages(root: Path, tag: str) -> list[str]:
 
 def main(root: Path) -> int:
     if (tag := last_release(root)) is None:
-        print("There is no release yet, so there is nothing to compare with.")
+        print("There is no release to compare with yet.")
         return 0
     found = breakages(root, tag)
-    print(*found, sep="\n") if found else print(f"Every public name of {tag} is still there.")
+    print(*found, sep="\n") if found else print(f"No public name of {tag} has changed in a breaking way.")
     return 1 if found else 0
 
 

@@ -1,7 +1,7 @@
-"""Write what pages show of real commands: the demo in the README, and a first session in docs/how-to/newcomer.md.
+"""Record the output of real commands in pages: the demo in README.md, and a session in docs/how-to/newcomer.md.
 
-Run `python -m tools.record` after changing what they say; tests say when that was forgotten. Everything is run in a
-scratch folder. A first session is recorded with a scripted model, so that anybody can record it again.
+Run `python -m tools.record` after you change that output; tests fail if you forget it. All commands run in a temporary
+folder. The session uses a scripted model, so that it can be recorded on any machine.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ SCRIPT = [
 
 
 def without_names(said: str) -> str:
-    """What was said, without what differs from run to run: ids, processes, times, and where lines are broken."""
+    """The output without what differs between runs: ids, processes, times, and line breaks."""
     for pattern, name in NAMES:
         said = re.sub(pattern, name, said)
     return said.strip()
 
 
 def block(page: str, name: str) -> str:
-    """What is recorded in a page under a name."""
+    """The recorded output of this name in a page."""
     found = re.search(rf"^<!-- recorded: {name} -->\n```\w+\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     return "" if found is None else found[1]
 
@@ -63,13 +63,13 @@ def replaced(page: str, name: str, said: str) -> str:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Nobody's settings, and a store of its own."""
+    """An environment without a user's settings, with a separate store."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     return alone() | {"COLUMNS": "80", "PATH": path, "XDG_DATA_HOME": str(folder / "data")}
 
 
 def demo() -> str:
-    """The demo's story, up to where it tells what to type next."""
+    """The output of the demo, up to the commands that it suggests at the end."""
     with tempfile.TemporaryDirectory(prefix="perdure-record-") as folder:
         ended = subprocess.run(
             [PERDURE, "demo"], cwd=folder, env=environment(Path(folder)), stdout=subprocess.PIPE, text=True, check=True
@@ -78,7 +78,7 @@ def demo() -> str:
 
 
 def session(page: str) -> str:
-    """A page whose console blocks were typed again, in order, and say what they say now."""
+    """The page, with its console blocks replaced by the current output of their commands, run in order."""
     with tempfile.TemporaryDirectory(prefix="perdure-record-") as name:
         folder = Path(name)
         shop = make_repository(folder)
@@ -99,7 +99,7 @@ def _commands(recorded: str) -> Iterator[str]:
 
 
 def _type(line: str, shop: Path, told: dict[str, str], *, kill: bool) -> str:
-    """One command and what it says; to be killed, it is, while a command of its agent is under way."""
+    """Run one command and return its output. With `kill`, kill it while a command of its agent is running."""
     process = subprocess.Popen(
         ["/bin/sh", "-c", f"exec {line}"], cwd=shop, env=told, text=True, start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -107,7 +107,7 @@ def _type(line: str, shop: Path, told: dict[str, str], *, kill: bool) -> str:
     if kill:
         _wait(lambda: any((shop.parent / "data" / "perdure").glob("perdure.db.d/commands/*/*/started")))
         process.send_signal(signal.SIGKILL)
-        _wait(lambda: not _standing_in(shop))  # the command outlives it, and then nobody is there
+        _wait(lambda: not _processes_in(shop))  # the agent's command outlives it; wait for its end
     said = process.communicate(timeout=60)[0]
     if process.returncode not in (0, 1, 3, -signal.SIGKILL):
         raise SystemExit(f"{line} ended with {process.returncode}:\n{said}")
@@ -119,12 +119,12 @@ def _wait(until: Callable[[], bool]) -> None:
     end = time.monotonic() + 60
     while not until():
         if time.monotonic() > end:
-            raise SystemExit("What was to be recorded did not happen within a minute.")
+            raise SystemExit("The expected state was not reached within a minute.")
         time.sleep(0.02)
 
 
-def _standing_in(folder: Path) -> list[str]:
-    """The processes whose folder it is."""
+def _processes_in(folder: Path) -> list[str]:
+    """The processes whose working folder is in this folder."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cwd"):
         try:

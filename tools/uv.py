@@ -1,11 +1,11 @@
 """Run uv from .tools with the settings that pip has on this machine.
 
-Nobody should have to configure a second installer, and no address belongs in the repository: where packages come from
-and which certificates to trust is read from pip's configuration and passed on in the environment. A variable that is
-already set for uv wins.
+Users need not configure a second installer, and the repository contains no addresses: the package index and the
+certificates are read from pip's configuration and passed to uv in the environment. A variable that is already set for
+uv wins.
 
-`lock` is short for the one way we compile a lock. It asks the main index alone, so that the result does not depend
-on what else a machine has at hand.
+`lock` is short for the options with which we compile a lock. It uses the main index only, so that the result does not
+depend on other sources of the machine.
 """
 
 import ast
@@ -20,7 +20,7 @@ LOCK = ["pip", "compile", "--universal", "--python-version=3.11", "--generate-ha
 
 
 def pip_settings(listing: str) -> dict[str, str]:
-    """Read `pip config list`; what is set for one command or in the environment wins over what is set for all."""
+    """Read `pip config list`. Settings of `install` override global ones, and the environment overrides both."""
     found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
     for line in listing.splitlines():
         key, _, value = line.partition("=")
@@ -31,7 +31,7 @@ def pip_settings(listing: str) -> dict[str, str]:
 
 
 def uv_environment(pip: Mapping[str, str], *, main_index_only: bool) -> dict[str, str]:
-    """Say in uv's variables what pip was told. Hashes decide what is installed, so any source may offer it."""
+    """Translate pip's settings into uv's variables. Hashes decide what is installed, so every source may be used."""
     wanted = {
         "UV_DEFAULT_INDEX": pip.get("index-url"),
         "UV_INSECURE_HOST": pip.get("trusted-host"),
