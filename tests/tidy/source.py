@@ -1,4 +1,4 @@
-"""The project's own files, as the tidy tests read them."""
+"""Helpers with which the tidy tests read the project's own files."""
 
 import ast
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def files(*folders: str, suffix: str = ".py") -> list[Path]:
-    """Every file with this suffix under the folders that exist, in a stable order."""
+    """Every file with this suffix in the folders, sorted."""
     return sorted(path for folder in folders for path in (ROOT / folder).rglob(f"*{suffix}"))
 
 
-def place(path: Path) -> str:
-    """A file's name as people say it: `src/perdure/clock.py`."""
+def relative(path: Path) -> str:
+    """The path from the root of the project: `src/perdure/clock.py`."""
     return path.relative_to(ROOT).as_posix()
 
 
@@ -29,7 +29,7 @@ def parsed(path: Path) -> ast.Module:
 
 @cache
 def references(tree: ast.AST) -> tuple[tuple[str, int], ...]:
-    """Every outside name that the code imports or reaches, in full and with its line.
+    """Every imported or builtin name that the code uses, in full and with its line.
 
     `import time as t; t.monotonic()` gives `time` and `time.monotonic`; `eval(x)` gives `builtins.eval`.
     """
@@ -67,12 +67,12 @@ def _dotted(node: ast.expr) -> list[str]:
 
 
 def uses(tree: ast.AST, *names: str) -> list[int]:
-    """The lines that import or reach one of the names, or anything inside it."""
+    """The lines that import or use one of the names, or anything inside it."""
     return sorted({line for full, line in references(tree) if any(f"{full}.".startswith(f"{name}.") for name in names)})
 
 
 def literals(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Every string in the code that is not a docstring, an f-string as one text with `{}` for its holes."""
+    """Every string in the code that is not a docstring. Fields of an f-string appear as `{}`."""
     skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):

@@ -1,4 +1,4 @@
-"""What a user may meet is documented: every error code and every setting."""
+"""Every error code and every setting is documented, and pages name only tests that exist."""
 
 import re
 
@@ -15,7 +15,7 @@ ERRORS = sorted(
 )
 
 
-def test_every_error_carries_a_code_a_hint_and_whether_a_retry_can_help() -> None:
+def test_every_error_has_a_code_a_hint_and_a_retry_flag() -> None:
     assert ERRORS
     assert [kind.__name__ for kind in ERRORS if not re.fullmatch(r"[a-z][a-z0-9_.-]*", kind.code)] == []
     assert [kind.__name__ for kind in ERRORS if not kind.hint.strip() or not isinstance(kind.retry, bool)] == []
@@ -37,7 +37,7 @@ def test_every_setting_is_documented() -> None:
     assert [one.name for one in config.SETTINGS if f"`{one.name}`" not in page or f"`{one.env}`" not in page] == []
 
 
-def test_every_test_that_the_page_on_security_names_exists() -> None:
+def test_tests_named_by_the_security_page_exist() -> None:
     page = text("docs/security.md")
     named = set(re.findall(r"`(?:[\w/]+/)?(test_\w+\.py)`", page))
     assert named
@@ -45,6 +45,6 @@ def test_every_test_that_the_page_on_security_names_exists() -> None:
     assert sorted(named - there) == []
 
 
-def test_every_attack_is_named_by_the_page_on_security() -> None:
+def test_security_page_names_every_security_test() -> None:
     page = text("docs/security.md")
     assert [path.name for path in (ROOT / "tests" / "security").glob("test_*.py") if f"`{path.name}`" not in page] == []

@@ -1,10 +1,10 @@
-"""What no code may reach: a second SQLite, anything that runs stored data, a clock or chance outside their modules."""
+"""Modules that code may not use: a second SQLite, execution of stored data, clocks and randomness elsewhere."""
 
 import ast
 
 import pytest
 
-from tests.tidy.source import files, parsed, place, uses
+from tests.tidy.source import files, parsed, relative, uses
 
 EVERYWHERE = ("src", "tests", "benchmarks", "examples", "tools")
 
@@ -18,46 +18,46 @@ WALL = (
     *("time.clock_gettime", "time.clock_gettime_ns"),
     *("datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today"),
 )
-STOPWATCH = ("time.monotonic", "time.monotonic_ns", "time.perf_counter", "time.perf_counter_ns")
-CHANCE = ("random", "secrets", "uuid", "uuid_utils", "os.urandom", "os.getrandom")
+DURATIONS = ("time.monotonic", "time.monotonic_ns", "time.perf_counter", "time.perf_counter_ns")
+RANDOMNESS = ("random", "secrets", "uuid", "uuid_utils", "os.urandom", "os.getrandom")
 
-# Which file or folder may, and why. An entry that is no longer needed fails the test too.
+# The files and folders that may use a name, and why. An entry that is no longer needed fails the test too.
 MAY_IMPORT_BY_NAME = {
-    "src/perdure/__init__.py": "public names are loaded when first asked for",
-    "src/perdure/cli/__init__.py": "a command of its own table is loaded when first asked for",
+    "src/perdure/__init__.py": "public names are loaded on first use",
+    "src/perdure/cli/__init__.py": "a command is loaded on first use, from a fixed table",
     "src/perdure/runtime/ledger/isolated_process.py": "the worker names the module of a loaded tool; rows never do",
-    "src/perdure/testing/": "a sweep imports the code that it is told to kill; rows never name it",
-    "src/perdure/cli/app.py": "a person names the module that defines programs and tools; rows never do",
+    "src/perdure/testing/": "a sweep imports the code to kill, named by the caller; rows never name modules",
+    "src/perdure/cli/app.py": "a user names the module with programs and tools; rows never name modules",
 }
 MAY_READ_THE_TIME = {
     "src/perdure/clock.py": "it is the clock",
 }
 MAY_MEASURE = {
-    "src/perdure/agent/commands/runner.py": "a command has a time limit, whether or not its worker still lives",
-    "src/perdure/runtime/ledger/isolation.py": "a process is killed at its time limit, by real time",
-    "src/perdure/store/writer/group_commit.py": "a group that took long takes in the renewals that came meanwhile",
-    "src/perdure/store/databases/sqlite/engine.py": "a move has a time limit, which no test clock should stretch",
-    "src/perdure/store/databases/postgres/connection.py": "a lost server is given time to come back",
-    "src/perdure/store/databases/postgres/silence.py": "a server that says nothing is hung up on",
-    "src/perdure/store/writer/lock.py": "the gate opens within a time limit, or says who keeps it shut",
+    "src/perdure/agent/commands/runner.py": "a command has a time limit, even if its worker is dead",
+    "src/perdure/runtime/ledger/isolation.py": "a process is killed at its time limit in real time",
+    "src/perdure/store/writer/group_commit.py": "a group that took long includes later lease renewals",
+    "src/perdure/store/databases/sqlite/engine.py": "a move has a time limit in real time",
+    "src/perdure/store/databases/postgres/connection.py": "a lost server has time to come back",
+    "src/perdure/store/databases/postgres/silence.py": "the connection to a silent server is closed",
+    "src/perdure/store/writer/lock.py": "waiting for the write lock has a time limit",
     "src/perdure/testing/": "waits for real processes and sockets",
 }
-MAY_DRAW = {
-    "src/perdure/ids.py": "it mints the ids",
-    "src/perdure/testing/": "ports, passwords and names of servers that live for one test",
+MAY_USE_RANDOMNESS = {
+    "src/perdure/ids.py": "it creates the ids",
+    "src/perdure/testing/": "ports, passwords and names of test servers",
 }
 
 
 def offenders(names: tuple[str, ...], allowed: dict[str, str]) -> tuple[list[str], list[str]]:
-    """Where the names are used without leave, and which leave nobody needs."""
-    found = [(place(path), line) for path in files("src") for line in uses(parsed(path), *names)]
-    without_leave = [f"{name}:{line}" for name, line in found if not name.startswith(tuple(allowed))]
-    return without_leave, [entry for entry in allowed if not any(name.startswith(entry) for name, _ in found)]
+    """Uses of the names outside the allowed files, and allowed files that do not use them."""
+    found = [(relative(path), line) for path in files("src") for line in uses(parsed(path), *names)]
+    forbidden = [f"{name}:{line}" for name, line in found if not name.startswith(tuple(allowed))]
+    return forbidden, [entry for entry in allowed if not any(name.startswith(entry) for name, _ in found)]
 
 
-def test_nobody_imports_the_standard_sqlite() -> None:
-    """Two SQLite copies with one file open in one process lose its locks."""
-    found = {place(path): uses(parsed(path), "sqlite3", "_sqlite3") for path in files(*EVERYWHERE)}
+def test_standard_sqlite_module_is_not_imported() -> None:
+    """Two copies of SQLite in one process that open one file lose its locks."""
+    found = {relative(path): uses(parsed(path), "sqlite3", "_sqlite3") for path in files(*EVERYWHERE)}
     assert [f"{name}:{line}" for name, lines in found.items() for line in lines] == []
 
 
@@ -69,12 +69,12 @@ def test_only_the_clock_reads_the_time() -> None:
     assert offenders(WALL, MAY_READ_THE_TIME) == ([], [])
 
 
-def test_only_listed_places_measure_durations() -> None:
-    assert offenders(STOPWATCH, MAY_MEASURE) == ([], [])
+def test_only_listed_modules_measure_durations() -> None:
+    assert offenders(DURATIONS, MAY_MEASURE) == ([], [])
 
 
-def test_only_ids_draw_at_random() -> None:
-    assert offenders(CHANCE, MAY_DRAW) == ([], [])
+def test_only_ids_use_randomness() -> None:
+    assert offenders(RANDOMNESS, MAY_USE_RANDOMNESS) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -84,20 +84,20 @@ def test_only_ids_draw_at_random() -> None:
         ("from time import time_ns\n", WALL),
         ("import datetime as dt\ndt.datetime.now(dt.UTC)", WALL),
         ("from datetime import datetime\ndatetime.now()", WALL),
-        ("def f():\n    import random", CHANCE),
-        ("from os import urandom", CHANCE),
+        ("def f():\n    import random", RANDOMNESS),
+        ("from os import urandom", RANDOMNESS),
         ("import importlib\nimportlib.import_module(name)", EXECUTION),
         ("result = eval(text)", EXECUTION),
         ("from pickle import loads", EXECUTION),
         ("import sqlite3.dbapi2", ("sqlite3",)),
     ],
 )
-def test_the_rule_sees_a_forbidden_name(code: str, names: tuple[str, ...]) -> None:
+def test_forbidden_name_is_found(code: str, names: tuple[str, ...]) -> None:
     assert uses(ast.parse(code), *names)
 
 
 @pytest.mark.parametrize(
     "code", ["clock.time()", "import time\ntime.sleep(1)", "import re\nre.compile(x)", "model.eval()", "uuid = s.uid"]
 )
-def test_the_rule_leaves_other_names_alone(code: str) -> None:
-    assert not uses(ast.parse(code), *WALL, *CHANCE, *EXECUTION)
+def test_other_names_are_allowed(code: str) -> None:
+    assert not uses(ast.parse(code), *WALL, *RANDOMNESS, *EXECUTION)

@@ -1,4 +1,4 @@
-"""A stranger finds a module from its name: nouns, one class per name, and about a dozen modules in a folder."""
+"""Modules are named by nouns, class names are unique, and a folder has about a dozen modules at most."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.tidy.source import files, parsed, place
+from tests.tidy.source import files, parsed, relative
 
 FOLDERS = ("src", "tests", "benchmarks", "examples", "tools")
 STAGE = {
@@ -54,7 +54,7 @@ def large_folders(modules: Iterable[str]) -> dict[str, int]:
 
 
 def test_modules_are_named_by_nouns() -> None:
-    found = badly_named(place(path) for path in files(*FOLDERS))
+    found = badly_named(relative(path) for path in files(*FOLDERS))
     assert len(found) <= MOST_MODULES, "\n".join(found)
 
 
@@ -65,7 +65,7 @@ def test_activity_or_stage_name_is_found(name: str) -> None:
 
 def test_no_two_public_classes_have_the_same_name() -> None:
     where = [
-        (node.name, place(path))
+        (node.name, relative(path))
         for path in files("src")
         for node in parsed(path).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
@@ -76,7 +76,7 @@ def test_no_two_public_classes_have_the_same_name() -> None:
 
 
 def test_folders_are_small_or_listed() -> None:
-    found = large_folders(place(path) for path in files("src"))
+    found = large_folders(relative(path) for path in files("src"))
     assert {folder: number for folder, number in found.items() if folder not in LARGE} == {}
     assert [folder for folder in LARGE if folder not in found] == []
 

@@ -1,17 +1,17 @@
-"""Names say what a thing is, and the public ones are complete, sorted and documented."""
+"""Public names are complete, sorted and documented, and no module has a vague name."""
 
 import pickle
 import re
 
 import perdure
 from perdure import errors
-from tests.tidy.source import ROOT, files, place, text
+from tests.tidy.source import ROOT, files, relative, text
 
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "managers", "base", "misc"}
 
 
-def test_no_module_has_a_name_that_says_nothing() -> None:
-    found = [place(path) for path in files("src", "tests", "benchmarks", "examples", "tools")]
+def test_no_module_has_a_vague_name() -> None:
+    found = [relative(path) for path in files("src", "tests", "benchmarks", "examples", "tools")]
     assert [name for name in found if VAGUE & set(re.split(r"[/.]", name))] == []
 
 
@@ -52,5 +52,5 @@ def test_public_names_are_documented() -> None:
     assert [name for name in perdure.__all__ if not re.search(rf"(`@?|\bperdure\.){re.escape(name)}\b", pages)] == []
 
 
-def test_the_package_ships_its_types() -> None:
+def test_package_ships_its_types() -> None:
     assert (ROOT / "src/perdure/py.typed").exists()

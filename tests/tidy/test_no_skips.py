@@ -1,4 +1,4 @@
-"""Where everything is required, nothing is skipped in silence."""
+"""With `PERDURE_REQUIRE=all`, a skipped test is a failure."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ WHOLE_MODULE = 'import pytest; pytest.skip("no server", allow_module_level=True)
 
 
 @pytest.mark.parametrize(("required", "summary"), [(False, "2 skipped, 1 xfailed"), (True, "1 xfailed, 2 errors")])
-def test_a_skip_is_a_failure_where_everything_is_required(tmp_path: Path, required: bool, summary: str) -> None:
+def test_skip_is_a_failure_when_everything_is_required(tmp_path: Path, required: bool, summary: str) -> None:
     (tmp_path / "test_one.py").write_text(ONE_TEST, encoding="utf-8")
     (tmp_path / "test_whole.py").write_text(WHOLE_MODULE, encoding="utf-8")
     free = {name: value for name, value in os.environ.items() if name not in {"CI", "PERDURE_REQUIRE"}}

@@ -1,4 +1,4 @@
-"""The pages people read: each is linked, and the program in the README runs as written. Sphinx checks the links."""
+"""Every page is linked, and the program in the README runs as written. Sphinx checks the links."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.tidy.source import ROOT, files, place, text
+from tests.tidy.source import ROOT, files, relative, text
 
 PAGES = [*sorted(ROOT.glob("*.md")), *files("docs", suffix=".md")]
 
@@ -16,7 +16,7 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text(page), re.MULTILINE | re.DOTALL)
 
 
-def test_every_page_is_reached_from_the_index() -> None:
+def test_every_page_can_be_reached_from_the_readme() -> None:
     seen, waiting = set[Path](), [ROOT / "README.md"]
     while waiting:
         page = waiting.pop()
@@ -24,10 +24,10 @@ def test_every_page_is_reached_from_the_index() -> None:
             seen.add(page)
             links = re.findall(r"\]\(([^)#:]+\.md)\)", text(page))
             waiting += [(page.parent / link).resolve() for link in links]
-    assert [place(page) for page in PAGES if page not in seen and page.name != "CHANGELOG.md"] == []
+    assert [relative(page) for page in PAGES if page not in seen and page.name != "CHANGELOG.md"] == []
 
 
-def test_the_program_and_the_commands_in_the_readme_run_as_written(tmp_path: Path) -> None:
+def test_readme_program_and_commands_run_as_written(tmp_path: Path) -> None:
     (code,) = blocks(ROOT / "README.md", "python")
     (tmp_path / "review.py").write_text(code, encoding="utf-8")
     runs = [

@@ -1,4 +1,4 @@
-"""The reference pages say what the code says."""
+"""The reference pages agree with the code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tools.reference import pages
 
 
 @pytest.mark.parametrize("name", sorted(pages()))
-def test_the_reference_is_current(name: str) -> None:
+def test_reference_is_current(name: str) -> None:
     assert text(f"docs/reference/{name}") == pages()[name], "run `python -m tools.reference`"
 
 

@@ -1,4 +1,4 @@
-"""What the repository holds: a complete lock, and nothing about anybody's machine."""
+"""The repository has complete lock files and contains nothing about one machine."""
 
 import re
 import subprocess
@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from tests.tidy.source import ROOT, place, text
+from tests.tidy.source import ROOT, relative, text
 
 LOCKS = ("requirements.lock", "tools/installer.lock")
 MACHINE = re.compile(rb"(?<![\w.])/(?:work|root)/|/tmp/[b]ash")
@@ -16,11 +16,11 @@ def normal(requirement: str) -> str:
     return re.split(r"[\s\[<>=!~;]", requirement, maxsplit=1)[0].lower().replace("_", "-")
 
 
-def test_no_file_names_a_path_of_one_machine() -> None:
+def test_no_file_contains_a_path_of_one_machine() -> None:
     listing = subprocess.check_output(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT)
     paths = [ROOT / name for name in listing.decode().split("\0") if name]
     assert paths
-    assert [place(path) for path in paths if path.is_file() and MACHINE.search(path.read_bytes())] == []
+    assert [relative(path) for path in paths if path.is_file() and MACHINE.search(path.read_bytes())] == []
 
 
 def test_every_declared_dependency_is_locked_with_a_hash() -> None:
@@ -32,7 +32,7 @@ def test_every_declared_dependency_is_locked_with_a_hash() -> None:
     assert {normal(requirement) for requirement in wanted} - set(locked) == set()
 
 
-def test_the_locks_name_no_registry() -> None:
+def test_locks_name_no_registry() -> None:
     assert [name for name in LOCKS if re.search(r"://|^--|@ ", text(name), re.MULTILINE)] == []
 
 
@@ -55,6 +55,6 @@ def test_every_claimed_python_version_is_tested_in_the_workflow() -> None:
 
 
 @pytest.mark.parametrize("path", ["work", "root"])
-def test_the_rule_sees_a_path_of_one_machine(path: str) -> None:
+def test_path_of_one_machine_is_found(path: str) -> None:
     assert MACHINE.search(f'open("/{path}/notes")'.encode())
     assert not MACHINE.search(f"https://example.org/{path}/notes".encode())

@@ -1,10 +1,10 @@
-"""Size is a symptom: a long file or function has its reason here, and may only shrink."""
+"""Long files and functions are listed here with a reason, and may only shrink."""
 
 import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.tidy.source import files, parsed, place, text
+from tests.tidy.source import files, parsed, relative, text
 
 FILE_LIMIT = 300
 FUNCTION_LIMIT = 40
@@ -16,8 +16,8 @@ class Allowed(NamedTuple):
 
 
 LONG_FILES: dict[str, Allowed] = {
-    "src/perdure/runtime/run/run.py": Allowed(310, "the waits of a run and its unwinding are one state machine"),
-    "src/perdure/runtime/ledger/ledger.py": Allowed(320, "the crash story and what follows from it are read together"),
+    "src/perdure/runtime/run/run.py": Allowed(310, "the waits of a run and its suspension are one state machine"),
+    "src/perdure/runtime/ledger/ledger.py": Allowed(320, "the crash story and its implementation are read together"),
     "src/perdure/runtime/session_records.py": Allowed(303, "what a program records, and the handles it gets back"),
     "src/perdure/errors.py": Allowed(325, "one tree of errors, one file"),
     "src/perdure/runtime/definitions/tool.py": Allowed(315, "a tool and what it is declared with: call, outcome, gate"),
@@ -25,7 +25,7 @@ LONG_FILES: dict[str, Allowed] = {
         318, "it is started alone, by path: every command waits for its import"
     ),
     "src/perdure/store/moves/effect.py": Allowed(350, "plan, dispatch and settle are read together"),
-    "src/perdure/cli/live/conversation.py": Allowed(310, "everything that comes through its queue is answered here"),
+    "src/perdure/cli/live/conversation.py": Allowed(310, "it handles every item of its queue"),
 }
 LONG_FUNCTIONS: dict[str, Allowed] = {}  # "src/perdure/store/writer/group_commit.py:Writer.run": Allowed(52, "why")
 
@@ -50,33 +50,33 @@ def complaints(sizes: dict[str, int], limit: int, allowed: dict[str, Allowed]) -
     for name, entry in allowed.items():
         lines = sizes.get(name, 0)
         if lines <= limit:
-            found.append(f"{name}: {lines} lines need no entry any more; remove it")
+            found.append(f"{name}: {lines} lines; remove its entry")
         elif lines < entry.lines * 0.9:
             found.append(f"{name}: only {lines} lines now; lower its entry from {entry.lines}")
         if not entry.reason:
-            found.append(f"{name}: say why it is long")
+            found.append(f"{name}: give a reason")
     return found
 
 
-def test_files_are_short_or_say_why() -> None:
-    sizes = {place(path): len(text(path).splitlines()) for path in files("src")}
+def test_files_are_short_or_listed() -> None:
+    sizes = {relative(path): len(text(path).splitlines()) for path in files("src")}
     assert complaints(sizes, FILE_LIMIT, LONG_FILES) == []
 
 
-def test_functions_are_short_or_say_why() -> None:
-    sizes = {name: lines for path in files("src") for name, lines in functions(parsed(path), f"{place(path)}:")}
+def test_functions_are_short_or_listed() -> None:
+    sizes = {name: lines for path in files("src") for name, lines in functions(parsed(path), f"{relative(path)}:")}
     assert complaints(sizes, FUNCTION_LIMIT, LONG_FUNCTIONS) == []
 
 
-def test_the_ratchet_only_turns_one_way() -> None:
+def test_listed_sizes_may_only_shrink() -> None:
     allowed = {"a": Allowed(100, "it is a table")}
     assert complaints({"a": 100, "b": 40}, 40, allowed) == []
     assert complaints({"a": 101}, 40, allowed) == ["a: 101 lines, 100 allowed"]
     assert complaints({"a": 100, "b": 41}, 40, allowed) == ["b: 41 lines, 40 allowed"]
     assert complaints({"a": 89}, 40, allowed) == ["a: only 89 lines now; lower its entry from 100"]
-    assert complaints({"a": 40}, 40, allowed) == ["a: 40 lines need no entry any more; remove it"]
+    assert complaints({"a": 40}, 40, allowed) == ["a: 40 lines; remove its entry"]
 
 
-def test_the_rule_measures_nested_and_decorated_functions() -> None:
+def test_nested_and_decorated_functions_are_measured() -> None:
     tree = ast.parse("class A:\n    @cached\n    def f(self):\n        def g():\n            pass\n        return g\n")
     assert dict(functions(tree, "")) == {"A.f": 4, "A.f.g": 2}

@@ -1,4 +1,4 @@
-"""SQL stands in `.sql` files, one per noun, each query with a name and a purpose."""
+"""SQL is in `.sql` files, one per noun, and each query has a name and a purpose."""
 
 import ast
 import re
@@ -7,17 +7,16 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.tidy.source import files, literals, parsed, place, text
+from tests.tidy.source import files, literals, parsed, relative, text
 
 HOMES = ("src/perdure/store/sql/", "src/perdure/store/migrations/")
 DATABASES = "src/perdure/store/databases/"
 JOURNAL = (
-    "src/perdure/store/databases/files/journal.py"  # replays rows of any table, so it makes its SQL from their names
+    "src/perdure/store/databases/files/journal.py"  # replays rows of any table, so it builds its SQL from table names
 )
-RAW = "src/perdure/store/databases/sqlite/raw_rows.py"  # reads any row as bytes, so it makes its SQL from columns
+RAW = "src/perdure/store/databases/sqlite/raw_rows.py"  # reads any row as bytes, so it builds its SQL from column names
 
-# Queries that one database has for itself. Each costs us a second thing to test, so the list is exact: adding one is a
-# decision.
+# Queries for one database only. Each needs its own tests, so this list is exact.
 OVERRIDES = (
     "doctor.absent_standbys@postgres",
     "doctor.clients@postgres",
@@ -57,7 +56,7 @@ NAME = re.compile(r"-- name: (?P<name>(?P<noun>[a-z_]+)\.[a-z_]+)(@(?P<dialect>p
 
 
 def queries_in(tree: ast.AST) -> list[int]:
-    return [line for said, line in literals(tree) if QUERY.search(said)]
+    return [line for string, line in literals(tree) if QUERY.search(string)]
 
 
 def transaction_control_in(tree: ast.AST) -> list[int]:
@@ -70,8 +69,8 @@ def transaction_control_in(tree: ast.AST) -> list[int]:
         and node.args
         and isinstance(node.args[0], ast.Constant)
     ]
-    spoken = {line for said, line in literals(tree) if CONTROL.match(said)}
-    return sorted(spoken | {line for said, line in executed if CONTROL_WORD.match(str(said))})
+    used = {line for string, line in literals(tree) if CONTROL.match(string)}
+    return sorted(used | {line for string, line in executed if CONTROL_WORD.match(str(string))})
 
 
 class Query(NamedTuple):
@@ -88,45 +87,45 @@ def queries() -> Iterator[Query]:
         lines = text(path).splitlines()
         starts = [number for number, line in enumerate(lines) if line.startswith("-- name:")]
         for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-            where = f"{place(path)}:{start + 1}"
+            where = f"{relative(path)}:{start + 1}"
             named = NAME.match(lines[start])
             assert named, f"{where}: a query is named `-- name: noun.verb` or `-- name: noun.verb@postgres`"
             purpose, body = "".join(lines[start + 1 : start + 2]), "\n".join(lines[start + 2 : end]).strip()
             yield Query(named["name"], named["noun"], named["dialect"], purpose, body, where)
 
 
-def test_sql_stands_only_in_the_store() -> None:
-    code = [path for path in files("src") if not place(path).startswith((*HOMES, JOURNAL, RAW))]
-    assert [f"{place(path)}:{line}" for path in code for line in queries_in(parsed(path))] == []
-    assert [place(path) for path in files("src", suffix=".sql") if not place(path).startswith(HOMES)] == []
+def test_sql_is_only_in_sql_files() -> None:
+    code = [path for path in files("src") if not relative(path).startswith((*HOMES, JOURNAL, RAW))]
+    assert [f"{relative(path)}:{line}" for path in code for line in queries_in(parsed(path))] == []
+    assert [relative(path) for path in files("src", suffix=".sql") if not relative(path).startswith(HOMES)] == []
 
 
 def test_only_the_databases_begin_and_end_transactions() -> None:
-    code = [path for path in files("src") if not place(path).startswith((DATABASES, *HOMES))]
-    assert [f"{place(path)}:{line}" for path in code for line in transaction_control_in(parsed(path))] == []
+    code = [path for path in files("src") if not relative(path).startswith((DATABASES, *HOMES))]
+    assert [f"{relative(path)}:{line}" for path in code for line in transaction_control_in(parsed(path))] == []
 
 
 def test_every_query_has_a_purpose_and_a_text() -> None:
     assert [query.where for query in queries() if not re.match(r"-- \S", query.purpose) or not query.body] == []
 
 
-def test_every_query_has_a_name_of_its_own_in_the_file_of_its_noun() -> None:
+def test_query_names_are_unique_and_in_the_file_of_their_noun() -> None:
     names = [(query.name, query.dialect) for query in queries()]
     assert [name for name in set(names) if names.count(name) > 1] == []
     assert [query.where for query in queries() if f"/{query.noun}.sql:" not in query.where] == []
 
 
 def test_every_query_is_used() -> None:
-    spoken = {said for path in files("src") for said, _ in literals(parsed(path))}
-    assert [query.where for query in queries() if query.name not in spoken] == []
+    used = {string for path in files("src") for string, _ in literals(parsed(path))}
+    assert [query.where for query in queries() if query.name not in used] == []
 
 
-def test_overrides_for_one_database_are_counted() -> None:
+def test_overrides_for_one_database_are_listed() -> None:
     assert tuple(sorted(f"{query.name}@{query.dialect}" for query in queries() if query.dialect)) == OVERRIDES
 
 
-def test_queries_mean_the_same_on_both_databases() -> None:
-    """`like` differs in case, and a clock in the database is not the clock of the store."""
+def test_shared_queries_avoid_dialect_differences() -> None:
+    """`like` treats case differently, and a database clock is not the store's clock."""
     trap = re.compile(r"\b(i?like|now\s*\(|current_timestamp|strftime|datetime\s*\()", re.IGNORECASE)
     shared = [query for query in queries() if query.dialect is None]
     assert [query.where for query in shared if trap.search(re.sub(r"--.*", "", query.body))] == []
@@ -143,21 +142,21 @@ def test_queries_mean_the_same_on_both_databases() -> None:
         'run("create unique index i on t (a)")',
     ],
 )
-def test_the_rule_sees_a_query(code: str) -> None:
+def test_query_in_code_is_found(code: str) -> None:
     assert queries_in(ast.parse(code)) == [1]
 
 
 @pytest.mark.parametrize("code", ['"""Select a row from the table."""', 'x = "choose one from the list"'])
-def test_the_rule_leaves_prose_alone(code: str) -> None:
+def test_prose_is_not_treated_as_sql(code: str) -> None:
     assert queries_in(ast.parse(code)) == []
 
 
 @pytest.mark.parametrize(
     "code", ['tx.execute("COMMIT")', 'tx.execute("begin")', 'x = "PRAGMA synchronous=FULL"', 'x = f"savepoint {name}"']
 )
-def test_the_rule_sees_transaction_control(code: str) -> None:
+def test_transaction_control_is_found(code: str) -> None:
     assert transaction_control_in(ast.parse(code)) == [1]
 
 
-def test_the_rule_leaves_words_alone() -> None:
+def test_words_are_not_treated_as_transaction_control() -> None:
     assert transaction_control_in(ast.parse('lease.release("commit"); x = "begin"')) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.source import ROOT, files, place, text
+from tests.tidy.source import ROOT, files, relative, text
 
 FOLDERS = ("src", "tests", "docs", "tools", "benchmarks", "examples")
 SUFFIXES = (".py", ".md", ".sql", ".toml")
@@ -65,9 +65,9 @@ def odd_lines(content: str) -> list[tuple[int, str]]:
 
 def test_no_page_or_module_uses_an_odd_word() -> None:
     found = [
-        f"{place(path)}:{number}: {word}"
+        f"{relative(path)}:{number}: {word}"
         for path in pages()
-        if not place(path).startswith(tuple(ALLOWED))
+        if not relative(path).startswith(tuple(ALLOWED))
         for number, word in odd_lines(text(path))
     ]
     assert len(found) <= MOST, "\n".join(found)
