@@ -32,6 +32,7 @@ NAVIGATION = {
     "Project": [
         "/README",
         "/ARCHITECTURE",
+        "internals",
         "decisions/README",
         "compatibility",
         "releasing",
