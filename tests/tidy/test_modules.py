@@ -21,7 +21,8 @@ PARTICIPLES = {"told", "came", "kept", "heard", "held", "found", "asked", "known
 ING = {
     "src/perdure/testing/": "`perdure.testing` is a public name",
     "tests/testing/": "it mirrors `perdure.testing`",
-    "tests/runtime/definitions/test_user_types.py": "typing is the usual word for static types",
+    "src/perdure/interchange/keyring.py": "a keyring is a thing",
+    "tests/packaging/": "packaging is the usual word for wheels",
 }
 
 LIMIT = 13  # modules in a folder of `src`
@@ -32,8 +33,8 @@ LARGE = {
 }
 
 # How many offenders there may be. These numbers may only be lowered.
-MOST_MODULES = 28
-MOST_CLASSES = 35
+MOST_MODULES = 20
+MOST_CLASSES = 14
 
 
 def badly_named(modules: Iterable[str]) -> list[str]:
