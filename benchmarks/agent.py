@@ -101,7 +101,7 @@ async def prepare(target: str | Path) -> None:
             await runtime.run(name)
             holder = await _hold(runtime, name)
             while (await runtime.get(name)).cursor < events - PAGE:
-                await runtime.store.write(message.say(holder, [_line(n) for n in range(PAGE)]))
+                await runtime.store.write(message.append_lines(holder, [_line(n) for n in range(PAGE)]))
             await runtime.store.write(sessions.release(holder))
             while (await runtime.get(made.id)).cursor < events + 60:
                 await runtime.send(name, "go on")

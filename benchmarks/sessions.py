@@ -8,7 +8,7 @@ from perdure.ids import digest, encode, new_uid
 from perdure.store.move import Move
 from perdure.store.moves import event, lease, session, step
 from perdure.store.moves.session import NewSession
-from perdure.store.moves.step import Recorded
+from perdure.store.moves.step import NewStep
 from perdure.store.store import Store
 
 HOUR = 3_600_000_000
@@ -40,7 +40,7 @@ class Steps:
 
     def record(self) -> Move[int]:
         self._next += 1
-        recorded = Recorded(
+        recorded = NewStep(
             restart_number=0,
             scope="",
             name="read",

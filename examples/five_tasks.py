@@ -61,7 +61,7 @@ def take(store: Store, begun: SessionRecord, me: RegisteredWorker, locks: Worker
     try:
         return store.write_now(lease.acquire(begun.uid, me.id, nonce=nonce, ttl=ttl))
     except LeaseHeld as held:
-        rows = [one for one in store.read_now(worker.workers) if one.id == held.details["holder"]]
+        rows = [one for one in store.read_now(worker.listing) if one.id == held.details["holder"]]
         if not rows or locks.life(rows[0]) is not Liveness.DEAD:
             raise
         because = f"process {rows[0].pid} is dead"
@@ -86,7 +86,7 @@ def one_task(
         print(f"{name}: computing", flush=True)
         result = compute(given)
         reach(f"inside {name}")
-        made = step.Recorded(
+        made = step.NewStep(
             restart_number=0, scope="", name=id, argument_digest=digest(canonical(given)), occurrence=0,
             result=encode(result),
         )  # fmt: skip

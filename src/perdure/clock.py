@@ -16,7 +16,7 @@ REFRESH = 60 * SECOND
 SOON = 2 * SECOND
 
 
-def moment(microseconds: int) -> str:
+def format_time(microseconds: int) -> str:
     """When, for people: in UTC to the second."""
     from datetime import UTC, datetime, timedelta
 

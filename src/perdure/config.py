@@ -69,7 +69,7 @@ def read_settings(folder: Path | None = None, trusts: Callable[[Path, str], None
         text = read_file(path)
         found = _parse(path, text)
         if found.keys() - HARMLESS:
-            (trusts or refuse)(path, text)
+            (trusts or refuse_untrusted)(path, text)
         settings |= found
     for setting in SETTINGS:
         if (given := os.environ.get(setting.env)) is not None:
@@ -77,7 +77,7 @@ def read_settings(folder: Path | None = None, trusts: Callable[[Path, str], None
     return settings
 
 
-def refuse(path: Path, _: str) -> None:
+def refuse_untrusted(path: Path, _: str) -> None:
     """Say that a folder's file was not used, and what can be done."""
     raise ConfigError(
         f"{path} is not trusted, so nothing was done. It could run code, and choose the store and the model.",
@@ -145,7 +145,7 @@ def _text(path: Path, setting: Setting, value: Any) -> str:
     )
 
 
-def mistyped() -> list[tuple[str, str]]:
+def mistyped_names() -> list[tuple[str, str]]:
     """Names in the environment that are none of ours and look like one that is, with that one."""
     known = {name.removeprefix("PERDURE_") for name in (*OTHERS, *(setting.env for setting in SETTINGS))}
     given = {name.removeprefix("PERDURE_") for name in os.environ if name.startswith("PERDURE_")}

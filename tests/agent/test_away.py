@@ -124,7 +124,7 @@ async def test_a_stale_fact_is_told_once_until_it_is_verified_or_changes(talk: T
         await runtime.store.write(fact.remember(uid, "ada", "orders", "deadline", "friday", stale_after=60 * SECOND))
     assert [await notes_after(120), await notes_after(120), await notes_after(1)] == [1, 0, 0]
     async with opened(talk.target, clock=clock) as runtime:
-        await runtime.store.write(fact.verified(uid, "ada", "orders", "deadline", 1))
+        await runtime.store.write(fact.record_verification(uid, "ada", "orders", "deadline", 1))
     assert [await notes_after(1), await notes_after(120), await notes_after(1)] == [0, 1, 0]
     async with opened(talk.target, clock=clock) as runtime:
         await runtime.store.write(fact.remember(uid, "ada", "orders", "deadline", "monday", stale_after=60 * SECOND))

@@ -15,7 +15,7 @@ from perdure.agent.tools.shipped import SHIPPED
 from perdure.domain.effect import Effect
 from perdure.store.moves import effect as effects
 from perdure.store.moves import lease, session
-from perdure.store.moves.intent import Dispatch, Intent
+from perdure.store.moves.effect_input import Dispatch, NewEffect
 from perdure.store.store import Store
 from tests.store.scene import TTL
 
@@ -29,7 +29,7 @@ def dispatched(store: Store, tool: str, replay: str, *, sandbox: str | None = No
     new = session.NewSession(id=f"{tool}-{sandbox}-{network}", program=NAME, arguments={"network": network})
     uid = store.write_now(session.create(new, by="ada")).uid
     holder = store.write_now(lease.acquire(uid, "w-1", nonce="n-1", ttl=TTL))
-    intent = Intent(
+    intent = NewEffect(
         id="e-1", position='["x"]', generation=0, tool=tool, replay=replay, targets="[]", intent="{}",
         intent_digest="d" * 64, idempotency_key="k" * 64,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from perdure.agent.model import OnText, Reply, Request
 from perdure.domain.effect import Verdict
 from perdure.domain.wait import Wait
 from perdure.errors import ModelError
-from perdure.store.moves import checkpoint, doubt, note, wait
+from perdure.store.moves import checkpoint, doubt, message, wait
 from perdure.testing import ManualClock
 from tests.agent import dangling
 from tests.agent.conftest import opened
@@ -189,7 +189,7 @@ async def test_a_line_from_outside_is_not_lost_in_a_checkpoint(talk: Talk, monke
 
         async def reply(self, request: Request, on_text: OnText) -> Reply:
             if request.number == 1:
-                await runtime.store.write(note.leave(session.uid, "ada", said, key="merge"))
+                await runtime.store.write(message.add_note(session.uid, "ada", said, key="merge"))
             return await talk.model.reply(request, on_text)
 
     monkeypatch.setattr("perdure.agent.loop.CHECKPOINT_EVERY", 2)  # one is due at every rest
@@ -215,7 +215,7 @@ async def test_what_is_settled_as_a_branch_lies_down_is_told_at_once(
     async def too_late(self: Loop, detail: Any = None) -> None:
         if self._pending and not settled:
             settled.append(self._pending[0].id)
-            move = doubt.pronounce(
+            move = doubt.record_verdict(
                 self._pending[0].session_uid, "ada", settled[0], Verdict.ABANDON, because="let it be"
             )
             await runtime.store.write(move)

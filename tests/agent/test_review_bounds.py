@@ -19,7 +19,7 @@ from perdure.runtime.ledger.ledger import Ledger
 from perdure.runtime.run.run import Run
 from perdure.store.moves import effect as effects
 from perdure.store.moves import inbox
-from perdure.store.moves.intent import Outcome
+from perdure.store.moves.effect_input import AttemptResult
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines
 
@@ -163,7 +163,9 @@ async def test_a_late_proof_of_failure_is_followed_and_told(talk: Talk) -> None:
         session = await talk.start(runtime)
         id = next(one.ref for one in session.waits if one.kind == "doubt")
         assert id is not None
-        known = Outcome(outcome=AttemptOutcome.FAILED, error='{"type":"NotDone","code":"not-done","message":"no"}')
+        known = AttemptResult(
+            outcome=AttemptOutcome.FAILED, error='{"type":"NotDone","code":"not-done","message":"no"}'
+        )
         await runtime.store.write(effects.settle(session.uid, "worker", id, 1, known, retry=3))
         await runtime.run("talk")
         (now,) = [one async for one in runtime.effects(session="talk", tool="mail")]
@@ -228,7 +230,7 @@ async def test_an_outcome_that_comes_while_it_is_doubted_is_told_as_it_came(talk
     """The worker that was thought lost settles it right after the doubt is on record, before the model is told."""
     agent = talk.declare([calls(("mail", {})), "I see."], [unsure()])
     open_ledger = agent.ledger
-    known = Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result='"mailed"')
+    known = AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result='"mailed"')
 
     def ledger(run: Run) -> Ledger:
         made = open_ledger(run)

@@ -133,7 +133,9 @@ async def test_a_transcript_of_more_than_a_hundred_thousand_lines_is_read_whole(
         await runtime.send("talk", "go on")
         holder = await acquire(runtime, await runtime.get("talk"))
         for _ in range(101):
-            await runtime.store.write(message.say(holder, [{"role": "note", "about": "away", "content": "x"}] * 1000))
+            await runtime.store.write(
+                message.append_lines(holder, [{"role": "note", "about": "away", "content": "x"}] * 1000)
+            )
         await runtime.store.write(sessions.release(holder))
         newest = (await runtime.get("talk")).cursor - 1
         assert (await state(runtime)).number == newest

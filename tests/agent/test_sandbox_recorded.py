@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.agent.commands.sandbox import available
-from perdure.store.moves import effect
+from perdure.store.moves.attempt import attempts_of
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls
 from tests.agent.tools.folder import make_repository, trust_hooks
@@ -44,7 +44,7 @@ async def test_every_attempt_says_in_which_sandbox_it_was(
         session = await talk.start(runtime, repository=tmp_path / "work")
         made = {}
         async for one in runtime.effects(session="talk"):
-            attempts = await runtime.store.read(effect.of_effect, session.uid, one.id)
+            attempts = await runtime.store.read(attempts_of, session.uid, one.id)
             made[one.tool] = [attempt.sandbox for attempt in attempts]
     expected = str(available())
     assert {name: made[name] for name in FENCED} == {name: ["none" if trusted else expected] for name in FENCED}

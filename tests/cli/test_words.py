@@ -12,7 +12,7 @@ from perdure.cli.commands.ls import KINDS, STATUSES
 from perdure.cli.text import plain
 from perdure.cli.text.grid import columns, grid
 from perdure.cli.text.sentence import SAYINGS, line, sentence
-from perdure.clock import moment
+from perdure.clock import format_time
 from perdure.domain.effect import EffectState
 from perdure.domain.event import Event
 from perdure.domain.session import Status
@@ -80,7 +80,7 @@ def test_text_is_shortened_and_harmless() -> None:
     assert plain.short("a" * 300, 10) == "aaaaaaaaa…"
     assert plain.short("a\nb\x1b\u202e\ud800") == "a\\nb\\x1b\\u202e\\ud800"
     assert plain.safe("a\nb\t", keep="\n\t") == "a\nb\t"
-    assert moment(2**62) == f"{2**62} µs"
+    assert format_time(2**62) == f"{2**62} µs"
     assert plain.error({"type": "ValueError", "message": "no"}) == "ValueError: no"
     assert plain.call("f", {"a": 1, "b": "x"}) == 'f(a=1, b="x")'
 

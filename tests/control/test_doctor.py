@@ -21,7 +21,7 @@ from perdure.errors import ConfigError
 from perdure.ids import new_uid
 from perdure.runtime.workers.liveness import locks_of_store
 from perdure.store.databases.sqlite.engine import connect
-from perdure.store.inspection.condition import Durability, Server, place_of
+from perdure.store.inspection.read_access import Durability, Server, locate_store
 from perdure.store.inspection.survey import survey
 from perdure.store.moves import decision, lease, meta, session, worker
 from perdure.store.store import open_store
@@ -344,7 +344,7 @@ def test_a_folder_that_cannot_be_written_is_measured_as_nothing(tmp_path: Path) 
 @pytest.mark.parametrize("address", ["", "http://x", "a\0b"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ConfigError):
-        place_of(address)
+        locate_store(address)
 
 
 @pytest.mark.databases("postgres")

@@ -15,7 +15,7 @@ from perdure.domain.lease import Holder
 from perdure.errors import PerdureError
 from perdure.store.databases.postgres.database import PostgreSQL
 from perdure.store.move import Move
-from perdure.store.moves import event, fact, meta, session, usage
+from perdure.store.moves import event, fact, message, meta, session
 from perdure.store.store import Store, open_store
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.proxy import wait_until
@@ -49,7 +49,7 @@ class Writer(threading.Thread):
         self.store.write_now(event.append(self.holder, "note", {"n": number}))
         self.acknowledged.append(number)
         if number % 3 == 0:
-            self.store.write_now(usage.use(self.holder, tokens_in=1, tokens_out=0, cost_micros=0))
+            self.store.write_now(message.add_usage(self.holder, tokens_in=1, tokens_out=0, cost_micros=0))
             self.used += 1
         if number % 5 == 0:
             self.store.write_now(self.remember(number))
@@ -165,4 +165,4 @@ def test_a_first_connection_waits_for_a_server_that_restarts(victim: PostgresSer
         written = pool.submit(store.write_now, meta.put("key", "value"))
         victim.start()
         written.result(timeout=60)
-        assert store.read_now(meta.everything)["key"] == "value"
+        assert store.read_now(meta.properties)["key"] == "value"

@@ -13,7 +13,7 @@ from perdure.interchange.signature import SigningKey
 from perdure.runtime.queries import SessionView
 from perdure.runtime.runtime import Runtime
 from perdure.store.moves import event, inbox
-from perdure.store.transfer import departure
+from perdure.store.transfer import session_export
 from perdure.testing import SinkClient
 from perdure.testing.sweep.trial import answer
 from tests.interchange.traveller import traveller
@@ -49,9 +49,9 @@ async def see_through(rt: Runtime, name: str, sink: SinkClient) -> SessionView:
     raise AssertionError("it goes round and round")
 
 
-def kept(rt: Runtime, uid: str) -> departure.Kept:
+def kept(rt: Runtime, uid: str) -> session_export.StoredSession:
     """Everything stored of a session, in an order of its own."""
-    found = rt.store.read_now(departure.line, uid)[-1]
+    found = rt.store.read_now(session_export.read_lineage, uid)[-1]
     for some in found.tables.values():
         some.sort(key=repr)
     return found

@@ -16,7 +16,7 @@ from perdure.interchange.export import Told, compose
 from perdure.interchange.pack import write
 from perdure.runtime.runtime import Runtime
 from perdure.store.moves import event, inbox, lease
-from perdure.store.transfer import departure
+from perdure.store.transfer import session_export
 from perdure.testing import SinkClient
 from tests.interchange import journey
 from tests.interchange.conftest import Open
@@ -26,7 +26,7 @@ from tests.interchange.traveller import travel_talk
 STYLE = "comment: only \x1b[31mstyle\x1b[0m"
 
 
-async def everything(rt: Runtime) -> dict[str, departure.Kept]:
+async def everything(rt: Runtime) -> dict[str, session_export.StoredSession]:
     return {one.uid: journey.kept(rt, one.uid) async for one in rt.sessions()}
 
 
@@ -189,7 +189,7 @@ async def test_the_same_state_gives_the_same_bytes(opened: Open, sink: SinkClien
     here = opened("here")
     uid = (await begin(here)).uid
     told = Told(mode=COPY, copy="c" * 32, store="s", by="ada", at=1)
-    line = here.store.read_now(departure.line, uid)
+    line = here.store.read_now(session_export.read_lineage, uid)
     made = []
     for number in range(2):
         for suffix in (".zip", ""):

@@ -18,7 +18,8 @@ from perdure.interchange.export import export
 from perdure.store.move import Move
 from perdure.store.moves import effect as effects
 from perdure.store.moves import lease, meta, restore, session
-from perdure.store.transfer import departure
+from perdure.store.moves.attempt import attempts_of
+from perdure.store.transfer import session_export
 from perdure.testing import SinkClient
 from tests.interchange import journey
 from tests.interchange.conftest import Open
@@ -151,7 +152,7 @@ async def test_an_act_whose_process_died_is_recovered_at_the_target_with_the_sam
     assert ended.returncode == -9
     here, there = opened("here"), opened(target)
     uid = (await here.get("t-1")).uid
-    (act,) = await here.store.read(departure.acts_under_way, uid)
+    (act,) = await here.store.read(session_export.acts_under_way, uid)
     expired = here.store.clock.now() + 16_000_000
     monkeypatch.setattr(here.store.database.clock, "now", lambda: expired)  # its lease ends by itself
     with pytest.raises(IllegalMove, match="may still be under way"):
@@ -162,7 +163,7 @@ async def test_an_act_whose_process_died_is_recovered_at_the_target_with_the_sam
     ended_there = await see_through(there, "t-1", sink)
     assert (ended_there.status, bodies(sink)) == (Status.DONE, ALL)
     effect = await there.store.read(effects.get, uid, act.effect_id)
-    (attempt,) = await there.store.read(effects.of_effect, uid, act.effect_id)
+    (attempt,) = await there.store.read(attempts_of, uid, act.effect_id)
     assert (effect.state, attempt.number) == ("acknowledged", 1)
 
 

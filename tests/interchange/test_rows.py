@@ -8,7 +8,7 @@ import pytest
 
 from perdure.store.inspection.damage import KEYS
 from perdure.store.statements import RECORDS, load
-from perdure.store.transfer.departure import TABLES
+from perdure.store.transfer.session_export import TABLES
 
 WRITES = {name: (write,) for name, (_, write) in TABLES.items()} | {
     "session": ("transfer.insert_session",),

@@ -15,8 +15,8 @@ from perdure.domain.session import SessionRecord
 from perdure.ids import encode
 from perdure.store.moves import approval
 from perdure.store.moves import session as sessions
-from perdure.store.moves.approval import Question
-from perdure.store.moves.intent import Intent
+from perdure.store.moves.approval import ApprovalRequest
+from perdure.store.moves.effect_input import NewEffect
 from perdure.store.moves.lease import acquire
 from perdure.store.store import open_store
 from tests.cli.terminal import Terminal
@@ -87,12 +87,12 @@ def asked(terminal: Terminal) -> str:
     )
     holder = store.write_now(acquire(made.uid, "w", nonce="n", ttl=60_000_000))
     arguments = {"command": PADDED, "note": "\u3164" + "x" * 500 + "the end"}
-    planned = Intent(
+    planned = NewEffect(
         id="e-1", position="[0]", generation=0, tool="run_command", replay="escalate", targets="[]",
         intent=encode(arguments), intent_digest="d" * 64, idempotency_key="e" * 64,
     )  # fmt: skip
-    question = Question(gate="agent", requester="ada", requester_may_decide=True, quorum=1, expires_at=None)
-    store.write_now(approval.ask(holder, planned, question))
+    question = ApprovalRequest(gate="agent", requester="ada", requester_may_decide=True, quorum=1, expires_at=None)
+    store.write_now(approval.request(holder, planned, question))
     store.write_now(sessions.release(holder))
     store.close()
     return "a-1"

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.config import without_password
 from perdure.errors import ConfigError
-from perdure.store.inspection.condition import place_of
+from perdure.store.inspection.read_access import locate_store
 from perdure.store.moves.session import NewSession, create
 from tests.cli.terminal import Terminal
 
@@ -14,7 +14,7 @@ from tests.cli.terminal import Terminal
 @pytest.mark.parametrize("password", ["secret", "sec/ret", "sec#ret", "sec?ret", "sec:ret", "%40secret"])
 def test_no_password_of_an_address_is_shown(password: str) -> None:
     address = f"postgresql://ada:{password}@db.example.org:5432/perdure?sslmode=require&sslpassword=hidden"
-    assert place_of(address).shown == (
+    assert locate_store(address).shown == (
         "postgresql://ada:***@db.example.org:5432/perdure?sslmode=require&sslpassword=***"
     )
     assert without_password(address, mask="") == "postgresql://ada@db.example.org:5432/perdure?sslmode=require"

@@ -16,9 +16,9 @@ from perdure.domain.lease import Holder
 from perdure.ids import new_uid
 from perdure.store import migrate
 from perdure.store.databases.postgres.migrator import PostgresTransaction
-from perdure.store.inspection import condition
+from perdure.store.inspection import read_access
 from perdure.store.migrate import Migrator
-from perdure.store.move import Log, Move, Transaction, read_head
+from perdure.store.move import Log, Move, StoreTransaction, read_head
 from perdure.store.moves import event, lease
 from perdure.store.upgrade import migrator
 from tests.store.crew import Ready
@@ -52,7 +52,7 @@ def dialect_of(target: str) -> str:
 
 @contextmanager
 def a_migrator(target: str) -> Iterator[Migrator]:
-    with migrator(condition.place_of(target)) as found:
+    with migrator(read_access.locate_store(target)) as found:
         yield found
 
 
@@ -83,7 +83,7 @@ def ask(target: str, question: str) -> list[tuple[Any, ...]]:
 def a_first_session(uid: str, id: str) -> Move[None]:
     """Begin a session by the columns that the first schema had."""
 
-    def run(tx: Transaction) -> None:
+    def run(tx: StoreTransaction) -> None:
         columns = {
             "uid": uid, "id": id, "program": "p", "arguments": "{}", "queue": "default", "priority": 0,
             "status": "ready", "cursor": 0, "chain": genesis(uid), "branch": "main", "lease_epoch": 0,

@@ -24,14 +24,14 @@ from perdure.store.moves import (
     fact,
     inbox,
     lease,
+    message,
     session,
     session_end,
     step,
     task,
-    usage,
     wait,
 )
-from perdure.store.moves.step import Recorded
+from perdure.store.moves.step import NewStep
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.scene import TTL, a_holder, a_session
@@ -67,8 +67,8 @@ class Life:
         known = self.store.read_now(fact.get, self.scope, f"k-{key}")
         return known.version if known else 1
 
-    def recorded(self, a: int, b: int) -> Recorded:
-        return Recorded(
+    def recorded(self, a: int, b: int) -> NewStep:
+        return NewStep(
             restart_number=self.now().restart_number,
             scope=f"s{b}", name=f"n{a}", argument_digest="d", occurrence=0, result="1",
         )  # fmt: skip
@@ -80,7 +80,7 @@ MOVES: dict[str, Callable[[Life, int, int], Move[Any]]] = {
     "expire": lambda life, a, b: lease.expire(life.uid, "housekeeping"),
     "release": lambda life, a, b: session.release(life.holder),
     "restart": lambda life, a, b: session.restart(life.holder, VALUES[b]),
-    "use": lambda life, a, b: usage.use(life.holder, tokens_in=a, tokens_out=b, cost_micros=1),
+    "use": lambda life, a, b: message.add_usage(life.holder, tokens_in=a, tokens_out=b, cost_micros=1),
     "append": lambda life, a, b: event.append(life.holder, "note", {"value": VALUES[b]}),
     "describe": lambda life, a, b: session.describe(
         life.uid,
@@ -109,7 +109,7 @@ MOVES: dict[str, Callable[[Life, int, int], Move[Any]]] = {
     "remember": lambda life, a, b: fact.remember(
         life.uid, "ada", life.scope, f"k-{a}", VALUES[b], stale_after=b or None, verify="look" if b % 2 else None
     ),
-    "verify": lambda life, a, b: fact.verified(life.uid, "bob", life.scope, f"k-{a}", life.version_of(a)),
+    "verify": lambda life, a, b: fact.record_verification(life.uid, "bob", life.scope, f"k-{a}", life.version_of(a)),
     "forget": lambda life, a, b: fact.forget(life.uid, "bob", life.scope, f"k-{a}", life.version_of(a)),
     "save": lambda life, a, b: artifact.index(
         life.uid, "ada", f"{a}" * 64, kind="diff", size=b, location="x", retention=Retention.KEEP

@@ -13,8 +13,8 @@ import perdure.store
 from perdure.domain.lease import Holder
 from perdure.store.move import HolderMove, Move, OutsiderMove
 from perdure.store.moves import checkpoint, effect, event, lease, step
-from perdure.store.moves.intent import Dispatch, Intent
-from perdure.store.moves.step import Recorded
+from perdure.store.moves.effect_input import Dispatch, NewEffect
+from perdure.store.moves.step import NewStep
 
 # Holder moves that are written out as functions, because they are hot or leave no event.
 WRITTEN_OUT: dict[str, Callable[[Holder], Move[Any]]] = {
@@ -22,7 +22,7 @@ WRITTEN_OUT: dict[str, Callable[[Holder], Move[Any]]] = {
     "event.append": lambda holder: event.append(holder, "note"),
     "lease.renew": lambda holder: lease.renew(holder, 1),
     "step.record": lambda holder: step.record(
-        holder, Recorded(restart_number=0, scope="", name="n", argument_digest="d", occurrence=0, result="1")
+        holder, NewStep(restart_number=0, scope="", name="n", argument_digest="d", occurrence=0, result="1")
     ),
 }
 
@@ -30,7 +30,7 @@ WRITTEN_OUT: dict[str, Callable[[Holder], Move[Any]]] = {
 HOT: dict[str, Callable[[Holder], Move[Any]]] = {
     "effect.plan_and_dispatch": lambda holder: effect.plan_and_dispatch(
         holder,
-        Intent(
+        NewEffect(
             id="e-1", position='["x"]', generation=0, tool="t", replay="escalate", targets="[]", intent="{}",
             intent_digest="0" * 64, idempotency_key="1" * 64,
         ),

@@ -9,7 +9,7 @@ from typing import Any
 from perdure.clock import SECOND
 from perdure.domain.lease import Holder
 from perdure.domain.session import SessionRecord
-from perdure.store.move import Move, Transaction
+from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import lease, session
 from perdure.store.moves.session import NewSession
 from perdure.store.store import Store
@@ -42,14 +42,14 @@ def session_of(store: Store, uid: str) -> SessionRecord:
 def raw(store: Store, *statements: str) -> None:
     """Run SQL of a test's own in one move, past every check of ours."""
 
-    def run(tx: Transaction) -> None:
+    def run(tx: StoreTransaction) -> None:
         for statement in statements:
             run_raw(tx, statement)
 
     store.write_now(Move("raw", "plain", run))
 
 
-def run_raw(tx: Transaction, statement: str) -> None:
+def run_raw(tx: StoreTransaction, statement: str) -> None:
     """Run SQL of a test's own inside a move."""
     tx.wrote = True
     connection_of(tx).execute(statement)
@@ -58,7 +58,7 @@ def run_raw(tx: Transaction, statement: str) -> None:
 def rows(store: Store, table: str) -> list[tuple[Any, ...]]:
     """A whole table, as stored."""
 
-    def query(tx: Transaction) -> list[tuple[Any, ...]]:
+    def query(tx: StoreTransaction) -> list[tuple[Any, ...]]:
         return sorted(map(tuple, connection_of(tx).execute(f"select * from {table}").fetchall()), key=repr)
 
     return store.read_now(query)
@@ -71,10 +71,10 @@ def everything(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     return tables
 
 
-def connection_of(tx: Transaction) -> Any:
+def connection_of(tx: StoreTransaction) -> Any:
     return tx._db  # type: ignore[attr-defined]
 
 
-def plain(run: Callable[[Transaction], Any]) -> Move[Any]:
+def plain(run: Callable[[StoreTransaction], Any]) -> Move[Any]:
     """A move of a test's own."""
     return Move("test", "plain", run)

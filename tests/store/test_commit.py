@@ -12,7 +12,7 @@ import pytest
 from perdure import faults
 from perdure.errors import Conflict, StoreFull, StoreUnavailable
 from perdure.store.databases.sqlite import engine
-from perdure.store.move import Move, Transaction
+from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import event, inbox, meta, session
 from perdure.store.store import Store, open_store
 from perdure.store.writer import group_commit
@@ -28,7 +28,7 @@ async def a_busy_writer(store: Store) -> AsyncIterator[None]:
     """The writer is kept inside a move; whatever is submitted meanwhile waits, and is written next, as one group."""
     inside, go_on = threading.Event(), threading.Event()
 
-    def linger(tx: Transaction) -> None:
+    def linger(tx: StoreTransaction) -> None:
         inside.set()
         assert go_on.wait(20)
 
@@ -64,7 +64,7 @@ def fail_at(point: str) -> None:
 
 
 def then_fail(move: Move[Any], error: BaseException) -> Move[Any]:
-    def run(tx: Transaction) -> None:
+    def run(tx: StoreTransaction) -> None:
         move.run(tx)
         raise error
 
@@ -130,7 +130,7 @@ def test_what_was_answered_is_there_when_the_store_is_opened_again(target: str) 
 def test_what_follows_a_commit_comes_after_it(store: Store) -> None:
     seen: list[str | None] = []
 
-    def run(tx: Transaction) -> None:
+    def run(tx: StoreTransaction) -> None:
         tx.run("meta.put", key="colour", value="red")
         tx.after_commit.append(lambda: seen.append(store.read_now(meta.get, "colour")))
 
@@ -142,7 +142,7 @@ def test_what_follows_a_commit_comes_after_it(store: Store) -> None:
 def test_nothing_follows_a_commit_that_did_not_happen(store: Store) -> None:
     seen: list[str] = []
 
-    def run(tx: Transaction) -> None:
+    def run(tx: StoreTransaction) -> None:
         tx.run("meta.put", key="colour", value="red")
         tx.after_commit.append(lambda: seen.append("after"))
 
@@ -184,7 +184,7 @@ async def test_closing_finishes_what_was_submitted(target: str) -> None:
 def test_a_closed_store_says_so(target: str) -> None:
     store = open_store(target)
     store.close()
-    for attempt in (lambda: store.write_now(meta.put("a", "b")), lambda: store.read_now(meta.everything)):
+    for attempt in (lambda: store.write_now(meta.put("a", "b")), lambda: store.read_now(meta.properties)):
         with pytest.raises(StoreUnavailable, match="closed"):
             attempt()
 
@@ -202,7 +202,7 @@ def test_no_error_of_a_move_ends_the_writer(store: Store, error: BaseException) 
     assert store.read_now(meta.get, "a") is None
 
 
-def fills_the_disk(tx: Transaction) -> None:
+def fills_the_disk(tx: StoreTransaction) -> None:
     """SQLite rolls back everything, not only this move, when a statement finds the disk full."""
     db = connection_of(tx)
     (pages,) = db.execute("pragma page_count").fetchone()
@@ -213,12 +213,12 @@ def fills_the_disk(tx: Transaction) -> None:
         db.execute("pragma max_page_count = 1000000").fetchall()
 
 
-def takes_for_ever(tx: Transaction) -> None:
+def takes_for_ever(tx: StoreTransaction) -> None:
     endless = "with recursive n (i) as (select 1 union all select i + 1 from n) select i, i from n"
     connection_of(tx).execute(f"insert into meta (key, value) {endless}")
 
 
-def hides_a_rollback(tx: Transaction) -> None:
+def hides_a_rollback(tx: StoreTransaction) -> None:
     """Catch the error of a statement that undid the whole transaction, and return as if nothing had happened."""
     db = connection_of(tx)
     db.execute("insert into meta (key, value) values ('big', '1')")
@@ -233,7 +233,7 @@ def hides_a_rollback(tx: Transaction) -> None:
     [(fills_the_disk, StoreFull), (takes_for_ever, StoreUnavailable), (hides_a_rollback, StoreUnavailable)],
 )
 async def test_a_move_that_takes_its_group_down_fails_alone(
-    store: Store, monkeypatch: pytest.MonkeyPatch, breaks: Callable[[Transaction], None], error: type[Exception]
+    store: Store, monkeypatch: pytest.MonkeyPatch, breaks: Callable[[StoreTransaction], None], error: type[Exception]
 ) -> None:
     monkeypatch.setattr(engine, "MOVE_LIMIT", 0.2)
     uid = a_session(store).uid
@@ -269,17 +269,17 @@ def test_a_group_that_took_long_takes_in_what_came_while_it_ran(store: Store, mo
     commits: list[str] = []
     inside, go = threading.Event(), threading.Event()
 
-    def long(tx: Transaction) -> str:
+    def long(tx: StoreTransaction) -> str:
         inside.set()
         go.wait(60)
         tx.send("meta.put", key="long", value="1")
         return "long"
 
-    def short(tx: Transaction) -> str:
+    def short(tx: StoreTransaction) -> str:
         tx.send("meta.put", key="short", value="1")
         return "short"
 
-    def refused(tx: Transaction) -> str:
+    def refused(tx: StoreTransaction) -> str:
         tx.send("meta.put", key="refused", value="1")
         raise Conflict("not this one")
 

@@ -17,7 +17,7 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.store.databases.sqlite.engine import translate
-from perdure.store.move import Transaction, enter
+from perdure.store.move import StoreTransaction, enter
 from perdure.store.moves import inbox, meta
 from perdure.store.store import Store, open_store
 from perdure.testing.postgres import PostgresServer
@@ -58,7 +58,7 @@ def test_a_statement_that_is_none_is_not_hidden(store: Store) -> None:
 
 @pytest.mark.databases("sqlite", "memory", "files")
 def test_a_full_disk_is_said_to_be_full(store: Store) -> None:
-    def fill(tx: Transaction) -> None:
+    def fill(tx: StoreTransaction) -> None:
         db = connection_of(tx)
         db.execute("pragma max_page_count = 1").fetchall()
         try:
@@ -87,7 +87,7 @@ def test_a_reader_that_cannot_connect_says_so_and_the_next_may_be_luckier(folder
     with open_store(folder / "here" / "perdure.db") as store:
         (folder / "here").rename(folder / "away")
         with pytest.raises(StoreUnavailable, match="cannot be opened"):
-            store.read_now(meta.everything)
+            store.read_now(meta.properties)
         (folder / "away").rename(folder / "here")
         assert store.read_now(meta.get, "store_id")
 
@@ -178,7 +178,7 @@ def test_a_refusal_that_is_heard_late_spoils_no_connection(target: str) -> None:
     A driver that believes that it prepared one of those would never again run it on this connection.
     """
 
-    def sends_nonsense(tx: Transaction) -> None:
+    def sends_nonsense(tx: StoreTransaction) -> None:
         log = enter(tx, uid, "ada")
         log.append("nonsense")
         log.close()

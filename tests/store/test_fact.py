@@ -6,7 +6,7 @@ import pytest
 
 from perdure.clock import SECOND
 from perdure.errors import ConfigError, Conflict
-from perdure.store.move import Move, Transaction
+from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import event, fact
 from perdure.store.store import Store
 from perdure.testing import ManualClock
@@ -56,7 +56,7 @@ def test_without_a_version_nobody_loses_a_race(store: Store, first: bool) -> Non
         store.write_now(fact.remember(one, "ada", "s", "k", "old"))
     inside, go_on, written = threading.Event(), threading.Event(), fact.remember(one, "ada", "s", "k", "ada's")
 
-    def slowly(tx: Transaction) -> object:
+    def slowly(tx: StoreTransaction) -> object:
         result = written.run(tx)
         inside.set()
         assert go_on.wait(10)
@@ -82,7 +82,7 @@ def test_a_fact_grows_stale_until_it_is_verified(store: Store, clock: ManualCloc
     known = store.write_now(fact.remember(uid, "ada", "s", "k", 1, stale_after=10 * SECOND))
     clock.advance(seconds=11)
     assert known.is_stale(clock.now())
-    store.write_now(fact.verified(uid, "ada", "s", "k", 1))
+    store.write_now(fact.record_verification(uid, "ada", "s", "k", 1))
     now = store.read_now(fact.get, "s", "k")
     assert now is not None
     assert (now.verified_at, now.updated_at, now.version) == (clock.now(), known.updated_at, 1)
@@ -93,7 +93,7 @@ def test_only_the_version_that_was_read_is_verified_or_forgotten(store: Store) -
     uid = a_session(store).uid
     store.write_now(fact.remember(uid, "ada", "s", "k", 1))
     store.write_now(fact.remember(uid, "ada", "s", "k", 2))
-    for move in (fact.verified(uid, "ada", "s", "k", 1), fact.forget(uid, "ada", "s", "k", 1)):
+    for move in (fact.record_verification(uid, "ada", "s", "k", 1), fact.forget(uid, "ada", "s", "k", 1)):
         with pytest.raises(Conflict):
             store.write_now(move)
     store.write_now(fact.forget(uid, "ada", "s", "k", 2))
@@ -108,22 +108,22 @@ def test_a_fact_that_is_stale_at_once_is_refused(store: Store) -> None:
     for stale_after in (0, -1):
         with pytest.raises(ConfigError):
             store.write_now(fact.remember(uid, "ada", "s", "k", 1, stale_after=stale_after))
-    assert store.read_now(fact.known) == []
+    assert store.read_now(fact.listing) == []
 
 
 def test_facts_are_listed_by_scope(store: Store) -> None:
     uid = a_session(store).uid
     for scope, key in (("b", "y"), ("a", "z"), ("a", "x")):
         store.write_now(fact.remember(uid, "ada", scope, key, None))
-    assert [(one.scope, one.key) for one in store.read_now(fact.known)] == [("a", "x"), ("a", "z"), ("b", "y")]
-    assert [one.key for one in store.read_now(fact.known, "a")] == ["x", "z"]
-    assert [one.key for one in store.read_now(fact.known, limit=1)] == ["x"]
+    assert [(one.scope, one.key) for one in store.read_now(fact.listing)] == [("a", "x"), ("a", "z"), ("b", "y")]
+    assert [one.key for one in store.read_now(fact.listing, "a")] == ["x", "z"]
+    assert [one.key for one in store.read_now(fact.listing, limit=1)] == ["x"]
 
 
 def test_every_word_about_a_fact_is_in_the_log(store: Store) -> None:
     uid = a_session(store).uid
     store.write_now(fact.remember(uid, "ada", "s", "k", 1))
-    store.write_now(fact.verified(uid, "ada", "s", "k", 1))
+    store.write_now(fact.record_verification(uid, "ada", "s", "k", 1))
     store.write_now(fact.forget(uid, "ada", "s", "k", 1))
     kinds = [line.kind for line in store.read_now(event.after, uid, 1)]
     assert kinds == ["fact.remembered", "fact.verified", "fact.forgotten"]

@@ -23,11 +23,11 @@ from perdure.errors import CommitUnknown, LeaseHeld, LeaseLost, StoreUnavailable
 from perdure.store import failover
 from perdure.store.databases.postgres.connection import Connection
 from perdure.store.databases.postgres.database import PostgreSQL
-from perdure.store.move import Log, Transaction, outsider_move, plain_move
+from perdure.store.move import Log, StoreTransaction, outsider_move, plain_move
 from perdure.store.moves import event, lease, meta, restore
 from perdure.store.moves import session as sessions
 from perdure.store.store import Store, open_store
-from perdure.store.writer.ticket import reading
+from perdure.store.writer.ticket import read_move
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.proxy import wait_until
 from perdure.testing.standby import FailoverServers, Standby
@@ -57,12 +57,12 @@ def loose_pair(succession: FailoverServers) -> Iterator[tuple[PostgresServer, St
         yield servers
 
 
-def epochs(tx: Transaction) -> list[tuple[int, str]]:
-    return [(one.epoch, one.cause) for one in restore.everything(tx)]
+def epochs(tx: StoreTransaction) -> list[tuple[int, str]]:
+    return [(one.epoch, one.cause) for one in restore.listing(tx)]
 
 
 @plain_move
-def epochs_as_a_write_sees_them(tx: Transaction) -> list[tuple[int, str]]:
+def epochs_as_a_write_sees_them(tx: StoreTransaction) -> list[tuple[int, str]]:
     tx.send("meta.put", key="x", value="y")
     return epochs(tx)
 
@@ -78,7 +78,7 @@ def test_a_first_connection_compares_timelines_before_its_first_statement(
         standby.promote()
         first = Connection(database)
         if kind == "read":
-            found = first.read(reading(epochs))
+            found = first.read(read_move(epochs))
         else:
             found = first.write(epochs_as_a_write_sees_them())
         ((epoch, cause),) = found
@@ -99,11 +99,11 @@ def test_a_process_that_saw_the_new_primary_refuses_the_old_one(pair: tuple[Post
         database.url = standby.url_of(url.rpartition("/")[2])
         late = Connection(database)
         late.write(meta.put("who", "the new primary"))
-        assert early.read(reading(lambda tx: meta.get(tx, "who"))) == "the new primary"
+        assert early.read(read_move(lambda tx: meta.get(tx, "who"))) == "the new primary"
         early.close()
         database.url = url
         with pytest.raises(StoreUnavailable, match="timeline"):
-            Connection(database).read(reading(epochs))
+            Connection(database).read(read_move(epochs))
         late.close()
     finally:
         database.close()
@@ -117,11 +117,11 @@ def test_a_write_that_reaches_another_server_compares_timelines_and_runs_again(s
         uid = connection.write(sessions.create(sessions.NewSession(id="s", program="p", arguments={}), by="ada")).uid
         holder = connection.write(lease.acquire(uid, "w", nonce="n", ttl=10**9))
         for move in (event.append(holder, "note"), lease.renew(holder, 10**9), meta.put("x", "y")):
-            before = connection._wire
+            before = connection._pipeline
             before.server -= 1
             connection.write(move)
-            assert connection._wire is not before
-        assert [line.kind for line in connection.read(reading(lambda tx: event.after(tx, uid, 2)))] == ["note"]
+            assert connection._pipeline is not before
+        assert [line.kind for line in connection.read(read_move(lambda tx: event.after(tx, uid, 2)))] == ["note"]
         connection.close()
     finally:
         database.close()
@@ -184,7 +184,7 @@ def kinds(store: Store, uid: str) -> list[str]:
 
 
 def under_restore(store: Store, uid: str) -> bool:
-    return store.read_now(lambda tx: restore.over(tx, sessions.get(tx, uid))) is not None
+    return store.read_now(lambda tx: restore.unreleased_for(tx, sessions.get(tx, uid))) is not None
 
 
 def said_by_the_doctor(store: Store) -> str:
@@ -200,7 +200,7 @@ def test_a_synchronous_failover_keeps_leases_and_is_no_restore(pair: tuple[Postg
         store.write_now(event.append(holder, "note"))
         store.write_now(lease.renew(holder, TTL))
         assert kinds(store, holder.uid)[-2:] == ["lease.kept", "note"]
-        (found,) = store.read_now(restore.everything)
+        (found,) = store.read_now(restore.listing)
         assert (found.cause, found.released_by) == (Cause.TIMELINE, failover.BY)
         assert not under_restore(store, idle.uid)
         assert "Nothing was lost" in said_by_the_doctor(store)
@@ -220,13 +220,13 @@ def test_without_synchrony_only_what_a_living_holder_vouches_for_continues(
         assert kinds(store, holder.uid)[-2:] == ["lease.kept", "note"]
         assert not under_restore(store, holder.uid)
         assert under_restore(store, idle.uid)
-        (missing,) = store.read_now(failover.missing)
+        (missing,) = store.read_now(failover.missing_writers)
         assert missing.finding == "its last commits did not wait for a standby"
         assert missing.finding in said_by_the_doctor(store)
         child = sessions.NewSession(id="child", program="p", arguments={}, parent_uid=holder.uid, parent_wait="w")
         assert not under_restore(store, store.write_now(sessions.create(child, by="w")).uid)
         store.write_now(restore.release(by="ada", because="looked"))
-        assert store.read_now(failover.missing) == []
+        assert store.read_now(failover.missing_writers) == []
         assert not under_restore(store, idle.uid)
 
 
@@ -243,7 +243,7 @@ def test_a_holder_whose_acknowledged_event_is_lost_loses_its_lease(loose_pair: t
             with pytest.raises(LeaseLost):
                 store.write_now(event.append(lost, "note"))
             assert under_restore(store, lost.uid)
-        (missing,) = store.read_now(failover.missing)
+        (missing,) = store.read_now(failover.missing_writers)
         assert missing.finding is not None
         assert f"event 3 of session {holder.uid}" in missing.finding
 
@@ -337,7 +337,7 @@ def test_the_next_process_on_a_host_vouches_for_one_that_died(
         assert under_restore(store, uid)
         a_session(store, "alive")
         assert under_restore(store, uid) is not readable
-        findings = [one.finding for one in store.read_now(failover.missing)]
+        findings = [one.finding for one in store.read_now(failover.missing_writers)]
         assert findings == ([] if readable else ["what it had noted cannot be read"])
         assert not left.exists()
 
@@ -378,7 +378,7 @@ def test_what_an_old_primary_acknowledges_after_the_switch_is_written_to_the_new
                 standby.promote()
                 database.url = standby.url_of(url.rpartition("/")[2])
                 other = Connection(database, 9)
-                other.read(reading(epochs))
+                other.read(read_move(epochs))
                 other.close()
 
         faults.arm(switch)

@@ -18,7 +18,7 @@ from perdure import process
 from perdure.errors import ForkedProcess, PerdureError
 from perdure.runtime.workers.liveness import locks_of_store
 from perdure.store.databases.sqlite.location import companion
-from perdure.store.move import Move, Transaction
+from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import event, session, worker
 from perdure.store.moves.session import NewSession
 from perdure.store.store import Store, open_store
@@ -178,7 +178,7 @@ def test_a_child_forked_in_the_middle_of_a_commit_keeps_no_lock(target: str) -> 
         os.kill(child, 0)
         with open_store(target) as store:
             store.write_now(session.create(new("t"), by="bob"))
-            (row,) = store.read_now(worker.workers)
+            (row,) = store.read_now(worker.listing)
             assert (row.id, str(locks_of_store(store).life(row))) == (id, "dead")
 
 
@@ -195,7 +195,7 @@ def test_a_child_that_keeps_its_parents_locks_is_caught(target: str) -> None:
 def test_a_joint_statement_is_not_made_twice_by_a_tool_that_forks(store: Store, tmp_path: Path) -> None:
     """The fork happens in the thread that writes, inside its transaction; the child gets no further there."""
 
-    def run(tx: Transaction) -> str:
+    def run(tx: StoreTransaction) -> str:
         tx.execute("create table forked (n integer)", ())
         tx.execute("insert into forked values (1)", ())
         if (child := os.fork()) == 0:

@@ -13,13 +13,13 @@ import pytest
 
 from perdure.domain.worker import Liveness
 from perdure.errors import StoreUnavailable
-from perdure.store.writer.lock import Gate, Presence, life_of, living
+from perdure.store.writer.lock import Presence, WriteLock, life_of, present_names
 from perdure.testing.proxy import wait_until
 
 BEGIN = """
 import fcntl, os, subprocess, sys
 from pathlib import Path
-from perdure.store.writer.lock import Gate, Presence
+from perdure.store.writer.lock import Presence, WriteLock
 folder = Path(sys.argv[1])
 """
 
@@ -37,7 +37,7 @@ def a_process(folder: Path, program: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-IN_THE_GATE = "gate = Gate(folder); gate.enter(); print('here', flush=True); sys.stdin.read()"
+IN_THE_GATE = "lock = WriteLock(folder); lock.acquire(); print('here', flush=True); sys.stdin.read()"
 FIRST_IN_LINE = """
 turn = os.open(folder / "turn", os.O_RDWR | os.O_CREAT)
 fcntl.flock(turn, fcntl.LOCK_EX); print('here', flush=True); sys.stdin.read()
@@ -52,30 +52,30 @@ print('here', flush=True); sys.stdin.read()
 
 
 def test_a_stopped_process_in_the_gate_is_named(folder: Path) -> None:
-    gate = Gate(folder, limit=0.1)
+    gate = WriteLock(folder, limit=0.1)
     with a_process(folder, IN_THE_GATE) as other:
         os.kill(other.pid, signal.SIGSTOP)
         with pytest.raises(StoreUnavailable, match=rf"Process {other.pid} has kept .* for 0\.1 s") as caught:
-            gate.enter()
+            gate.acquire()
         assert caught.value.retry
-    gate.enter()  # it died, and death opens the gate
-    gate.leave()
+    gate.acquire()  # it died, and death opens the gate
+    gate.release()
     gate.close()
 
 
 def test_whoever_comes_later_waits_until_the_gate_is_left(folder: Path) -> None:
-    first, second = Gate(folder), Gate(folder)
-    first.enter()
+    first, second = WriteLock(folder), WriteLock(folder)
+    first.acquire()
     inside = threading.Event()
 
     def enter() -> None:
-        second.enter()
+        second.acquire()
         inside.set()
 
     thread = threading.Thread(target=enter)
     thread.start()
     assert not inside.wait(0.05)
-    first.leave()
+    first.release()
     assert inside.wait(10)
     thread.join()
     first.close()
@@ -83,15 +83,15 @@ def test_whoever_comes_later_waits_until_the_gate_is_left(folder: Path) -> None:
 
 
 def test_a_stopped_process_in_the_line_is_named_too(folder: Path) -> None:
-    gate, told = Gate(folder, limit=0.1), threading.Event()
+    gate, told = WriteLock(folder, limit=0.1), threading.Event()
 
     def enter() -> None:
         try:
-            gate.enter()
+            gate.acquire()
         except StoreUnavailable:
             told.set()
         else:
-            gate.leave()
+            gate.release()
 
     thread = threading.Thread(target=enter)
     with a_process(folder, FIRST_IN_LINE) as other:
@@ -107,12 +107,12 @@ def test_presence_tells_the_living_from_the_dead(folder: Path) -> None:
     assert life_of(folder, "worker") is Liveness.DEAD
     with a_process(folder, PRESENT) as other:
         assert life_of(folder, "worker") is Liveness.ALIVE
-        assert living(folder) == ["worker"]
+        assert present_names(folder) == ["worker"]
         os.kill(other.pid, signal.SIGSTOP)
         assert life_of(folder, "worker") is Liveness.ALIVE
     assert life_of(folder, "worker") is Liveness.DEAD
     assert (folder / "worker").exists()
-    assert living(folder) == []
+    assert present_names(folder) == []
     assert not (folder / "worker").exists()
 
 
@@ -128,7 +128,7 @@ def test_a_child_that_survives_counts_as_life(folder: Path) -> None:
 
 def test_whoever_leaves_in_order_leaves_nothing(folder: Path) -> None:
     presence = Presence(folder / "present", "worker")
-    assert living(folder / "present") == ["worker"]
+    assert present_names(folder / "present") == ["worker"]
     presence.close()
-    assert living(folder / "present") == []
+    assert present_names(folder / "present") == []
     assert list((folder / "present").iterdir()) == []

@@ -13,19 +13,20 @@ from perdure.domain.effect import AttemptOutcome, Effect, EffectState
 from perdure.domain.lease import Holder
 from perdure.store.move import Move
 from perdure.store.moves import doubt, effect, event, inbox, lease, session_end, step
-from perdure.store.moves.intent import Dispatch, Intent, Outcome
-from perdure.store.moves.step import Recorded
+from perdure.store.moves.attempt import attempts_of
+from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
+from perdure.store.moves.step import NewStep
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.scene import TTL, a_holder, session_of
 
-INTENT = Intent(
+INTENT = NewEffect(
     id="e-1", position='[0,"","do","mail","x",0]', generation=0, tool="mail", replay="escalate", targets='["pr:7"]',
     intent='{"n":1}', intent_digest="0" * 64, idempotency_key="1" * 64, rule="default",
 )  # fmt: skip
 DISPATCH = Dispatch(worker="w-1", process='{"pid":7}', deadline_at=5)
-DONE = Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result='{"id":7}', reference="https://x")
-STEP = Recorded(restart_number=0, scope="", name="read", argument_digest="d", occurrence=0, result="[1]")
+DONE = AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result='{"id":7}', reference="https://x")
+STEP = NewStep(restart_number=0, scope="", name="read", argument_digest="d", occurrence=0, result="[1]")
 
 
 def make(store: Store, move: Move[Any], *, hot: bool) -> Any:
@@ -65,7 +66,7 @@ def story(store: Store, holder: Holder, *, hot: bool) -> list[Any]:
     lines = [(one.kind, one.actor, one.effect_id, one.body) for one in store.read_now(event.after, holder.uid, 2)]
     rows = [
         settled,
-        *store.read_now(effect.of_effect, holder.uid, "e-1"),
+        *store.read_now(attempts_of, holder.uid, "e-1"),
         *store.read_now(step.of_session, holder.uid, 0),
     ]
     told = msgspec.json.encode([dispatched, numbers, lines, rows], order="sorted").decode()
@@ -93,7 +94,7 @@ def test_what_is_known_of_an_attempt_already_is_looked_at_before_it_is_settled(s
     """An overrun act has an outcome, `unknown`: its settle must not be taken for the first word."""
     holder = a_holder(store)
     known = dispatched(store, holder)
-    store.write_now(doubt.overrun(holder.uid, holder.name, "e-1", 1, error='{"message":"late"}'))
+    store.write_now(doubt.record_overrun(holder.uid, holder.name, "e-1", 1, error='{"message":"late"}'))
     now = session_of(store, holder.uid)
     holder.advance(now.cursor, now.chain)
     move = effect.settle(holder.uid, holder.name, "e-1", 1, DONE, holder=holder, known=known)
@@ -195,5 +196,5 @@ def test_a_hot_move_is_built_from_one_reading_of_the_head(store: Store, name: st
 def test_a_holder_that_knows_of_a_request_to_stop_dispatches_nothing(store: Store) -> None:
     holder = a_holder(store)
     assert not store.write_now(session_end.cancel(holder.uid, "ada"))
-    store.write_now(doubt.noted(holder, "e-0", "it looks at the log, and knows its end"))
+    store.write_now(doubt.record_recovery(holder, "e-0", "it looks at the log, and knows its end"))
     assert store.write_now(effect.plan_and_dispatch(holder, INTENT, DISPATCH)).state == EffectState.PLANNED

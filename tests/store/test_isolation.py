@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from perdure.errors import StoreUnavailable
-from perdure.store.move import Transaction, enter
+from perdure.store.move import StoreTransaction, enter
 from perdure.store.moves import event, inbox
 from perdure.store.store import Store, open_store
 from perdure.testing.postgres import PostgresServer
@@ -29,7 +29,7 @@ create constraint trigger fail_once after insert on event {when} for each row ex
 """
 
 
-def isolation(tx: Transaction) -> tuple[str, str]:
+def isolation(tx: StoreTransaction) -> tuple[str, str]:
     """The level of this transaction, and the one of a statement outside every transaction."""
     rows = [
         connection_of(tx).execute(f"show {name}_isolation").fetchone()
@@ -69,7 +69,7 @@ def test_what_the_server_rolled_back_is_tried_again(postgres_server: PostgresSer
             db.execute(FAIL_ONCE.format(code=code, when=when).encode())
             assert store.write_now(event.append(holder, "note")) == 3  # the hot way
 
-            def append(tx: Transaction) -> int:
+            def append(tx: StoreTransaction) -> int:
                 log = enter(tx, holder.uid, "ada")
                 number = log.append("note")
                 log.close()
@@ -86,7 +86,7 @@ def test_a_deadlock_is_resolved_and_both_moves_are_made(store: Store) -> None:
     met, runs = threading.Barrier(2, timeout=30), list[str]()
 
     def move(first: str, second: str) -> Any:
-        def run(tx: Transaction) -> int:
+        def run(tx: StoreTransaction) -> int:
             run_raw(tx, "set local deadlock_timeout = '20ms'")
             log = enter(tx, first, "ada")
             runs.append(first)
@@ -109,7 +109,7 @@ def test_a_move_that_is_rolled_back_every_time_is_given_up_as_not_made(postgres_
         store.database.patience = 0.1  # type: ignore[attr-defined]
         uid = a_session(store).uid
 
-        def fail(tx: Transaction) -> None:
+        def fail(tx: StoreTransaction) -> None:
             enter(tx, uid, "ada").append("note")
             run_raw(tx, "do $$ begin raise exception 'again' using errcode = '40001'; end $$")
 

@@ -8,8 +8,9 @@ from perdure.domain.session import Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import IllegalMove, LeaseLost
 from perdure.store.moves import approval, effect, event, session, session_end, wait
-from perdure.store.moves.approval import Question
-from perdure.store.moves.intent import Dispatch, Intent
+from perdure.store.moves.approval import ApprovalRequest
+from perdure.store.moves.attempt import attempts_of
+from perdure.store.moves.effect_input import Dispatch, NewEffect
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.scene import a_holder, a_session, session_of
@@ -21,8 +22,8 @@ def asking(store: Store) -> Holder:
     return holder
 
 
-def intent(id: str) -> Intent:
-    return Intent(
+def intent(id: str) -> NewEffect:
+    return NewEffect(
         id=id, position="[]", generation=0, tool="push", replay="escalate", targets="[]", intent="{}",
         intent_digest="1" * 64, idempotency_key=id.ljust(64, "0"),
     )  # fmt: skip
@@ -77,14 +78,14 @@ def test_a_session_that_is_to_stop_dispatches_nothing_but_undos(store: Store) ->
     assert store.write_now(effect.plan_and_dispatch(holder, intent("e-2"), by)).state == "planned"
     undo = msgspec.structs.replace(intent("e-3"), position='["undo", "e-1"]')
     assert store.write_now(effect.plan_and_dispatch(holder, undo, by)).state == "dispatched"
-    assert [len(store.read_now(effect.of_effect, holder.uid, id)) for id in ("e-1", "e-2", "e-3")] == [0, 0, 1]
+    assert [len(store.read_now(attempts_of, holder.uid, id)) for id in ("e-1", "e-2", "e-3")] == [0, 0, 1]
     store.read_now(event.verify, holder.uid)
 
 
 def test_stopping_refuses_what_was_only_planned_and_ends_the_session(store: Store) -> None:
     holder = asking(store)
-    question = Question(gate="merge", requester="ada", requester_may_decide=False, quorum=1, expires_at=None)
-    store.write_now(approval.ask(holder, intent("e-1"), question))
+    question = ApprovalRequest(gate="merge", requester="ada", requester_may_decide=False, quorum=1, expires_at=None)
+    store.write_now(approval.request(holder, intent("e-1"), question))
     assert store.write_now(session_end.stop(holder)) is True
     assert session_of(store, holder.uid).status == "cancelled"
     assert store.read_now(effect.get, holder.uid, "e-1").state == "refused"

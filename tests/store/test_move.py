@@ -9,10 +9,10 @@ import pytest
 from perdure.domain.lease import Holder
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, IllegalMove, LeaseLost, NotFound
-from perdure.store.move import Move, Transaction, plain_move
+from perdure.store.move import Move, StoreTransaction, plain_move
 from perdure.store.moves import fact, inbox, lease, meta, session, session_end, wait
 from perdure.store.store import Store
-from perdure.store.transfer import departure
+from perdure.store.transfer import session_export
 from perdure.testing import ManualClock
 from tests.store.moves import WRITTEN_OUT, holder_moves, outsider_moves, written_out
 from tests.store.scene import TTL, a_holder, a_session, everything, session_of
@@ -62,7 +62,7 @@ def test_a_holder_of_nothing_cannot_move(store: Store, make: Make) -> None:
 @pytest.mark.databases("memory", "postgres")
 def test_no_outsider_moves_a_sealed_session_or_none(store: Store, make: Callable[[str, str], Move[Any]]) -> None:
     uid = a_session(store).uid
-    store.write_now(departure.seal(uid, "ada", store="here"))
+    store.write_now(session_export.seal(uid, "ada", store="here"))
     before = everything(store)
     with pytest.raises(IllegalMove, match="sealed"):
         store.write_now(make(uid, "ada"))
@@ -75,7 +75,7 @@ def outsiders(uid: str) -> list[Move[Any]]:
     return [
         inbox.receive(uid, "ada", "m-1", "hello"),
         fact.remember(uid, "ada", "s", "k", 1),
-        fact.verified(uid, "ada", "s", "k", 1),
+        fact.record_verification(uid, "ada", "s", "k", 1),
         fact.forget(uid, "ada", "s", "k", 1),
         session.describe(uid, by="ada", expected=1, title="new"),
         session.request_pause(uid, by="ada"),
@@ -106,7 +106,7 @@ def test_a_holder_sees_what_was_asked_of_it_at_its_next_move(store: Store) -> No
 
 
 @plain_move
-def fail_and_continue(tx: Transaction) -> None:
+def fail_and_continue(tx: StoreTransaction) -> None:
     for _ in range(8):  # often enough for psycopg to prepare it
         tx.execute("select 1", ())
     with suppress(ConfigError):

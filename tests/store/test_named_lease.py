@@ -20,7 +20,7 @@ def test_a_resource_is_held_by_one(store: Store, clock: ManualClock) -> None:
     with pytest.raises(LeaseHeld, match="w-1"):
         take(store, "w-2", "n-2")
     assert take(store, "w-2", "n-2", "deploy:web").epoch == 1
-    assert [one.resource for one in store.read_now(lease.named)] == ["deploy:api", "deploy:web"]
+    assert [one.resource for one in store.read_now(lease.named_leases)] == ["deploy:api", "deploy:web"]
 
 
 def test_the_same_nonce_is_the_same_acquisition(store: Store, clock: ManualClock) -> None:
@@ -43,7 +43,7 @@ def test_giving_it_back_frees_it_and_keeps_the_epoch(store: Store) -> None:
     held = take(store, "w-1", "n-1")
     assert store.write_now(lease.release_named(held)) is True
     assert store.write_now(lease.release_named(held)) is True  # the answer to the first may have been lost
-    assert store.read_now(lease.named) == [Lease("deploy:api", None, None, 1, None)]
+    assert store.read_now(lease.named_leases) == [Lease("deploy:api", None, None, 1, None)]
     assert take(store, "w-2", "n-2").epoch == 2
     assert store.write_now(lease.release_named(held)) is False
 
@@ -59,4 +59,4 @@ def test_after_its_time_it_is_free_for_the_next_and_lost_to_the_last(store: Stor
     with pytest.raises(LeaseLost):
         store.write_now(lease.renew_named(old, ttl=TTL))
     assert store.write_now(lease.release_named(old)) is False
-    assert store.read_now(lease.named) == [new]
+    assert store.read_now(lease.named_leases) == [new]

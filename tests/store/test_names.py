@@ -13,7 +13,7 @@ from perdure.errors import ConfigError
 from perdure.store.move import Move
 from perdure.store.moves import artifact, decision, fact, inbox, lease, meta, session, step, task, wait, worker
 from perdure.store.moves.session import NewSession
-from perdure.store.moves.step import Recorded
+from perdure.store.moves.step import NewStep
 from perdure.store.store import Store, open_store
 from tests.store.scene import TTL, a_holder, everything
 
@@ -48,9 +48,9 @@ def new(**columns: Any) -> Move[Any]:
     return session.create(NewSession(id="s", program="p", arguments={}, **columns), by="ada")
 
 
-def recorded(**columns: Any) -> Recorded:
+def recorded(**columns: Any) -> NewStep:
     given = {"restart_number": 0, "scope": "", "name": "n", "argument_digest": "d", "occurrence": 0, "result": "1"}
-    return Recorded(**(given | columns))  # type: ignore[arg-type]
+    return NewStep(**(given | columns))  # type: ignore[arg-type]
 
 
 TEXTS: dict[str, Callable[[Holder, str], Move[Any]]] = {

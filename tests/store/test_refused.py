@@ -10,9 +10,9 @@ from perdure.clock import SECOND
 from perdure.domain.session import MOVES, SessionRecord, Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, PerdureError
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import decision, event, inbox, lease, step, task, wait
-from perdure.store.moves.step import Recorded
+from perdure.store.moves.step import NewStep
 from perdure.store.store import Store
 from tests.store.scene import TTL, a_holder, a_session, everything, plain, raw, run_raw
 
@@ -31,7 +31,7 @@ def uid(store: Store) -> Iterator[str]:
     store.write_now(inbox.receive(holder.uid, "ada", "promoted", {"n": 1}))
     store.write_now(inbox.promote(holder))
     store.write_now(inbox.receive(holder.uid, "ada", "unread", {"n": 2}))
-    recorded = Recorded(restart_number=0, scope="", name="n", argument_digest="d", occurrence=0, result="1")
+    recorded = NewStep(restart_number=0, scope="", name="n", argument_digest="d", occurrence=0, result="1")
     store.write_now(step.record(holder, recorded))
     for id in ("made", "settled"):
         store.write_now(decision.decide(holder, id, "x", because="y", then="z"))
@@ -105,7 +105,7 @@ def test_there_are_no_holes(store: Store, uid: str) -> None:
 def is_refused(store: Store, tried: str) -> bool:
     """Whether the database refuses this; if it does not, it is taken back all the same."""
 
-    def run(tx: Transaction) -> None:
+    def run(tx: StoreTransaction) -> None:
         run_raw(tx, tried)
         raise TakenBack
 

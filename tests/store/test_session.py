@@ -7,10 +7,10 @@ import pytest
 from perdure.domain.session import TERMINAL, Status
 from perdure.errors import ConfigError, Conflict, IllegalMove, LeaseHeld, LeaseLost, NotFound
 from perdure.store.move import Move
-from perdure.store.moves import event, inbox, lease, session, session_end, usage
+from perdure.store.moves import event, inbox, lease, message, session, session_end
 from perdure.store.moves.session import NewSession
 from perdure.store.store import Store
-from perdure.store.transfer import departure
+from perdure.store.transfer import session_export
 from perdure.testing import ManualClock
 from tests.store.scene import TTL, a_holder, a_session, session_of
 
@@ -110,7 +110,7 @@ def test_restart_begins_anew_with_other_arguments(store: Store) -> None:
 def test_usage_adds_up(store: Store) -> None:
     holder = a_holder(store)
     for _ in range(3):
-        store.write_now(usage.use(holder, tokens_in=100, tokens_out=10, cost_micros=7))
+        store.write_now(message.add_usage(holder, tokens_in=100, tokens_out=10, cost_micros=7))
     now = session_of(store, holder.uid)
     assert (now.tokens_in, now.tokens_out, now.cost_micros) == (300, 30, 21)
 
@@ -159,12 +159,12 @@ def test_describing_refuses_what_a_session_cannot_be(store: Store, changes: dict
 
 def test_a_sealed_session_lets_nobody_in(store: Store, clock: ManualClock) -> None:
     uid = a_session(store).uid
-    store.write_now(departure.seal(uid, "ada", store="here"))
+    store.write_now(session_export.seal(uid, "ada", store="here"))
     assert session_of(store, uid).sealed_at == clock.now()
     moves: list[Move[Any]] = [
         lease.acquire(uid, "w", nonce="n", ttl=TTL),
         inbox.receive(uid, "ada", "m", "hello"),
-        departure.seal(uid, "ada", store="here"),
+        session_export.seal(uid, "ada", store="here"),
     ]
     for refused in moves:
         with pytest.raises(IllegalMove, match="sealed"):
@@ -174,7 +174,7 @@ def test_a_sealed_session_lets_nobody_in(store: Store, clock: ManualClock) -> No
 def test_a_running_session_cannot_be_sealed(store: Store) -> None:
     holder = a_holder(store)
     with pytest.raises(LeaseHeld):
-        store.write_now(departure.seal(holder.uid, "ada", store="here"))
+        store.write_now(session_export.seal(holder.uid, "ada", store="here"))
 
 
 def test_a_session_that_is_not_there_is_not_found(store: Store) -> None:

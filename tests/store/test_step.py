@@ -4,15 +4,15 @@ import pytest
 
 from perdure.errors import ConfigError, Conflict
 from perdure.store.moves import event, inbox, session, step
-from perdure.store.moves.step import Recorded
+from perdure.store.moves.step import NewStep
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.scene import a_holder, everything
 
 
-def a_step(name: str = "read", **more: object) -> Recorded:
+def a_step(name: str = "read", **more: object) -> NewStep:
     identity = {"restart_number": 0, "scope": "", "name": name, "argument_digest": "0" * 64, "occurrence": 0}
-    return Recorded(**({"result": '{"lines":12}'} | identity | more))  # type: ignore[arg-type]
+    return NewStep(**({"result": '{"lines":12}'} | identity | more))  # type: ignore[arg-type]
 
 
 def test_a_result_is_recorded_with_its_event(store: Store, clock: ManualClock) -> None:

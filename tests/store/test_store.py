@@ -11,7 +11,7 @@ import pytest
 
 from perdure.errors import ConfigError, NotFound, StoreUnavailable
 from perdure.store.databases.sqlite.location import check_file_system, check_library
-from perdure.store.move import Move, Transaction
+from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import event, inbox, meta, session
 from perdure.store.store import Store, open_store
 from tests.store.scene import a_session, plain
@@ -48,7 +48,7 @@ def meanwhile(stay: Stay, work: Callable[[], object]) -> Iterator[None]:
 def test_a_long_read_sees_one_moment_and_stops_no_write(store: Store) -> None:
     uid, stay, seen = a_session(store).uid, Stay(), list[int]()
 
-    def look(tx: Transaction) -> None:
+    def look(tx: StoreTransaction) -> None:
         seen.append(session.get(tx, uid).cursor)
         stay.here()
         seen.append(session.get(tx, uid).cursor)
@@ -66,7 +66,7 @@ def test_a_long_write_stops_no_read_and_is_not_seen_before_its_end(store: Store)
     uid, stay, receive = a_session(store).uid, Stay(), None
     receive = inbox.receive(uid, "ada", "m-1", 1)
 
-    def write(tx: Transaction) -> None:
+    def write(tx: StoreTransaction) -> None:
         receive.run(tx)
         stay.here()
 
@@ -89,7 +89,7 @@ async def test_both_shells_do_the_same(store: Store) -> None:
         await store.read(session.get, "nobody")
 
 
-def _not_found(tx: Transaction) -> None:
+def _not_found(tx: StoreTransaction) -> None:
     raise NotFound("nothing here")
 
 
@@ -158,6 +158,6 @@ def test_a_file_that_was_replaced_under_a_living_process_is_not_written(target: 
         with pytest.raises(StoreUnavailable, match="replaced, moved or removed"):
             a_session(store)
         with pytest.raises(StoreUnavailable, match="replaced, moved or removed"):
-            store.read_now(meta.everything)
+            store.read_now(meta.properties)
         kept.replace(path)
         a_session(store)

@@ -10,7 +10,7 @@ from perdure.domain.state import KEYS, NOT_STATE, SessionState, row_name
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import WorkerRecord
 from perdure.ids import decode, encode
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import checkpoint, decision, event, fact, lease, session, task, wait, worker
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
@@ -22,7 +22,7 @@ Story = list[tuple[str, int, int]]
 on_one_store = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
-def rows_now(tx: Transaction, uid: str, scope: str) -> SessionState:
+def rows_now(tx: StoreTransaction, uid: str, scope: str) -> SessionState:
     """What the tables say, in the form that the log is folded into."""
     row = session.get(tx, uid)
 
@@ -35,7 +35,7 @@ def rows_now(tx: Transaction, uid: str, scope: str) -> SessionState:
         named("wait", wait.of_session(tx, uid)),
         named("task", task.of_session(tx, uid)),
         named("decision", decision.recent(tx, uid)),
-        named("fact", fact.known(tx, scope)),
+        named("fact", fact.listing(tx, scope)),
         {},
         {},
     )
@@ -113,7 +113,7 @@ def test_a_day_in_the_life_of_a_session(store: Store, clock: ManualClock) -> Non
 def test_a_fact_of_another_session_that_was_verified_is_known_whole(store: Store) -> None:
     one, two = a_session(store).uid, a_session(store).uid
     store.write_now(fact.remember(one, "ada", "shared", "k", {"is": "main"}))
-    store.write_now(fact.verified(two, "bob", "shared", "k", 1))
+    store.write_now(fact.record_verification(two, "bob", "shared", "k", 1))
     now = store.read_now(fact.get, "shared", "k")
     assert now is not None
     assert store.read_now(event.state_at, two).facts == {"shared k": now.to_dict()}

@@ -10,7 +10,7 @@ from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, LeaseLost, NotFound
 from perdure.store.moves import event, lease, wait
 from perdure.store.store import Store
-from perdure.store.transfer import departure
+from perdure.store.transfer import session_export
 from perdure.testing import ManualClock
 from tests.store.scene import a_holder, session_of
 
@@ -151,10 +151,10 @@ def test_what_a_sealed_session_waits_for_is_left_out(store: Store, clock: Manual
     def found() -> list[int]:
         soon = store.read_now(wait.next_due, clock.now()) is not None
         told = store.read_now(wait.for_ref, "e-1")
-        return [len(store.read_now(wait.due)), len(store.read_now(lease.freed)), len(told), soon]
+        return [len(store.read_now(wait.due)), len(store.read_now(lease.waits_for_free_resources)), len(told), soon]
 
     assert found() == [1, 1, 1, True]
-    store.write_now(departure.seal(holder.uid, "ada", store="here"))
+    store.write_now(session_export.seal(holder.uid, "ada", store="here"))
     assert found() == [0, 0, 0, False]
 
 

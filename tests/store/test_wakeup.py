@@ -15,7 +15,7 @@ from perdure.domain.session import Status
 from perdure.store.databases.sqlite import engine
 from perdure.store.databases.sqlite.database import SQLite
 from perdure.store.moves import event, inbox, session, step
-from perdure.store.moves.step import Recorded
+from perdure.store.moves.step import NewStep
 from perdure.store.store import Store, open_store
 from perdure.store.writer.wakeup import Wakeups, watch_file
 from perdure.testing.proxy import wait_until
@@ -39,7 +39,7 @@ async def a_follower(store: Store, uid: str, count: int, poll: float = FOREVER) 
     """Somebody who has read all there is, and waits for more."""
     after = store.read_now(session.get, uid).cursor
     task = asyncio.create_task(first(store.follow(uid, after, poll=poll), count))
-    await until(store.wakeups.somebody_waits.is_set, "the follower waits")
+    await until(store.wakeups.has_waiters.is_set, "the follower waits")
     return task
 
 
@@ -62,7 +62,7 @@ async def test_a_follower_begins_after_what_it_has_seen(store: Store) -> None:
     assert await asyncio.wait_for(first(store.follow(holder.uid, 3, poll=FOREVER), 2), SOON) == [4, 5]
 
 
-RECORDED = Recorded(restart_number=0, scope="", name="n", argument_digest="d", occurrence=0, result="1")
+RECORDED = NewStep(restart_number=0, scope="", name="n", argument_digest="d", occurrence=0, result="1")
 
 
 @pytest.mark.parametrize("kind", ["append", "step", "outsider", "finish"])
@@ -85,7 +85,7 @@ async def test_news_of_one_session_does_not_wake_who_waits_for_another(store: St
     one, two = a_session(store).uid, a_session(store).uid
     quiet = Wakeups()
     waiting = asyncio.create_task(quiet.wait(quiet.version, one, FOREVER))
-    await until(quiet.somebody_waits.is_set, "somebody waits")
+    await until(quiet.has_waiters.is_set, "somebody waits")
     quiet.bump([two])
     done, _ = await asyncio.wait([waiting], timeout=0.05)
     assert not done
@@ -104,7 +104,7 @@ async def test_news_between_looking_and_waiting_is_not_slept_through() -> None:
 async def test_closing_wakes_everybody() -> None:
     wakeups = Wakeups()
     waiting = asyncio.create_task(wakeups.wait(wakeups.version, None, FOREVER))
-    await until(wakeups.somebody_waits.is_set, "somebody waits")
+    await until(wakeups.has_waiters.is_set, "somebody waits")
     wakeups.close()
     done, _ = await asyncio.wait([waiting], timeout=SOON)
     assert done

@@ -38,7 +38,7 @@ MAY_MEASURE = {
     "src/perdure/store/writer/group_commit.py": "a group that took long includes later lease renewals",
     "src/perdure/store/databases/sqlite/engine.py": "a move has a time limit in real time",
     "src/perdure/store/databases/postgres/connection.py": "a lost server has time to come back",
-    "src/perdure/store/databases/postgres/silence.py": "the connection to a silent server is closed",
+    "src/perdure/store/databases/postgres/stall.py": "the connection to a silent server is closed",
     "src/perdure/store/writer/lock.py": "waiting for the write lock has a time limit",
     "src/perdure/testing/": "waits for real processes and sockets",
 }

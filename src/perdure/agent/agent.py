@@ -36,7 +36,7 @@ from perdure.runtime.ledger.policy import Intent
 from perdure.runtime.run.records import Records
 from perdure.runtime.run.run import Run
 from perdure.runtime.workers.private_folder import runtime_folder
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 
 if TYPE_CHECKING:
     from perdure.runtime.runtime import Runtime
@@ -96,7 +96,7 @@ class Agent(Program[[str, bool], str]):
         """Bind the arguments of a session."""
         return Bound(self, self.signature.bind((prompt, once), {}))
 
-    def read(self, tx: Transaction, uid: str) -> Records:
+    def read(self, tx: StoreTransaction, uid: str) -> Records:
         return read(tx, uid)
 
     reads_messages = True

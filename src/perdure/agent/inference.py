@@ -25,7 +25,7 @@ from perdure.ids import decode, encode
 from perdure.runtime.description import describe
 from perdure.runtime.ledger.dispatch import Intent
 from perdure.runtime.live_text import LiveTextWriter
-from perdure.store.moves import intent as intents
+from perdure.store.moves import effect_input as intents
 from perdure.store.moves import message, wait
 
 logger = logging.getLogger(__name__)
@@ -133,10 +133,10 @@ def waited_for(events: Iterable[Event], what: str) -> tuple[int, int]:
 
 async def record(ledger: AgentLedger, model: Model, reply: Reply, call: ModelCall, body: dict[str, Any]) -> Line:
     """Record the effect and its answer in one commit; returns the line of the transcript."""
-    spent = message.Spent(reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.cost_micros)
+    spent = message.Usage(reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.cost_micros)
     result = {"stop": reply.stop, "calls": len(reply.calls), "letters": len(reply.text), "asked": call.asked}
     reference = reply.model or model.name
-    known = intents.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=encode(result), reference=reference)
+    known = intents.AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result=encode(result), reference=reference)
     made = await _write(ledger, model, known, call.position, body, spent)
     assert made is not None
     return line_of(ledger.run.session.uid, *made, body)
@@ -147,15 +147,15 @@ async def record_failure(
 ) -> Line:
     """Record that the model could not answer, together with the line that reports it, in one commit."""
     described = encode(decode(describe(error)) | {"asked": call.asked})
-    known = intents.Outcome(outcome=AttemptOutcome.FAILED, error=described)
-    made = await _write(ledger, model, known, call.position, body, message.Spent())
+    known = intents.AttemptResult(outcome=AttemptOutcome.FAILED, error=described)
+    made = await _write(ledger, model, known, call.position, body, message.Usage())
     assert made is not None
     return line_of(ledger.run.session.uid, *made, body)
 
 
 async def _write(
-    ledger: AgentLedger, model: Model, known: intents.Outcome, position: list[Any], body: dict[str, Any] | None,
-    spent: message.Spent,
+    ledger: AgentLedger, model: Model, known: intents.AttemptResult, position: list[Any], body: dict[str, Any] | None,
+    spent: message.Usage,
 ) -> tuple[int, int] | None:  # fmt: skip
     run = ledger.run
     arguments = {"model": model.name}
@@ -167,7 +167,7 @@ async def _write(
     )  # fmt: skip
     worker = run.runtime.worker
     dispatch = intents.Dispatch(worker=worker.id, process=worker.process)
-    return await run.write(message.replied(run.holder, intent, dispatch, known, body, spent))
+    return await run.write(message.record_reply(run.holder, intent, dispatch, known, body, spent))
 
 
 def body_of(reply: Reply) -> dict[str, Any]:

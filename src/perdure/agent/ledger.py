@@ -32,11 +32,12 @@ from perdure.runtime.ledger.policy import Intent, Policy, Ruling
 from perdure.runtime.run.lineage import inherited
 from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.run import Run
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import doubt, wait
 from perdure.store.moves import effect as effects
-from perdure.store.moves import intent as intents
+from perdure.store.moves import effect_input as intents
 from perdure.store.moves import session as sessions
+from perdure.store.moves.attempt import attempts_of
 
 ASKED = frozenset({"run_command", "git_push"})
 GATE = Gate("agent", expires=None, requester_may_decide=True)  # the model asks, and the person it works for decides
@@ -96,7 +97,7 @@ class AgentLedger(Ledger):
 
     async def _call(
         self, tool: Tool[..., Any], id: str, key: str, arguments: dict[str, Any], number: int
-    ) -> intents.Outcome:
+    ) -> intents.AttemptResult:
         with self._here():
             known = await super()._call(tool, id, key, arguments, number)
         if known.reference is None and known.result is not None and shipped(tool.name) is not None:
@@ -112,7 +113,7 @@ class AgentLedger(Ledger):
 
     async def _doubt(self, effect: Effect, why: str, lane: ExecutionLane | None) -> Effect:  # noqa: ARG002 - nobody is held
         self.in_doubt = True
-        await self.run.write(doubt.doubt(self.run.holder, effect.id, why))
+        await self.run.write(doubt.open_doubt(self.run.holder, effect.id, why))
         now = await self._get(effect.id)
         if now.state in SETTLED:  # its outcome came meanwhile
             return now
@@ -142,18 +143,18 @@ class AgentLedger(Ledger):
         offered = shipped(tool.name)
         if offered is None or offered.reattach is None or self.workspace is None or effect.doubted_at is not None:
             return
-        attempts = await self.run.read(effects.of_effect, effect.session_uid, effect.id)
+        attempts = await self.run.read(attempts_of, effect.session_uid, effect.id)
         if not attempts or attempts[-1].ended_at is not None:
             return
         ran_here = attempts[-1].process.get("host") == host()
         number = attempts[-1].number if ran_here else None
         found = await offered.reattach(effect.idempotency_key, self.workspace, attempt=number)
         if found is not None:
-            known = intents.Outcome(
+            known = intents.AttemptResult(
                 outcome=found.outcome, result=found.result, error=found.error, reference=found.reference
             )
             because = f"The command of attempt {attempts[-1].number} outlived its worker: {found.why}"
-            await self.run.write(doubt.noted(self.run.holder, effect.id, because))
+            await self.run.write(doubt.record_recovery(self.run.holder, effect.id, because))
             await self._settle(tool, effect.id, attempts[-1].number, known)
 
     async def perform(
@@ -190,12 +191,12 @@ class AgentLedger(Ledger):
             return encode(f"It happened, but its result can no longer be read: {error.message}")
 
 
-def doubts(tx: Transaction, uid: str) -> list[Wait]:
+def doubts(tx: StoreTransaction, uid: str) -> list[Wait]:
     """What a person is asked about."""
     return wait.open_of_kind(tx, uid, WaitKind.DOUBT)
 
 
-def line_of_effects(tx: Transaction, uid: str, message_uid: str, number: int) -> dict[str, Effect]:
+def line_of_effects(tx: StoreTransaction, uid: str, message_uid: str, number: int) -> dict[str, Effect]:
     """The effects planned after a line, by position: this session's own, and those of its line before the fork."""
     session, through = sessions.get(tx, uid), 2**62
     found: dict[str, Effect] = {}
@@ -208,7 +209,7 @@ def line_of_effects(tx: Transaction, uid: str, message_uid: str, number: int) ->
         session = sessions.get(tx, session.forked_from)
 
 
-def placed(tx: Transaction, uid: str, after: int, through: int = 2**62) -> dict[str, Effect]:
+def placed(tx: StoreTransaction, uid: str, after: int, through: int = 2**62) -> dict[str, Effect]:
     """The effects planned after a line of the transcript, by their position; of several generations, the newest."""
     found: dict[str, Effect] = {}
     for effect in effects.of_session(tx, uid, after=after, through=through):

@@ -32,9 +32,10 @@ from perdure.errors import ModelError, Suspended
 from perdure.runtime.ledger.ledger import tool_of
 from perdure.runtime.live_text import LiveTextWriter
 from perdure.runtime.run.lineage import newest, wake_branches
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import checkpoint, message
 from perdure.store.moves import effect as effects
+from perdure.store.moves.artifact import ArtifactClaim
 
 CHECKPOINT_EVERY = 100  # events; what a resume reads beside its window
 KEEP_EVERY = 1000  # events; a fork at any of them starts from a checkpoint that is at most this far away
@@ -111,7 +112,7 @@ class Loop:
             await self._report_settled(id, planner)
         if self._resting and self.state.answer() is None and self.state.stopped() is None:
             with self.run.active():
-                await self.run.write(message.rise(self.run.holder))
+                await self.run.write(message.end_message_waits(self.run.holder))
             self._resting = False
 
     async def _add_messages(self) -> None:
@@ -121,13 +122,13 @@ class Loop:
         self._orders = found.orders
         if found.unread:
             with self.run.active():
-                joined = await self.run.write(message.hear(self.run.holder, mode=mode))
+                joined = await self.run.write(message.promote_messages(self.run.holder, mode=mode))
             for number, at, body in joined:
                 self._add(line_of(uid, number, at, body))
 
     async def _report_settled(self, id: str, planner: str) -> None:
         """Report an outcome that is no longer unknown. An effect that did not happen is carried out now."""
-        found = await self.run.read(effects.maybe, planner, id)
+        found = await self.run.read(effects.get_or_none, planner, id)
         if found is not None and planner != self.run.session.uid:
             now, is_open = await self.run.read(newest, found)
             if is_open:
@@ -210,7 +211,9 @@ class Loop:
         id, pending = f"input-{self.state.number}", self._pending
         own = [id for id, planner in self.state.unknown.items() if planner == self.run.session.uid]
         with self.run.active():
-            waits = await self.run.write(message.rest(self.run.holder, id, detail, own, [one.id for one in pending]))
+            waits = await self.run.write(
+                message.wait_for_message(self.run.holder, id, detail, own, [one.id for one in pending])
+            )
         self._checks_inbox, self._resting = True, bool(waits)
         if not waits:
             return
@@ -245,9 +248,9 @@ class Loop:
         worked, self._mark = self._unwritten(), self.run.clock.now()
         return {"worked": worked}
 
-    async def _say(self, *bodies: dict[str, Any], claims: Sequence[message.Claim] = ()) -> None:
+    async def _say(self, *bodies: dict[str, Any], claims: Sequence[ArtifactClaim] = ()) -> None:
         with self.run.active():
-            written = await self.run.write(message.say(self.run.holder, bodies, claims))
+            written = await self.run.write(message.append_lines(self.run.holder, bodies, claims))
         for (number, at), body in zip(written, bodies, strict=True):
             self._add(line_of(self.run.session.uid, number, at, body))
 
@@ -263,7 +266,7 @@ class Loop:
         fresh = self.state.number - self._checkpointed
         if fresh < (CHECKPOINT_EVERY if not at_rest else CHECKPOINT_EVERY // 2):
             return
-        since = await self.run.read(message.between, self.run.session.uid, self._read + 1, self.state.number)
+        since = await self.run.read(message.lines_between, self.run.session.uid, self._read + 1, self.state.number)
         if len(since) != self._added:
             return  # another process added a line; the next run reads it
         move = checkpoint.put(
@@ -276,5 +279,5 @@ class Loop:
         self._added = 0
 
 
-def _settled(tx: Transaction, pending: list[Effect]) -> list[Effect]:
+def _settled(tx: StoreTransaction, pending: list[Effect]) -> list[Effect]:
     return [now for one in pending for now, is_open in [newest(tx, one)] if not is_open]

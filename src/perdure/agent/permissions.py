@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from perdure.domain.fact import Fact
 from perdure.errors import ConfigError
-from perdure.store.move import Move, Transaction
+from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import fact
 
 
@@ -24,6 +24,6 @@ def allow(uid: str, by: str, tool: str, *, because: str) -> Move[Fact]:
     return fact.remember(uid, by, scope_of(uid), tool, {"because": because})
 
 
-def allowed(tx: Transaction, uid: str) -> dict[str, Fact]:
+def allowed(tx: StoreTransaction, uid: str) -> dict[str, Fact]:
     """The tools that the agent may use in this session without asking, with who allowed each."""
-    return {one.key: one for one in fact.known(tx, scope_of(uid))}
+    return {one.key: one for one in fact.listing(tx, scope_of(uid))}

@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import Any
 
 from perdure.domain.effect import Effect, EffectState, Replay
-from perdure.store.move import Transaction
-from perdure.store.moves import effect as effects
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import session as sessions
+from perdure.store.moves.attempt import attempts_of
 
 
 class Reach(StrEnum):
@@ -41,7 +41,7 @@ SHIPPED = {
 }  # fmt: skip
 
 
-def of(tx: Transaction, effect: Effect) -> Reach:
+def of(tx: StoreTransaction, effect: Effect) -> Reach:
     """Whether this effect left the machine."""
     declared = SHIPPED.get(effect.tool)
     if declared is None:
@@ -63,7 +63,7 @@ def _was_not_done(effect: Effect) -> bool:
     return effect.state == EffectState.FAILED and effect.verdict is None and effect.replay != Replay.PURE
 
 
-def _of_model(tx: Transaction, effect: Effect) -> Reach:
+def _of_model(tx: StoreTransaction, effect: Effect) -> Reach:
     """A provider is elsewhere, unless the session names another address, which may be on this machine."""
     kind = str(effect.intent.get("model") if isinstance(effect.intent, dict) else "").partition(":")[0]
     if kind == "scripted":
@@ -72,13 +72,13 @@ def _of_model(tx: Transaction, effect: Effect) -> Reach:
     return Reach.YES if kind in ("anthropic", "openai") and not given.get("base_url") else Reach.MAYBE
 
 
-def _session_of(tx: Transaction, effect: Effect) -> tuple[str, dict[str, Any]]:
+def _session_of(tx: StoreTransaction, effect: Effect) -> tuple[str, dict[str, Any]]:
     found = sessions.get(tx, effect.session_uid)
     return found.program, found.arguments if isinstance(found.arguments, dict) else {}
 
 
-def _had_no_network(tx: Transaction, effect: Effect) -> bool:
+def _had_no_network(tx: StoreTransaction, effect: Effect) -> bool:
     program, given = _session_of(tx, effect)
     if program != STORED_AGENT or given.get("network"):
         return False
-    return all(one.sandbox == NETWORKLESS for one in effects.of_effect(tx, effect.session_uid, effect.id))
+    return all(one.sandbox == NETWORKLESS for one in attempts_of(tx, effect.session_uid, effect.id))

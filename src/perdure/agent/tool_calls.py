@@ -28,10 +28,12 @@ from perdure.runtime.definitions.tool import TOOLS, Tool
 from perdure.runtime.run.large_values import Values
 from perdure.runtime.run.lineage import expects_successor, inherited
 from perdure.runtime.run.records import as_open
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect as effects
-from perdure.store.moves import message, wait
 from perdure.store.moves import session as sessions
+from perdure.store.moves import wait
+from perdure.store.moves.artifact import TEXT, ArtifactClaim
+from perdure.store.moves.attempt import attempts_of
 
 DEEPEST = 3  # sub-agents of sub-agents
 ELSEWHERE = "[It was done in the folder that this branch was forked from. This folder is as it was before that.]"
@@ -51,7 +53,7 @@ class ToolCalls:
         self._there: dict[str, Effect] = {}
         self._known: dict[str, str | None] = {}
 
-    async def see_through(self, calls: list[OpenCall]) -> tuple[list[dict[str, Any]], list[message.Claim]]:
+    async def see_through(self, calls: list[OpenCall]) -> tuple[list[dict[str, Any]], list[ArtifactClaim]]:
         """Do them; returns what the model is told of each, in order, and the bytes that these lines name."""
         self.ledger.origins = tuple(self.state.origins)
         line = calls[0].line
@@ -148,7 +150,7 @@ class ToolCalls:
                 raise ConfigError(f"the tool {there.tool} is no longer here.")
             tool.signature.unbind(self.run.runtime.values.whole(there).intent)
         except ConfigError as error:
-            attempts = await self.run.read(effects.of_effect, there.session_uid, there.id)
+            attempts = await self.run.read(attempts_of, there.session_uid, there.id)
             if there.state != EffectState.PLANNED or attempts:
                 raise
             refused = effects.refuse(self.run.holder, there.id, "tool-changed", error.message)
@@ -191,7 +193,7 @@ class ToolCalls:
                 self.ledger.in_doubt = True
                 await self.run.wait_for(asked[0].id)
         for id, planner in self.state.unknown.items():
-            if planner != uid and (found := await self.run.read(effects.maybe, planner, id)) is not None:
+            if planner != uid and (found := await self.run.read(effects.get_or_none, planner, id)) is not None:
                 await inherited(self.run, found)
 
     async def _ask(self, call: OpenCall, arguments: dict[str, Any]) -> CallReport:
@@ -216,13 +218,13 @@ class ToolCalls:
             there = await run.runtime.run_child(run, bound, f"{run.session.id[:150]}.{id}", id, None, inherited)
         return await run.read(_told_of_child, there, run.runtime.values)
 
-    def _claim(self, told: CallReport) -> message.Claim | None:
+    def _claim(self, told: CallReport) -> ArtifactClaim | None:
         named = told.result.artifact if told.result is not None else None
         folder = self.run.runtime.values.directory
         if named is None or folder is None:
             return None
         try:
-            return message.Claim(named, folder.size(named))
+            return ArtifactClaim(named, folder.size(named), TEXT)
         except OSError:
             return None
 
@@ -236,7 +238,7 @@ def _wait_id(prefix: str, uid: str, position: list[Any]) -> str:
     return f"{prefix}-{digest(encode([uid, *position]))[:16]}"
 
 
-def _line_of_waits(tx: Transaction, session: SessionRecord, prefix: str, position: list[Any]) -> Wait | None:
+def _line_of_waits(tx: StoreTransaction, session: SessionRecord, prefix: str, position: list[Any]) -> Wait | None:
     """The wait of a call: this session's own, or one of its line. An answer counts if it was there at the fork, a
     sub-agent if it had begun there: what it does is not done again."""
     through = 2**62
@@ -252,7 +254,7 @@ def _line_of_waits(tx: Transaction, session: SessionRecord, prefix: str, positio
         session = sessions.get(tx, session.forked_from)
 
 
-def _told_of_child(tx: Transaction, there: Wait, values: Values) -> CallReport:
+def _told_of_child(tx: StoreTransaction, there: Wait, values: Values) -> CallReport:
     """What a sub-agent answered, with what it used and what it has read."""
     answer, child = there.answer, sessions.get(tx, there.ref or "")
     used = {"tokens_in": child.tokens_in, "tokens_out": child.tokens_out, "cost_micros": child.cost_micros}
@@ -263,7 +265,7 @@ def _told_of_child(tx: Transaction, there: Wait, values: Values) -> CallReport:
     return CallReport("failed", f"the sub-agent {answer['id']} is {answer['status']}: {answer['error']}", more=more)
 
 
-def _depth(tx: Transaction, session: SessionRecord) -> int:
+def _depth(tx: StoreTransaction, session: SessionRecord) -> int:
     depth = 0
     while session.parent_uid is not None:
         session, depth = sessions.get(tx, session.parent_uid), depth + 1

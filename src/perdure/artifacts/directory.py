@@ -21,7 +21,7 @@ from perdure.domain.artifact import Artifact, Retention
 from perdure.durable import FULL, create, make_folder, move_into_place, sync_file, sync_folder
 from perdure.errors import Damaged, NotFound, StoreFull, StoreUnavailable
 from perdure.ids import digest, new_uid
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import artifact, session
 from perdure.store.store import Store
 
@@ -145,7 +145,7 @@ async def save(
     return name
 
 
-def orphans(tx: Transaction, directory: Directory) -> list[str]:
+def orphans(tx: StoreTransaction, directory: Directory) -> list[str]:
     """Files that no row claims: what a crash between the bytes and the row leaves behind."""
     claimed, after = set[str](), ""
     while page := artifact.digests(tx, after=after):
@@ -154,7 +154,7 @@ def orphans(tx: Transaction, directory: Directory) -> list[str]:
     return [name for name in directory.names() if name not in claimed]
 
 
-def missing(tx: Transaction, directory: Directory, uid: str) -> list[Artifact]:
+def missing(tx: StoreTransaction, directory: Directory, uid: str) -> list[Artifact]:
     """Rows whose bytes are gone: this never happens by a crash."""
     session.get(tx, uid)
     return [row for row in artifact.of_session(tx, uid) if not directory.has(row.digest)]

@@ -31,13 +31,13 @@ class Shell:
     """What a command is given: where the store is, what is set, who asks, and a mouth."""
 
     def __init__(self, store: str | None, json: bool, app: Sequence[str] = (), by: str | None = None) -> None:
-        from perdure.config import mistyped
+        from perdure.config import mistyped_names
 
         self.store_option = store
         self.json = json
         self.app = tuple(app)
         self._by = by
-        if wrong := mistyped():
+        if wrong := mistyped_names():
             told = ", ".join(f"{name} (did you mean {meant}?)" for name, meant in wrong)
             self.note(f"warning: The environment sets what is no setting: {told}.")
 

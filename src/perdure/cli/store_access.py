@@ -14,28 +14,28 @@ from perdure.errors import NotFound, SchemaMismatch
 
 if TYPE_CHECKING:
     from perdure.runtime.runtime import Runtime
-    from perdure.store.inspection.condition import Look
-    from perdure.store.move import Transaction
+    from perdure.store.inspection.read_access import StoreReader
+    from perdure.store.move import StoreTransaction
 
 T = TypeVar("T")
 
 
 @contextmanager
-def read_store(shell: Shell) -> Iterator[Transaction]:
+def read_store(shell: Shell) -> Iterator[StoreTransaction]:
     """One moment of a store that exists. Nothing is created, migrated or locked."""
     with inspect_store(shell) as found:
         yield found.tx
 
 
 @contextmanager
-def inspect_store(shell: Shell) -> Iterator[Look]:
+def inspect_store(shell: Shell) -> Iterator[StoreReader]:
     """The same, with what is known from beside the store."""
     from perdure.store import migrate
-    from perdure.store.inspection import condition
+    from perdure.store.inspection import read_access
 
-    place = condition.place_of(shell.store)
-    with condition.look(place) as found:
-        properties = condition.properties(found.tx)
+    place = read_access.locate_store(shell.store)
+    with read_access.read_store(place) as found:
+        properties = read_access.properties(found.tx)
         if not properties:
             raise NotFound(f"{place.shown} holds no Perdure store.", hint="The first session makes it.")
         version, compatible = int(properties["schema_version"]), int(properties["compatible_from"])
@@ -72,19 +72,19 @@ def run_with_runtime(shell: Shell, work: Callable[[Runtime], Awaitable[T]], *, c
 if TYPE_CHECKING:
     from perdure.domain.session import SessionRecord
     from perdure.runtime.workers.liveness import WorkerLocks
-    from perdure.store.move import Transaction
+    from perdure.store.move import StoreTransaction
 
 
-def presences(shell: Shell, tx: Transaction) -> WorkerLocks:
+def presences(shell: Shell, tx: StoreTransaction) -> WorkerLocks:
     """The locks of the store's workers, to ask and not to take one."""
     from perdure.runtime.workers.liveness import locks_at
-    from perdure.store.inspection import condition
+    from perdure.store.inspection import read_access
 
-    place = condition.place_of(shell.store)
-    return locks_at(place.folder, condition.properties(tx)["store_id"], shared=place.kind == "postgres")
+    place = read_access.locate_store(shell.store)
+    return locks_at(place.folder, read_access.properties(tx)["store_id"], shared=place.kind == "postgres")
 
 
-def describe_holder(tx: Transaction, locks: WorkerLocks, found: SessionRecord) -> tuple[bool, str]:
+def describe_holder(tx: StoreTransaction, locks: WorkerLocks, found: SessionRecord) -> tuple[bool, str]:
     """Whether somebody who may be alive has the session, and what that means for going on."""
     from perdure.cli.text.plain import safe, span
 
@@ -96,7 +96,7 @@ def describe_holder(tx: Transaction, locks: WorkerLocks, found: SessionRecord) -
     return True, f"{safe(holder)} has it now, for {span(left)} more unless it renews; until then nobody else can go on."
 
 
-def describe_lease(tx: Transaction, shell: Shell, uid: str, *, wanted: bool) -> tuple[bool, str]:
+def describe_lease(tx: StoreTransaction, shell: Shell, uid: str, *, wanted: bool) -> tuple[bool, str]:
     """The same for somebody who watches, or wants it: who has it, where, and since when."""
     from perdure.cli.text.plain import safe, span
     from perdure.store.moves import event, session
@@ -118,9 +118,9 @@ def describe_lease(tx: Transaction, shell: Shell, uid: str, *, wanted: bool) -> 
     return True, f"{who} has had it{since}.{why if wanted else ''} Watching goes on."
 
 
-def _is_dead(tx: Transaction, locks: WorkerLocks, holder: str) -> bool:
+def _is_dead(tx: StoreTransaction, locks: WorkerLocks, holder: str) -> bool:
     from perdure.domain.worker import Liveness
-    from perdure.store.inspection import condition
+    from perdure.store.inspection import read_access
 
-    known = [one for one in condition.workers(tx) if one.id == holder.split("@", 1)[0]]
+    known = [one for one in read_access.workers(tx) if one.id == holder.split("@", 1)[0]]
     return bool(known) and locks.life(known[0]) is Liveness.DEAD

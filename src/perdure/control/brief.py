@@ -26,7 +26,7 @@ from perdure.domain.state import SessionState
 from perdure.domain.task import Task, TaskState
 from perdure.domain.wait import Wait
 from perdure.errors import NotDone, NotFound
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import decision, event, fact, inbox, task, wait
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
@@ -82,13 +82,13 @@ class Brief(msgspec.Struct, frozen=True):
     not_kept: list[str] = []  # files in the folder that its last snapshot does not hold, each with why
 
 
-def brief(tx: Transaction, found: SessionRecord, beside: Path | None) -> Brief:
+def brief(tx: StoreTransaction, found: SessionRecord, beside: Path | None) -> Brief:
     """The brief of a session; `beside` is the folder of its store, where the folders of branches are."""
     state = state_of(tx, found)[0]
     place = _place(tx, found, beside)
     last = event.last(tx, found.uid, limit=1)
     chosen, planned, done = _of_line(tx, found)
-    orders = fact.known(tx, "orders")
+    orders = fact.listing(tx, "orders")
     facts = sorted(_own_facts(tx, found.uid), key=lambda one: (not one.is_stale(tx.now), one.key))
     lists: dict[str, list[Any]] = {
         "said": _said(state), "orders": orders, "decisions": chosen, "waits": wait.open_of_session(tx, found.uid),
@@ -120,7 +120,7 @@ def _goal(found: SessionRecord) -> str | None:
     return prompt if isinstance(prompt, str) else None
 
 
-def _name_of(tx: Transaction, uid: str | None) -> str | None:
+def _name_of(tx: StoreTransaction, uid: str | None) -> str | None:
     if uid is None:
         return None
     try:
@@ -138,7 +138,7 @@ def _said(state: State) -> list[UserMessage]:
     return list(reversed(texts if state.summary is not None else texts[1:]))
 
 
-def _of_line(tx: Transaction, found: SessionRecord) -> tuple[list[Decision], list[Task], list[Effect]]:
+def _of_line(tx: StoreTransaction, found: SessionRecord) -> tuple[list[Decision], list[Task], list[Effect]]:
     """Decisions, tasks and what was done outside: the session's own, and what it inherited at its fork."""
     chosen = {one.id: one for one in decision.recent(tx, found.uid, limit=10 * MOST)}
     chosen |= {one.id: one for one in decision.incomplete(tx, found.uid, limit=MOST)}
@@ -173,16 +173,16 @@ def _fork_of(then: SessionState) -> tuple[str | None, int | None]:
     return then.session.get("forked_from"), then.session.get("forked_at")
 
 
-def _own_facts(tx: Transaction, uid: str) -> Iterator[Fact]:
+def _own_facts(tx: StoreTransaction, uid: str) -> Iterator[Fact]:
     """What it keeps for itself, and what it was the last to write for others."""
     own = private_scope(uid)
-    yield from fact.known(tx, own)
-    for one in fact.known(tx):
+    yield from fact.listing(tx, own)
+    for one in fact.listing(tx):
         if one.session_uid == uid and one.scope not in (own, "orders"):
             yield one
 
 
-def _place(tx: Transaction, found: SessionRecord, beside: Path | None) -> Workspace | None:
+def _place(tx: StoreTransaction, found: SessionRecord, beside: Path | None) -> Workspace | None:
     """The folder that it works in, if there is one on this machine."""
     folder = session_folder(tx, found)
     place = None if folder is None else folder_path(folder, snapshot_folder(folder.repository, beside))
@@ -207,7 +207,7 @@ def _is_plain(place: Workspace, path: str) -> bool:
         return False
 
 
-def _since(tx: Transaction, found: SessionRecord, state: State) -> list[str]:
+def _since(tx: StoreTransaction, found: SessionRecord, state: State) -> list[str]:
     """What others did to it since it last moved by itself."""
     since = max(state.number, event.newest_of(tx, found.uid, "session.parked"))
     events = event.after(tx, found.uid, since, limit=500)

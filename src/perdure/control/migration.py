@@ -14,7 +14,7 @@ from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.errors import ConfigError, IllegalMove, NotFound
 from perdure.runtime.workers.liveness import WorkerLocks, locks_at
 from perdure.store import migrate
-from perdure.store.inspection import condition
+from perdure.store.inspection import read_access
 from perdure.store.upgrade import migrator
 
 DAY = 86_400 * SECOND
@@ -31,15 +31,15 @@ class MigrationResult(msgspec.Struct, frozen=True):
 
 def bring_up_to_date(target: str | None, migrations: list[migrate.Migration] | None = None) -> MigrationResult:
     """Migrate as far as the living allow. Raises `IllegalMove`, naming them, when that is not the whole way."""
-    place = condition.place_of(target)
+    place = read_access.locate_store(target)
     if place.kind in ("memory", "files"):
         raise ConfigError(f"{place.shown} needs no migration.", hint="It is brought up to date whenever it is opened.")
-    with condition.look(place) as found:
-        properties = condition.properties(found.tx)
+    with read_access.read_store(place) as found:
+        properties = read_access.properties(found.tx)
         if not properties:
             raise NotFound(f"{place.shown} holds no Perdure store.", hint="The first use makes one, up to date.")
         locks = locks_at(place.folder, properties["store_id"], shared=place.kind == "postgres")
-        alive = [one for one in condition.workers(found.tx) if may_live(locks, one, found.tx.now)]
+        alive = [one for one in read_access.workers(found.tx) if may_live(locks, one, found.tx.now)]
     steps = migrate.load("postgres" if place.kind == "postgres" else "sqlite") if migrations is None else migrations
     before = int(properties["schema_version"])
     oldest = min((one.schema_to for one in alive), default=None)

@@ -18,10 +18,10 @@ from perdure.ids import decode, encode
 from perdure.interchange.bundle import ARTIFACT
 from perdure.interchange.unpack import Unpacked
 from perdure.store.statements import RECORDS
-from perdure.store.transfer.departure import Columns, Kept
+from perdure.store.transfer.session_export import Columns, StoredSession
 
 
-def check_rows(kept: Kept, bundle: Unpacked) -> None:
+def check_rows(kept: StoredSession, bundle: Unpacked) -> None:
     """Refuse rows that are not as the log says, and an open effect whose events were erased."""
     id = kept.session["id"]
     try:
@@ -51,20 +51,20 @@ def _record(table: str, row: Columns) -> Any:
     return record.from_row([row[name] for name in record.columns()])
 
 
-def granted_to(kept: Kept, bundle: Unpacked) -> dict[str, Any]:
+def granted_to(kept: StoredSession, bundle: Unpacked) -> dict[str, Any]:
     """The permissions of one session."""
     row = kept.session
     return granted(row["program"], _arguments(row, bundle), row["repository"])
 
 
-def reduced(kept: Kept, bundle: Unpacked, names: frozenset[str]) -> Kept:
+def reduced(kept: StoredSession, bundle: Unpacked, names: frozenset[str]) -> StoredSession:
     """A session without some permissions. The rows are copies."""
     row, tables = dict(kept.session), {name: [dict(one) for one in rows] for name, rows in kept.tables.items()}
     if names & granted_to(kept, bundle).keys() - {REPOSITORY}:
         row["arguments"] = encode(without(_arguments(row, bundle), names))
     if REPOSITORY in names:
         row["repository"] = None
-    return Kept(row, kept.events, tables)
+    return StoredSession(row, kept.events, tables)
 
 
 def _arguments(row: Columns, bundle: Unpacked) -> Any:
@@ -85,7 +85,7 @@ def _whole(arguments: Any, id: str, bundle: Unpacked) -> Any:
         raise BundleInvalid(f"The arguments of session {id} are not JSON.") from None
 
 
-def unsettled_votes(kept: Kept) -> list[str]:
+def unsettled_votes(kept: StoredSession) -> list[str]:
     """Approvals of effects that are not settled, on which somebody voted."""
     states = {one["id"]: one["state"] for one in kept.tables["effect"]}
     voted = {one["approval_id"] for one in kept.tables["vote"]}

@@ -51,11 +51,11 @@ from perdure.interchange.pack import Content, write
 from perdure.interchange.signature import SigningKey, check_maker
 from perdure.interchange.summary import summary
 from perdure.store.inspection import damage
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import doubt, meta, restore, session
 from perdure.store.store import Store
-from perdure.store.transfer import departure
-from perdure.store.transfer.departure import TABLES, Columns, Kept
+from perdure.store.transfer import session_export
+from perdure.store.transfer.session_export import TABLES, Columns, StoredSession
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,23 +122,23 @@ def export(
     )  # fmt: skip
 
 
-def _look(tx: Transaction, uid: str) -> tuple[list[Kept], Told | None]:
+def _look(tx: StoreTransaction, uid: str) -> tuple[list[StoredSession], Told | None]:
     """The line in one moment, and what the move of a session that was sealed here for one says."""
     _refuse_damaged(tx, uid)
-    line = departure.line(tx, uid)
+    line = session_export.read_lineage(tx, uid)
     _refuse_children(line)
-    if restore.over(tx, session.get(tx, uid)) is not None:
+    if restore.unreleased_for(tx, session.get(tx, uid)) is not None:
         raise IllegalMove(
             "This store was put back to an earlier time, and what this session did since is not known.",
             hint="Look at what was lost, then `perdure restores --release --because TEXT`.",
         )
-    sealed, source = departure.sealed_by(tx, uid), meta.get(tx, "store_id") or ""
+    sealed, source = session_export.sealed_by(tx, uid), meta.get(tx, "store_id") or ""
     if sealed is not None and (sealed.body or {}).get("store") == source:
         return line, Told(mode=MOVE, copy=None, store=source, by=sealed.actor, at=sealed.at)
     return line, None
 
 
-def _refuse_damaged(tx: Transaction, uid: str | None) -> None:
+def _refuse_damaged(tx: StoreTransaction, uid: str | None) -> None:
     """A bundle without a damaged row would be a session that did something else, so there is none."""
     while uid is not None:
         if found := damage.of_session(tx, uid):
@@ -149,7 +149,7 @@ def _refuse_damaged(tx: Transaction, uid: str | None) -> None:
         uid = session.get(tx, uid).forked_from
 
 
-def _refuse_children(line: list[Kept]) -> None:
+def _refuse_children(line: list[StoredSession]) -> None:
     """A child that has not ended stays behind, and whoever waits for it would wait for nothing."""
     through = 2**62
     for kept in reversed(line):
@@ -162,7 +162,7 @@ def _refuse_children(line: list[Kept]) -> None:
         through = kept.session["forked_at"] or 0
 
 
-def _check_artifacts(line: list[Kept], artifacts: Artifacts | None) -> None:
+def _check_artifacts(line: list[StoredSession], artifacts: Artifacts | None) -> None:
     names = {one["digest"] for kept in line for one in kept.tables["artifact"]}
     if names and artifacts is None:
         raise ConfigError("This session has artifacts, and this store names no folder for them.",
@@ -173,14 +173,14 @@ def _check_artifacts(line: list[Kept], artifacts: Artifacts | None) -> None:
 
 
 def _seal(store: Store, uid: str, by: str, life_of: Callable[[Attempt], Liveness]) -> None:
-    for one in store.read_now(departure.acts_under_way, uid):
+    for one in store.read_now(session_export.acts_under_way, uid):
         if life_of(one) is Liveness.DEAD:
             because = f"worker {one.worker} was found dead"
-            store.write_now(doubt.ended(uid, by, one.effect_id, one.number, because=because))
-    store.write_now(departure.seal(uid, by, store=store.read_now(meta.get, "store_id") or ""))
+            store.write_now(doubt.record_end(uid, by, one.effect_id, one.number, because=because))
+    store.write_now(session_export.seal(uid, by, store=store.read_now(meta.get, "store_id") or ""))
 
 
-def compose(line: list[Kept], told: Told, artifacts: Artifacts | None) -> tuple[dict[str, Content], Manifest]:
+def compose(line: list[StoredSession], told: Told, artifacts: Artifacts | None) -> tuple[dict[str, Content], Manifest]:
     """The files of a bundle, in their order, and its manifest, which is the first of them."""
     for kept in line:
         kept.tables = {table: rows.in_order(table, found) for table, found in kept.tables.items()}
@@ -208,7 +208,7 @@ def compose(line: list[Kept], told: Told, artifacts: Artifacts | None) -> tuple[
     return {MANIFEST: manifest.encode()} | files, manifest
 
 
-def _member(kept: Kept) -> Member:
+def _member(kept: StoredSession) -> Member:
     row = kept.session
     return Member(uid=row["uid"], id=row["id"], cursor=row["cursor"], chain=row["chain"])
 
@@ -219,7 +219,7 @@ def _given_back(row: Columns) -> Columns:
     return row | {"status": status, "lease_holder": None, "lease_nonce": None, "lease_until": None}
 
 
-def _notes(line: list[Kept], told: Told) -> list[str]:
+def _notes(line: list[StoredSession], told: Told) -> list[str]:
     last, notes = line[-1], []
     if last.session["parent_uid"] is not None:
         notes.append(f"It is a child of session {last.session['parent_uid']}, which does not travel with it.")

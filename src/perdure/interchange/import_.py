@@ -37,8 +37,8 @@ from perdure.interchange.signature import verified
 from perdure.interchange.unpack import Limits, Unpacked, unpacked
 from perdure.store.statements import RECORDS
 from perdure.store.store import Store
-from perdure.store.transfer.arrival import Arrival, Arrived, take_in
-from perdure.store.transfer.departure import TABLES, Columns, Kept
+from perdure.store.transfer.session_export import TABLES, Columns, StoredSession
+from perdure.store.transfer.session_import import ImportResult, SessionImport, import_sessions
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ def checked(
 class Checked:
     """An open bundle of which everything holds."""
 
-    def __init__(self, bundle: Unpacked, line: list[Kept], signer: Signer) -> None:
+    def __init__(self, bundle: Unpacked, line: list[StoredSession], signer: Signer) -> None:
         self._bundle = bundle
         self._line = line
         self.signer = signer
@@ -129,7 +129,7 @@ class Checked:
         _keep_artifacts(self._bundle, line, artifacts)
         last, was = line[-1].session, self._line[-1].session
         changed = {name: last[name] for name in ("arguments", REPOSITORY) if last[name] != was[name]}
-        arrival = Arrival(
+        arrival = SessionImport(
             line=line, source=told.store, copy_uid=told.copy, exported_at=told.created_at, id=id, take_back=take_back,
             reduced={name: decode(one) if name == "arguments" else one for name, one in changed.items()},
             keep_approvals=APPROVALS in keep, signed_by=_noted(self.signer),
@@ -148,23 +148,23 @@ def _noted(signer: Signer) -> dict[str, str | None]:
     return {} if signer.key is None else {"key": signer.key, "name": signer.name}
 
 
-def _take_in(store: Store, arrival: Arrival, by: str) -> Arrived:
+def _take_in(store: Store, arrival: SessionImport, by: str) -> ImportResult:
     try:
-        return store.write_now(take_in(arrival, by=by))
+        return store.write_now(import_sessions(arrival, by=by))
     except (Conflict, IllegalMove) as error:
         if "session" in error.details:
             raise
         raise BundleInvalid(f"The rows of the bundle contradict each other. {error.message}") from error
 
 
-def read_line(bundle: Unpacked) -> list[Kept]:
+def read_line(bundle: Unpacked) -> list[StoredSession]:
     """Every session of a bundle, each row checked, each log verified, all of it as the manifest says."""
     manifest = bundle.manifest
     found = {name: _rows(bundle, name) for name in ("session", "event", *TABLES)}
     counts = {name: len(some) for name, some in found.items()}
     if told := {name: number for name, number in manifest.counts.items() if counts.get(name, number) != number}:
         raise BundleInvalid(f"The bundle does not hold as many rows of {min(told)} as its manifest says.")
-    by_uid = {one["uid"]: Kept(one, [], {name: [] for name in TABLES}) for one in found["session"]}
+    by_uid = {one["uid"]: StoredSession(one, [], {name: [] for name in TABLES}) for one in found["session"]}
     if [one["uid"] for one in found["session"]] != [one.uid for one in manifest.line]:
         raise BundleInvalid("The bundle does not hold the sessions that its manifest names.")
     for table in ("event", *TABLES):
@@ -192,7 +192,7 @@ def _owner(table: str, row: Columns) -> str:
     return uid if table != "fact" or row["scope"] == private_scope(uid) else ""
 
 
-def _check_session(kept: Kept, member: Member) -> None:
+def _check_session(kept: StoredSession, member: Member) -> None:
     row = kept.session
     if (row["uid"], row["id"], row["cursor"], row["chain"]) != (member.uid, member.id, member.cursor, member.chain):
         raise BundleInvalid(f"Session {member.id} is not as the manifest says.")
@@ -208,7 +208,7 @@ def _check_session(kept: Kept, member: Member) -> None:
         raise BundleInvalid(f"Session {member.id} cannot be {row['status']} and travel.")
 
 
-def _check_line(line: list[Kept], manifest: Manifest) -> None:
+def _check_line(line: list[StoredSession], manifest: Manifest) -> None:
     for before, kept in zip([None, *line], line, strict=False):
         forked = (kept.session["forked_from"], kept.session["forked_at"])
         expected = None if before is None else before.uid
@@ -219,7 +219,7 @@ def _check_line(line: list[Kept], manifest: Manifest) -> None:
         raise BundleInvalid("The bundle is a move of a session that was not sealed.")
 
 
-def _check_artifacts(bundle: Unpacked, line: list[Kept]) -> None:
+def _check_artifacts(bundle: Unpacked, line: list[StoredSession]) -> None:
     """Every artifact is there, is what its name says, and is read to its end; so is every file nobody asks for."""
     claimed = {ARTIFACT.format(one["digest"]): one for kept in line for one in kept.tables["artifact"]}
     for name, row in claimed.items():
@@ -232,7 +232,7 @@ def _check_artifacts(bundle: Unpacked, line: list[Kept]) -> None:
             pass
 
 
-def _keep_artifacts(bundle: Unpacked, line: list[Kept], artifacts: Artifacts | None) -> None:
+def _keep_artifacts(bundle: Unpacked, line: list[StoredSession], artifacts: Artifacts | None) -> None:
     names = sorted({one["digest"] for kept in line for one in kept.tables["artifact"]})
     if not names:
         return

@@ -16,7 +16,7 @@ import msgspec
 from perdure.errors import BundleInvalid
 from perdure.store.inspection.damage import KEYS, Columns, check, nullable
 from perdure.store.statements import RECORDS
-from perdure.store.transfer.departure import TABLES
+from perdure.store.transfer.session_export import TABLES
 
 assert KEYS.keys() == TABLES.keys() | {"session", "event"}
 

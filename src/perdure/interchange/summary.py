@@ -10,16 +10,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from perdure.clock import moment
+from perdure.clock import format_time
 from perdure.domain.effect import SETTLED
 from perdure.domain.text import visible
 from perdure.ids import decode, encode
-from perdure.store.transfer.departure import Kept
+from perdure.store.transfer.session_export import StoredSession
 
 MESSAGES, LETTERS, CELL, EFFECTS = 20, 2000, 60, 200
 
 
-def summary(kept: Kept, *, mode: str, copy: str | None, notes: list[str]) -> bytes:
+def summary(kept: StoredSession, *, mode: str, copy: str | None, notes: list[str]) -> bytes:
     """The whole page."""
     lines = ["# A session of Perdure", ""]
     lines += _block(_heading(kept, mode, copy))
@@ -44,26 +44,27 @@ def _block(lines: Iterable[str]) -> Iterator[str]:
     yield ""
 
 
-def _heading(kept: Kept, mode: str, copy: str | None) -> Iterator[str]:
+def _heading(kept: StoredSession, mode: str, copy: str | None) -> Iterator[str]:
     row = kept.session
     yield f"session  {row['id']}  ({row['uid']})"
-    yield f"status   {row['status']}, {len(kept.events)} events, the last at {moment(row['updated_at'])}"
+    yield f"status   {row['status']}, {len(kept.events)} events, the last at {format_time(row['updated_at'])}"
     yield f"bundle   a {mode}" + (f", which goes on as {copy}" if copy else "")
 
 
-def _goal(kept: Kept) -> Iterator[str]:
+def _goal(kept: StoredSession) -> Iterator[str]:
     row = kept.session
     for name in ("title", "program", "arguments", "owner", "repository", "result", "error"):
         if row[name] is not None:
             yield f"{name:<11}{_short(row[name], LETTERS)}"
 
 
-def _open(kept: Kept) -> Iterator[str]:
+def _open(kept: StoredSession) -> Iterator[str]:
     found = False
     for one in kept.tables["wait"]:
         if one["resolved_at"] is None:
             found = True
-            yield f"waits for {one['kind']} since {moment(one['since'])}: {_short(one['detail'] or one['ref'] or '')}"
+            what = _short(one["detail"] or one["ref"] or "")
+            yield f"waits for {one['kind']} since {format_time(one['since'])}: {what}"
     for one in kept.tables["effect"]:
         if one["state"] not in SETTLED:
             found = True
@@ -80,7 +81,7 @@ def _open(kept: Kept) -> Iterator[str]:
         yield "nothing"
 
 
-def _effects(kept: Kept) -> Iterator[str]:
+def _effects(kept: StoredSession) -> Iterator[str]:
     effects = sorted(kept.tables["effect"], key=lambda one: one["number"])
     attempts = Counter(one["effect_id"] for one in kept.tables["attempt"])
     rows = [
@@ -95,7 +96,7 @@ def _effects(kept: Kept) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
 
 
-def _messages(kept: Kept) -> Iterator[str]:
+def _messages(kept: StoredSession) -> Iterator[str]:
     said = [one for one in kept.events if one["kind"] == "message"]
     for one in said[-MESSAGES:]:
         body = {} if one["body"] is None else decode(one["body"])

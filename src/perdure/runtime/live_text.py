@@ -29,7 +29,7 @@ from perdure.process import open_for_parent
 from perdure.runtime.workers.private_folder import runtime_folder
 from perdure.store.moves import meta
 from perdure.store.store import Store
-from perdure.store.writer.lock import living
+from perdure.store.writer.lock import present_names
 
 if TYPE_CHECKING:
     from perdure.runtime.run.run import Run
@@ -82,7 +82,7 @@ class LiveText:
         """Remove what the dead left, once for each process."""
         if not self._swept and self.folder is not None:
             self._swept = True
-            living(self.folder)
+            present_names(self.folder)
 
 
 class LiveTextFile:

@@ -20,7 +20,7 @@ from perdure.runtime.ledger.execution import liveness_here
 from perdure.runtime.ledger.policy import Policy
 from perdure.runtime.run.large_values import Values
 from perdure.runtime.workers.identity import WorkerIdentity, is_here, liveness_of, worker_locks
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, decision, event, fact, task, wait
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
@@ -41,7 +41,7 @@ def waiting_sentence(view: SessionView) -> str:
     return f"Session {view.id} waits for {', '.join(sorted(kinds & FOR_A_PERSON or kinds))}."
 
 
-def _with_waits(tx: Transaction, name: str) -> tuple[SessionRecord, list[Wait]]:
+def _with_waits(tx: StoreTransaction, name: str) -> tuple[SessionRecord, list[Wait]]:
     """Both of one moment: a session that was woken in between would seem to wait for nothing."""
     found = sessions.find(tx, name)
     return found, wait.open_of_session(tx, found.uid)
@@ -150,7 +150,7 @@ class Looking:
 
     async def facts(self, *, scope: str | None = None) -> AsyncIterator[Fact]:
         """What is known."""
-        for one in await self.store.read(fact.known, scope, limit=MANY):
+        for one in await self.store.read(fact.listing, scope, limit=MANY):
             yield one
 
     async def _uid(self, name: str | None) -> str | None:

@@ -27,10 +27,11 @@ from perdure.runtime.queries import Looking, SessionView
 from perdure.runtime.run.large_values import kept_as
 from perdure.runtime.run.lineage import wake_branches, wake_branches_of_session
 from perdure.runtime.workers.identity import worker_locks
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, artifact, doubt, event, inbox, session_end, wait, worker
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
+from perdure.store.moves.artifact import JSON, ArtifactClaim
 from perdure.store.store import Store
 
 Word = TypeVar("Word", bound=StrEnum)
@@ -96,7 +97,7 @@ class Outsider(Looking):
             if given is None and not shape.allows_none():
                 raise ConfigError(f"{found.tool} returns a value; say which.", hint="Give it with --result.")
             shape.decode_result(given or "null")
-        move = doubt.pronounce(
+        move = doubt.record_verdict(
             found.session_uid, by, found.id, word, because=because, reference=reference, result=given
         )
         settled = await self.store.write(move)
@@ -113,7 +114,7 @@ class Outsider(Looking):
         found = await self.store.read(effects.find, effect_id)
         if found.tool in TOOLS and TOOLS[found.tool].undo_tool is None:
             raise ConfigError(f"Tool {found.tool} has no undo.", hint=f"Add @{found.tool}.undo.")
-        return await self.store.write(doubt.ask_undo(found.session_uid, by, found.id, because=because))
+        return await self.store.write(doubt.request_undo(found.session_uid, by, found.id, because=because))
 
     async def cancel(self, name: str, *, by: str | None = None) -> SessionView:
         """Ask a session to stop, and its children; one that nobody runs has ended when this returns, if it can end."""
@@ -135,7 +136,7 @@ class Outsider(Looking):
         locks = worker_locks(self.store)  # this is no reason to become a worker
         if view.lease_holder is None or locks is None:
             return None
-        known = {one.id: one for one in await self.store.read(worker.workers)}
+        known = {one.id: one for one in await self.store.read(worker.listing)}
         row = known.get(view.lease_holder.split("@", 1)[0])
         return view.lease_holder if row is not None and locks.life(row) is Liveness.DEAD else None
 
@@ -218,12 +219,12 @@ class Outsider(Looking):
         made = await self.store.write(sessions.create(new, by=self.by))
         return await self.get(made.id)
 
-    async def _claims(self, uid: str, *arguments: Any) -> tuple[sessions.Claim, ...]:
+    async def _claims(self, uid: str, *arguments: Any) -> tuple[ArtifactClaim, ...]:
         names = {kept_as(one) for one in arguments} - {None}
         return await self.store.read(_claims, uid, names) if names else ()
 
 
-def _reads_messages(tx: Transaction, session: SessionRecord) -> bool:
+def _reads_messages(tx: StoreTransaction, session: SessionRecord) -> bool:
     """Whether a session's program reads what is sent to it: its code says so where it is loaded.
 
     Elsewhere its log tells: an agent has a transcript before it does anything else. One that did nothing yet may read.
@@ -237,9 +238,11 @@ def _reads_messages(tx: Transaction, session: SessionRecord) -> bool:
     return not sessions.has_acted(tx, session.uid)
 
 
-def _claims(tx: Transaction, uid: str, names: set[str | None]) -> tuple[sessions.Claim, ...]:
+def _claims(tx: StoreTransaction, uid: str, names: set[str | None]) -> tuple[ArtifactClaim, ...]:
     """What a branch must claim of what its parent does: the arguments that both begin with."""
-    return tuple(sessions.Claim(one.digest, one.size) for one in artifact.of_session(tx, uid) if one.digest in names)
+    return tuple(
+        ArtifactClaim(one.digest, one.size, JSON) for one in artifact.of_session(tx, uid) if one.digest in names
+    )
 
 
 def _word(kind: type[Word], said: str) -> Word:

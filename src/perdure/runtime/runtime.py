@@ -33,7 +33,7 @@ from perdure.runtime.run.lineage import newest
 from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.run import Run
 from perdure.runtime.workers.heartbeat import Heartbeat
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, wait
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
@@ -250,7 +250,7 @@ class Runtime(Outsider):
         return child
 
 
-def _newest(tx: Transaction, effect_id: str) -> tuple[Effect, bool]:
+def _newest(tx: StoreTransaction, effect_id: str) -> tuple[Effect, bool]:
     return newest(tx, effects.find(tx, effect_id))
 
 

@@ -119,8 +119,8 @@ class Keeping:
         await self._run.write(step.record(self._run.holder, self._recorded(position, error=text)))
         raise step_failed(position.name, decode(text)) from error
 
-    def _recorded(self, position: CallPosition, **came: str | None) -> step.Recorded:
-        return step.Recorded(
+    def _recorded(self, position: CallPosition, **came: str | None) -> step.NewStep:
+        return step.NewStep(
             restart_number=self._run.session.restart_number,
             scope=position.scope,
             name=position.name,
@@ -135,7 +135,7 @@ class Keeping:
             self._run.honour_requests()
             recorded = self._run.records.step_at(position)
             if recorded is None:
-                move = step.joined(self._run.holder, self._recorded(position), lambda log: encode(make(log)))
+                move = step.record_with(self._run.holder, self._recorded(position), lambda log: encode(make(log)))
                 try:
                     return decode(await self._run.see_through(self._run.write(move)))
                 except PerdureError as error:

@@ -40,7 +40,7 @@ from perdure.clock import SECOND
 from perdure.domain.lease import RESTORE_SHIFT, Holder, is_void, next_epoch
 from perdure.domain.restore import Cause, LossUnknown, Restore
 from perdure.domain.writer import Acknowledgment, Writer, all_synchronous
-from perdure.store.move import Log, Transaction
+from perdure.store.move import Log, StoreTransaction
 from perdure.store.moves import meta, restore
 
 REGISTERED_FOR = 1800 * SECOND  # a writer registers again before it writes after so long
@@ -49,22 +49,22 @@ BY = "perdure"
 BECAUSE = "It was a failover: every process found what it had acknowledged, and its commits had waited for a standby."
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class WriterFinding(msgspec.Struct, frozen=True):
     """What a writer found after a switch: whether everything is there, and why it cannot vouch for that, if so."""
 
     intact: bool
     finding: str | None
 
 
-def register(tx: Transaction, id: str, host: str, timeline: str) -> None:
+def register(tx: StoreTransaction, id: str, host: str, timeline: str) -> None:
     """Say that a process writes. Writers that were silent for long are forgotten: this commit comes after theirs."""
     tx.send("writer.forget_idle", timeline=timeline, before=tx.now - FORGOTTEN_AFTER)
     tx.send("writer.put", id=id, host=host, timeline=timeline, finding=None, now=tx.now)
 
 
 def vouch(
-    tx: Transaction, id: str, host: str, timeline: str, noted: Sequence[Acknowledgment], *, registered: bool = True
-) -> Verdict:
+    tx: StoreTransaction, id: str, host: str, timeline: str, noted: Sequence[Acknowledgment], *, registered: bool = True
+) -> WriterFinding:
     """Look for everything that a writer had noted, and say so in its row; the last one to say so concludes.
 
     `registered`: its row must be there, because it is too young to be forgotten. What is found to be lost after all was
@@ -73,7 +73,7 @@ def vouch(
     tx.one("meta.lock", key=restore.TIMELINE)  # one at a time, so that the last one sees that it is the last
     known = get(tx, id)
     lost = next((one for one in noted if not _is_there(tx, one)), None)
-    undecided = [one for one in restore.everything(tx) if one.timeline is not None and one.released_at is None]
+    undecided = [one for one in restore.listing(tx) if one.timeline is not None and one.released_at is None]
     gone = registered and known is None and bool(undecided)
     finding: str | None = None
     if lost is not None:
@@ -89,12 +89,12 @@ def vouch(
     else:
         before = known.timeline if known else max(one.timeline for one in noted)
         tx.send("writer.put", id=id, host=host, timeline=before, finding=finding, now=tx.now)
-    if undecided and finding is None and not behind(tx, timeline):
+    if undecided and finding is None and not writers_behind(tx, timeline):
         tx.send("restore.conclude", by=BY, because=BECAUSE, now=tx.now)
-    return Verdict(lost is None and not gone, finding if undecided else None)
+    return WriterFinding(lost is None and not gone, finding if undecided else None)
 
 
-def adopt(tx: Transaction, id: str, timeline: str, noted: Sequence[Acknowledgment]) -> None:
+def adopt(tx: StoreTransaction, id: str, timeline: str, noted: Sequence[Acknowledgment]) -> None:
     """Vouch for a writer that died on this host, by what it had noted; an empty list is one that cannot be read."""
     known = get(tx, id)
     if known is None:  # it had left, or was forgotten; or its registration is lost
@@ -109,28 +109,28 @@ def adopt(tx: Transaction, id: str, timeline: str, noted: Sequence[Acknowledgmen
         tx.send("writer.delete", id=id)
 
 
-def get(tx: Transaction, id: str) -> Writer | None:
+def get(tx: StoreTransaction, id: str) -> Writer | None:
     row = tx.one("writer.get", id=id)
     return Writer.from_row(row) if row else None
 
 
-def _is_there(tx: Transaction, one: Acknowledgment) -> bool:
+def _is_there(tx: StoreTransaction, one: Acknowledgment) -> bool:
     if not one.session_uid:
         return True  # a registration is its writer's row
     return tx.one("event.of_move", uid=one.session_uid, number=one.number, move_id=one.move_id) is not None
 
 
-def behind(tx: Transaction, timeline: str, *, limit: int = 1000) -> list[Writer]:
+def writers_behind(tx: StoreTransaction, timeline: str, *, limit: int = 1000) -> list[Writer]:
     """The writers that have not vouched for a timeline."""
     return [Writer.from_row(row) for row in tx.all("writer.behind", timeline=timeline, limit=limit)]
 
 
-def missing(tx: Transaction) -> list[Writer]:
+def missing_writers(tx: StoreTransaction) -> list[Writer]:
     """The writers whose word would show that the newest change of server lost nothing."""
-    return behind(tx, meta.get(tx, restore.TIMELINE) or "")
+    return writers_behind(tx, meta.get(tx, restore.TIMELINE) or "")
 
 
-def keep(log: Log, holder: Holder) -> bool:
+def keep_lease(log: Log, holder: Holder) -> bool:
     """Give a holder the lease back that a change of server ended, if its session has lost nothing."""
     head, tx = log.head, log.tx
     if head.lease_nonce != holder.nonce or not is_void(head.lease_epoch, tx.restore_epoch):

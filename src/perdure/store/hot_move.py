@@ -18,13 +18,13 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from perdure.clock import SECOND
 from perdure.domain.lease import Holder
-from perdure.store.move import HolderMove, Log, Move, OutsiderMove, Transaction, next_event
+from perdure.store.move import HolderMove, Log, Move, OutsiderMove, StoreTransaction, next_event
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Guarded(Generic[T]):
+class GuardedWrite(Generic[T]):
     """A hot move, ready to be tried: as one statement, and as parts of which the first is the guard."""
 
     __slots__ = ("answer", "holder", "parts", "statement", "values")
@@ -38,11 +38,11 @@ class Guarded(Generic[T]):
         self.values = values
         self.answer = answer
 
-    def attempt(self, tx: Transaction) -> bool:
+    def attempt(self, tx: StoreTransaction) -> bool:
         """Write it. False: the guard did not hold, and nothing was written."""
         holder, number, chain, at = self.holder, self.values["number"], self.values["chain"], self.values["at"]
         tx.appended.append((holder.uid, number))
-        if not tx.guarded(self):
+        if not tx.write_guarded(self):
             tx.appended.pop()
             return False
         tx.touched.add(holder.uid)
@@ -50,8 +50,8 @@ class Guarded(Generic[T]):
         return True
 
 
-def guarded(
-    tx: Transaction,
+def guarded_write(
+    tx: StoreTransaction,
     holder: Holder,
     head: tuple[int, str],
     statement: str,
@@ -62,7 +62,7 @@ def guarded(
     values: Mapping[str, Any],
     *,
     effect_id: str | None = None,
-) -> Guarded[T]:
+) -> GuardedWrite[T]:
     """The hot move that appends one event after `head`, the end that the holder knew, and writes `values`.
 
     When the session last moved is written once a second: it is indexed, and the index would cost more than the event.
@@ -73,7 +73,7 @@ def guarded(
     guard = {"epoch": holder.epoch, "nonce": holder.nonce, "cursor": cursor, "was_chain": was, "stale": stale}
     if holder.touched_at <= stale:
         parts = (*parts, "session.touch")
-    return Guarded(holder, statement, parts, {**values, **line, **guard}, answer)
+    return GuardedWrite(holder, statement, parts, {**values, **line, **guard}, answer)
 
 
 class HotHolderMove(HolderMove[P, T]):
@@ -82,7 +82,7 @@ class HotHolderMove(HolderMove[P, T]):
     def __init__(
         self,
         on: Callable[Concatenate[Log, P], T],
-        hot: Callable[Concatenate[Transaction, Holder, P], Guarded[T] | None],
+        hot: Callable[Concatenate[StoreTransaction, Holder, P], GuardedWrite[T] | None],
     ) -> None:
         super().__init__(on)
         self._hot = hot
@@ -97,7 +97,9 @@ class HotOutsiderMove(OutsiderMove[P, T]):
     """An outsider move with a hot way, for an outsider who may be the holder."""
 
     def __init__(
-        self, on: Callable[Concatenate[Log, P], T], hot: Callable[Concatenate[Transaction, P], Guarded[T] | None]
+        self,
+        on: Callable[Concatenate[Log, P], T],
+        hot: Callable[Concatenate[StoreTransaction, P], GuardedWrite[T] | None],
     ) -> None:
         super().__init__(on)
         self._hot = hot
@@ -109,20 +111,20 @@ class HotOutsiderMove(OutsiderMove[P, T]):
 
 
 def hot_holder_move(
-    hot: Callable[Concatenate[Transaction, Holder, P], Guarded[T] | None],
+    hot: Callable[Concatenate[StoreTransaction, Holder, P], GuardedWrite[T] | None],
 ) -> Callable[[Callable[Concatenate[Log, P], T]], HotHolderMove[P, T]]:
     """A holder move that `hot` makes without a look, or says that it cannot."""
     return lambda on: HotHolderMove(on, hot)
 
 
 def hot_outsider_move(
-    hot: Callable[Concatenate[Transaction, P], Guarded[T] | None],
+    hot: Callable[Concatenate[StoreTransaction, P], GuardedWrite[T] | None],
 ) -> Callable[[Callable[Concatenate[Log, P], T]], HotOutsiderMove[P, T]]:
     """An outsider move that `hot` makes without a look, or says that it cannot."""
     return lambda on: HotOutsiderMove(on, hot)
 
 
-def write(tx: Transaction, move: Move[T]) -> T:
+def write(tx: StoreTransaction, move: Move[T]) -> T:
     """Write a move in an open transaction: the hot way if its guard holds, else the long way."""
     if move.hot is not None and (ready := move.hot(tx)) is not None and ready.attempt(tx):
         return ready.answer

@@ -28,14 +28,14 @@ from perdure.ids import check_text, encode, new_uid, salt
 from perdure.store.transfer.seal import refusal
 
 if TYPE_CHECKING:
-    from perdure.store.hot_move import Guarded
+    from perdure.store.hot_move import GuardedWrite
 
 T = TypeVar("T")
 P = ParamSpec("P")
 Row = tuple[Any, ...]
 
 
-class Transaction(ABC):
+class StoreTransaction(ABC):
     """What a move writes through: named statements on one open transaction, and the time."""
 
     now: int
@@ -63,7 +63,7 @@ class Transaction(ABC):
     def send(self, name: str, /, **values: Any) -> None:
         """Run a named statement whose count nobody needs; where a round trip costs, it shares one with the next."""
 
-    def guarded(self, hot: Guarded[Any]) -> bool:
+    def write_guarded(self, hot: GuardedWrite[Any]) -> bool:
         """Make a hot move (`guard`), by its one statement or by its parts. False: its guard does not hold."""
         raise NotImplementedError
 
@@ -92,8 +92,8 @@ class Move(Generic[T]):
         self,
         name: str,
         kind: str,
-        run: Callable[[Transaction], T],
-        hot: Callable[[Transaction], Guarded[T] | None] | None = None,
+        run: Callable[[StoreTransaction], T],
+        hot: Callable[[StoreTransaction], GuardedWrite[T] | None] | None = None,
         *,
         urgent: bool = False,
     ) -> None:
@@ -102,7 +102,7 @@ class Move(Generic[T]):
         self.hot, self.urgent = hot, urgent
 
 
-class Head(msgspec.Struct, frozen=True):
+class SessionHead(msgspec.Struct, frozen=True):
     """The part of a session's row that every move needs."""
 
     uid: str
@@ -126,7 +126,7 @@ class Log:
 
     __slots__ = ("actor", "chain", "cursor", "head", "holder", "tx", "uid")
 
-    def __init__(self, tx: Transaction, head: Head, actor: str, holder: Holder | None = None) -> None:
+    def __init__(self, tx: StoreTransaction, head: SessionHead, actor: str, holder: Holder | None = None) -> None:
         self.tx = tx
         self.uid = head.uid
         self.head = head
@@ -195,33 +195,33 @@ def next_event(
     }
 
 
-def read_head(tx: Transaction, uid: str) -> Head:
+def read_head(tx: StoreTransaction, uid: str) -> SessionHead:
     row = tx.one("session.lock_head", uid=uid)
     if row is None:
         raise NotFound(f"There is no session {uid}.")
-    return Head(*row)
+    return SessionHead(*row)
 
 
-def hold(tx: Transaction, holder: Holder) -> Log:
+def hold(tx: StoreTransaction, holder: Holder) -> Log:
     """Open the log for its holder. An old epoch gets no further than this."""
     head = read_head(tx, holder.uid)
     log = Log(tx, head, holder.name, holder)
     if head.lease_epoch != holder.epoch or head.lease_nonce != holder.nonce:
         from perdure.store import failover  # late: it makes moves itself
 
-        if not failover.keep(log, holder):
+        if not failover.keep_lease(log, holder):
             now = f"{head.lease_holder} holds it now" if head.lease_holder else f"it is {head.status} now"
             raise LeaseLost(f"Session {head.id} is no longer moved by {holder.name} (epoch {holder.epoch}); {now}.")
-    see_requests(holder, head)
+    note_requests(holder, head)
     return log
 
 
-def see_requests(holder: Holder, head: Head) -> None:
+def note_requests(holder: Holder, head: SessionHead) -> None:
     holder.cancel_requested = head.cancel_requested_at is not None
     holder.pause_requested = head.pause_requested_at is not None
 
 
-def enter(tx: Transaction, uid: str, actor: str) -> Log:
+def enter(tx: StoreTransaction, uid: str, actor: str) -> Log:
     """Open the log for an outsider."""
     head = read_head(tx, uid)
     check_text("Who makes the move", actor)
@@ -239,7 +239,7 @@ class HolderMove(Generic[P, T]):
         self.__doc__ = on.__doc__
 
     def __call__(self, holder: Holder, /, *args: P.args, **kwargs: P.kwargs) -> Move[T]:
-        def run(tx: Transaction) -> T:
+        def run(tx: StoreTransaction) -> T:
             log = hold(tx, holder)
             result = self.on(log, *args, **kwargs)
             log.close()
@@ -257,7 +257,7 @@ class OutsiderMove(Generic[P, T]):
         self.__doc__ = on.__doc__
 
     def __call__(self, uid: str, /, by: str, *args: P.args, **kwargs: P.kwargs) -> Move[T]:
-        def run(tx: Transaction) -> T:
+        def run(tx: StoreTransaction) -> T:
             log = enter(tx, uid, by)
             result = self.on(log, *args, **kwargs)
             log.close()
@@ -276,7 +276,7 @@ def outsider_move(on: Callable[Concatenate[Log, P], T]) -> OutsiderMove[P, T]:
     return OutsiderMove(on)
 
 
-def plain_move(on: Callable[Concatenate[Transaction, P], T]) -> Callable[P, Move[T]]:
+def plain_move(on: Callable[Concatenate[StoreTransaction, P], T]) -> Callable[P, Move[T]]:
     """A move outside every session's log. It must be safe to run twice."""
     name = _name(on)
 

@@ -26,9 +26,9 @@ from perdure.clock import Clock, SystemClock
 from perdure.config import default_store
 from perdure.domain.event import Event
 from perdure.errors import ConfigError
-from perdure.store.move import Move, Transaction
+from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import event
-from perdure.store.writer.ticket import Ticket, reading
+from perdure.store.writer.ticket import Ticket, read_move
 from perdure.store.writer.wakeup import SLOW_POLL, Wakeups
 
 T = TypeVar("T")
@@ -81,10 +81,10 @@ class Store:
         self.database.submit_write(ticket)
         return await ticket.outcome()
 
-    def write_for(self, move: Move[T], told: asyncio.Future[T]) -> None:
-        """Commit a move, from any thread, for a coroutine that awaits `told` in a loop that has used the store."""
+    def write_for(self, move: Move[T], future: asyncio.Future[T]) -> None:
+        """Commit a move, from any thread, for a coroutine that awaits `future` in a loop that has used the store."""
         self.check_process()
-        self.database.submit_write(Ticket(move, told.get_loop(), told))
+        self.database.submit_write(Ticket(move, future.get_loop(), future))
 
     def write_now(self, move: Move[T]) -> T:
         """Commit a move and block until it is durable."""
@@ -97,17 +97,17 @@ class Store:
         self.database.submit_write(ticket)
         return ticket
 
-    async def read(self, query: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def read(self, query: Callable[Concatenate[StoreTransaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a query that sees one moment of the store."""
         self.check_process()
-        ticket = Ticket(reading(lambda tx: query(tx, *args, **kwargs)), asyncio.get_running_loop())
+        ticket = Ticket(read_move(lambda tx: query(tx, *args, **kwargs)), asyncio.get_running_loop())
         self.database.submit_read(ticket)
         return await ticket.outcome()
 
-    def read_now(self, query: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def read_now(self, query: Callable[Concatenate[StoreTransaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a query and block until it has its answer."""
         self.check_process()
-        ticket = Ticket(reading(lambda tx: query(tx, *args, **kwargs)), None)
+        ticket = Ticket(read_move(lambda tx: query(tx, *args, **kwargs)), None)
         self.database.submit_read(ticket)
         return ticket.wait()
 
@@ -162,9 +162,9 @@ def _database(name: str, clock: Clock | None, connections: int) -> Database:
 
         return SQLite(None, clock or SystemClock())
     if name.startswith("files:"):
-        from perdure.store.databases.files.database import Files
+        from perdure.store.databases.files.database import FilesDatabase
 
-        return Files(Path(name.removeprefix("files:")).expanduser(), clock or SystemClock())
+        return FilesDatabase(Path(name.removeprefix("files:")).expanduser(), clock or SystemClock())
     if "://" in name:
         raise ConfigError(
             f"{name.split('://', 1)[0]}:// is no kind of store.",

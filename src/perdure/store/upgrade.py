@@ -13,13 +13,13 @@ from perdure.errors import ConfigError
 from perdure.store.databases.sqlite.database import SQLiteMigrator
 from perdure.store.databases.sqlite.engine import SQLiteEngine, connect, translate
 from perdure.store.databases.sqlite.location import with_reserve
-from perdure.store.inspection.condition import Place, no_driver
+from perdure.store.inspection.read_access import StoreLocation, missing_driver
 from perdure.store.migrate import Migrator
-from perdure.store.writer.lock import Gate
+from perdure.store.writer.lock import WriteLock
 
 
 @contextmanager
-def migrator(place: Place) -> Iterator[Migrator]:
+def migrator(place: StoreLocation) -> Iterator[Migrator]:
     """What migrates the existing store at this place."""
     if place.kind == "postgres":
         with _of_server(place) as found:
@@ -27,7 +27,7 @@ def migrator(place: Place) -> Iterator[Migrator]:
     elif place.path is not None and place.folder is not None and place.kind == "sqlite":
         make_folder(place.folder)
         path = str(place.path)
-        engine = SQLiteEngine(with_reserve(place.folder, lambda: connect(path)), SystemClock(), Gate(place.folder))
+        engine = SQLiteEngine(with_reserve(place.folder, lambda: connect(path)), SystemClock(), WriteLock(place.folder))
         try:
             yield SQLiteMigrator(engine, place.folder)
         except apsw.Error as error:
@@ -41,14 +41,14 @@ def migrator(place: Place) -> Iterator[Migrator]:
 
 
 @contextmanager
-def _of_server(place: Place) -> Iterator[Migrator]:
+def _of_server(place: StoreLocation) -> Iterator[Migrator]:
     try:
         import psycopg
 
         from perdure.store.databases.postgres import database
         from perdure.store.databases.postgres.migrator import PostgresMigrator
     except ImportError:
-        raise no_driver() from None
+        raise missing_driver() from None
     try:
         with database.connect(place.address) as db:
             yield PostgresMigrator(db)

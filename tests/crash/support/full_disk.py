@@ -11,7 +11,7 @@ from perdure.control.doctor.examination import examine as examine_store
 from perdure.domain.lease import Holder
 from perdure.errors import PerdureError, StoreFull
 from perdure.store.databases.sqlite.location import Reserve
-from perdure.store.inspection import condition, survey
+from perdure.store.inspection import read_access, survey
 from perdure.store.moves import checkpoint, event, meta
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
@@ -83,7 +83,7 @@ def _fill(ballast: Path) -> None:
 
 def _inspected(target: str) -> PerdureError | None:
     try:
-        with condition.look(condition.place_of(target)) as found:
+        with read_access.read_store(read_access.locate_store(target)) as found:
             survey.survey(found.tx)
     except PerdureError as error:
         return error

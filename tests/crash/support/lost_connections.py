@@ -18,7 +18,7 @@ from perdure.errors import CommitUnknown, PerdureError, StoreUnavailable
 from perdure.ids import encode, new_name
 from perdure.store.databases.postgres.database import PostgreSQL
 from perdure.store.move import Move
-from perdure.store.moves import event, lease, session, step, usage
+from perdure.store.moves import event, lease, message, session, step
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from perdure.testing.proxy import Proxy, ProxyMode, wait_until
@@ -32,12 +32,12 @@ QUICK = "?options=-c%20lock_timeout%3D300ms%20-c%20statement_timeout%3D5s"
 class ProxiedSession:
     """A session on PostgreSQL whose holder reaches the server through a proxy."""
 
-    def __init__(self, url: str, patience: float, options: str = "", silence: float = 45.0) -> None:
+    def __init__(self, url: str, patience: float, options: str = "", stall_limit: float = 45.0) -> None:
         self.proxy = Proxy(url)
         self.proxy.__enter__()
         self.direct = psycopg.connect(url, autocommit=True)
         database = PostgreSQL(
-            self.proxy.url + options, clock=ManualClock(), connections=1, patience=patience, silence=silence
+            self.proxy.url + options, clock=ManualClock(), connections=1, patience=patience, stall_limit=stall_limit
         )
         self.store = Store(database, url)
         self.id = new_name("s")
@@ -91,11 +91,11 @@ def hot_append(proxied: ProxiedSession) -> Move[Any]:
 
 def hot_step(proxied: ProxiedSession) -> Move[Any]:
     named = {"restart_number": 0, "scope": "", "name": "read", "argument_digest": "d" * 64, "occurrence": 0}
-    return step.record(proxied.holder, step.Recorded(**named, result=encode(1)))  # type: ignore[arg-type]
+    return step.record(proxied.holder, step.NewStep(**named, result=encode(1)))  # type: ignore[arg-type]
 
 
 def long_use(proxied: ProxiedSession) -> Move[Any]:
-    return usage.use(proxied.holder, tokens_in=1, tokens_out=0, cost_micros=0)
+    return message.add_usage(proxied.holder, tokens_in=1, tokens_out=0, cost_micros=0)
 
 
 WORKS: dict[str, tuple[Make, bytes]] = {
@@ -199,7 +199,7 @@ def server_is_gone(channel: Channel, *, url: str, work: str, plant: str | None =
 def stalled(channel: Channel, *, url: str, work: str, healed: bool, plant: str | None = None) -> list[str]:
     """Packets are acknowledged and never answered. The client gives up waiting, and resolves the commit if it can."""
     planted_bugs.plant(plant)
-    proxied = ProxiedSession(url, patience=30 if healed else 1, options="?connect_timeout=2", silence=0.5)
+    proxied = ProxiedSession(url, patience=30 if healed else 1, options="?connect_timeout=2", stall_limit=0.5)
     make, match = WORKS[work]
     proxied.proxy.arm("stall", match=match)
     if healed:
@@ -217,7 +217,7 @@ def stalled(channel: Channel, *, url: str, work: str, healed: bool, plant: str |
 
 
 def stalled_read(channel: Channel, *, url: str) -> list[str]:
-    proxied = ProxiedSession(url, patience=1, options="?connect_timeout=2", silence=0.5)
+    proxied = ProxiedSession(url, patience=1, options="?connect_timeout=2", stall_limit=0.5)
     proxied.proxy.arm("stall")
     code = answer_of(lambda: proxied.store.read_now(session.get, proxied.holder.uid))
     return ([] if code == StoreUnavailable.code else [f"the answer is {code!r}"]) + proxied.problems(

@@ -18,7 +18,7 @@ from perdure.domain.lease import Holder
 from perdure.errors import CommitUnknown, PerdureError
 from perdure.store.databases.sqlite import engine
 from perdure.store.databases.sqlite.database import SQLite
-from perdure.store.move import Move, Transaction
+from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import event, lease, session
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
@@ -118,7 +118,7 @@ def check_sessions(target: Callable[[Path], str], measure: dict[str, Any]) -> Ch
     return check
 
 
-def examine_both(tx: Transaction, directory: Directory, looks: list[dict[str, str]], marks: list[str]) -> Verdict:
+def examine_both(tx: StoreTransaction, directory: Directory, looks: list[dict[str, str]], marks: list[str]) -> Verdict:
     first, second = (examine_session(tx, id, directory, looks, marks.count(id)) for id in ("first", "second"))
     return merge(first, second)
 
@@ -216,7 +216,7 @@ def begin(store: Store, ids: tuple[str, ...]) -> list[Holder]:
     return [store.write_now(lease.acquire(row.uid, "worker", nonce=row.id, ttl=10**9)) for row in rows]
 
 
-def numbers(tx: Transaction, uid: str) -> list[int]:
+def numbers(tx: StoreTransaction, uid: str) -> list[int]:
     """The numbers in the notes of a session, in order."""
     return [line.body["n"] for line in event.after(tx, uid) if line.kind == "note"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 
 from perdure.artifacts.directory import Directory
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
 from perdure.testing.proxy import wait_until
@@ -121,7 +121,9 @@ def opened_by_the_next_process(target: str, name: str) -> Iterator[Store]:
 _open: dict[str, tuple[Store, psycopg.Connection[Any]]] = {}
 
 
-def examine_session(tx: Transaction, id: str, directory: Directory, looks: list[dict[str, str]], acks: int) -> Verdict:
+def examine_session(
+    tx: StoreTransaction, id: str, directory: Directory, looks: list[dict[str, str]], acks: int
+) -> Verdict:
     """A session in one read: as expected, and consistent in itself."""
     return merge(compare(fingerprint(session_rows(tx, id)), looks, acks), inspect(tx, id, directory))
 

@@ -31,7 +31,7 @@ from perdure.store import statements
 from perdure.store.databases.sqlite.database import SQLiteMigrator
 from perdure.store.databases.sqlite.engine import SQLiteEngine, connect
 from perdure.store.migrate import load, migrate
-from perdure.store.move import Move, Transaction
+from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import (
     artifact,
     checkpoint,
@@ -40,11 +40,11 @@ from perdure.store.moves import (
     fact,
     inbox,
     lease,
+    message,
     session,
     session_end,
     step,
     task,
-    usage,
     wait,
     worker,
 )
@@ -92,7 +92,7 @@ class WorkloadSession:
         )
 
     def record(self, name: str) -> Move[int]:
-        recorded = step.Recorded(
+        recorded = step.NewStep(
             restart_number=0, scope="", name=name, argument_digest="d" * 64, occurrence=0, result=encode([name])
         )
         return step.record(self.holder, recorded)
@@ -132,14 +132,14 @@ MOVES: dict[str, Callable[[WorkloadSession], Move[Any]]] = {
     "plan below": lambda work: task.add(work.holder, "t-2", "tests", parent_id="t-1", priority=2),
     "task": lambda work: task.change(work.holder, "t-2", state=TaskState.ACTIVE, note="half-way"),
     "remember": lambda work: fact.remember(work.uid, "worker-1", work.scope, "api", {"v": 1}, expected=0),
-    "verify": lambda work: fact.verified(work.uid, "worker-1", work.scope, "api", 1),
+    "verify": lambda work: fact.record_verification(work.uid, "worker-1", work.scope, "api", 1),
     "receive": lambda work: inbox.receive(work.uid, "grace", "m-1", {"text": "also the docs"}, InboxMode.STEER),
     "promote": lambda work: inbox.promote(work.holder),
     "checkpoint": lambda work: checkpoint.put(work.holder, number=4, codec="json", fingerprint="f", body="{}"),
     "renew": lambda work: lease.renew(work.holder, TTL * 2),
     "lock": WorkloadSession.take,
     "keep the lock": lambda work: lease.renew_named(work.lock, ttl=TTL * 2),
-    "be seen": lambda work: worker.seen(f"worker-{work.id}"),
+    "be seen": lambda work: worker.heartbeat(f"worker-{work.id}"),
     "set a timer": lambda work: wait.open_(work.holder, "w-0", WaitKind.TIMER, due_at=START),
     "fire": lambda work: wait.fire(work.uid, "timer", "w-0"),
     "ask": lambda work: wait.open_(work.holder, "w-1", WaitKind.APPROVAL, ref="a-1", detail={"merge": True}),
@@ -151,7 +151,7 @@ MOVES: dict[str, Callable[[WorkloadSession], Move[Any]]] = {
     "settle": lambda work: decision.settle(work.holder, "d-1", "commented"),
     "save": WorkloadSession.save,
     "pages": lambda work: event.append(work.holder, "message", {"content": PAGES}),
-    "use": lambda work: usage.use(work.holder, tokens_in=10, tokens_out=5, cost_micros=7),
+    "use": lambda work: message.add_usage(work.holder, tokens_in=10, tokens_out=5, cost_micros=7),
     "describe": lambda work: session.describe(work.uid, "ada", expected=1, title="a review", priority=3),
     "remember again": lambda work: fact.remember(work.uid, "worker-1", work.scope, "api", {"v": 2}, expected=1),
     "forget": lambda work: fact.forget(work.uid, "worker-1", work.scope, "api", 2),
@@ -185,11 +185,11 @@ def describe_answer(answer: Any, work: WorkloadSession) -> Any:
     return answer
 
 
-def session_rows(tx: Transaction, id: str) -> dict[str, Any]:
+def session_rows(tx: StoreTransaction, id: str) -> dict[str, Any]:
     """Everything a store holds of one session, without what differs between two runs."""
     found: dict[str, Any] = {
-        "worker": [row.to_dict() for row in worker.workers(tx, limit=100_000) if row.id == f"worker-{id}"],
-        "lease": [row.to_dict() for row in lease.named(tx, limit=100_000) if row.resource == f"lock-{id}"],
+        "worker": [row.to_dict() for row in worker.listing(tx, limit=100_000) if row.id == f"worker-{id}"],
+        "lease": [row.to_dict() for row in lease.named_leases(tx, limit=100_000) if row.resource == f"lock-{id}"],
     }
     try:
         row = session.get_by_id(tx, id)
@@ -205,7 +205,7 @@ def session_rows(tx: Transaction, id: str) -> dict[str, Any]:
         "step": _all(row for number in (0, 1) for row in step.of_session(tx, uid, number)),
         "task": _all(task.of_session(tx, uid)),
         "decision": _all(decision.recent(tx, uid)),
-        "fact": _all(fact.known(tx, private_scope(uid))),
+        "fact": _all(fact.listing(tx, private_scope(uid))),
         "artifact": _all(artifact.of_session(tx, uid)),
         "checkpoint": _all([kept] if kept else []),
     }

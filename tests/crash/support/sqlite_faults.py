@@ -18,7 +18,7 @@ from perdure.domain.lease import Holder
 from perdure.errors import CommitUnknown, PerdureError, StoreFull, StoreUnavailable
 from perdure.store.databases.sqlite.database import SQLite
 from perdure.store.databases.sqlite.engine import SQLiteEngine
-from perdure.store.move import Move, Transaction
+from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import checkpoint, event
 from perdure.store.store import Store
 from perdure.store.writer.ticket import Ticket
@@ -53,7 +53,7 @@ class FaultySQLite:
         """Submit moves that the writer must take as one group; how each was answered."""
         begun, go = threading.Event(), threading.Event()
 
-        def wait_inside(tx: Transaction) -> None:
+        def wait_inside(tx: StoreTransaction) -> None:
             begun.set()
             go.wait()
 

@@ -26,7 +26,7 @@ from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.state import NOT_STATE, SessionState, row_name
 from perdure.domain.wait import Wait
 from perdure.errors import Damaged, NotFound, PerdureError
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import artifact, decision, event, fact, inbox, lease, session, step, task, wait
 from perdure.store.store import Store
 from perdure.testing import ManualClock
@@ -55,7 +55,7 @@ def compare(now: dict[str, str], measures: list[dict[str, str]], acknowledged: i
     return verdict(half=[f"after {acknowledged} moves {', '.join(differ)} is in a state that no move leaves"])
 
 
-def examine(tx: Transaction, uid: str) -> Verdict:
+def examine(tx: StoreTransaction, uid: str) -> Verdict:
     """A session on its own: the log against itself, and every row against the log."""
     try:
         row = event.verify(tx, uid)
@@ -74,7 +74,7 @@ def examine(tx: Transaction, uid: str) -> Verdict:
     return verdict(half=half)
 
 
-def _pages(tx: Transaction, uid: str) -> Iterator[list[Event]]:
+def _pages(tx: StoreTransaction, uid: str) -> Iterator[list[Event]]:
     number = 0
     while page := event.after(tx, uid, number):
         yield page
@@ -92,7 +92,7 @@ def _session_against(row: SessionRecord, state: SessionState) -> list[str]:
     ]
 
 
-def _tables_against(tx: Transaction, uid: str, state: SessionState) -> list[str]:
+def _tables_against(tx: StoreTransaction, uid: str, state: SessionState) -> list[str]:
     tables: list[tuple[str, tuple[str, ...], list[Any], dict[str, dict[str, Any]]]] = [
         ("wait", ("id",), wait.of_session(tx, uid), state.waits),
         ("task", ("id",), task.of_session(tx, uid), state.tasks),
@@ -108,13 +108,13 @@ def _tables_against(tx: Transaction, uid: str, state: SessionState) -> list[str]
     return found
 
 
-def _steps_against(tx: Transaction, row: SessionRecord, lines: list[Event]) -> list[str]:
+def _steps_against(tx: StoreTransaction, row: SessionRecord, lines: list[Event]) -> list[str]:
     rows = {one.number: one.name for n in range(row.restart_number + 1) for one in step.of_session(tx, row.uid, n)}
     logged = {line.number: line.body["step"]["name"] for line in lines if line.kind == "step.recorded"}
     return [f"step rows are {rows}, by the log {logged}"] if rows != logged else []
 
 
-def _inbox_against(tx: Transaction, uid: str, lines: list[Event]) -> list[str]:
+def _inbox_against(tx: StoreTransaction, uid: str, lines: list[Event]) -> list[str]:
     received = {line.body["id"]: line.body["sequence"] for line in lines if line.kind == "inbox.received"}
     promoted = {line.body["inbox"]: line.number for line in lines if line.kind == "message" and "inbox" in line.body}
     rows = {name: inbox.get(tx, uid, name) for name in received}
@@ -130,13 +130,13 @@ def _inbox_against(tx: Transaction, uid: str, lines: list[Event]) -> list[str]:
     return found + [f"message {name} is in the inbox and not in the log" for name in unknown]
 
 
-def _artifacts_against(tx: Transaction, uid: str, lines: list[Event]) -> list[str]:
+def _artifacts_against(tx: StoreTransaction, uid: str, lines: list[Event]) -> list[str]:
     rows = sorted(one.digest for one in artifact.of_session(tx, uid))
     logged = sorted(line.body["digest"] for line in lines if line.kind == "artifact.saved")
     return [f"artifact rows {rows}, by the log {logged}"] if rows != logged else []
 
 
-def bytes_behind(tx: Transaction, uid: str, directory: Directory) -> list[str]:
+def bytes_behind(tx: StoreTransaction, uid: str, directory: Directory) -> list[str]:
     """Artifacts that a row claims and whose bytes are not there, or not whole."""
     found = []
     for row in artifact.of_session(tx, uid):
@@ -170,7 +170,7 @@ def continue_session(store: Store, id: str) -> Verdict:
         return verdict(stuck=[f"the successor was refused: {error.code}: {error.message}"])
 
 
-def _found(tx: Transaction, id: str) -> tuple[SessionRecord | None, list[Wait]]:
+def _found(tx: StoreTransaction, id: str) -> tuple[SessionRecord | None, list[Wait]]:
     try:
         row = session.get_by_id(tx, id)
     except NotFound:
@@ -178,7 +178,7 @@ def _found(tx: Transaction, id: str) -> tuple[SessionRecord | None, list[Wait]]:
     return row, wait.open_of_session(tx, row.uid)
 
 
-def _ended(tx: Transaction, uid: str, number: int) -> Verdict:
+def _ended(tx: StoreTransaction, uid: str, number: int) -> Verdict:
     found = examine(tx, uid)
     if session.get(tx, uid).cursor != number:
         found["stuck"].append("the moves of the successor are not where they were acknowledged")
@@ -195,7 +195,7 @@ def integrity_problems(path: Path) -> list[str]:
         db.close()
 
 
-def inspect(tx: Transaction, id: str, directory: Directory) -> Verdict:
+def inspect(tx: StoreTransaction, id: str, directory: Directory) -> Verdict:
     """A session by its name, if it is there, with its artifacts."""
     try:
         row = session.get_by_id(tx, id)

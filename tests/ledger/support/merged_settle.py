@@ -12,7 +12,7 @@ from perdure.ids import encode
 from perdure.store.move import Move
 from perdure.store.moves import effect as effects
 from perdure.store.moves import lease, session
-from perdure.store.moves.intent import Dispatch, Intent, Outcome
+from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
 from perdure.store.store import open_store
 from perdure.testing.sweep.fork_process import Channel
 from perdure.testing.sweep.server_pool import ServerPool
@@ -32,7 +32,7 @@ def merge(channel: Channel, *, target: str, plant: str) -> str:
     if plant:
         PLANTS[plant]()
     dispatch = Dispatch(worker="w-1", process=encode({"id": "w-1"}))
-    known = Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result="1")
+    known = AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result="1")
     with open_store(target) as store:
         made = store.write_now(session.create(session.NewSession(id="s", program="p", arguments={}), by="owner"))
         old = store.write_now(lease.acquire(made.uid, "first", nonce="n-1", ttl=60_000_000))
@@ -48,9 +48,9 @@ def merge(channel: Channel, *, target: str, plant: str) -> str:
     return f"{settled}, and the dispatch {'refused' if isinstance(answers[1], LeaseLost) else repr(answers[1])}"
 
 
-def _intent(uid: str, n: int) -> Intent:
+def _intent(uid: str, n: int) -> NewEffect:
     key = idempotency_key(uid, [0, n], "mail", {"n": n}, 0)
-    return Intent(
+    return NewEffect(
         id="e-" + key[:16], position=encode([0, "", "do", "mail", str(n), 0]), generation=0, tool="mail",
         replay="escalate", targets="[]", intent=encode({"n": n}), intent_digest=intent_digest("mail", {"n": n}, []),
         idempotency_key=key,

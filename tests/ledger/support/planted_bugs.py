@@ -24,7 +24,7 @@ from perdure.store import move
 from perdure.store.databases.sqlite import database, engine
 from perdure.store.moves import effect as effects
 from perdure.store.moves import restore
-from perdure.store.moves.intent import Outcome as Known
+from perdure.store.moves.effect_input import AttemptResult as Known
 from perdure.store.writer import group_commit
 
 PLANTS: dict[str, Callable[[], None]] = {}
@@ -53,7 +53,7 @@ def fence_only_at_settle() -> None:
 
     def unfenced(real: Any) -> Any:
         def make(holder: Any, /, *args: Any, **kwargs: Any) -> move.Move[Any]:
-            def run(tx: move.Transaction) -> Any:
+            def run(tx: move.StoreTransaction) -> Any:
                 log = move.Log(tx, move.read_head(tx, holder.uid), holder.name, holder)
                 result = real.on(log, *args, **kwargs)
                 log.close()
@@ -175,7 +175,7 @@ def settle_refused_after_lease_loss() -> None:
         holder, unfenced = self.run.holder, effects.settle
 
         def fenced(uid: str, by: str, *told: Any, **more: Any) -> move.Move[Any]:
-            def run(tx: move.Transaction) -> Any:
+            def run(tx: move.StoreTransaction) -> Any:
                 log = move.hold(tx, holder)
                 result = unfenced.on(log, *told, **more)
                 log.close()
@@ -273,10 +273,10 @@ def compensated_successor_with_the_old_key() -> None:
 @plant
 def restore_forgets_children() -> None:
     """Only the session's own age is compared with the restore, and not that of its oldest ancestor."""
-    real = restore.over
+    real = restore.unreleased_for
 
     def over(tx: Any, session: Any) -> Any:
         found = real(tx, session)
         return None if found is None or found.began_at < session.created_at else found
 
-    restore.over = over
+    restore.unreleased_for = over

@@ -16,7 +16,7 @@ from perdure.domain.restore import Cause
 from perdure.runtime.definitions.program import Bound
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.runtime.runtime import open as open_runtime
-from perdure.store.move import Transaction, plain_move
+from perdure.store.move import StoreTransaction, plain_move
 from perdure.store.moves import restore
 from perdure.testing.sweep.trial import Person, run_to_end
 from tests.ledger.support import programs
@@ -41,7 +41,7 @@ async def family(s: Session, n: int) -> list[str]:
 
 
 @plain_move
-def restore_store(tx: Transaction) -> None:
+def restore_store(tx: StoreTransaction) -> None:
     if restore.newest(tx) is None:
         restore.begin(tx, Cause.DECLARED, "for a test")
 

@@ -27,7 +27,7 @@ from perdure.runtime.ledger.policy import Intent
 from perdure.store.moves import effect as effects
 from perdure.store.moves import lease
 from perdure.store.moves import session as sessions
-from perdure.store.moves.intent import Dispatch
+from perdure.store.moves.effect_input import Dispatch
 from tests.runtime.support.scripted_world import GATE, Outside, World
 from tests.store.scene import raw
 

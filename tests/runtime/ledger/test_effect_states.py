@@ -12,7 +12,8 @@ from perdure.domain.record import check_move
 from perdure.domain.session import Status
 from perdure.errors import ConfigError, IllegalMove
 from perdure.store.moves import doubt, effect, session_end, wait
-from perdure.store.moves.intent import Dispatch, Intent, Outcome
+from perdure.store.moves.attempt import attempts_of
+from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
 from perdure.store.store import Store
 from tests.store.scene import a_holder, a_session, raw, session_of
 
@@ -23,18 +24,18 @@ LEGAL = {
     ("acknowledged", "compensated"), ("compensated", "superseded"),
 }  # fmt: skip
 DISPATCH = Dispatch(worker="w-1", process='{"id": "w-1"}')
-DONE = Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result="7")
-UNKNOWN = Outcome(outcome=AttemptOutcome.UNKNOWN, error='{"type": "OSError"}')
-PROOF = Outcome(outcome=AttemptOutcome.FAILED, error='{"type": "NotDone"}')
-ABSENT = Outcome(outcome=AttemptOutcome.ABSENT)
+DONE = AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result="7")
+UNKNOWN = AttemptResult(outcome=AttemptOutcome.UNKNOWN, error='{"type": "OSError"}')
+PROOF = AttemptResult(outcome=AttemptOutcome.FAILED, error='{"type": "NotDone"}')
+ABSENT = AttemptResult(outcome=AttemptOutcome.ABSENT)
 
 
-def an_intent(id: str = "e-1", **columns: object) -> Intent:
+def an_intent(id: str = "e-1", **columns: object) -> NewEffect:
     given = {
         "position": '[0, "", "do", "post", "d", 0]', "generation": 0, "tool": "post", "replay": "escalate",
         "targets": "[]", "intent": '{"n": 1}', "intent_digest": "d" * 64, "idempotency_key": id.ljust(64, "k"),
     }  # fmt: skip
-    return Intent(id=id, **given | columns)  # type: ignore[arg-type]
+    return NewEffect(id=id, **given | columns)  # type: ignore[arg-type]
 
 
 def dispatched(store: Store, id: str = "e-1") -> Holder:
@@ -144,9 +145,11 @@ def test_only_a_late_success_changes_what_was_found_absent(store: Store, late: s
     holder = dispatched(store)
     store.write_now(effect.settle(holder.uid, "w", "e-1", 1, ABSENT))
     error = '{"type":"TimeoutError","code":null,"message":"late"}'
-    store.write_now(effect.settle(holder.uid, "w-1", "e-1", 1, Outcome(outcome=AttemptOutcome(late), error=error)))
+    store.write_now(
+        effect.settle(holder.uid, "w-1", "e-1", 1, AttemptResult(outcome=AttemptOutcome(late), error=error))
+    )
     assert (state(store, holder), newest_kind(store, holder)) == ("planned", "effect.late_outcome")
-    (only,) = store.read_now(effect.of_effect, holder.uid, "e-1")
+    (only,) = store.read_now(attempts_of, holder.uid, "e-1")
     assert only.outcome == "absent"
 
 
@@ -176,9 +179,11 @@ def newest_kind(store: Store, holder: Holder) -> str:
 
 
 @pytest.mark.parametrize(("outcome", "left"), [(DONE, "acknowledged"), (PROOF, "failed"), (ABSENT, "planned")])
-def test_a_late_outcome_answers_the_question_that_a_person_was_asked(store: Store, outcome: Outcome, left: str) -> None:
+def test_a_late_outcome_answers_the_question_that_a_person_was_asked(
+    store: Store, outcome: AttemptResult, left: str
+) -> None:
     holder = dispatched(store)
-    asked = store.write_now(doubt.doubt(holder, "e-1", "the outcome is unknown"))
+    asked = store.write_now(doubt.open_doubt(holder, "e-1", "the outcome is unknown"))
     assert store.write_now(wait.park(holder, [asked])) == []
     store.write_now(effect.settle(holder.uid, "w-1", "e-1", 1, outcome))
     assert (state(store, holder), session_of(store, holder.uid).status) == (left, "ready")
@@ -187,27 +192,27 @@ def test_a_late_outcome_answers_the_question_that_a_person_was_asked(store: Stor
 
 def test_a_verdict_wakes_the_session_and_is_given_once(store: Store) -> None:
     holder = dispatched(store)
-    store.write_now(wait.park(holder, [store.write_now(doubt.doubt(holder, "e-1", "the outcome is unknown"))]))
-    store.write_now(doubt.pronounce(holder.uid, "ada", "e-1", Verdict.ABANDON, because="gone"))
+    store.write_now(wait.park(holder, [store.write_now(doubt.open_doubt(holder, "e-1", "the outcome is unknown"))]))
+    store.write_now(doubt.record_verdict(holder.uid, "ada", "e-1", Verdict.ABANDON, because="gone"))
     assert (state(store, holder), session_of(store, holder.uid).status) == ("failed", "ready")
     with pytest.raises(IllegalMove):
-        store.write_now(doubt.pronounce(holder.uid, "ada", "e-1", Verdict.HAPPENED, because="no, there"))
+        store.write_now(doubt.record_verdict(holder.uid, "ada", "e-1", Verdict.HAPPENED, because="no, there"))
 
 
 def test_only_a_dispatched_effect_can_be_in_doubt(store: Store) -> None:
     holder = a_holder(store)
     store.write_now(effect.plan(holder, an_intent()))
     with pytest.raises(IllegalMove, match="planned"):
-        store.write_now(doubt.doubt(holder, "e-1", "why"))
+        store.write_now(doubt.open_doubt(holder, "e-1", "why"))
 
 
 def test_an_effect_is_compensated_only_by_an_undo_that_was_acknowledged(store: Store) -> None:
     holder = dispatched(store)
     store.write_now(effect.plan_and_dispatch(holder, an_intent("e-u", position='["undo", "e-1"]'), DISPATCH))
     with pytest.raises(IllegalMove, match="not acknowledged"):
-        store.write_now(doubt.compensated(holder, "e-1", by_effect="e-u"))
+        store.write_now(doubt.record_compensation(holder, "e-1", by_effect="e-u"))
     store.write_now(effect.settle(holder.uid, "w", "e-u", 1, DONE))
-    store.write_now(doubt.compensated(holder, "e-1", by_effect="e-u"))
+    store.write_now(doubt.record_compensation(holder, "e-1", by_effect="e-u"))
     store.write_now(effect.plan(holder, an_intent("e-2", supersedes="e-1", generation=1)))
     assert (state(store, holder), state(store, holder, "e-2")) == ("superseded", "planned")
 

@@ -127,7 +127,7 @@ async def test_a_synchronous_failover_at_any_moment_is_only_a_pause(
                 view, last = await run_with(runtime, fail_over, at)
                 assert (view.result, view.waits) == ("acted", ()), at
                 assert len(service.kept()) == 2, at
-                (found,) = await runtime.store.read(restore.everything)
+                (found,) = await runtime.store.read(restore.listing)
                 assert found.released_by == failover.BY
                 (asked,) = (await runtime.get("idle")).waits
                 await runtime.answer(asked.id, "yes")
@@ -174,7 +174,7 @@ async def test_trusting_a_lossy_failover_would_repeat_an_effect(
 ) -> None:
     """Planted: a lost commit is not noticed, so what it told of is done again."""
     if bug == "timelines are not compared":
-        monkeypatch.setattr(history, "look_back", lambda db, known=0: ("", known))
+        monkeypatch.setattr(history, "check_timeline", lambda db, known=0: ("", known))
     else:
         monkeypatch.setattr(failover, "_is_there", lambda tx, one: True)
         monkeypatch.setattr(failover, "all_synchronous", lambda noted: True)
@@ -202,7 +202,7 @@ async def test_a_living_process_notices_a_point_in_time_recovery(sink: Sink) -> 
 
         async with open_runtime(url, connections=2, lease=LEASE) as runtime:
             await run_with(runtime, put_back, "act.after")
-            (found,) = await runtime.store.read(restore.everything)
+            (found,) = await runtime.store.read(restore.listing)
             assert found.released_at is None
             assert (await seen_through(runtime, service)).result == "acted"
         assert len(service.kept()) == 2

@@ -11,7 +11,7 @@ import perdure
 from perdure import NotDone, Session, Transaction, program, tool
 from perdure.errors import ConfigError, StoreFull, StoreUnavailable
 from perdure.store.databases.sqlite import engine
-from perdure.store.move import Transaction as StoreTransaction
+from perdure.store.move import StoreTransaction
 from tests.runtime.support.scripted_world import World
 from tests.store.scene import connection_of, plain, run_raw
 

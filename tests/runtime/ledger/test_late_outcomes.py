@@ -16,8 +16,8 @@ from perdure.runtime.ledger.execution import LATE, REFUSED, keep_late_outcome
 from perdure.runtime.ledger.late_outcomes import write_late_outcomes
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.workers.worker import Worker, WorkerNotice
-from perdure.store.moves.intent import Outcome
-from perdure.store.moves.intent import Outcome as Known
+from perdure.store.moves.effect_input import AttemptResult
+from perdure.store.moves.effect_input import AttemptResult as Known
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 SHORT = 0.6  # seconds; the heart looks three times in it what it may give back
@@ -122,7 +122,7 @@ async def test_a_refused_late_outcome_is_logged_and_blocks_no_other(
         await fails(rt)
         real = rt.values.keep
 
-        async def keep(uid: str, by: str, known: Outcome) -> Outcome:
+        async def keep(uid: str, by: str, known: AttemptResult) -> AttemptResult:
             if known.result == '"bad"':
                 raise IllegalMove("This outcome cannot be written.")
             return await real(uid, by, known)
@@ -130,7 +130,7 @@ async def test_a_refused_late_outcome_is_logged_and_blocks_no_other(
         monkeypatch.setattr(rt.values, "keep", keep)
         (owed,) = LATE
         debt = LATE.pop(owed)
-        keep_late_outcome((owed[0], "e-bad", 1), Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result='"bad"'), 1)
+        keep_late_outcome((owed[0], "e-bad", 1), AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result='"bad"'), 1)
         keep_late_outcome(owed, *debt)
         faults.disarm()
         await until(lambda: is_acknowledged(rt))
@@ -179,7 +179,7 @@ async def test_an_unreadable_session_does_not_block_the_outcomes_of_others(
         monkeypatch.setattr(rt.store, "read_now", damaged)
         monkeypatch.setattr(rt.late_outcomes, "wake", lambda: None)
         for uid in ("one", "two"):
-            keep_late_outcome((uid, "e-1", 1), Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result="1"), 1)
+            keep_late_outcome((uid, "e-1", 1), AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result="1"), 1)
         assert (rt.late_outcomes.write_all(), sorted(asked)) == (False, ["one", "two"])
         LATE.clear()
 

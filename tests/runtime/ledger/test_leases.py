@@ -13,7 +13,7 @@ from perdure.errors import ConfigError, LeaseHeld, SessionWaiting
 from perdure.runtime.definitions.program import PROGRAMS, Bound
 from perdure.store.move import Log, outsider_move
 from perdure.store.moves import effect, lease
-from perdure.store.moves.intent import Outcome
+from perdure.store.moves.effect_input import AttemptResult
 from perdure.testing import ManualClock
 from tests.runtime.support.scripted_world import Outside, World
 
@@ -35,7 +35,7 @@ def bound(n: int = 1) -> Bound[int]:
 
 
 async def held(world: World) -> list[tuple[str, str | None]]:
-    return [(one.resource, one.nonce) for one in await world.rt.store.read(lease.named)]
+    return [(one.resource, one.nonce) for one in await world.rt.store.read(lease.named_leases)]
 
 
 async def test_a_lease_is_held_from_the_dispatch_to_the_settle(world: World) -> None:
@@ -90,7 +90,7 @@ async def test_the_second_waits_until_the_first_is_settled(world: World) -> None
     assert (await world.rt.get("b")).status == "ready"
     assert (await world.again("b")).status == "done"
     assert [word for word in order if word[0] != "c"] == ["a begins", "a ends", "b begins", "b ends"]
-    assert [one.epoch for one in await world.rt.store.read(lease.named)] == [2, 1]
+    assert [one.epoch for one in await world.rt.store.read(lease.named_leases)] == [2, 1]
     world.verify("b")
 
 
@@ -177,7 +177,7 @@ async def test_a_waiter_is_notified_again_if_the_notifier_died(world: World) -> 
     await world.run(bound(), "a")
     await world.run(bound(), "b")
     first = await world.effect("a")
-    known = Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result="7")
+    known = AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result="7")
     await world.rt.store.write(effect.settle(first.session_uid, "w", first.id, 1, known))  # and dies before it tells
     assert (await world.rt.get("b")).status == "waiting"
     assert (await world.again("a")).status == "done"
@@ -244,7 +244,7 @@ async def test_many_sessions_of_two_processes_that_need_two_branches_never_meet(
     runs = [(world.rt if who % 3 else other).complete(f"m-{who}") for who in range(6)]
     assert [view.result for view in await asyncio.gather(*runs)] == list(range(6))
     assert met == []
-    assert [one.epoch for one in await world.rt.store.read(lease.named)] == [6, 6]
+    assert [one.epoch for one in await world.rt.store.read(lease.named_leases)] == [6, 6]
     other.close()
 
 

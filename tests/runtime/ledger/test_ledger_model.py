@@ -17,8 +17,9 @@ from perdure.domain.lease import Holder
 from perdure.errors import IllegalMove, LeaseLost, PerdureError
 from perdure.store.move import Move
 from perdure.store.moves import approval, doubt, effect, event, lease, session, wait
-from perdure.store.moves.approval import Question, approval_id
-from perdure.store.moves.intent import Dispatch, Intent, Outcome
+from perdure.store.moves.approval import ApprovalRequest, approval_id
+from perdure.store.moves.attempt import attempts_of
+from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
 from perdure.store.moves.session import NewSession
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
@@ -101,8 +102,8 @@ class Ledger(RuleBasedStateMachine):
     def plan(self, gated: bool) -> None:
         number = len(self.expected)
         if gated:
-            question = Question(gate="g", requester="ada", requester_may_decide=False, quorum=2, expires_at=None)
-            self.write(approval.ask(self.holder, intent(self.uid, number), question))
+            question = ApprovalRequest(gate="g", requester="ada", requester_may_decide=False, quorum=2, expires_at=None)
+            self.write(approval.request(self.holder, intent(self.uid, number), question))
         else:
             self.write(effect.plan(self.holder, intent(self.uid, number)))
         self.write(effect.plan(self.holder, intent(self.uid, number)))
@@ -148,7 +149,7 @@ class Ledger(RuleBasedStateMachine):
             return
         attempt = 1 if late else len(want.attempts)
         result = "7" if outcome is AttemptOutcome.ACKNOWLEDGED else None
-        known = Outcome(outcome=outcome, result=result)
+        known = AttemptResult(outcome=outcome, result=result)
         self.write(effect.settle(self.uid, "w", name(self.uid, number), attempt, known, retry=RETRY))
         last = want.attempts[-1]
         counts = attempt == len(want.attempts) and (
@@ -171,7 +172,7 @@ class Ledger(RuleBasedStateMachine):
     @rule(data=st.data())
     def doubt(self, data: st.DataObject) -> None:
         number, want = self.pick(data)
-        move = doubt.doubt(self.holder, name(self.uid, number), "the outcome is unknown")
+        move = doubt.open_doubt(self.holder, name(self.uid, number), "the outcome is unknown")
         if want.state != "dispatched":
             self.refused(move)
             return
@@ -184,7 +185,7 @@ class Ledger(RuleBasedStateMachine):
     @rule(data=st.data(), verdict=st.sampled_from(list(Verdict)))
     def pronounce(self, data: st.DataObject, verdict: Verdict) -> None:
         number, want = self.pick(data)
-        move = doubt.pronounce(self.uid, "ada", name(self.uid, number), verdict, because="seen", result="7")
+        move = doubt.record_verdict(self.uid, "ada", name(self.uid, number), verdict, because="seen", result="7")
         if want.verdict == verdict:
             self.write(move)
             return
@@ -212,7 +213,7 @@ class Ledger(RuleBasedStateMachine):
     @rule(data=st.data())
     def compensate(self, data: st.DataObject) -> None:
         (number, want), (by, undo) = self.pick(data), self.pick(data)
-        move = doubt.compensated(self.holder, name(self.uid, number), by_effect=name(self.uid, by))
+        move = doubt.record_compensation(self.holder, name(self.uid, number), by_effect=name(self.uid, by))
         if undo.state != "acknowledged" or want.state not in ("dispatched", "acknowledged") or by == number:
             if by != number:
                 self.refused(move)
@@ -245,7 +246,7 @@ class Ledger(RuleBasedStateMachine):
         open_waits = {one.id for one in self.store.read_now(wait.open_of_session, self.uid)}
         for number, want in enumerate(self.expected):
             row = rows[name(self.uid, number)]
-            attempts = [one.outcome for one in self.store.read_now(effect.of_effect, self.uid, row.id)]
+            attempts = [one.outcome for one in self.store.read_now(attempts_of, self.uid, row.id)]
             assert (row.state, attempts) == (want.state, want.attempts)
             if want.state in UNSETTLED:
                 assert (row.doubted_at is not None) == want.doubted
@@ -270,9 +271,9 @@ def name(uid: str, number: int) -> str:
     return f"e-{uid[-12:]}-{number}"
 
 
-def intent(uid: str, number: int) -> Intent:
+def intent(uid: str, number: int) -> NewEffect:
     id = name(uid, number)
-    return Intent(
+    return NewEffect(
         id=id, position=f'[0, "", "do", "t", "{number}", 0]', generation=0, tool="t", replay="escalate", targets="[]",
         intent="{}", intent_digest="d" * 64, idempotency_key=id.ljust(64, "k"),
     )  # fmt: skip

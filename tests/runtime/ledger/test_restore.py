@@ -19,7 +19,7 @@ from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.runtime.runtime import open as open_runtime
 from perdure.store.databases.sqlite.location import companion
-from perdure.store.move import Move, Transaction, plain_move
+from perdure.store.move import Move, StoreTransaction, plain_move
 from perdure.store.moves import event, lease, meta, restore
 from perdure.store.moves import session as sessions
 from perdure.store.store import Store, open_store
@@ -119,7 +119,7 @@ async def test_a_file_that_is_put_back_does_nothing_twice(replay: str, folder: P
     view, path = await live_twice(folder, service, replay)
     assert len(service.kept()) == 1
     with open_store(path) as store:
-        (found,) = store.read_now(restore.everything)
+        (found,) = store.read_now(restore.listing)
         assert (found.epoch, found.cause, found.released_at) == (1, Cause.WITNESS, None)
         store.read_now(event.verify, view.uid)
         assert store.read_now(sessions.get, view.uid).lease_epoch >> RESTORE_SHIFT == 1
@@ -142,7 +142,7 @@ async def test_without_the_rule_a_restored_file_acts_twice(
     replay: str, folder: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: what was put back is taken for what is true."""
-    monkeypatch.setattr(restore, "over", lambda tx, session: None)
+    monkeypatch.setattr(restore, "unreleased_for", lambda tx, session: None)
     service = sink.run()
     view, _ = await live_twice(folder, service, replay)
     assert view.result == "acted"
@@ -254,7 +254,7 @@ def test_a_restore_is_released_once_with_a_reason_and_never_forgotten(store: Sto
 
 
 @plain_move
-def unlawful(tx: Transaction, statement: str) -> None:
+def unlawful(tx: StoreTransaction, statement: str) -> None:
     tx.execute(statement, ())
 
 
@@ -264,11 +264,11 @@ def test_a_witness_without_news_begins_no_restore(folder: Path) -> None:
     for number, spoil in enumerate((None, b"", b"nonsense", b"0123456789abcdef {}")):
         with open_store(path) as store:
             a_session(store, f"s-{number}")
-            assert store.read_now(restore.everything) == []
+            assert store.read_now(restore.listing) == []
         if spoil is not None:
             (companion(path) / "witness").write_bytes(spoil)
     with open_store(path) as store:
-        assert store.read_now(restore.everything) == []
+        assert store.read_now(restore.listing) == []
 
 
 @pytest.mark.slow
@@ -282,7 +282,7 @@ def test_each_restored_file_is_detected_once_with_a_new_epoch(folder: Path) -> N
         put_back(path, backup)
         for _ in range(2):
             with open_store(path) as store:
-                assert [one.epoch for one in store.read_now(restore.everything)] == [epoch]
+                assert [one.epoch for one in store.read_now(restore.listing)] == [epoch]
         with open_store(path) as store:
             a_session(store)
 
@@ -295,11 +295,11 @@ def test_another_history_of_the_server_begins_a_restore_epoch(target: str) -> No
         assert known is not None
         server, _, number = known.partition("/")
         a_session(store)
-        assert store.read_now(restore.everything) == []
+        assert store.read_now(restore.listing) == []
         store.write_now(meta.put(restore.TIMELINE, f"{server}/{int(number, 16) - 1:08X}"))
     for _ in range(2):
         with open_store(target) as store:
-            (found,) = store.read_now(restore.everything)
+            (found,) = store.read_now(restore.listing)
             assert (found.epoch, found.cause) == (1, Cause.TIMELINE)
             assert store.read_now(meta.get, restore.TIMELINE) == known
             assert store.database.restore_epoch == 1
@@ -327,7 +327,7 @@ async def test_a_server_that_was_recovered_to_an_earlier_time_does_nothing_twice
         recover_from(server, backup)
         server.start()
         async with open_runtime(url, connections=2) as runtime:
-            (found,) = await runtime.store.read(restore.everything)
+            (found,) = await runtime.store.read(restore.listing)
             assert (found.epoch, found.cause) == (2, Cause.TIMELINE)  # never lower than the server's own number
             view = await answer(runtime)
         assert len(service.kept()) == 1

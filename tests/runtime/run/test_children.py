@@ -10,7 +10,7 @@ import pytest
 
 from perdure import Conflict, Session, SessionFailed, faults, program
 from perdure.errors import StoreUnavailable
-from perdure.store.move import Move, Transaction
+from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import session as sessions
 from perdure.store.moves import session_end
 from tests.runtime.support.scripted_world import Outside, World
@@ -181,7 +181,7 @@ async def test_a_started_child_is_found_again_after_a_rename(world: World, monke
         move = create(*args, **kwargs)
         run = move.run
 
-        def last(tx: Transaction) -> Any:
+        def last(tx: StoreTransaction) -> Any:
             tx.after_commit.append(lambda: state.update(dead=True))
             return run(tx)
 

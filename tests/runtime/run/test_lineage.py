@@ -112,7 +112,7 @@ async def test_a_worker_wakes_a_branch_that_missed_the_notification(world: World
     await branch(world)
     await wake_stale_branches(world.rt.store, "w")
     assert (await world.rt.get("b")).status == "waiting"
-    said = doubt.pronounce(effect.session_uid, "ada", effect.id, Verdict.HAPPENED, because="seen", result="9")
+    said = doubt.record_verdict(effect.session_uid, "ada", effect.id, Verdict.HAPPENED, because="seen", result="9")
     await world.rt.store.write(said)
     await wake_stale_branches(world.rt.store, "w")
     assert (await world.rt.get("b")).status == "ready"
@@ -181,7 +181,7 @@ async def test_a_branch_learns_that_an_inherited_effect_was_undone(world: World)
     undo = an_intent("e-undo", position=f'["undo", "{effect.id}"]')
     await store.write(effects.plan_and_dispatch(holder, undo, DISPATCH))
     await store.write(effects.settle(view.uid, "w", "e-undo", 1, DONE))
-    await store.write(doubt.compensated(holder, effect.id, by_effect="e-undo"))
+    await store.write(doubt.record_compensation(holder, effect.id, by_effect="e-undo"))
     b = await world.rt.run("b")
     await world.rt.answer(b.waits[0].id, "yes")
     assert (await world.rt.run("b")).result == "undone"

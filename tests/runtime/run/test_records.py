@@ -258,7 +258,7 @@ async def test_saved_values_are_kept_once_across_reruns(world: World) -> None:
     assert await replayed(world) == [1, 2, "red", None]
     (made,) = await world.rt.store.read(decision.recent, started.uid)
     tasks = await world.rt.store.read(task.of_session, started.uid)
-    (known,) = await world.rt.store.read(fact.known)
+    (known,) = await world.rt.store.read(fact.listing)
     assert (made.outcome, sorted(one.state for one in tasks), known.version) == ("commented", ["active", "done"], 2)
 
 

@@ -18,6 +18,7 @@ from perdure.runtime.runtime import Runtime
 from perdure.store.moves import effect as effects
 from perdure.store.moves import event
 from perdure.store.moves import session as sessions
+from perdure.store.moves.attempt import attempts_of
 from perdure.store.store import open_store
 from perdure.testing import ManualClock
 
@@ -73,7 +74,7 @@ class World:
         return only
 
     async def attempts(self, effect: Effect) -> list[Attempt]:
-        return await self.rt.store.read(effects.of_effect, effect.session_uid, effect.id)
+        return await self.rt.store.read(attempts_of, effect.session_uid, effect.id)
 
     async def outcomes(self, effect: Effect) -> list[str | None]:
         return [attempt.outcome for attempt in await self.attempts(effect)]

@@ -27,7 +27,7 @@ def ask(target: str) -> None:
     with open_store(target) as store:
         runtime = Runtime(store)
         for _ in sys.stdin:
-            lives = {one.id: runtime.life_of(an_attempt(one)) for one in store.read_now(worker.workers)}
+            lives = {one.id: runtime.life_of(an_attempt(one)) for one in store.read_now(worker.listing)}
             print(json.dumps([os.getpid(), socket.gethostname(), lives]), flush=True)
 
 

@@ -16,8 +16,7 @@ from perdure.domain.lease import Holder
 from perdure.errors import LeaseLost, StoreUnavailable
 from perdure.runtime.run.session_lease import acquire
 from perdure.runtime.workers.heartbeat import Heartbeat
-from perdure.store.move import Move
-from perdure.store.move import Transaction as StoreTransaction
+from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import lease
 from perdure.store.moves import session as sessions
 from perdure.store.store import Store

@@ -71,7 +71,7 @@ def container(*options: str) -> list[str]:
 
 
 def row(store: Store, id: str) -> WorkerRecord:
-    return next(one for one in store.read_now(worker.workers) if one.id == id)
+    return next(one for one in store.read_now(worker.listing) if one.id == id)
 
 
 @pytest.mark.slow
@@ -180,7 +180,7 @@ def test_a_worker_that_closes_during_an_act_is_still_alive(store: Store) -> None
     me.close(acting=True)
     assert locks.life(row(store, me.id)) is Liveness.ALIVE
     me.close()
-    assert store.read_now(worker.workers) == []
+    assert store.read_now(worker.listing) == []
 
 
 def test_a_worker_of_an_earlier_boot_is_dead(store: Store) -> None:
@@ -231,7 +231,7 @@ def test_a_worker_that_leaves_is_forgotten(store: Store) -> None:
     locks = locks_of_store(store)
     with locks.enter(store, programs=["review"]) as me:
         assert row(store, me.id).programs == ["review"]
-    assert store.read_now(worker.workers) == []
+    assert store.read_now(worker.listing) == []
     assert not (locks.folder / me.id).exists()
 
 
@@ -273,6 +273,6 @@ async def test_reading_the_recovery_plan_registers_no_worker(target: str) -> Non
     async with open_runtime(target) as runtime:
         await runtime.start(idle.bind(), id="s")
         assert await runtime.recovery_plan("s") == []
-        assert await runtime.store.read(worker.workers) == []
+        assert await runtime.store.read(worker.listing) == []
         await runtime.run("s")
-        assert len(await runtime.store.read(worker.workers)) == 1
+        assert len(await runtime.store.read(worker.listing)) == 1

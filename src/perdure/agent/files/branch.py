@@ -21,7 +21,7 @@ from perdure.domain.session import SessionRecord
 from perdure.errors import Conflict, NotDone, NotFound
 from perdure.ids import digest
 from perdure.runtime.definitions.tool import Call, tool
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import session as sessions
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class SessionFolder(msgspec.Struct, frozen=True):
     branch: str | None = None
 
 
-def session_folder(tx: Transaction, session: SessionRecord) -> SessionFolder | None:
+def session_folder(tx: StoreTransaction, session: SessionRecord) -> SessionFolder | None:
     """A child works where its parent does, a branch in a place of its own; None for a session without a folder."""
     while session.forked_from is None and session.parent_uid is not None:
         session = sessions.get(tx, session.parent_uid)

@@ -36,9 +36,9 @@ from perdure.ids import decode
 from perdure.runtime.definitions.program import program
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.session import Session
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect as effects
-from perdure.store.moves import note
+from perdure.store.moves import message
 from perdure.store.moves import session as sessions
 
 SHOWN = 4000  # letters of what was written and removed
@@ -62,7 +62,7 @@ async def bring_home(s: Session, branch: str, mark: bool = False) -> MergeReport
     return made
 
 
-def branch_and_parent(tx: Transaction, uid: str) -> tuple[SessionRecord, SessionRecord]:
+def branch_and_parent(tx: StoreTransaction, uid: str) -> tuple[SessionRecord, SessionRecord]:
     """A branch, and the session that it was branched from."""
     branch = sessions.get(tx, uid)
     if branch.forked_from is None:
@@ -118,14 +118,14 @@ async def _base(runtime: Runtime, branch: SessionRecord, folder: str) -> str:
     return fork
 
 
-def _merges_and_fork(tx: Transaction, branch: SessionRecord) -> tuple[list[Effect], str | None]:
+def _merges_and_fork(tx: StoreTransaction, branch: SessionRecord) -> tuple[list[Effect], str | None]:
     by = [branch, *merge_sessions(tx, branch)]
     done = [one for session in by for one in effects.of_session(tx, session.uid) if one.tool == merge_branch.name]
     fork, _ = state_of(tx, sessions.get(tx, branch.forked_from or ""), branch.forked_at or 0)
     return done, fork.snapshot
 
 
-def merge_sessions(tx: Transaction, branch: SessionRecord) -> list[SessionRecord]:
+def merge_sessions(tx: StoreTransaction, branch: SessionRecord) -> list[SessionRecord]:
     """The sessions that brought a branch home after its end, in order."""
     found: list[SessionRecord] = []
     while True:
@@ -139,7 +139,7 @@ def merge_session_id(branch: SessionRecord, number: int) -> str:
     return f"{branch.id[:180]}.merge-{number}"
 
 
-def _state(tx: Transaction, session: SessionRecord) -> Any:
+def _state(tx: StoreTransaction, session: SessionRecord) -> Any:
     return state_of(tx, session)[0]
 
 
@@ -151,4 +151,4 @@ async def record_merge(runtime: Runtime, uid: str, made: MergeReport, key: str) 
     paths = [f"written {one}" for one in made.written] + [f"removed {one}" for one in made.removed]
     said = bounded(f"The person merged branch {branch.id} into this folder: {', '.join(paths)}.", SHOWN)
     body = {"role": "note", "about": "performed", "content": said, "snapshot": made.snapshot, "merge": key}
-    await runtime.store.write(note.leave(parent.uid, runtime.by, body, key="merge"))
+    await runtime.store.write(message.add_note(parent.uid, runtime.by, body, key="merge"))

@@ -34,7 +34,7 @@ from perdure.durable import make_folder, write_whole
 from perdure.errors import ConfigError, NotFound, StoreUnavailable
 from perdure.ids import boot_id
 from perdure.process import open_for_parent
-from perdure.store.writer.lock import Waiting, holder_of
+from perdure.store.writer.lock import LockRequest, holder_of
 
 LOCK_SECONDS = 120.0  # seconds to wait for another process that uses the same home
 NO_SYNC = ("core.fsync=none",)  # for what is synced as a whole afterwards
@@ -225,7 +225,7 @@ def lock_folder(home: Path, name: str = "lock") -> Iterator[int]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if not Waiting(lock).within(LOCK_SECONDS):
+            if not LockRequest(lock).granted_within(LOCK_SECONDS):
                 raise StoreUnavailable(f"{holder_of(lock)} has used the snapshots for {LOCK_SECONDS:g} s.") from None
         yield lock
     finally:

@@ -28,7 +28,7 @@ from perdure.agent.files.workspace import here
 from perdure.agent.git.repository import query, require_repository
 from perdure.errors import NotDone
 from perdure.process import open_for_parent
-from perdure.store.writer.lock import Waiting
+from perdure.store.writer.lock import LockRequest
 
 LOCK_SECONDS = 120.0  # to wait for a git command that began earlier
 TRIES = 50  # ten in a second
@@ -44,7 +44,7 @@ def repository_lock() -> Iterator[int]:
     except OSError as error:
         raise NotDone(f"git's folder cannot be locked: {error.strerror}.") from None
     try:
-        if not Waiting(lock).within(LOCK_SECONDS):
+        if not LockRequest(lock).granted_within(LOCK_SECONDS):
             raise NotDone("A git command that began earlier still runs here; nothing was done.")
         try:
             yield lock

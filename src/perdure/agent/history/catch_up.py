@@ -18,7 +18,7 @@ from perdure.agent.settings import Settings
 from perdure.domain.event import Event
 from perdure.domain.fact import Fact, private_scope
 from perdure.ids import digest
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import event, fact, inbox
 
 MOST = 20  # items of one kind that are listed one by one
@@ -43,12 +43,12 @@ class RecentChanges(NamedTuple):
     waited: int  # … and how long earlier runs waited after them
 
 
-def since_last_line(tx: Transaction, uid: str, state: State, found: InboxState) -> RecentChanges:
+def since_last_line(tx: StoreTransaction, uid: str, state: State, found: InboxState) -> RecentChanges:
     """What others recorded since the last line, which facts are stale, and how long the model made us wait."""
     said = state.said(uid)
     events = event.after(tx, uid, said, limit=500)
     others = [line for line in events if line.kind in OUTSIDE and line.number > state.number]
-    facts = [*found.orders, *fact.known(tx, private_scope(uid))]
+    facts = [*found.orders, *fact.listing(tx, private_scope(uid))]
     stale = [one for one in facts if one.is_stale(tx.now)]
     return RecentChanges(others, len(inbox.unread(tx, uid)), stale, said, *waited_for(events, "think"))
 

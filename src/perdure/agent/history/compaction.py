@@ -23,7 +23,7 @@ from perdure.domain.effect import Effect, Replay
 from perdure.domain.task import Task
 from perdure.errors import ModelError
 from perdure.ids import encode
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import decision, event, fact, task
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
@@ -92,7 +92,7 @@ def _checked(reply: Reply) -> Reply:
     return reply
 
 
-def kept_facts(tx: Transaction, uid: str) -> dict[str, Any]:
+def kept_facts(tx: StoreTransaction, uid: str) -> dict[str, Any]:
     """What a summary must contain, from the record of the session and, before a fork, of the session it came from."""
     done: list[Effect] = []
     decisions: list[Decision] = []
@@ -115,11 +115,11 @@ def kept_facts(tx: Transaction, uid: str) -> dict[str, Any]:
             for one in reversed(decisions[:MOST])
         ],
         "tasks": plan_text([one for one in tasks if one.state in task.UNFINISHED]),
-        "orders": {one.key: one.value for one in fact.known(tx, "orders")},
+        "orders": {one.key: one.value for one in fact.listing(tx, "orders")},
     }
 
 
-def _done(tx: Transaction, uid: str) -> list[Effect]:
+def _done(tx: StoreTransaction, uid: str) -> list[Effect]:
     """The newest effects that changed something outside."""
     found: list[Effect] = []
     page = effects.listing(tx, uid=uid, limit=PAGE)

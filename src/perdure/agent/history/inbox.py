@@ -10,7 +10,7 @@ from typing import NamedTuple
 from perdure.agent.history.transcript import State
 from perdure.domain.fact import Fact
 from perdure.domain.inbox import InboxMode
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import fact, inbox
 
 ORDERS = "orders"  # the scope of the standing orders
@@ -23,8 +23,8 @@ class InboxState(NamedTuple):
     orders: list[Fact]
 
 
-def read_inbox(tx: Transaction, uid: str, mode: InboxMode | None) -> InboxState:
-    return InboxState(bool(inbox.unread(tx, uid, mode=mode, limit=1)), fact.known(tx, ORDERS))
+def read_inbox(tx: StoreTransaction, uid: str, mode: InboxMode | None) -> InboxState:
+    return InboxState(bool(inbox.unread(tx, uid, mode=mode, limit=1)), fact.listing(tx, ORDERS))
 
 
 def mode_of(state: State) -> InboxMode | None:

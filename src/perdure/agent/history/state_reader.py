@@ -17,7 +17,7 @@ from perdure.domain.session import SessionRecord
 from perdure.ids import digest
 from perdure.runtime.run.position import CallPosition
 from perdure.runtime.run.records import Records
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import checkpoint, message
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
@@ -49,20 +49,20 @@ class AgentRecords(Records):
         )
 
 
-def read(tx: Transaction, uid: str) -> AgentRecords:
+def read(tx: StoreTransaction, uid: str) -> AgentRecords:
     """Everything that a run needs before it begins."""
     session = sessions.get(tx, uid)
     state, checkpointed = state_of(tx, session)
     inbox = read_inbox(tx, uid, mode_of(state))
     since = catch_up.since_last_line(tx, uid, state, inbox)
     records = AgentRecords(session, state, checkpointed, session_folder(tx, session), inbox, since)
-    records.resting = not since.unread and bool(message.rests(tx, uid))  # a message ends every rest
+    records.resting = not since.unread and bool(message.message_waits(tx, uid))  # a message ends every rest
     for effect in effects.unsettled(tx, uid):
         records.effects[CallPosition("", "call", effect.id, "", effect.generation)] = effect
     return records
 
 
-def state_of(tx: Transaction, session: SessionRecord, through: int = END) -> tuple[State, int]:
+def state_of(tx: StoreTransaction, session: SessionRecord, through: int = END) -> tuple[State, int]:
     """The state after event `through`, and the number of the session's own checkpoint it was read from (0: none)."""
     kept = checkpoint.latest(tx, session.uid, FINGERPRINT, through=through)
     found = None if kept is None else _opened(kept.body)
@@ -74,7 +74,7 @@ def state_of(tx: Transaction, session: SessionRecord, through: int = END) -> tup
         state.number = 0
     else:
         state = State()
-    while page := message.between(tx, session.uid, state.number + 1, through):
+    while page := message.lines_between(tx, session.uid, state.number + 1, through):
         for event in page:
             state.fold(event)
     return state, 0 if kept is None or found is None else kept.number
@@ -88,7 +88,7 @@ def _opened(body: str) -> State | None:
         return None
 
 
-def _window(tx: Transaction, session: SessionRecord, state: State, through: int) -> list[Line]:
+def _window(tx: StoreTransaction, session: SessionRecord, state: State, through: int) -> list[Line]:
     """The lines of the window as of a checkpoint, across the forks between."""
     if state.first is None:
         return []
@@ -96,7 +96,7 @@ def _window(tx: Transaction, session: SessionRecord, state: State, through: int)
     first = number if session.uid == uid else 1
     found = [
         line_of(one.session_uid, one.number, one.at, one.body)
-        for one in message.between(tx, session.uid, first, through)
+        for one in message.lines_between(tx, session.uid, first, through)
         if isinstance(one.body, dict) and one.body.get("role") != "summary"
     ]
     if session.uid == uid or session.forked_from is None or session.forked_at is None:

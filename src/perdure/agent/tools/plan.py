@@ -80,7 +80,7 @@ def remember(log: Log, key: str, value: str, everywhere: bool = False, stale_aft
 def recall(log: Log, key: str | None = None, everywhere: bool = False) -> ToolResult:
     """Give back a fact by its key, or all facts that are known, each with its age."""
     scope = _scope(log, everywhere)
-    found = fact.known(log.tx, scope) if key is None else [fact.get(log.tx, scope, key)]
+    found = fact.listing(log.tx, scope) if key is None else [fact.get(log.tx, scope, key)]
     return ToolResult("\n".join(_fact(one, log.tx.now) for one in found if one is not None) or "(nothing)")
 
 

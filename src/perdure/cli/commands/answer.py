@@ -10,7 +10,7 @@ from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
     from perdure.domain.wait import Wait
-    from perdure.store.move import Transaction
+    from perdure.store.move import StoreTransaction
 
 MANY = 10_000
 
@@ -40,7 +40,7 @@ def answer(shell: Shell, wait: str, text: str) -> None:
         shell.echo(f"`{shell.suggest('resume', top, app=True)}` lets it go on, unless a worker does.")
 
 
-def find(tx: Transaction, name: str) -> Wait:
+def find(tx: StoreTransaction, name: str) -> Wait:
     """An open question by its id, by a beginning of it, or by its session."""
     from perdure.domain.wait import WaitKind
     from perdure.errors import Conflict, NotFound

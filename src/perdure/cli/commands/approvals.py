@@ -11,7 +11,7 @@ from perdure.cli.shell import Shell, command
 if TYPE_CHECKING:
     from perdure.domain.approval import Approval
     from perdure.domain.effect import Effect
-    from perdure.store.move import Transaction
+    from perdure.store.move import StoreTransaction
 
 HEADINGS = ("approval", "session", "gate", "asked", "decision", "expires", "what~")
 DECIDED = (*HEADINGS[:5], "by", "because~", *HEADINGS[5:])  # with --all
@@ -78,7 +78,7 @@ def hidden(what: str, line: str) -> int:
     return len(what) - seen
 
 
-def planned(shell: Shell, tx: Transaction, one: Approval) -> Effect:
+def planned(shell: Shell, tx: StoreTransaction, one: Approval) -> Effect:
     """The effect that an approval is about, with its arguments."""
     from perdure.cli.commands.effects import shown
     from perdure.store.moves import effect
@@ -86,14 +86,14 @@ def planned(shell: Shell, tx: Transaction, one: Approval) -> Effect:
     return shown(shell, effect.get(tx, one.session_uid, one.effect_id))
 
 
-def _call(shell: Shell, tx: Transaction, one: Approval) -> str:
+def _call(shell: Shell, tx: StoreTransaction, one: Approval) -> str:
     from perdure.cli.text.plain import whole_call
 
     about = planned(shell, tx, one)
     return whole_call(about.tool, about.intent)
 
 
-def whole(shell: Shell, tx: Transaction, one: Approval) -> list[str]:
+def whole(shell: Shell, tx: StoreTransaction, one: Approval) -> list[str]:
     """Everything that a person decides about, uncut."""
     from perdure.cli.text.intent import lines_of
     from perdure.cli.text.plain import safe, span
@@ -111,7 +111,7 @@ def whole(shell: Shell, tx: Transaction, one: Approval) -> list[str]:
     return [*(f"{name.ljust(13)}  {safe(said)}" for name, said in facts.items()), *map(str, lines_of(about, None))]
 
 
-def with_votes(shell: Shell, tx: Transaction, one: Approval) -> dict[str, Any]:
+def with_votes(shell: Shell, tx: StoreTransaction, one: Approval) -> dict[str, Any]:
     """An approval as `--json` shows it: what exactly is asked, and the name, decision and reason of every voter."""
     from perdure.store.moves import approval
 
@@ -120,7 +120,7 @@ def with_votes(shell: Shell, tx: Transaction, one: Approval) -> dict[str, Any]:
     return one.to_dict() | asked | {"votes": approval.votes(tx, one.session_uid, one.id)}
 
 
-def decided_by(tx: Transaction, one: Approval) -> tuple[str, str]:
+def decided_by(tx: StoreTransaction, one: Approval) -> tuple[str, str]:
     """Who decided an approval, and why; two empty texts if it was not decided by a vote."""
     from perdure.cli.text.plain import safe
     from perdure.store.moves import approval
@@ -130,7 +130,7 @@ def decided_by(tx: Transaction, one: Approval) -> tuple[str, str]:
     return ", ".join(safe(vote.voter) for vote in votes), "; ".join(reasons)
 
 
-def row(tx: Transaction, one: Approval, what: str, *, decided: bool) -> list[str]:
+def row(tx: StoreTransaction, one: Approval, what: str, *, decided: bool) -> list[str]:
     from perdure.cli.text.plain import TEXT, safe, short, span
     from perdure.store.moves import approval, session
 

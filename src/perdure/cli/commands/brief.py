@@ -47,10 +47,10 @@ def look(shell: Shell, id: str) -> tuple[Brief, list[WaitDescription]]:
     from perdure.cli.text import waits
     from perdure.control import brief
     from perdure.domain.session import TERMINAL
-    from perdure.store.inspection import condition
+    from perdure.store.inspection import read_access
     from perdure.store.moves import session
 
-    place, artifacts = condition.place_of(shell.store), shell.settings.get("artifacts")
+    place, artifacts = read_access.locate_store(shell.store), shell.settings.get("artifacts")
     beside = place.folder or (Path(artifacts) if artifacts else None)
     with read_store(shell) as tx:
         found = session.find(tx, id)

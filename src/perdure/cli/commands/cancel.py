@@ -66,7 +66,7 @@ async def stopped(runtime: Runtime, name: str, by: str) -> tuple[SessionView, bo
     from perdure.store.moves import doubt
 
     asked = await runtime.cancel(name, by=by)
-    left = await runtime.store.read(doubt.left, asked.uid)
+    left = await runtime.store.read(doubt.unfinished, asked.uid)
     ended = asked.forked_from is not None and asked.status == "cancelled"
     held = asked.lease_holder is not None and await runtime.dead_holder(asked) is None
     return asked, held, left, await clear_folders(runtime, only=asked.uid) if ended else []

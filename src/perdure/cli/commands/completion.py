@@ -47,7 +47,7 @@ def ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[Com
 
     try:
         with read_store(Shell(context.params.get("store"), json=True)) as tx:
-            found = session.beginning(tx, incomplete, limit=MOST)
+            found = session.with_prefix(tx, incomplete, limit=MOST)
     except (PerdureError, OSError):
         return []
     return [CompletionItem(one.id, help=short(one.title or one.program, 60)) for one in found]

@@ -67,9 +67,9 @@ def demo(shell: Shell, keep: str | None) -> int:
 
 def _absolute(store: str | None) -> str | None:
     """The address, as it is understood in another folder."""
-    from perdure.store.inspection.condition import place_of
+    from perdure.store.inspection.read_access import locate_store
 
-    place = None if store is None else place_of(store)
+    place = None if store is None else locate_store(store)
     return place.shown if place is not None and place.path is not None else store
 
 
@@ -202,9 +202,9 @@ class Narrator:
         from rich.markup import escape
 
         from perdure.cli.agent_prompt import EXAMPLE
-        from perdure.store.inspection.condition import place_of
+        from perdure.store.inspection.read_access import locate_store
 
-        store = [] if self.shell.store_option is None else ["--store", place_of(self.shell.store_option).shown]
+        store = [] if self.shell.store_option is None else ["--store", locate_store(self.shell.store_option).shown]
         where = f"in {self.kept}" if self.kept else "after `perdure demo --keep DIR`, in DIR"
         yield escape(f"Look around, {where}:")
         for words, what in LOOKS.items():

@@ -10,7 +10,7 @@ from perdure.cli.shell import Shell, command
 
 if TYPE_CHECKING:
     from perdure.domain.effect import Attempt, Effect
-    from perdure.store.move import Transaction
+    from perdure.store.move import StoreTransaction
 
 STATES = ("planned", "dispatched", "acknowledged", "failed", "refused", "compensated", "superseded")
 HEADINGS = ("effect", "tool", "state", "outside", "attempts", "planned", "with~", "reference~")
@@ -66,7 +66,7 @@ def effects(
     shell.echo(*_doubts(shell, found[:limit]))
 
 
-def _beyond(tx: Transaction, limit: int, **asked: Any) -> list[Effect]:
+def _beyond(tx: StoreTransaction, limit: int, **asked: Any) -> list[Effect]:
     """Effects that left the machine or may have, the newest first."""
     from perdure.agent import reach
     from perdure.store.moves import effect
@@ -82,9 +82,9 @@ def _beyond(tx: Transaction, limit: int, **asked: Any) -> list[Effect]:
 def shown(shell: Shell, one: Effect) -> Effect:
     """An effect with its arguments, from the folder of large things where they are kept there."""
     from perdure.runtime.run.large_values import folder_of, opened
-    from perdure.store.inspection.condition import place_of
+    from perdure.store.inspection.read_access import locate_store
 
-    return opened(one, folder_of(place_of(shell.store).folder, shell.settings.get("artifacts")))
+    return opened(one, folder_of(locate_store(shell.store).folder, shell.settings.get("artifacts")))
 
 
 def span_of(text: str) -> int:
@@ -93,13 +93,13 @@ def span_of(text: str) -> int:
     return microseconds(text)
 
 
-def cells(tx: Transaction, one: Effect) -> list[str]:
+def cells(tx: StoreTransaction, one: Effect) -> list[str]:
     """An effect's cells in a table."""
     from perdure.agent import reach
     from perdure.cli.text.plain import arguments, safe, short, span
-    from perdure.store.moves.effect import of_effect
+    from perdure.store.moves.attempt import attempts_of
 
-    attempts = of_effect(tx, one.session_uid, one.id)
+    attempts = attempts_of(tx, one.session_uid, one.id)
     state = "in doubt" if is_in_doubt(one) else "overdue" if is_overdue(one, attempts, tx.now) else one.state
     planned = f"{span(tx.now - one.planned_at)} ago"
     return [

@@ -20,7 +20,7 @@ def facts(shell: Shell, scope: str | None, limit: int) -> None:
     from perdure.store.moves import fact
 
     with read_store(shell) as tx:
-        found, now = fact.known(tx, scope, limit=limit + 1), tx.now
+        found, now = fact.listing(tx, scope, limit=limit + 1), tx.now
     if shell.json:
         for one in found[:limit]:
             shell.echo_json(one)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from perdure.domain.session import SessionRecord
     from perdure.domain.wait import Wait
     from perdure.store.inspection.damage import DamagedRow
-    from perdure.store.move import Transaction
+    from perdure.store.move import StoreTransaction
 
 STATUSES = ("ready", "running", "waiting", "done", "failed", "cancelled")
 KINDS = ("approval", "input", "timer", "doubt", "effect", "lease", "child", "paused", "program", "policy", "quarantine")
@@ -88,7 +88,7 @@ def _tell(shell: Shell, rows: list[tuple[list[str], bool]], *, more: bool, limit
 
 
 def listed(
-    tx: Transaction, *, status: str | None, waiting_for: str | None, owner: str | None, repository: str | None,
+    tx: StoreTransaction, *, status: str | None, waiting_for: str | None, owner: str | None, repository: str | None,
     limit: int, damaged: list[DamagedRow],
 ) -> list[SessionRecord]:  # fmt: skip
     """The sessions in the order in which somebody should look at them."""
@@ -97,7 +97,7 @@ def listed(
     narrowed: dict[str, Any] = {"owner": owner, "repository": repository, "damaged": damaged}
     if waiting_for is not None:
         return session.page(tx, status=status, waiting_for=waiting_for, limit=limit, **narrowed)
-    found = session.for_a_person(tx, status=status, limit=limit, **narrowed)
+    found = session.waiting_for_person(tx, status=status, limit=limit, **narrowed)
     for wanted in ("running", None) if status is None else (status,):
         seen = {one.uid for one in found}
         page = session.page(tx, status=wanted, limit=limit + len(seen), **narrowed)
@@ -106,7 +106,7 @@ def listed(
 
 
 def searched(
-    tx: Transaction, text: str, limit: int, *, damaged: list[DamagedRow], **narrowed: Any
+    tx: StoreTransaction, text: str, limit: int, *, damaged: list[DamagedRow], **narrowed: Any
 ) -> list[SessionRecord]:
     """Sessions with a text in their id, title or prompt, in any case; those that need a person first."""
     from perdure.store.moves import session
@@ -120,7 +120,7 @@ def searched(
         if len(page) < PAGE:
             break
         before = page[-1]
-    needing = {one.uid for one in session.for_a_person(tx, limit=PAGE, damaged=[])}
+    needing = {one.uid for one in session.waiting_for_person(tx, limit=PAGE, damaged=[])}
     return sorted(found[:limit], key=lambda one: one.uid not in needing)
 
 
@@ -129,7 +129,7 @@ def _words(one: SessionRecord) -> list[str]:
     return [one.id, one.title or "", prompt if isinstance(prompt, str) else ""]
 
 
-def row(tx: Transaction, one: SessionRecord, asked: list[Wait]) -> tuple[list[str], bool]:
+def row(tx: StoreTransaction, one: SessionRecord, asked: list[Wait]) -> tuple[list[str], bool]:
     """A session's cells, and whether it needs a person."""
     from perdure.cli.text.plain import error, safe, short, span
     from perdure.cli.text.waits import summarize_waits

@@ -49,11 +49,11 @@ def restores(shell: Shell, declare: bool, release: bool, because: str | None) ->
 
 def _listed(shell: Shell) -> tuple[list[Restore], Restore | None]:
     from perdure.cli.store_access import inspect_store
-    from perdure.store.inspection import condition
+    from perdure.store.inspection import read_access
     from perdure.store.moves import restore
 
     with inspect_store(shell) as look:
-        return restore.everything(look.tx), condition.unrecorded_restore(look)
+        return restore.listing(look.tx), read_access.unrecorded_restore(look)
 
 
 async def _release(runtime: Runtime, by: str, because: str) -> list[Restore]:
@@ -90,10 +90,10 @@ def _lines(shell: Shell, found: list[Restore], unrecorded: Restore | None) -> li
 
 def _row(one: Restore, *, recorded: bool) -> list[str]:
     from perdure.cli.text.plain import safe, short
-    from perdure.clock import moment
+    from perdure.clock import format_time
 
-    released = "no" if one.released_at is None else f"{moment(one.released_at)} by {safe(one.released_by or '')}"
+    released = "no" if one.released_at is None else f"{format_time(one.released_at)} by {safe(one.released_by or '')}"
     return [
-        str(one.epoch), moment(one.began_at) if recorded else "now", moment(one.rewound_to), one.cause,
+        str(one.epoch), format_time(one.began_at) if recorded else "now", format_time(one.rewound_to), one.cause,
         released if recorded else "not recorded", short(one.detail or ""),
     ]  # fmt: skip

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from perdure.domain.session import SessionRecord
     from perdure.runtime.ledger.recovery import RecoveryStep
     from perdure.runtime.runtime import Runtime, SessionView
-    from perdure.store.move import Transaction
+    from perdure.store.move import StoreTransaction
 
 HEADINGS = ("effect", "tool", "state", "attempts", "what is done", "not before")
 WORDS = {"ask": "ask a person", "probe": "ask its probe"}
@@ -80,7 +80,7 @@ def show_plan(shell: Shell, found: SessionRecord, ended: bool) -> int:
     return 0
 
 
-def newest(tx: Transaction) -> SessionRecord:
+def newest(tx: StoreTransaction) -> SessionRecord:
     """The session that moved last among those that have not ended; a child goes on with its parent."""
     from perdure.errors import NotFound
     from perdure.store.moves import session
@@ -96,7 +96,7 @@ def table(shell: Shell, planned: list[RecoveryStep], now: int) -> Iterator[str]:
     """The recovery table; where a terminal is too narrow for the reasons, they stand below it."""
     from perdure.cli.text.grid import grid
     from perdure.cli.text.plain import safe, span
-    from perdure.clock import moment
+    from perdure.clock import format_time
 
     if not planned:
         yield "No effect is unsettled: nothing is in doubt, and the program goes on from its records."
@@ -104,7 +104,7 @@ def table(shell: Shell, planned: list[RecoveryStep], now: int) -> Iterator[str]:
     rows, reasons = [], []
     for one in planned:
         later = one.not_before is not None and one.not_before > now
-        when = f"{moment(one.not_before or 0)} (in {span((one.not_before or 0) - now)})" if later else "at once"
+        when = f"{format_time(one.not_before or 0)} (in {span((one.not_before or 0) - now)})" if later else "at once"
         rows.append(
             [
                 safe(one.effect_id),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from perdure.domain.event import Event
     from perdure.domain.session import SessionRecord
     from perdure.domain.state import SessionState
-    from perdure.store.move import Transaction
+    from perdure.store.move import StoreTransaction
 
 EFFECTS = 20
 
@@ -53,7 +53,7 @@ def show(shell: Shell, id: str, last: int, at: int | None, follow: bool) -> None
         follow_log(shell, found)
 
 
-def _emit(shell: Shell, tx: Transaction, found: SessionRecord, events: list[Event]) -> None:
+def _emit(shell: Shell, tx: StoreTransaction, found: SessionRecord, events: list[Event]) -> None:
     from perdure.agent import reach
     from perdure.cli.commands.approvals import with_votes
     from perdure.store.moves import approval, effect, wait
@@ -69,7 +69,7 @@ def _emit(shell: Shell, tx: Transaction, found: SessionRecord, events: list[Even
     )
 
 
-def _present(shell: Shell, tx: Transaction, found: SessionRecord, events: list[Event]) -> Iterator[str]:
+def _present(shell: Shell, tx: StoreTransaction, found: SessionRecord, events: list[Event]) -> Iterator[str]:
     from perdure.cli.commands.effects import cells
     from perdure.cli.text import waits
     from perdure.domain.session import TERMINAL
@@ -99,7 +99,7 @@ def _present(shell: Shell, tx: Transaction, found: SessionRecord, events: list[E
         yield from ("", f"`{shell.suggest('show', found.id, '--follow')}` watches it.")
 
 
-def _past(shell: Shell, tx: Transaction, state: SessionState, events: list[Event]) -> None:
+def _past(shell: Shell, tx: StoreTransaction, state: SessionState, events: list[Event]) -> None:
     """The session as its log says it was."""
     from perdure.cli.text.plain import arguments, safe, short, value
 
@@ -128,7 +128,7 @@ def _past(shell: Shell, tx: Transaction, state: SessionState, events: list[Event
     shell.echo(*_events(tx, state.session["uid"], events))
 
 
-def header(tx: Transaction, row: dict[str, Any]) -> Iterator[str]:
+def header(tx: StoreTransaction, row: dict[str, Any]) -> Iterator[str]:
     """What the session is, a thing a line."""
     from perdure.cli.text.plain import call, safe
 
@@ -144,7 +144,7 @@ def header(tx: Transaction, row: dict[str, Any]) -> Iterator[str]:
         yield from ("", *(safe(line) for line in str(raised).splitlines()))
 
 
-def _status(tx: Transaction, row: dict[str, Any]) -> str:
+def _status(tx: StoreTransaction, row: dict[str, Any]) -> str:
     from perdure.cli.text.plain import safe, span
 
     said = f"{row['status']}, {row['cursor']} events, begun {span(tx.now - row['created_at'])} ago"
@@ -162,7 +162,7 @@ def _status(tx: Transaction, row: dict[str, Any]) -> str:
     return said
 
 
-def _origin(tx: Transaction, row: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _origin(tx: StoreTransaction, row: dict[str, Any]) -> Iterator[tuple[str, str]]:
     from perdure.cli.text.waits import session_name
 
     if row.get("forked_from"):
@@ -193,7 +193,7 @@ def _effects(shell: Shell, rows: list[list[str]], *, more: bool, id: str) -> Ite
         yield f"These are the last {EFFECTS} and what is unsettled; `{everything}` lists more."
 
 
-def _approvals(tx: Transaction, found: SessionRecord) -> Iterator[str]:
+def _approvals(tx: StoreTransaction, found: SessionRecord) -> Iterator[str]:
     """What was decided about this session's effects, by whom and why."""
     from perdure.cli.commands.approvals import decided_by
     from perdure.cli.text.plain import safe, short, span
@@ -212,7 +212,7 @@ def _approvals(tx: Transaction, found: SessionRecord) -> Iterator[str]:
         yield said + (f": {short(why)}" if why else "")
 
 
-def _events(tx: Transaction, uid: str, events: list[Event]) -> Iterator[str]:
+def _events(tx: StoreTransaction, uid: str, events: list[Event]) -> Iterator[str]:
     from perdure.cli.text.sentence import line, tools_of
 
     if not events:

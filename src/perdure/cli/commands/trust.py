@@ -60,13 +60,13 @@ def _say(shell: Shell, path: Path, text: str | None, state: str, code: int = 0) 
 
 def require(shell: Shell, path: Path, text: str) -> None:
     """Use a folder's settings only if they are trusted: ask at a terminal, refuse elsewhere."""
-    from perdure.config import refuse
+    from perdure.config import refuse_untrusted
     from perdure.control import trust as trusting
 
     if trusting.is_trusted(path, text):
         return
     if not can_ask(shell) or not ask(path, text):
-        refuse(path, text)
+        refuse_untrusted(path, text)
     trusting.trust(path, text)
 
 

@@ -12,7 +12,7 @@ from perdure.cli.shell import Shell, command, is_terminal
 
 if TYPE_CHECKING:
     from perdure.store.inspection.damage import DamagedRow
-    from perdure.store.move import Transaction
+    from perdure.store.move import StoreTransaction
 
 SOME = 20
 
@@ -59,7 +59,7 @@ def verify(shell: Shell, id: str | None) -> int:
     return 1 if checked.damaged else 0
 
 
-def check(tx: Transaction, id: str | None) -> Verification:
+def check(tx: StoreTransaction, id: str | None) -> Verification:
     """Read every session, or one, telling somebody who waits how far it is."""
     from perdure.store.inspection import damage
     from perdure.store.inspection.damage import DamagedRow

@@ -12,7 +12,7 @@ import click
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import safe, span
-from perdure.clock import moment
+from perdure.clock import format_time
 from perdure.errors import PerdureError
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.workers.worker import Worker, WorkerNotice
@@ -64,7 +64,7 @@ def show_notice(shell: Shell, notice: WorkerNotice, now: int) -> None:
         _show(shell, f"{error['message']} [{error['code']}] Retrying.", {"type": notice.type, "error": error})
     elif notice.type == "worker.idle":
         due = notice.next_due or 0
-        line = f"The next timer is due at {moment(due)} (in {span(max(0, due - now))}). Start a worker then."
+        line = f"The next timer is due at {format_time(due)} (in {span(max(0, due - now))}). Start a worker then."
         _show(shell, line, {"type": notice.type, "next_due": due})
     elif notice.type == "worker.left":
         about = {"type": notice.type, "session": notice.session, "status": notice.status}

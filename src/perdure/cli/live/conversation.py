@@ -34,7 +34,7 @@ from perdure.domain.wait import WaitKind
 from perdure.errors import LeaseHeld, LeaseLost, PerdureError
 from perdure.runtime.live_text import POLL_INTERVAL, Delta, LiveTextReader
 from perdure.runtime.runtime import Runtime, SessionView
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import session
 
 TICK = 0.2
@@ -300,7 +300,7 @@ class Conversation:
             self._look_due = True
 
 
-def _standing(tx: Transaction, uid: str) -> tuple[SessionRecord, list[WaitDescription]]:
+def _standing(tx: StoreTransaction, uid: str) -> tuple[SessionRecord, list[WaitDescription]]:
     """A session and what it waits for, as of one moment."""
     found = session.get(tx, uid)
     return found, describe_waits(tx, found) if found.status not in TERMINAL else []

@@ -19,7 +19,7 @@ from perdure.cli.shell import Shell
 from perdure.config import IGNORE_FOLDER, SETTINGS
 from perdure.errors import ConfigError, PerdureError, SessionWaiting
 from perdure.runtime.runtime import Runtime
-from perdure.store.inspection import condition
+from perdure.store.inspection import read_access
 
 STARTS = 3  # workers in a row that may be started without the session moving on
 LEASING = frozenset({"lease.acquired", "lease.taken_over", "lease.expired", "session.released"})
@@ -156,7 +156,7 @@ class BackgroundWorker(NamedTuple):
 
 def supports_background(shell: Shell) -> bool:
     """Whether another process can use the store beside this one."""
-    return condition.place_of(shell.store).kind not in ("memory", "files")
+    return read_access.locate_store(shell.store).kind not in ("memory", "files")
 
 
 def check(shell: Shell) -> None:
@@ -191,7 +191,7 @@ def background(shell: Shell, uid: str, *, idle: float = IDLE) -> BackgroundWorke
 def log_of(shell: Shell, uid: str) -> Path:
     from perdure.runtime.workers.private_folder import runtime_folder
 
-    folder = condition.place_of(shell.store).folder
+    folder = read_access.locate_store(shell.store).folder
     return (folder if folder is not None else runtime_folder()) / "logs" / f"{uid}.log"
 
 

@@ -76,6 +76,6 @@ async def tool_names(store: Store, uid: str, event: Event, tools: dict[str, str]
     """The tools of the effects that were met so far, with that of one more event."""
     id = event.effect_id
     if id is not None and id not in tools:
-        known = await store.read(effect.maybe, uid, id)
+        known = await store.read(effect.get_or_none, uid, id)
         tools |= {} if known is None else {id: known.tool}
     return tools

@@ -20,7 +20,7 @@ from perdure.domain.wait import WaitKind
 from perdure.errors import LeaseHeld, PerdureError, SessionFailed, SessionWaiting
 from perdure.ids import encode
 from perdure.runtime.runtime import Runtime, SessionView
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.transfer.seal import refusal
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def move(shell: Shell, begin: Callable[[Runtime], Awaitable[SessionView]], *, cr
     return tell(shell, run_with_runtime(shell, work, create=create))
 
 
-def check_not_sealed(tx: Transaction, found: SessionRecord) -> None:
+def check_not_sealed(tx: StoreTransaction, found: SessionRecord) -> None:
     """A session that goes on elsewhere is not moved here, and is not said to be."""
     if found.sealed_at is not None and found.status not in TERMINAL:
         raise refusal(tx, found.uid, found.id, found.sealed_at)
@@ -166,7 +166,7 @@ async def report_on(runtime: Runtime, view: SessionView) -> RunReport:
     return RunReport(view, asked, runtime.store.clock.now(), answer)
 
 
-def _answer(tx: Transaction, view: SessionView) -> str | None:
+def _answer(tx: StoreTransaction, view: SessionView) -> str | None:
     """What an agent has said to the person, if that is all there is to wait for."""
     if any(one.kind != WaitKind.INPUT or one.ref is not None for one in view.waits):
         return None

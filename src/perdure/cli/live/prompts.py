@@ -17,7 +17,7 @@ from perdure.domain.session import SessionRecord
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import ConfigError, PerdureError
 from perdure.runtime.runtime import Runtime
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, effect
 
 LINES = 12  # of one argument; `m` shows all
@@ -256,7 +256,7 @@ def _with_command(asking: WaitPrompt, error: ConfigError) -> ConfigError:
     return ConfigError(error.message, hint=f"In another terminal: {line}")
 
 
-def _asked_for(tx: Transaction, uid: str, id: str) -> tuple[Approval, Effect]:
+def _asked_for(tx: StoreTransaction, uid: str, id: str) -> tuple[Approval, Effect]:
     row = approval.get(tx, uid, id)
     return row, effect.get(tx, uid, row.effect_id)
 

@@ -19,7 +19,7 @@ from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL
 from perdure.runtime.live_text import Delta
 from perdure.runtime.runtime import Runtime, SessionView
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import event, message
 from perdure.store.store import Store
 
@@ -94,14 +94,14 @@ def conversation_renderer(screen: Screen, now: Callable[[], int], after: int) ->
     return ItemRenderer(printer.tell, after, printer)
 
 
-def is_agent(tx: Transaction, view: SessionView) -> bool:
+def is_agent(tx: StoreTransaction, view: SessionView) -> bool:
     """Whether a model drives a session: its code says so where it is loaded, else its transcript."""
     from perdure.agent.agent import Agent
     from perdure.runtime.definitions.program import PROGRAMS
 
     if view.program in PROGRAMS:
         return isinstance(PROGRAMS[view.program], Agent)
-    first = message.between(tx, view.uid, 1, limit=1)
+    first = message.lines_between(tx, view.uid, 1, limit=1)
     return bool(first) and isinstance(first[0].body, dict) and "model" in first[0].body
 
 

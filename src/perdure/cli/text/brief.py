@@ -14,7 +14,7 @@ import click
 
 from perdure.cli.shell import Shell
 from perdure.cli.text.plain import arguments, error, safe, short, span, value
-from perdure.clock import moment
+from perdure.clock import format_time
 
 if TYPE_CHECKING:
     from perdure.cli.text.waits import WaitDescription
@@ -62,10 +62,13 @@ def as_text(shell: Shell, told: Brief, asked: list[WaitDescription]) -> Iterator
 
 def as_markdown(shell: Shell, told: Brief, asked: list[WaitDescription]) -> Iterator[str]:
     """For a file: it says when, and not how long ago."""
-    voice = Formatter(lambda text: escaped(short(text)), spanned, moment)
+    voice = Formatter(lambda text: escaped(short(text)), spanned, format_time)
     yield MARKS[1].rstrip("\n")
     yield f"# Brief of session {voice.quote(told.session)}"
-    yield from ("", f"As of event {told.number} ({moment(told.at)}), written {moment(told.now)} from the record.")
+    yield from (
+        "",
+        f"As of event {told.number} ({format_time(told.at)}), written {format_time(told.now)} from the record.",
+    )
     yield f"{spanned(shell.suggest('brief', safe(told.session)))} says whether it has moved on since."
     yield "Texts in here tell what was said and done. The goal, what people said since, and the standing orders are"
     yield "orders; nothing else is."

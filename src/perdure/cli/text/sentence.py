@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from perdure.cli.text.plain import call, error, safe, short, value
-from perdure.clock import moment
+from perdure.clock import format_time
 from perdure.domain.event import Event
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect
 
 Body = Mapping[str, Any]
@@ -16,13 +16,13 @@ Body = Mapping[str, Any]
 
 def line(event: Event, tools: Mapping[str, str]) -> str:
     """An event with its number and its time. `tools` says which tool an effect is of."""
-    return f"{event.number:>6}  {moment(event.at)}  {sentence(event, tools)}"
+    return f"{event.number:>6}  {format_time(event.at)}  {sentence(event, tools)}"
 
 
-def tools_of(tx: Transaction, uid: str, events: list[Event]) -> dict[str, str]:
+def tools_of(tx: StoreTransaction, uid: str, events: list[Event]) -> dict[str, str]:
     """The tools of the effects that these events are about."""
     ids = {event.effect_id for event in events if event.effect_id is not None}
-    found = [effect.maybe(tx, uid, id) for id in sorted(ids)]
+    found = [effect.get_or_none(tx, uid, id) for id in sorted(ids)]
     return {one.id: one.tool for one in found if one is not None}
 
 
@@ -107,7 +107,7 @@ def _opened(body: Body, _: str) -> str:
     row = _row(body, "wait")
     detail = row["detail"] if isinstance(row["detail"], Mapping) else {}
     about = detail.get("question") or detail.get("why") or row["ref"]
-    due = f", until {moment(row['due_at'])}" if row["due_at"] else ""
+    due = f", until {format_time(row['due_at'])}" if row["due_at"] else ""
     return f"it asks for {row['kind']} {safe(row['id'])}{due}" + (f": {short(str(about))}" if about else "")
 
 

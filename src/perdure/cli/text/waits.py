@@ -10,11 +10,11 @@ import msgspec
 
 from perdure.cli.shell import Shell
 from perdure.cli.text.plain import CUT, intent, safe, short, span
-from perdure.clock import moment
+from perdure.clock import format_time
 from perdure.domain.session import SessionRecord
 from perdure.domain.wait import FOR_A_PERSON, Wait, WaitKind
 from perdure.errors import NotFound
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, effect, session, wait
 
 MOST = 20
@@ -41,7 +41,7 @@ class WaitDescription(msgspec.Struct, frozen=True):
         return self.wait.kind in FOR_A_PERSON
 
 
-def describe_waits(tx: Transaction, found: SessionRecord, depth: int = 5) -> list[WaitDescription]:
+def describe_waits(tx: StoreTransaction, found: SessionRecord, depth: int = 5) -> list[WaitDescription]:
     """What a session waits for now, and what its children do; what a person must give comes first."""
     asked: list[WaitDescription] = []
     for one in wait.open_of_session(tx, found.uid):
@@ -53,7 +53,7 @@ def describe_waits(tx: Transaction, found: SessionRecord, depth: int = 5) -> lis
     return sorted(asked, key=lambda one: not one.for_a_person)
 
 
-def explain(tx: Transaction, found: SessionRecord, one: Wait) -> WaitDescription:
+def explain(tx: StoreTransaction, found: SessionRecord, one: Wait) -> WaitDescription:
     """A wait in words, with the commands that end it."""
     match one.kind:
         case WaitKind.APPROVAL:
@@ -83,7 +83,7 @@ def explain(tx: Transaction, found: SessionRecord, one: Wait) -> WaitDescription
             what = f"a person: {times} workers in a row were lost while they ran it, and it got no further"
             show = Suggestion(("show", found.id, "--last", "20"), "what it did last")
             return WaitDescription(one, what, (show, Suggestion(("resume", found.id), "tries again", app=True)))
-    due = f" until {moment(one.due_at)}" if one.due_at is not None else ""
+    due = f" until {format_time(one.due_at)}" if one.due_at is not None else ""
     why = _detail(one).get("why")
     return WaitDescription(one, f"the time{due}" + (f": {short(str(why))}" if why else ""))
 
@@ -92,7 +92,7 @@ def _detail(one: Wait) -> Mapping[str, Any]:
     return one.detail if isinstance(one.detail, Mapping) else {}
 
 
-def _approval(tx: Transaction, found: SessionRecord, one: Wait) -> WaitDescription:
+def _approval(tx: StoreTransaction, found: SessionRecord, one: Wait) -> WaitDescription:
     detail = _detail(one)
     what = (
         f"the gate {safe(str(detail.get('gate')))} holds back {intent(str(detail.get('tool')), detail.get('intent'))}"
@@ -146,7 +146,7 @@ def settle_suggestions(effect_id: str) -> tuple[Suggestion, ...]:
     )
 
 
-def _effect(tx: Transaction, one: Wait) -> WaitDescription:
+def _effect(tx: StoreTransaction, one: Wait) -> WaitDescription:
     try:
         found = effect.find(tx, one.ref or "")
     except NotFound:
@@ -171,7 +171,7 @@ def _lease(found: SessionRecord, one: Wait) -> WaitDescription:
     )
 
 
-def root_session_id(tx: Transaction, uid: str) -> str:
+def root_session_id(tx: StoreTransaction, uid: str) -> str:
     """The id of the session to resume: a child goes on with its parent."""
     found = session.get(tx, uid)
     while found.parent_uid is not None:
@@ -179,7 +179,7 @@ def root_session_id(tx: Transaction, uid: str) -> str:
     return found.id
 
 
-def session_name(tx: Transaction, uid: str | None) -> str:
+def session_name(tx: StoreTransaction, uid: str | None) -> str:
     try:
         return session.get(tx, uid or "").id
     except NotFound:
@@ -198,7 +198,7 @@ def lines(shell: Shell, asked: list[WaitDescription], now: int) -> Iterator[str]
         yield f"  and {len(asked) - MOST} more; --json shows all"
 
 
-def summarize_waits(tx: Transaction, waits: list[Wait]) -> tuple[str, int | None, bool]:
+def summarize_waits(tx: StoreTransaction, waits: list[Wait]) -> tuple[str, int | None, bool]:
     """For a list: what a session waits for in a few words, since when, and whether it needs a person."""
     open_ = sorted(waits, key=lambda one: one.kind not in FOR_A_PERSON)
     if not open_:

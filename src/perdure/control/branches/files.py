@@ -19,7 +19,7 @@ from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, NotFound, SessionWaiting
 from perdure.ids import encode
 from perdure.runtime.runtime import Runtime, SessionView
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
 
@@ -68,7 +68,7 @@ async def files_at(runtime: Runtime, name: str, number: int | None = None) -> Br
     return BranchFiles(is_agent, folder.repository, state.snapshot, home is not None, missing, state.not_kept, between)
 
 
-def begun_calls(tx: Transaction, session: SessionRecord, state: State, number: int) -> dict[int, Effect]:
+def begun_calls(tx: StoreTransaction, session: SessionRecord, state: State, number: int) -> dict[int, Effect]:
     """Of the calls that were open at an event, those that had become effects of the session by then."""
     wanted = {encode(["call", one.line.uid, one.line.number, one.nth]): one.nth for one in state.open_calls()}
     planned = effects.of_session(tx, session.uid, through=number) if wanted else []
@@ -106,7 +106,7 @@ def _place_of(runtime: Runtime, session: SessionRecord, folder: SessionFolder | 
 
 
 def _sides(
-    tx: Transaction, session: SessionRecord, first: int | None, last: int | None, parent: bool
+    tx: StoreTransaction, session: SessionRecord, first: int | None, last: int | None, parent: bool
 ) -> tuple[DiffSide, DiffSide]:
     after = _side(tx, session, session.cursor if last is None else last)
     if parent or (first is None and session.forked_from is not None):
@@ -122,7 +122,7 @@ def _sides(
     return before, after
 
 
-def _side(tx: Transaction, session: SessionRecord, number: int) -> DiffSide:
+def _side(tx: StoreTransaction, session: SessionRecord, number: int) -> DiffSide:
     if not 1 <= number <= session.cursor:
         raise ConfigError(f"Session {session.id} has the events 1 to {session.cursor}, and no event {number}.")
     state, _ = _at(tx, session, number)
@@ -134,7 +134,7 @@ def _side(tx: Transaction, session: SessionRecord, number: int) -> DiffSide:
     return DiffSide(session.id, number, state.snapshot, state.not_kept)
 
 
-def _at(tx: Transaction, session: SessionRecord, number: int) -> tuple[State, SessionFolder | None]:
+def _at(tx: StoreTransaction, session: SessionRecord, number: int) -> tuple[State, SessionFolder | None]:
     return state_of(tx, session, number)[0], session_folder(tx, session)
 
 

@@ -36,7 +36,7 @@ from perdure.domain.worker import Liveness
 from perdure.errors import Conflict, IllegalMove, LeaseHeld, SessionWaiting
 from perdure.ids import decode
 from perdure.runtime.runtime import Runtime, SessionView
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect as effects
 from perdure.store.moves import inbox, worker
 from perdure.store.moves import session as sessions
@@ -87,7 +87,7 @@ def _commits(own: Path, folder: Path) -> str | None:
     return None if has_it else commit[:12]
 
 
-def _branch_and_parent(tx: Transaction, name: str) -> tuple[SessionRecord, SessionRecord]:
+def _branch_and_parent(tx: StoreTransaction, name: str) -> tuple[SessionRecord, SessionRecord]:
     return branch_and_parent(tx, sessions.find(tx, name).uid)
 
 
@@ -142,7 +142,7 @@ async def _finish(runtime: Runtime, branch: SessionRecord, parent: SessionRecord
     return None
 
 
-def _ordered(tx: Transaction, branch: SessionRecord) -> bool:
+def _ordered(tx: StoreTransaction, branch: SessionRecord) -> bool:
     unread = [one.body for one in inbox.unread(tx, branch.uid)]
     orders = [one["perform"] for one in unread if isinstance(one, dict) and isinstance(one.get("perform"), dict)]
     line = _state(tx, branch).open_order()
@@ -150,7 +150,7 @@ def _ordered(tx: Transaction, branch: SessionRecord) -> bool:
     return any(one.get("tool") == merge_branch.name for one in orders)
 
 
-def _has_nothing_to_do(tx: Transaction, branch: SessionRecord) -> bool:
+def _has_nothing_to_do(tx: StoreTransaction, branch: SessionRecord) -> bool:
     state = _state(tx, branch)
     waits = state.answer() is not None or state.stopped() is not None
     return waits and not state.open_calls() and not inbox.unread(tx, branch.uid, limit=1)
@@ -168,7 +168,7 @@ async def _refuse_held(runtime: Runtime, session: SessionRecord, what: str) -> N
     holder = session.lease_holder or ""
     if session.status != Status.RUNNING or (session.lease_until or 0) < runtime.store.clock.now():
         return
-    known = {one.id: one for one in await runtime.store.read(worker.workers)}
+    known = {one.id: one for one in await runtime.store.read(worker.listing)}
     row = known.get(holder.split("@", 1)[0])
     if row is None or runtime.worker.life(row) is not Liveness.DEAD:
         raise LeaseHeld(
@@ -192,7 +192,7 @@ async def _carried_out(runtime: Runtime, branch: SessionRecord, parent: SessionR
     return MergeResult(branch.id, parent.id, str(folder), effect.id, made)
 
 
-def _state(tx: Transaction, session: SessionRecord) -> State:
+def _state(tx: StoreTransaction, session: SessionRecord) -> State:
     return state_of(tx, session)[0]
 
 

@@ -25,7 +25,7 @@ from perdure.clock import SECOND
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.errors import PerdureError
 from perdure.runtime.runtime import Runtime
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect as effects
 from perdure.store.moves import message
 from perdure.store.moves import session as sessions
@@ -95,7 +95,7 @@ async def _homes(runtime: Runtime, ended_before: int | None) -> dict[str, tuple[
     return found
 
 
-def _spare(tx: Transaction, session: SessionRecord, spared: NeededSnapshots, ended_before: int | None) -> None:
+def _spare(tx: StoreTransaction, session: SessionRecord, spared: NeededSnapshots, ended_before: int | None) -> None:
     ended = session.status in TERMINAL
     folder = session_folder(tx, session)
     if not ended and folder is not None and folder.branch is not None:
@@ -109,9 +109,9 @@ def _spare(tx: Transaction, session: SessionRecord, spared: NeededSnapshots, end
     spared.living |= set() if ended else named
 
 
-def _named(tx: Transaction, session: SessionRecord) -> set[str]:
+def _named(tx: StoreTransaction, session: SessionRecord) -> set[str]:
     """What a session's lines and effects name, and what it was branched from, then and now."""
-    lines = message.between(tx, session.uid, 1)
+    lines = message.lines_between(tx, session.uid, 1)
     said = {one.body.get("snapshot") for one in lines if isinstance(one.body, dict)}
     acts = [one for one in effects.of_session(tx, session.uid) if one.tool in (merge_branch.name, open_worktree.name)]
     said |= {act.intent.get(name) for act in acts for name in ("snapshot", "base", "ours", "theirs")}

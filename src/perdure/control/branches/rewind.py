@@ -27,7 +27,7 @@ from perdure.errors import ConfigError, PerdureError
 from perdure.ids import encode
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.runtime import Runtime, SessionView
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
 from perdure.store.moves import wait
@@ -84,7 +84,7 @@ async def rewind(runtime: Runtime, name: str, *, to: int, id: str | None = None)
 
 
 def _prepared(
-    tx: Transaction, session: SessionRecord, number: int
+    tx: StoreTransaction, session: SessionRecord, number: int
 ) -> tuple[State, list[OutsideEffect], list[dict[str, Any]]]:
     if not 1 <= number <= session.cursor:
         raise ConfigError(f"Session {session.id} has the events 1 to {session.cursor}, and no event {number}.")
@@ -102,12 +102,12 @@ def _prepared(
     return state, outside, [*calls, _note(session, number, outside, state.not_kept)]
 
 
-def outside_since(tx: Transaction, session: SessionRecord, number: int) -> list[OutsideEffect]:
+def outside_since(tx: StoreTransaction, session: SessionRecord, number: int) -> list[OutsideEffect]:
     """What a session and its children did outside after one of its events; commands come last."""
     return sorted(_outside(tx, session, number), key=lambda one: one.tool == COMMAND)
 
 
-def _outside(tx: Transaction, session: SessionRecord, number: int) -> Iterator[OutsideEffect]:
+def _outside(tx: StoreTransaction, session: SessionRecord, number: int) -> Iterator[OutsideEffect]:
     for one in effects.of_session(tx, session.uid):
         if (one.number > number or (one.settled_number or number + 1) > number) and _stays(one):
             known = TOOLS.get(one.tool)

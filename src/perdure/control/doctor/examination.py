@@ -23,11 +23,11 @@ from perdure.runtime.workers.liveness import locks_at
 from perdure.store import failover, migrate
 from perdure.store.databases.sqlite.location import Reserve, check_file_system, check_library
 from perdure.store.databases.sqlite.read_only import is_writable
-from perdure.store.inspection import condition, damage
-from perdure.store.inspection.condition import Look, Place
+from perdure.store.inspection import damage, read_access
 from perdure.store.inspection.damage import DamagedRow
+from perdure.store.inspection.read_access import StoreLocation, StoreReader
 from perdure.store.inspection.survey import survey as take_survey
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import restore
 from perdure.store.writer.lock import life_of
 
@@ -39,7 +39,7 @@ WEEK = 7 * 86_400 * SECOND
 
 def examine(target: str | None = None, *, deep: bool = False) -> DoctorReport:
     """Look at the store at `target`, which may not exist. `deep` reads every page and every chain."""
-    place = condition.place_of(target)
+    place = read_access.locate_store(target)
     report = DoctorReport(kind=place.kind, place=place.shown)
     looks: list[Callable[[], None]] = [lambda: _see_inside(report, place, deep=deep)]
     if place.kind in ("sqlite", "files"):
@@ -57,21 +57,21 @@ def examine(target: str | None = None, *, deep: bool = False) -> DoctorReport:
     return report
 
 
-def _see_inside(report: DoctorReport, place: Place, *, deep: bool) -> None:
+def _see_inside(report: DoctorReport, place: StoreLocation, *, deep: bool) -> None:
     if place.kind == "memory":
         return
     if place.kind == "files" and report.processes:
         report.exists = True
         report.findings.append(findings.in_use(report.processes[0]))
         return
-    with condition.look(place) as found:
+    with read_access.read_store(place) as found:
         _see_store(report, place, found, deep=deep)
 
 
-def _see_store(report: DoctorReport, place: Place, found: Look, *, deep: bool) -> None:
-    properties = condition.properties(found.tx)
+def _see_store(report: DoctorReport, place: StoreLocation, found: StoreReader, *, deep: bool) -> None:
+    properties = read_access.properties(found.tx)
     if place.kind == "postgres":
-        report.server, report.clock_offset = condition.server(found.tx), found.offset
+        report.server, report.clock_offset = read_access.server(found.tx), found.offset
         report.size = report.server.size
         report.processes = [f"{host}: {count} connections" for host, count in report.server.clients.items()]
     if not properties:
@@ -81,9 +81,9 @@ def _see_store(report: DoctorReport, place: Place, found: Look, *, deep: bool) -
     version, compatible_from = int(properties["schema_version"]), int(properties["compatible_from"])
     report.store_id, report.schema = properties["store_id"], Schema(version, compatible_from, known)
     if place.kind == "sqlite" and place.path is not None and is_writable(place.path.parent):
-        report.durability = condition.durability(found.tx, place.path)
+        report.durability = read_access.durability(found.tx, place.path)
     if place.kind == "postgres" and report.server is not None and not report.server.in_recovery:
-        report.latency = measure(lambda: condition.commit(found.tx), of="commit on the server")
+        report.latency = measure(lambda: read_access.commit(found.tx), of="commit on the server")
     migrate.check(version, compatible_from, known)
     if version < known:  # its rows may lack what this code would read
         return
@@ -95,7 +95,7 @@ def _see_store(report: DoctorReport, place: Place, found: Look, *, deep: bool) -
         _read_everything(report, found.tx)
 
 
-def _read_everything(report: DoctorReport, tx: Transaction) -> None:
+def _read_everything(report: DoctorReport, tx: StoreTransaction) -> None:
     """Every page of the file, and every session; what is damaged is named, and the others are still read."""
     report.findings += [findings.damaged(what) for what in damage.file_damage(tx)]
     sessions, damaged = 0, 0
@@ -110,18 +110,18 @@ def _read_everything(report: DoctorReport, tx: Transaction) -> None:
     report.read_everything = True
 
 
-def _see_rows(report: DoctorReport, place: Place, found: Look) -> None:
+def _see_rows(report: DoctorReport, place: StoreLocation, found: StoreReader) -> None:
     survey = take_survey(found.tx)
     locks = locks_at(place.folder, report.store_id or "", shared=place.kind == "postgres")
     report.sessions, report.stale = survey.sessions, survey.stale
     report.undecided, report.in_doubt = survey.undecided, survey.in_doubt
     report.quarantined, report.overdue = survey.quarantined, survey.overdue
-    restores = restore.everything(found.tx)
+    restores = restore.listing(found.tx)
     report.restores = [one for one in restores if one.released_at is None]
     recent = [one for one in restores[:1] if found.tx.now - one.began_at < WEEK]
     report.failover = next((one for one in recent if one.released_by == failover.BY), None)
-    report.unheard = failover.missing(found.tx)
-    report.unrecorded_restore = condition.unrecorded_restore(found)
+    report.unheard = failover.missing_writers(found.tx)
+    report.unrecorded_restore = read_access.unrecorded_restore(found)
     report.workers = [_with_life(one, locks.life(one)) for one in survey.workers]
     report.stale_sessions = [
         StaleSession(one.id, one.lease_holder or "", found.tx.now - (one.lease_until or 0))
@@ -133,11 +133,11 @@ def _with_life(one: WorkerRecord, life: Liveness) -> WorkerStatus:
     return WorkerStatus(one.id, one.host, one.pid, life, one.seen_at)
 
 
-def _see_disk(report: DoctorReport, place: Place) -> None:
+def _see_disk(report: DoctorReport, place: StoreLocation) -> None:
     """The disk is looked at even where there is no store: it is where one would be."""
     assert place.folder is not None
     assert place.path is not None
-    report.sqlite = condition.sqlite_version()
+    report.sqlite = read_access.sqlite_version()
     folder = next(level for level in (place.folder, *place.folder.parents) if level.is_dir())
     file_system = "network"
     try:
@@ -162,11 +162,11 @@ def _see_disk(report: DoctorReport, place: Place) -> None:
     report.processes = _present(place)
 
 
-def _present(place: Place) -> list[str]:
+def _present(place: StoreLocation) -> list[str]:
     """The processes that have a store on this machine open: each holds a lock, named by its number."""
     assert place.folder is not None
     if place.kind == "files":
-        return [holder.lower() for holder in [condition.holder_of_files(place)] if holder]
+        return [holder.lower() for holder in [read_access.holder_of_files(place)] if holder]
     folder = place.folder / "present"
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     return [f"process {name.partition('-')[0]}" for name in names if life_of(folder, name) is not Liveness.DEAD]

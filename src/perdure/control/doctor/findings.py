@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perdure.agent.commands import sandbox
-from perdure.clock import moment
+from perdure.clock import format_time
 from perdure.control.doctor.report import DoctorReport, Finding
 from perdure.domain.worker import Liveness
 from perdure.errors import Damaged, NotFound, PerdureError
@@ -212,7 +212,7 @@ def _restores(report: DoctorReport) -> Iterator[Finding]:
         )
     if report.failover is not None:
         yield note(
-            f"Another PostgreSQL server took over at {moment(report.failover.began_at)}. Nothing was lost: every "
+            f"Another PostgreSQL server took over at {format_time(report.failover.began_at)}. Nothing was lost: every "
             "process found what it had acknowledged.",
             "Nothing to do.",
         )

@@ -14,7 +14,7 @@ from perdure.runtime.definitions.tool import register
 from perdure.runtime.ledger.ledger import Ledger
 from perdure.runtime.run.records import Records, load
 from perdure.runtime.run.run import Run
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 
 if TYPE_CHECKING:
     from perdure.runtime.session import Session
@@ -61,7 +61,7 @@ class Program(Generic[P, T]):
         """Fix the arguments; they are validated now."""
         return Bound(self, self.signature.bind(args, kwargs))
 
-    def read(self, tx: Transaction, uid: str) -> Records:
+    def read(self, tx: StoreTransaction, uid: str) -> Records:
         """What a run must know of a session before it begins, in one read."""
         return load(tx, uid)
 

@@ -41,16 +41,15 @@ from perdure.runtime.ledger.policy import Policy
 from perdure.runtime.run.large_values import LIMIT
 from perdure.runtime.run.position import CallPosition
 from perdure.runtime.run.run import Run
-from perdure.store.move import Move, hold
-from perdure.store.move import Transaction as StoreTransaction
+from perdure.store.move import Move, StoreTransaction, hold
 from perdure.store.moves import doubt, lease
 from perdure.store.moves import effect as effects
-from perdure.store.moves import intent as intents
+from perdure.store.moves import effect_input as intents
 
 logger = logging.getLogger(__name__)
 
 
-class Intent(intents.Intent, frozen=True, kw_only=True):
+class Intent(intents.NewEffect, frozen=True, kw_only=True):
     """An intent with its arguments still open."""
 
     arguments: dict[str, Any]
@@ -144,14 +143,14 @@ class Dispatcher:
         faults.point("act.before")
         if self.run.clock.boot() >= self.run.holder.boot_deadline or self.run.unwinding:
             error = encode({"code": NOT_BEGUN, "message": "The lease had ended, or the run was being left."})
-            known = intents.Outcome(outcome=AttemptOutcome.ABSENT, error=error)
+            known = intents.AttemptResult(outcome=AttemptOutcome.ABSENT, error=error)
         else:
             logger.debug("Session %s: effect %s (%s), attempt %s begins.", self._uid, id, tool.name, number)
             known = await self._call(tool, id, key, arguments, number)
             logger.debug("Session %s: effect %s, attempt %s ended: %s.", self._uid, id, number, known.outcome)
         return await self._settle(tool, id, number, known)
 
-    async def _settle(self, tool: Tool[..., Any], id: str, number: int, known: intents.Outcome) -> Effect:
+    async def _settle(self, tool: Tool[..., Any], id: str, number: int, known: intents.AttemptResult) -> Effect:
         """Write down what came of an attempt; if the store is away, owe it."""
         values, holder, fresh = self.run.runtime.values, self.run.holder, self._fresh.pop(id, None)
         if known.outcome is not AttemptOutcome.UNKNOWN and BROKEN_OFF:
@@ -169,12 +168,12 @@ class Dispatcher:
 
     async def _call(
         self, tool: Tool[..., Any], id: str, key: str, arguments: dict[str, Any], number: int
-    ) -> intents.Outcome:
+    ) -> intents.AttemptResult:
         attempt = (self._uid, id, number)
         try:
             opened = tool.signature.unbind(arguments)
         except Exception as error:  # the tool takes something else now: it did not begin, and that is certain
-            return intents.Outcome(outcome=AttemptOutcome.FAILED, error=describe(error))
+            return intents.AttemptResult(outcome=AttemptOutcome.FAILED, error=describe(error))
         given = self._given(id, key, number)
         if tool.wants_call and tool.undoes is not None:
             given.undoes = await self._undone(id)
@@ -205,7 +204,7 @@ class Dispatcher:
         """Say that an attempt is overdue. It is only a note: what comes of it is settled when it has ended."""
         logger.warning("Session %s: effect %s, attempt %s is past its time limit.", self._uid, id, number)
         with suppress(PerdureError):
-            move = doubt.overrun(self._uid, self.run.holder.name, id, number, error=describe(overrun))
+            move = doubt.record_overrun(self._uid, self.run.holder.name, id, number, error=describe(overrun))
             await self.run.store.write(move)
 
     def _in_thread(
@@ -230,7 +229,7 @@ class Dispatcher:
 
     async def _pure(self, tool: Tool[..., Any], intent: Intent) -> Effect:
         """Run, and record what came of it; what raises is run again, up to `retry` times."""
-        known, attempt = intents.Outcome(outcome=AttemptOutcome.UNKNOWN), 0
+        known, attempt = intents.AttemptResult(outcome=AttemptOutcome.UNKNOWN), 0
         while known.outcome is not AttemptOutcome.ACKNOWLEDGED and attempt < tool.retry:
             self.run.check()
             attempt += 1
@@ -252,7 +251,7 @@ class Dispatcher:
             elif planned is None:
                 done = effects.record.on(log, intent, dispatch, act_inside(tool, log, arguments))
             else:
-                done = effects.attempted.on(log, intent.id, dispatch, act_inside(tool, log, arguments))
+                done = effects.dispatch_and_settle.on(log, intent.id, dispatch, act_inside(tool, log, arguments))
             log.close()
             return done
 
@@ -262,13 +261,13 @@ class Dispatcher:
         except JointRollback as rolled_back:
             cause = rolled_back.__cause__
             assert cause is not None
-            failed = intents.Outcome(outcome=AttemptOutcome.FAILED, error=describe(cause))
+            failed = intents.AttemptResult(outcome=AttemptOutcome.FAILED, error=describe(cause))
             holder = self.run.holder
             if planned is None:
                 return await self.run.write(effects.record(holder, intent, dispatch, failed))
-            return await self.run.write(effects.attempted(holder, intent.id, dispatch, failed))
+            return await self.run.write(effects.dispatch_and_settle(holder, intent.id, dispatch, failed))
 
-    async def _keep(self, known: intents.Outcome) -> intents.Outcome:
+    async def _keep(self, known: intents.AttemptResult) -> intents.AttemptResult:
         try:
             return await self.run.runtime.values.keep(self._uid, self.run.holder.name, known)
         except StoreError as error:

@@ -26,7 +26,7 @@ from perdure.process import forget_in_child
 from perdure.runtime.definitions.tool import Call, Tool
 from perdure.runtime.description import describe, short_repr, summary, type_name
 from perdure.runtime.ledger.thread_pool import THREADS
-from perdure.store.moves.intent import Outcome
+from perdure.store.moves.effect_input import AttemptResult
 
 # What only this process knows, by (session, effect, attempt): acts under way in it, coroutines that were broken off in
 # it, and outcomes that the store could not take when they came, with the tool's `retry`. They outlive a runtime that is
@@ -34,7 +34,7 @@ from perdure.store.moves.intent import Outcome
 AttemptKey = tuple[str, str, int]
 ACTING: set[AttemptKey] = set()
 BROKEN_OFF: set[AttemptKey] = set()
-LATE: dict[AttemptKey, tuple[Outcome, int]] = {}
+LATE: dict[AttemptKey, tuple[AttemptResult, int]] = {}
 REFUSED: set[AttemptKey] = set()  # of what is owed: what the store will not take, and why is in the log
 WRITERS: WeakSet[Any] = WeakSet()  # who is told of a new debt: the payers of this process's runtimes
 forget_in_child(ACTING.clear)
@@ -47,7 +47,7 @@ UNSTORABLE = "result-unstorable"
 REPR_LIMIT = 2000
 
 
-def keep_late_outcome(attempt: AttemptKey, known: Outcome, retry: int) -> None:
+def keep_late_outcome(attempt: AttemptKey, known: AttemptResult, retry: int) -> None:
     """Keep an outcome that the store could not take, and tell those who write it as soon as they can (`payer`)."""
     LATE[attempt] = (known, retry)
     for payer in list(WRITERS):
@@ -225,18 +225,18 @@ class ThreadedAct:
             keep_late_outcome(self._attempt, known, self._tool.retry)
 
 
-def outcome(tool: Tool[..., Any], ended: Completion, reference: str | None = None) -> Outcome:
+def outcome(tool: Tool[..., Any], ended: Completion, reference: str | None = None) -> AttemptResult:
     """What is known about an act that ended so, with the reference that it gave."""
-    if type(ended.value) is Outcome:  # it was in a process of its own, which has said it already
+    if type(ended.value) is AttemptResult:  # it was in a process of its own, which has said it already
         return ended.value
     if ended.error is None:
         return acknowledged(tool, ended.value, reference)
     known = AttemptOutcome.FAILED if _is_proof(tool, ended) else AttemptOutcome.UNKNOWN
     over = known is AttemptOutcome.FAILED or not ended.broken_off
-    return Outcome(outcome=known, error=describe(ended.error), reference=reference, over=over)
+    return AttemptResult(outcome=known, error=describe(ended.error), reference=reference, over=over)
 
 
-def acknowledged(tool: Tool[..., Any], value: Any, reference: str | None = None) -> Outcome:
+def acknowledged(tool: Tool[..., Any], value: Any, reference: str | None = None) -> AttemptResult:
     """It happened. A result that cannot be stored is described: what was done is known all the same."""
     try:
         result, error = tool.signature.encode_result(value), None
@@ -244,7 +244,7 @@ def acknowledged(tool: Tool[..., Any], value: Any, reference: str | None = None)
         why = raised.message if type(raised) is ConfigError else summary(raised)
         message = f"It was done, but its result cannot be stored. {why} It returned {short_repr(value, REPR_LIMIT)}"
         result, error = "null", encode({"type": type_name(value), "code": UNSTORABLE, "message": message})
-    return Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=result, error=error, reference=reference)
+    return AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result=result, error=error, reference=reference)
 
 
 def _is_proof(tool: Tool[..., Any], ended: Completion) -> bool:

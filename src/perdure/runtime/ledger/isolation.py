@@ -28,7 +28,7 @@ from perdure.domain.effect import AttemptOutcome
 from perdure.errors import LeaseLost
 from perdure.ids import encode
 from perdure.runtime.definitions.tool import Call, Tool, importable
-from perdure.store.moves.intent import Outcome
+from perdure.store.moves.effect_input import AttemptResult
 
 START_LIMIT = 60.0  # seconds until the function must have begun, beside its own time limit
 CODE = (
@@ -44,7 +44,7 @@ class IsolatedMessage(msgspec.Struct, omit_defaults=True):
     heartbeat: bool = False
     reference: str | None = None
     refused: str | None = None
-    outcome: Outcome | None = None
+    outcome: AttemptResult | None = None
 
 
 class IsolatedRequest(msgspec.Struct):
@@ -74,10 +74,10 @@ class IsolatedFunction:
         self._timeout = None if tool.timeout is None else tool.timeout / SECOND
         self._began = False
         self._refused: str | None = None
-        self._outcome: Outcome | None = None
+        self._outcome: AttemptResult | None = None
         self._rest = b""
 
-    def __call__(self, *_: Any, **__: Any) -> Outcome:
+    def __call__(self, *_: Any, **__: Any) -> AttemptResult:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
@@ -148,7 +148,7 @@ class IsolatedFunction:
             return encode(error.message).encode()
         return b"null"
 
-    def _came(self, stopped: bool, status: int) -> Outcome:
+    def _came(self, stopped: bool, status: int) -> AttemptResult:
         reference = self._given.given_reference
         if self._outcome is not None:
             return msgspec.structs.replace(self._outcome, reference=self._outcome.reference or reference)
@@ -159,11 +159,11 @@ class IsolatedFunction:
             error = _error("TimeoutError", f"no answer within {self._timeout:g} s; its process was killed")
         else:
             error = _error("ProcessEnded", f"its process ended with status {status} and gave no answer")
-        return Outcome(outcome=AttemptOutcome.UNKNOWN, error=error, reference=reference)
+        return AttemptResult(outcome=AttemptOutcome.UNKNOWN, error=error, reference=reference)
 
 
-def _not_started(why: str) -> Outcome:
-    return Outcome(outcome=AttemptOutcome.FAILED, error=_error("ProcessNotStarted", why))
+def _not_started(why: str) -> AttemptResult:
+    return AttemptResult(outcome=AttemptOutcome.FAILED, error=_error("ProcessNotStarted", why))
 
 
 def _error(kind: str, message: str) -> str:

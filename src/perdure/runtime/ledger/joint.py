@@ -10,7 +10,7 @@ from perdure.domain.effect import AttemptOutcome
 from perdure.errors import ConfigError, PerdureError
 from perdure.runtime.definitions.tool import Tool
 from perdure.store.move import Log
-from perdure.store.moves.intent import Outcome
+from perdure.store.moves.effect_input import AttemptResult
 
 
 class Transaction:
@@ -51,7 +51,7 @@ class JointRollback(Exception):
     """A joint tool raised; its transaction is rolled back, and nothing of it happened."""
 
 
-def act_inside(tool: Tool[..., Any], log: Log, arguments: dict[str, Any]) -> Outcome:
+def act_inside(tool: Tool[..., Any], log: Log, arguments: dict[str, Any]) -> AttemptResult:
     """Act inside a transaction. What the database itself could not do is its own error, and not the tool's.
 
     A tool may catch the error of a statement and return, but not if that statement undid what came before it.
@@ -72,7 +72,7 @@ def act_inside(tool: Tool[..., Any], log: Log, arguments: dict[str, Any]) -> Out
 
     try:
         value = tool.function(log if tool.wants_log else Transaction(execute), **arguments)
-        known = Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=tool.signature.encode_result(value))
+        known = AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result=tool.signature.encode_result(value))
     except Exception as error:
         if broken:
             raise broken[0] from None

@@ -16,7 +16,7 @@ from perdure.domain.session import SessionRecord, Status
 from perdure.domain.wait import Wait
 from perdure.errors import LeaseHeld, NotFound, PerdureError
 from perdure.runtime.run.position import ExecutionLane
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect as effects
 from perdure.store.moves import lease, wait
 from perdure.store.moves import session as sessions
@@ -37,17 +37,17 @@ async def wait_until_free(run: Run, effect: Effect, held: LeaseHeld, lane: Execu
 async def wake_waiting(store: Store, by: str) -> None:
     """Let sessions go on that wait for something that nobody holds any more."""
     with suppress(PerdureError):
-        for one in await store.read(lease.freed):
+        for one in await store.read(lease.waits_for_free_resources):
             with suppress(PerdureError):  # somebody else told it first
                 await store.write(wait.resolve(one.session_uid, by, one.id))
 
 
-def is_free(tx: Transaction, one: Wait) -> bool:
+def is_free(tx: StoreTransaction, one: Wait) -> bool:
     """Whether what a session waits for was given back meanwhile."""
-    return any(free.id == one.id and free.session_uid == one.session_uid for free in lease.freed(tx))
+    return any(free.id == one.id and free.session_uid == one.session_uid for free in lease.waits_for_free_resources(tx))
 
 
-def next_look(tx: Transaction, one: Wait) -> int | None:
+def next_look(tx: StoreTransaction, one: Wait) -> int | None:
     """When to look again whether a resource is free; None when only a person can bring that about."""
     holder = _holder(tx, one)
     if one.due_at is not None or holder is None:
@@ -59,9 +59,9 @@ def next_look(tx: Transaction, one: Wait) -> int | None:
     return tx.now + LOOK if moving or session.status == Status.READY else None
 
 
-def _holder(tx: Transaction, one: Wait) -> tuple[Effect, SessionRecord] | None:
+def _holder(tx: StoreTransaction, one: Wait) -> tuple[Effect, SessionRecord] | None:
     """Who holds what a session waits for."""
-    for held in lease.named(tx, resources=[one.ref or ""]):
+    for held in lease.named_leases(tx, resources=[one.ref or ""]):
         if held.holder is not None and held.nonce is not None:
             with suppress(NotFound):
                 return effects.get(tx, held.holder, held.nonce), sessions.get(tx, held.holder)

@@ -44,7 +44,8 @@ from perdure.runtime.run.lineage import expects_successor
 from perdure.runtime.run.position import CallPosition, ExecutionLane
 from perdure.store.moves import approval, doubt, restore, wait
 from perdure.store.moves import effect as effects
-from perdure.store.moves import intent as intents
+from perdure.store.moves import effect_input as intents
+from perdure.store.moves.attempt import attempts_of
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class Ledger(Dispatcher):
     async def _ask(self, intent: Intent, ruling: Ruling) -> Effect:
         async with self._in_order():
             if ruling.question is not None:
-                return await self.run.write(approval.ask(self.run.holder, intent, ruling.question))
+                return await self.run.write(approval.request(self.run.holder, intent, ruling.question))
             planned = await self.run.write(effects.plan(self.run.holder, intent))
             if planned.state != EffectState.PLANNED:
                 return planned
@@ -151,9 +152,9 @@ class Ledger(Dispatcher):
                 return await self._undo(tool, effect, course, lane)
             case Action.FAIL:
                 absent = rule.replay is not Replay.PURE
-                return await self.run.write(doubt.give_up(self.run.holder, effect.id, course.why, absent=absent))
+                return await self.run.write(doubt.fail(self.run.holder, effect.id, course.why, absent=absent))
             case Action.ASK if await self._is_original_in_doubt(effect):  # that is what a person is asked about
-                return await self.run.write(doubt.give_up(self.run.holder, effect.id, course.why))
+                return await self.run.write(doubt.fail(self.run.holder, effect.id, course.why))
             case Action.ASK:
                 return await self._doubt(effect, course.why, lane)
         return await self._get(effect.id)
@@ -165,7 +166,7 @@ class Ledger(Dispatcher):
         return (await self._get(effect.position[1])).state != EffectState.ACKNOWLEDGED
 
     async def _doubt(self, effect: Effect, why: str, lane: ExecutionLane | None) -> Effect:
-        asked = await self.run.write(doubt.doubt(self.run.holder, effect.id, why))
+        asked = await self.run.write(doubt.open_doubt(self.run.holder, effect.id, why))
         await self.run.wait_for(asked, lane)
         return await self._get(effect.id)
 
@@ -177,7 +178,7 @@ class Ledger(Dispatcher):
             if effect.state == EffectState.PLANNED and ruling.question is None:
                 return await self.run.write(effects.refuse(self.run.holder, effect.id, "policy-denied", ruling.why))
             if effect.state == EffectState.PLANNED and ruling.question is not None and effect.approval_id is None:
-                return await self.run.write(approval.ask(self.run.holder, intent_of(effect), ruling.question))
+                return await self.run.write(approval.request(self.run.holder, intent_of(effect), ruling.question))
         if tool.replay is Replay.JOINT:
             return await self.run.see_through(self._joint(tool, intent_of(effect), effect))
         return await self.run.see_through(self._dispatch_and_act(tool, effect, why))
@@ -202,15 +203,17 @@ class Ledger(Dispatcher):
         answer, result = await self._ask_probe(tool, effect, number)
         said = answer.said if answer.why is None else f"{answer.said}: {answer.why}"
         asked = {"attempt": number, "asked_at": evidence.at, "replay": rule.replay}
-        await self.run.write(doubt.noted(self.run.holder, effect.id, f"{why} It answers: {said}", evidence=asked))
+        await self.run.write(
+            doubt.record_recovery(self.run.holder, effect.id, f"{why} It answers: {said}", evidence=asked)
+        )
         if answer.said == "unknown":
             return RecoveryDecision(Action.ASK, answer.why or "The probe cannot tell.")
-        known = intents.Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=result, reference=answer.reference)
+        known = intents.AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result=result, reference=answer.reference)
         if answer.said != "happened":
             course = after_absent(evidence, rule)
             if course.action is not Action.DISPATCH:
                 return course
-            known = intents.Outcome(outcome=AttemptOutcome.ABSENT)
+            known = intents.AttemptResult(outcome=AttemptOutcome.ABSENT)
         await self._settle(tool, effect.id, number, known)
         return RecoveryDecision(Action.NOTHING, "The probe settled it.")
 
@@ -244,7 +247,7 @@ class Ledger(Dispatcher):
         early = await self.run.read(doubt.early_undos, effect, course.not_before or 0)
         undoing = await self.undo(tool, effect, None, lane, generation=early, because=course.why)
         if undoing.state == EffectState.ACKNOWLEDGED:
-            return await self.run.write(doubt.compensated(self.run.holder, effect.id, by_effect=undoing.id))
+            return await self.run.write(doubt.record_compensation(self.run.holder, effect.id, by_effect=undoing.id))
         error = (undoing.error or {}).get("message") or undoing.state
         return await self._doubt(effect, f"Its undo {undoing.id} failed: {error}", lane)
 
@@ -257,10 +260,10 @@ class Ledger(Dispatcher):
         assert undo is not None
         arguments = undo.signature.bind((), {"result": result} | effect.intent)
         intent = self.intent(undo, arguments, ["undo", effect.id], generation=generation)
-        undoing = await self.run.read(effects.maybe, self._uid, intent.id)
+        undoing = await self.run.read(effects.get_or_none, self._uid, intent.id)
         if undoing is None:
             if because is not None:
-                await self.run.write(doubt.noted(self.run.holder, effect.id, because))
+                await self.run.write(doubt.record_recovery(self.run.holder, effect.id, because))
             undoing = await self.run.see_through(self._plan_and_act(undo, await self._placed(intent)))
         return await self.drive(undo, undoing, lane)
 
@@ -272,16 +275,16 @@ class Ledger(Dispatcher):
 
     async def _evidence(self, effect: Effect) -> Evidence:
         """What is known now, after noting each process that was found dead."""
-        attempts = await self.run.read(effects.of_effect, self._uid, effect.id)
+        attempts = await self.run.read(attempts_of, self._uid, effect.id)
         lives = [(one, self.run.runtime.life_of(one)) for one in open_attempts(attempts)]
         for one, life in lives:
             if life is Liveness.DEAD:
                 because = f"worker {one.worker} was found dead"
                 await self.run.write(
-                    doubt.ended(self._uid, self.run.holder.name, effect.id, one.number, because=because)
+                    doubt.record_end(self._uid, self.run.holder.name, effect.id, one.number, because=because)
                 )
         if any(life is Liveness.DEAD for _, life in lives):
-            attempts = await self.run.read(effects.of_effect, self._uid, effect.id)
+            attempts = await self.run.read(attempts_of, self._uid, effect.id)
         return Evidence(
             attempts, self.run.clock.now(), combined([life for _, life in lives]), self.run.restore,
             self.run.holder.cancel_requested,

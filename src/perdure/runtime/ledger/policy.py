@@ -13,7 +13,7 @@ from perdure.errors import ConfigError
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.tool import Gate, Tool
 from perdure.runtime.description import short_repr, summary
-from perdure.store.moves.approval import Question
+from perdure.store.moves.approval import ApprovalRequest
 
 GATE = Gate("policy")
 SAYS = 'It says "allow", "ask" or "deny".'
@@ -37,7 +37,7 @@ class Ruling(msgspec.Struct, frozen=True):
 
     answer: str
     why: str
-    question: Question | None = None
+    question: ApprovalRequest | None = None
 
 
 class Policy:
@@ -71,7 +71,7 @@ class Policy:
         if gate is None:
             return Ruling("allow", "Nothing asks.")
         expires = None if gate.expires is None else self._clock.now() + microseconds(gate.expires)
-        question = Question(
+        question = ApprovalRequest(
             gate=gate.name,
             requester=session.owner or session.id,
             requester_may_decide=gate.requester_may_decide,

@@ -19,10 +19,11 @@ from perdure.runtime.definitions.tool import TOOLS, Tool
 from perdure.runtime.ledger.policy import Policy
 from perdure.runtime.run.lineage import newest, was_cancelled
 from perdure.runtime.run.records import line_of
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, doubt, lease, restore
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
+from perdure.store.moves.attempt import attempts_of
 
 LifeOf = Callable[[Attempt], Liveness]
 Whole = Callable[[Effect], Effect]
@@ -41,19 +42,19 @@ class RecoveryStep(msgspec.Struct, frozen=True):
 
 
 def plan(
-    tx: Transaction, uid: str, life_of: LifeOf, policy: Policy | None = None, whole: Whole = lambda effect: effect
+    tx: StoreTransaction, uid: str, life_of: LifeOf, policy: Policy | None = None, whole: Whole = lambda effect: effect
 ) -> list[RecoveryStep]:
     """The recovery plan of a session; reads only. `life_of` tells whether an attempt may still be under way, and
     `whole` opens arguments that are not in their row."""
     session = sessions.get(tx, uid)
-    own = [_for(tx, whole(effect), session, policy, life_of) for effect in doubt.left(tx, uid)]
+    own = [_for(tx, whole(effect), session, policy, life_of) for effect in doubt.unfinished(tx, uid)]
     return own + _of_line(tx, session)
 
 
 def _for(
-    tx: Transaction, effect: Effect, session: SessionRecord, policy: Policy | None, life_of: LifeOf
+    tx: StoreTransaction, effect: Effect, session: SessionRecord, policy: Policy | None, life_of: LifeOf
 ) -> RecoveryStep:
-    attempts = effects.of_effect(tx, effect.session_uid, effect.id)
+    attempts = attempts_of(tx, effect.session_uid, effect.id)
     tool = TOOLS.get(effect.tool)
     if session.policy_at is not None and policy is not None and not policy.is_given:
         return _say(effect, attempts, "wait for policy", "The session was started under a policy; there is none here.")
@@ -66,7 +67,7 @@ def _for(
     gated = None if stopping or effect.state != EffectState.PLANNED else _gated(tx, effect, tool, session, policy)
     if gated is not None:
         return _say(effect, attempts, *gated)
-    evidence = _evidence(attempts, life_of, tx.now, restore.over(tx, session), stopping)
+    evidence = _evidence(attempts, life_of, tx.now, restore.unreleased_for(tx, session), stopping)
     course = recover(effect, evidence, rule)
     if course.action is Action.PRESUME and evidence.restore is not None:  # what follows from it is what matters
         attempts = [*evidence.attempts, presumed_attempt(effect, attempts, evidence.restore, tx.now)]
@@ -77,7 +78,7 @@ def _for(
     if course.action is Action.ASK and tool.outlives_worker and effect.doubted_at is None:
         why = "It may have outlived its worker: it is looked for, and a person is asked only if nobody can say."
         return _say(effect, attempts, "look for it", why)
-    if course.action in (Action.DISPATCH, Action.RUN_AGAIN) and (held := lease.in_the_way(tx, effect)) is not None:
+    if course.action in (Action.DISPATCH, Action.RUN_AGAIN) and (held := lease.blocking_lease(tx, effect)) is not None:
         return _say(effect, attempts, "wait for lease", held.message)
     return _say(effect, attempts, course.action, course.why + _last_word(attempts, course.action), course.not_before)
 
@@ -91,7 +92,7 @@ def _evidence(attempts: list[Attempt], life_of: LifeOf, now: int, over: Restore 
 
 
 def _gated(
-    tx: Transaction, effect: Effect, tool: Tool[..., Any], session: SessionRecord, policy: Policy | None
+    tx: StoreTransaction, effect: Effect, tool: Tool[..., Any], session: SessionRecord, policy: Policy | None
 ) -> tuple[str, str] | None:
     """What the gate makes of a planned effect, before anything else is done with it."""
     if effect.position[0] == "undo":
@@ -110,7 +111,7 @@ def _gated(
     return None
 
 
-def _of_line(tx: Transaction, session: SessionRecord) -> list[RecoveryStep]:
+def _of_line(tx: StoreTransaction, session: SessionRecord) -> list[RecoveryStep]:
     """What a branch would do about the effects of its line: wait for those unsettled at the fork, and do without those
     that were planned after it."""
     found = []
@@ -120,7 +121,7 @@ def _of_line(tx: Transaction, session: SessionRecord) -> list[RecoveryStep]:
         for effect in effects.of_session(tx, one.uid, after=after):
             if effect.position[0] == "undo" or effect.state == EffectState.SUPERSEDED:
                 continue
-            attempts = effects.of_effect(tx, one.uid, effect.id)
+            attempts = attempts_of(tx, one.uid, effect.id)
             if effect.number > through:
                 why = f"Session {one.id} planned it after event {through}, where this branch begins."
                 found.append(_say(effect, attempts, "not inherited", why))

@@ -25,7 +25,7 @@ async def take_back(ledger: Ledger, tool: Tool[..., Any], effect: Effect) -> Non
     """Honour a request to take an effect back."""
     run = ledger.run
     if tool.undo_tool is None:
-        await run.write(doubt.undo_failed(run.holder, effect.id, f"Tool {tool.name} has no undo."))
+        await run.write(doubt.record_undo_failure(run.holder, effect.id, f"Tool {tool.name} has no undo."))
         return
     effect = run.runtime.values.whole(effect)
     result = decode(run.runtime.values.get(effect.result, effect.artifact))
@@ -33,7 +33,7 @@ async def take_back(ledger: Ledger, tool: Tool[..., Any], effect: Effect) -> Non
     generation = sum(one.state == EffectState.FAILED for one in earlier)
     undoing = await ledger.undo(tool, effect, result, None, generation=generation)
     if undoing.state == EffectState.ACKNOWLEDGED:
-        run.tell(await run.write(doubt.compensated(run.holder, effect.id, by_effect=undoing.id)), at_once=True)
+        run.tell(await run.write(doubt.record_compensation(run.holder, effect.id, by_effect=undoing.id)), at_once=True)
     else:
         why = (undoing.error or {}).get("message") or undoing.state
-        await run.write(doubt.undo_failed(run.holder, effect.id, f"Its undo {undoing.id} failed: {why}"))
+        await run.write(doubt.record_undo_failure(run.holder, effect.id, f"Its undo {undoing.id} failed: {why}"))

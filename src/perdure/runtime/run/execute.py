@@ -77,7 +77,9 @@ async def _once(
     """One run of the program. True: something changed meanwhile, run it again."""
     run = Run(runtime, holder, await runtime.store.read(program.read if program else load_session_only, holder.uid))
     runtime.heartbeat.keep(holder, holder.boot_deadline - runtime.heartbeat.ttl, run.stop)
-    run.restore = await runtime.store.read(restore.over, run.session)  # one may be declared while we have it open
+    run.restore = await runtime.store.read(
+        restore.unreleased_for, run.session
+    )  # one may be declared while we have it open
     try:
         if run.session.cancel_requested_at is not None and await _stopped(run):
             return False
@@ -129,7 +131,7 @@ async def _park_for(run: Run, kind: WaitKind, ref: str | None) -> bool:
     if not there:
         detail = {"crashes": run.session.crash_count} if kind is WaitKind.QUARANTINE else None
         await run.write(wait.open_(run.holder, id, kind, ref=ref, detail=detail))
-    asked = {one.id for one in await run.read(doubt.left, run.session.uid) if one.undo_requested_at is not None}
+    asked = {one.id for one in await run.read(doubt.unfinished, run.session.uid) if one.undo_requested_at is not None}
     return not await run.write(session_end.park(run.holder, [id], stopping=True, undos=asked))
 
 
@@ -140,7 +142,7 @@ async def _recover(run: Run, program: Program[..., Any], ledger: Ledger) -> bool
         await leases.wake_waiting(
             run.store, run.holder.name
         )  # whoever gave something back may have died before he told
-    found = await run.read(doubt.left, run.session.uid)
+    found = await run.read(doubt.unfinished, run.session.uid)
     run.undos = {one.id for one in found if one.undo_requested_at is not None}
     under_way = {one.id: one for one in found if one.state == EffectState.DISPATCHED or one.id in run.undos}
     left = [one for one in under_way.values() if one.position[0] != "undo" or one.position[1] not in under_way]

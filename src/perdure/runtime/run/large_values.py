@@ -24,8 +24,8 @@ from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, Damaged, PerdureError, StoreError
 from perdure.ids import decode
 from perdure.store.moves import artifact
-from perdure.store.moves.intent import Outcome
-from perdure.store.moves.session import Claim
+from perdure.store.moves.artifact import JSON, ArtifactClaim
+from perdure.store.moves.effect_input import AttemptResult
 from perdure.store.store import Store
 
 LIMIT = 64 * 1024
@@ -48,7 +48,7 @@ class Values:
             digest, size = self.directory.put(content)
         except (OSError, StoreError):  # what is known must not be lost for want of a file
             return text, None
-        await self.claim(uid, by, Claim(digest, size))
+        await self.claim(uid, by, ArtifactClaim(digest, size, JSON))
         return None, digest
 
     async def put_result(self, uid: str, by: str, text: str) -> Any:
@@ -60,17 +60,17 @@ class Values:
             raise ConfigError(f"No result can be named {KEPT}.")
         return result
 
-    async def claim(self, uid: str, by: str, *claims: Claim) -> None:
+    async def claim(self, uid: str, by: str, *claims: ArtifactClaim) -> None:
         """Say that bytes belong to a session, before a record of it names them."""
         for one in claims:
             move = artifact.index(
                 uid, by, one.digest,
-                kind="application/json", size=one.size, location=f"{one.digest[:2]}/{one.digest}",
+                kind=one.kind, size=one.size, location=f"{one.digest[:2]}/{one.digest}",
                 retention=Retention.SESSION,
             )  # fmt: skip
             await self._store.write(move)
 
-    def place(self, arguments: Any) -> tuple[Any, tuple[Claim, ...]]:
+    def place(self, arguments: Any) -> tuple[Any, tuple[ArtifactClaim, ...]]:
         """Arguments as they stand in a row, and what their session must claim for it."""
         if kept_as(arguments) is not None:
             raise ConfigError(f"No argument can be named {KEPT}.")
@@ -81,7 +81,7 @@ class Values:
             digest, size = self.directory.put(content)
         except (OSError, StoreError):
             return arguments, ()
-        return {KEPT: digest}, (Claim(digest, size),)
+        return {KEPT: digest}, (ArtifactClaim(digest, size, JSON),)
 
     async def put_arguments(self, uid: str, by: str, arguments: Any) -> Any:
         """Arguments as they stand in a row of a session that there is."""
@@ -118,7 +118,7 @@ class Values:
             raise Damaged(f"The record names artifact {digest}, and this store has no folder for artifacts.")
         return self.directory.get(digest).decode()
 
-    async def keep(self, uid: str, by: str, outcome: Outcome) -> Outcome:
+    async def keep(self, uid: str, by: str, outcome: AttemptResult) -> AttemptResult:
         """An outcome whose result is small enough for a row."""
         if outcome.result is None:
             return outcome

@@ -16,7 +16,7 @@ from perdure.domain.session import TERMINAL
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import Conflict, NotFound, PerdureError
 from perdure.runtime.definitions.tool import TOOLS
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
 from perdure.store.moves import wait
@@ -39,7 +39,7 @@ def expects_successor(effect: Effect, retry: int) -> bool:
     return effect.state == EffectState.COMPENSATED and unwanted and more
 
 
-def is_open(tx: Transaction, effect: Effect) -> bool:
+def is_open(tx: StoreTransaction, effect: Effect) -> bool:
     """Whether the session that planned an effect may still change what came of it for those who asked for it."""
     if effect.state not in SETTLED:
         return True
@@ -49,7 +49,7 @@ def is_open(tx: Transaction, effect: Effect) -> bool:
     return sessions.get(tx, effect.session_uid).status not in TERMINAL
 
 
-def newest(tx: Transaction, effect: Effect) -> tuple[Effect, bool]:
+def newest(tx: StoreTransaction, effect: Effect) -> tuple[Effect, bool]:
     """What stands in an effect's place now, and whether that is still open."""
     now = effects.get(tx, effect.session_uid, effect.id)
     while now.state == EffectState.SUPERSEDED and (after := effects.successor(tx, now.session_uid, now.id)):
@@ -103,7 +103,7 @@ async def wake_stale_branches(store: Store, by: str) -> None:
                 await store.write(wait.resolve(waiting.session_uid, by, waiting.id, effect.state))
 
 
-def _left_behind(tx: Transaction) -> list[tuple[Effect, Wait]]:
+def _left_behind(tx: StoreTransaction) -> list[tuple[Effect, Wait]]:
     found = []
     for one in wait.open_waits(tx, kind=WaitKind.EFFECT, limit=1000):
         with suppress(NotFound, Conflict):
@@ -113,22 +113,22 @@ def _left_behind(tx: Transaction) -> list[tuple[Effect, Wait]]:
     return found
 
 
-def _of_forked(tx: Transaction, uid: str) -> list[Effect]:
-    return effects.of_session(tx, uid) if wait.may_concern_others(tx, uid) else []
+def _of_forked(tx: StoreTransaction, uid: str) -> list[Effect]:
+    return effects.of_session(tx, uid) if wait.has_branches(tx, uid) else []
 
 
-def _waiting_for_any(tx: Transaction, settled: Sequence[Effect]) -> list[tuple[Effect, Wait]]:
-    if not wait.may_concern_others(tx, settled[0].session_uid):
+def _waiting_for_any(tx: StoreTransaction, settled: Sequence[Effect]) -> list[tuple[Effect, Wait]]:
+    if not wait.has_branches(tx, settled[0].session_uid):
         return []
     return [(effect, one) for effect in settled for one in _waiting_for(tx, effect)]
 
 
-def _waiting_for(tx: Transaction, effect: Effect) -> list[Wait]:
+def _waiting_for(tx: StoreTransaction, effect: Effect) -> list[Wait]:
     found: list[Wait] = []
     if is_open(tx, effect):
         return found
     line: Effect | None = effect
     while line is not None:
         found += [one for one in wait.for_ref(tx, line.id) if one.kind == WaitKind.EFFECT]
-        line = effects.maybe(tx, line.session_uid, line.supersedes) if line.supersedes else None
+        line = effects.get_or_none(tx, line.session_uid, line.supersedes) if line.supersedes else None
     return found

@@ -20,7 +20,7 @@ from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import Damaged, ProgramChanged
 from perdure.ids import digest, encode
 from perdure.runtime.run.position import CallPosition
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect as effects
 from perdure.store.moves import event, fact
 from perdure.store.moves import session as sessions
@@ -80,12 +80,12 @@ class Records:
         return effect.session_uid != self.session.uid
 
 
-def load_session_only(tx: Transaction, uid: str) -> Records:
+def load_session_only(tx: StoreTransaction, uid: str) -> Records:
     """The session alone: what is recorded of it is read by the code of its program, and that is not loaded here."""
     return Records(sessions.get(tx, uid))
 
 
-def load(tx: Transaction, uid: str) -> Records:
+def load(tx: StoreTransaction, uid: str) -> Records:
     """Read everything that the current run of a session can ask for."""
     records = Records(sessions.get(tx, uid))
     for one, after, through in line_of(tx, records.session):
@@ -98,7 +98,7 @@ def load(tx: Transaction, uid: str) -> Records:
     return records
 
 
-def line_of(tx: Transaction, session: SessionRecord) -> Iterator[tuple[SessionRecord, int, int]]:
+def line_of(tx: StoreTransaction, session: SessionRecord) -> Iterator[tuple[SessionRecord, int, int]]:
     """The sessions whose records count for this run, each with the events after and up to which they do.
 
     Numbers are those of each session's own log. A restart cuts the line: what came before it is not asked for again.
@@ -114,7 +114,7 @@ def line_of(tx: Transaction, session: SessionRecord) -> Iterator[tuple[SessionRe
         session = sessions.get(tx, session.forked_from)
 
 
-def recall(tx: Transaction, session: SessionRecord, scope: str | None, key: str) -> Any:
+def recall(tx: StoreTransaction, session: SessionRecord, scope: str | None, key: str) -> Any:
     """A fact's value; of a private one, what the line knew at the fork, unless the branch knows better."""
     known = fact.get(tx, scope or private_scope(session.uid), key)
     while known is None and scope is None and session.forked_from is not None:
@@ -129,7 +129,7 @@ def wait_id(prefix: str, uid: str, position: CallPosition, restart_number: int) 
     return f"{prefix}-{digest(encode([uid, *position.stored(restart_number)]))[:16]}"
 
 
-def _add(tx: Transaction, records: Records, uid: str, after: int, through: int) -> None:
+def _add(tx: StoreTransaction, records: Records, uid: str, after: int, through: int) -> None:
     restart = records.session.restart_number
     for step in steps.of_session(tx, uid, restart, through=through):
         position = CallPosition(step.scope, "step", step.name, step.argument_digest, step.occurrence)

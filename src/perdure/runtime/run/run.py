@@ -23,7 +23,7 @@ from perdure.runtime.ledger import leases
 from perdure.runtime.run.lineage import wake_branches_of_all
 from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.records import Records
-from perdure.store.move import Move, Transaction
+from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import wait
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Run:
         except (LeaseLost, StoreError) as error:
             raise self.give_up(error) from error
 
-    async def read(self, query: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def read(self, query: Callable[Concatenate[StoreTransaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Read; without the store the program cannot go on either."""
         try:
             return await self.store.read(query, *args, **kwargs)
@@ -223,7 +223,7 @@ class Run:
             if due <= now and id in self._waiting:
                 with suppress(IllegalMove):  # the clock was set back in between: it is fired when it is due again
                     await self.runtime.fire(await self.store.read(wait.get, self.session.uid, id))
-        for found in await self.store.read(wait.some, self.session.uid, list(self._waiting)):
+        for found in await self.store.read(wait.get_many, self.session.uid, list(self._waiting)):
             if found.resolved_at is not None:
                 for future in self._waiting.get(found.id, ()):
                     if not future.done():

@@ -63,7 +63,7 @@ async def acquire(runtime: Runtime, session: SessionRecord) -> Holder:
         holder = await runtime.store.write(lease.acquire(session.uid, name, nonce=nonce, ttl=runtime.heartbeat.ttl))
     except LeaseHeld as held:
         who = str(held.details.get("holder") or "")
-        known = {one.id: one for one in await runtime.store.read(worker.workers)}
+        known = {one.id: one for one in await runtime.store.read(worker.listing)}
         row = known.get(who.split("@", 1)[0])
         if row is None or runtime.worker.life(row) is not Liveness.DEAD:
             raise

@@ -14,7 +14,7 @@ from perdure.domain.session import Status
 from perdure.domain.wait import WaitKind
 from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.definitions.tool import TOOLS
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import session, wait
 from perdure.store.moves.session import FOREVER
 
@@ -42,7 +42,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def next_in_line(
-    tx: Transaction, dead: Collection[str], *, limit: int, has_policy: bool = False, only: str | None = None
+    tx: StoreTransaction, dead: Collection[str], *, limit: int, has_policy: bool = False, only: str | None = None
 ) -> list[Entry]:
     """At least `limit` sessions that may be run here, if there are so many, in order; `dead` are workers by id.
 
@@ -62,25 +62,25 @@ def next_in_line(
     return sorted(able.values(), key=lambda one: (-one.priority, one.updated_at, one.uid))
 
 
-def entry(tx: Transaction, uid: str) -> Entry | None:
+def entry(tx: StoreTransaction, uid: str) -> Entry | None:
     """One session, unless it has ended or is sealed."""
     row = tx.one("session.entry", uid=uid)
     return None if row is None else Entry(*row)
 
 
-def _ready(tx: Transaction, program: str, limit: int) -> list[Entry]:
+def _ready(tx: StoreTransaction, program: str, limit: int) -> list[Entry]:
     queues = [row[0] for row in tx.all("session.queues", limit=MANY)]
     rows = [tx.all("session.ready", queue=queue, program=program, limit=limit) for queue in queues]
     return [Entry(*row) for some in rows for row in some]
 
 
-def _family(tx: Transaction, uid: str) -> list[Entry]:
+def _family(tx: StoreTransaction, uid: str) -> list[Entry]:
     """A session and its descendants."""
     found = [one for one in [entry(tx, uid)] if one is not None]
     return found + [one for child in session.children(tx, uid) for one in _family(tx, child)]
 
 
-def _may_run(tx: Transaction, one: Entry, dead: Collection[str], has_policy: bool) -> bool:
+def _may_run(tx: StoreTransaction, one: Entry, dead: Collection[str], has_policy: bool) -> bool:
     """Whether a session is ready, was left by its worker, or waits for what this process has."""
     if one.status == Status.READY:
         return True

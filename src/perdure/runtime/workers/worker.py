@@ -163,7 +163,7 @@ class Worker:
     async def _start(self) -> None:
         """Start the next sessions, up to the concurrency limit; one whose last worker crashed runs alone."""
         store = self.runtime.store
-        rows = await store.read(worker_rows.workers)
+        rows = await store.read(worker_rows.listing)
         dead = {one.id for one in rows if self.runtime.worker.life(one) is Liveness.DEAD}
         passed = len(self._tasks) + len(self._failed_at_cursor) + len(self._held_since)
         found = await store.read(

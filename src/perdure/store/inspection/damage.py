@@ -28,7 +28,7 @@ from perdure.domain.wait import WaitKind
 from perdure.errors import Damaged
 from perdure.ids import decode
 from perdure.store.databases.sqlite.engine import SQLiteTransaction
-from perdure.store.move import Row, Transaction
+from perdure.store.move import Row, StoreTransaction
 from perdure.store.statements import RECORDS
 
 Columns = dict[str, Any]
@@ -79,7 +79,7 @@ class DamagedRow(msgspec.Struct, frozen=True):
         return f"{whose}: table {self.table}{f', {key}' if key else ''}: {self.what}."
 
 
-def readable(tx: Transaction, name: str, /, **values: Any) -> list[Row]:
+def readable(tx: StoreTransaction, name: str, /, **values: Any) -> list[Row]:
     """All rows of a named query; a text that is not UTF-8 comes as bytes."""
     try:
         return tx.all(name, **values)
@@ -89,7 +89,7 @@ def readable(tx: Transaction, name: str, /, **values: Any) -> list[Row]:
         raise
 
 
-def records(tx: Transaction, table: str, damaged: list[DamagedRow], name: str, /, **values: Any) -> list[Any]:
+def records(tx: StoreTransaction, table: str, damaged: list[DamagedRow], name: str, /, **values: Any) -> list[Any]:
     """The records of a named query that can be read; the others are named in `damaged`."""
     try:
         return [RECORDS[table].from_row(row) for row in tx.all(name, **values)]
@@ -159,14 +159,14 @@ def nullable(record: type[Record]) -> frozenset[str]:
     )
 
 
-def file_damage(tx: Transaction) -> list[str]:
+def file_damage(tx: StoreTransaction) -> list[str]:
     """What SQLite finds wrong with its own file."""
     if not isinstance(tx, SQLiteTransaction):
         return []
     return [row[0] for row in tx.all("doctor.damage") if row[0] != "ok"]
 
 
-def session_uids(tx: Transaction) -> Iterator[str | DamagedRow]:
+def session_uids(tx: StoreTransaction) -> Iterator[str | DamagedRow]:
     """Every session there is, a page at a time; one whose uid cannot be read is damage."""
     after = ""
     while page := [row[0] for row in readable(tx, "doctor.session_uids", after=after, limit=PAGE)]:
@@ -180,21 +180,21 @@ def session_uids(tx: Transaction) -> Iterator[str | DamagedRow]:
         after = names[-1]
 
 
-def shared_facts(tx: Transaction) -> list[DamagedRow]:
+def shared_facts(tx: StoreTransaction) -> list[DamagedRow]:
     """Damaged facts that are no session's own."""
     rows = readable(tx, "fact.list", scope=None, limit=2**31)
     found = filter(None, (_damaged("fact", row) for row in rows))
     return [one for one in found if not str(one.key["scope"]).startswith(private_scope(""))]
 
 
-def find(tx: Transaction, name: str) -> str | None:
+def find(tx: StoreTransaction, name: str) -> str | None:
     """The uid of a session, by its id or a beginning that only it has, whatever else is damaged in its row."""
     rows = readable(tx, "session.get_by_id", id=name)
     rows = rows or readable(tx, "session.get_by_prefix", prefix=name, beyond=name + "\U0010ffff", limit=2)
     return rows[0][0] if len(rows) == 1 and isinstance(rows[0][0], str) else None
 
 
-def of_session(tx: Transaction, uid: str) -> list[DamagedRow]:
+def of_session(tx: StoreTransaction, uid: str) -> list[DamagedRow]:
     """Everything that is damaged in a session: its row, its log and the rows of every table."""
     from perdure.store.moves import event
 
@@ -217,14 +217,14 @@ def of_session(tx: Transaction, uid: str) -> list[DamagedRow]:
     return found or _contradictions(tx, uid, name)
 
 
-def _contradictions(tx: Transaction, uid: str, name: str) -> list[DamagedRow]:
+def _contradictions(tx: StoreTransaction, uid: str, name: str) -> list[DamagedRow]:
     """Rows that can be read and are not as the log says."""
     from perdure.store.moves import event
 
     row = tx.one("session.get", uid=uid)
     assert row is not None
     try:
-        found = list(contradictions(_decoded("session", row), _Tables(tx, uid), LogView(event.every(tx, uid))))
+        found = list(contradictions(_decoded("session", row), _Tables(tx, uid), LogView(event.all_events(tx, uid))))
     except Damaged as error:
         return [DamagedRow(name, "event", {}, error.message.rstrip("."))]
     return [DamagedRow(name, one.table, one.key, one.what) for one in found]
@@ -233,7 +233,7 @@ def _contradictions(tx: Transaction, uid: str, name: str) -> list[DamagedRow]:
 class _Tables(dict[str, Iterator[Columns]]):
     """The rows of a session's tables, each table read when it is asked for."""
 
-    def __init__(self, tx: Transaction, uid: str) -> None:
+    def __init__(self, tx: StoreTransaction, uid: str) -> None:
         self._tx, self._uid = tx, uid
 
     def __missing__(self, table: str) -> Iterator[Columns]:

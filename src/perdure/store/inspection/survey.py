@@ -6,8 +6,8 @@ import msgspec
 
 from perdure.domain.session import SessionRecord
 from perdure.domain.worker import WorkerRecord
-from perdure.store.inspection.condition import SOME, workers
-from perdure.store.move import Transaction
+from perdure.store.inspection.read_access import SOME, workers
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import session
 
 OVERDUE = 60_000_000  # microseconds that a worker may take to see that a time has come
@@ -26,7 +26,7 @@ class Survey(msgspec.Struct, frozen=True):
     overdue: list[str]
 
 
-def survey(tx: Transaction) -> Survey:
+def survey(tx: StoreTransaction) -> Survey:
     """Counts, and the first few of what needs a person."""
     (undecided,) = tx.one("doctor.undecided") or (0,)
     (stale,) = tx.one("doctor.stale", now=tx.now) or (0,)

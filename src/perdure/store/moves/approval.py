@@ -9,13 +9,13 @@ from perdure.domain.effect import Effect, EffectState
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name
-from perdure.store.move import Log, Transaction, holder_move, outsider_move
+from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move
 from perdure.store.moves import effect as effects
 from perdure.store.moves import wait
-from perdure.store.moves.intent import Intent
+from perdure.store.moves.effect_input import NewEffect
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a gate asks."""
 
     gate: str
@@ -26,7 +26,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @holder_move
-def ask(log: Log, intent: Intent, question: Question) -> Effect:
+def request(log: Log, intent: NewEffect, question: ApprovalRequest) -> Effect:
     """Plan an effect, or gate a planned one, that may not be dispatched before people said yes to exactly this."""
     id = approval_id(intent.id)
     planned = effects.plan.on(log, intent, approval_id=id)
@@ -116,14 +116,14 @@ def _decide(log: Log, approval: Approval, decision: ApprovalDecision, because: s
         wait.settle(log, asked, decision)
 
 
-def get(tx: Transaction, uid: str, id: str) -> Approval:
+def get(tx: StoreTransaction, uid: str, id: str) -> Approval:
     row = tx.one("approval.get", uid=uid, id=id)
     if row is None:
         raise NotFound(f"There is no approval {id} in this session.")
     return Approval.from_row(row)
 
 
-def find(tx: Transaction, name: str) -> Approval:
+def find(tx: StoreTransaction, name: str) -> Approval:
     """One approval by its id, or by a beginning of it that only it has."""
     rows = tx.all("approval.by_id", prefix=name, beyond=name + "\U0010ffff", limit=2) if name else []
     if not rows:
@@ -133,12 +133,12 @@ def find(tx: Transaction, name: str) -> Approval:
     return Approval.from_row(rows[0])
 
 
-def votes(tx: Transaction, uid: str, id: str) -> list[Vote]:
+def votes(tx: StoreTransaction, uid: str, id: str) -> list[Vote]:
     return [Vote.from_row(row) for row in tx.all("vote.of_approval", uid=uid, approval_id=id, limit=1000)]
 
 
 def listing(
-    tx: Transaction, *, uid: str | None = None, decision: str | None = None, limit: int = 1000
+    tx: StoreTransaction, *, uid: str | None = None, decision: str | None = None, limit: int = 1000
 ) -> list[Approval]:
     """Approvals; `decision` may also be `waiting`."""
     return [Approval.from_row(row) for row in tx.all("approval.list", uid=uid, decision=decision, limit=limit)]

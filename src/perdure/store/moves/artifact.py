@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from perdure.domain.artifact import Artifact, Retention
 from perdure.ids import check_text
-from perdure.store.move import Log, Transaction, outsider_move
+from perdure.store.move import Log, StoreTransaction, outsider_move
+
+JSON, TEXT = "application/json", "text/plain"  # kinds of artifacts
+
+
+class ArtifactClaim(msgspec.Struct, frozen=True):
+    """Bytes that are durable already, and belong to a session from an event on."""
+
+    digest: str
+    size: int
+    kind: str
 
 
 @outsider_move
@@ -19,10 +31,16 @@ def index(log: Log, digest: str, *, kind: str, size: int, location: str, retenti
         log.append("artifact.saved", {"digest": digest, "kind": kind, "size": size, "retention": retention})
 
 
-def of_session(tx: Transaction, uid: str, *, limit: int = 10_000) -> list[Artifact]:
+def claim(log: Log, one: ArtifactClaim) -> None:
+    """Claim bytes for as long as the session is kept, in the move that names them."""
+    location = f"{one.digest[:2]}/{one.digest}"
+    index.on(log, one.digest, kind=one.kind, size=one.size, location=location, retention=Retention.SESSION)
+
+
+def of_session(tx: StoreTransaction, uid: str, *, limit: int = 10_000) -> list[Artifact]:
     return [Artifact.from_row(row) for row in tx.all("artifact.of_session", uid=uid, limit=limit)]
 
 
-def digests(tx: Transaction, *, after: str = "", limit: int = 10_000) -> list[str]:
+def digests(tx: StoreTransaction, *, after: str = "", limit: int = 10_000) -> list[str]:
     """Digests that some session claims, in order, a page at a time."""
     return [row[0] for row in tx.all("artifact.digests", after=after, limit=limit)]

@@ -12,15 +12,23 @@ import msgspec
 from perdure.clock import SECOND
 from perdure.domain.effect import Attempt
 from perdure.ids import boot_clock
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
+
+MANY = 1_000_000
 
 
-def boot_mark(tx: Transaction) -> str | None:
+def attempts_of(tx: StoreTransaction, uid: str, id: str) -> list[Attempt]:
+    """Every attempt of an effect, in order."""
+    rows = tx.all("attempt.of_effect", uid=uid, effect_id=id, limit=MANY)
+    return [with_current_end(tx, Attempt.from_row(row)) for row in rows]
+
+
+def boot_mark(tx: StoreTransaction) -> str | None:
     """This moment on the boot clock, with the name of that clock; None where it cannot be named."""
     return f"{boot_clock()} {tx.boot}" if tx.boot and boot_clock() else None
 
 
-def redated(tx: Transaction, attempt: Attempt) -> Attempt:
+def with_current_end(tx: StoreTransaction, attempt: Attempt) -> Attempt:
     """The attempt, with its end in the store's time as it is now, if that was set since."""
     if attempt.ended_at is None or attempt.ended_boot is None or not tx.boot:
         return attempt

@@ -6,7 +6,7 @@ from perdure.domain.checkpoint import Checkpoint
 from perdure.domain.lease import Holder
 from perdure.errors import ConfigError
 from perdure.ids import check_text
-from perdure.store.move import Move, Transaction, hold, plain_move
+from perdure.store.move import Move, StoreTransaction, hold, plain_move
 
 
 def put(holder: Holder, *, number: int, codec: str, fingerprint: str, body: str, keep_through: int = 0) -> Move[None]:
@@ -15,7 +15,7 @@ def put(holder: Holder, *, number: int, codec: str, fingerprint: str, body: str,
     if "\0" in body:
         raise ConfigError("The checkpoint holds a NUL, which cannot be stored as text.", hint="Encode it as text.")
 
-    def run(tx: Transaction) -> None:
+    def run(tx: StoreTransaction) -> None:
         log = hold(tx, holder)
         tx.run(
             "checkpoint.put",
@@ -27,12 +27,12 @@ def put(holder: Holder, *, number: int, codec: str, fingerprint: str, body: str,
 
 
 @plain_move
-def delete_all(tx: Transaction) -> int:
+def delete_all(tx: StoreTransaction) -> int:
     """Drop every checkpoint there is."""
     return tx.run("checkpoint.delete_all")
 
 
-def latest(tx: Transaction, uid: str, fingerprint: str, *, through: int = 2**62) -> Checkpoint | None:
+def latest(tx: StoreTransaction, uid: str, fingerprint: str, *, through: int = 2**62) -> Checkpoint | None:
     """The newest checkpoint that this program, its tools and its model can start from."""
     row = tx.one("checkpoint.latest", uid=uid, fingerprint=fingerprint, through=through, limit=1)
     return Checkpoint.from_row(row) if row else None

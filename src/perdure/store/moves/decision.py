@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.domain.decision import Decision
 from perdure.errors import ConfigError, Conflict, NotFound
 from perdure.ids import check_name, check_text
-from perdure.store.move import Log, Transaction, holder_move
+from perdure.store.move import Log, StoreTransaction, holder_move
 
 
 @holder_move
@@ -40,18 +40,18 @@ def settle(log: Log, id: str, outcome: str) -> Decision:
     return get(log.tx, log.uid, id)
 
 
-def get(tx: Transaction, uid: str, id: str) -> Decision:
+def get(tx: StoreTransaction, uid: str, id: str) -> Decision:
     row = tx.one("decision.get", uid=uid, id=id)
     if row is None:
         raise NotFound(f"There is no decision {id}.")
     return Decision.from_row(row)
 
 
-def recent(tx: Transaction, uid: str | None = None, *, limit: int = 100) -> list[Decision]:
+def recent(tx: StoreTransaction, uid: str | None = None, *, limit: int = 100) -> list[Decision]:
     """Decisions of one session or of all, the newest first."""
     return [Decision.from_row(row) for row in tx.all("decision.list", uid=uid, limit=limit)]
 
 
-def incomplete(tx: Transaction, uid: str | None = None, *, limit: int = 100) -> list[Decision]:
+def incomplete(tx: StoreTransaction, uid: str | None = None, *, limit: int = 100) -> list[Decision]:
     """Decisions without an outcome, the oldest first: somebody chose, and nobody knows yet what came of it."""
     return [Decision.from_row(row) for row in tx.all("decision.incomplete", uid=uid, limit=limit)]

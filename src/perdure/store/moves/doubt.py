@@ -13,15 +13,15 @@ from perdure.domain.session import TERMINAL
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, IllegalMove
 from perdure.ids import check_name, check_text, encode
-from perdure.store.move import Log, Transaction, holder_move, outsider_move
+from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move
 from perdure.store.moves import session, wait
-from perdure.store.moves.attempt import boot_mark
-from perdure.store.moves.effect import MANY, get, move, of_effect, opened
-from perdure.store.moves.intent import Outcome
+from perdure.store.moves.attempt import attempts_of, boot_mark
+from perdure.store.moves.effect import MANY, get, move, raw_json
+from perdure.store.moves.effect_input import AttemptResult
 
 
 @outsider_move
-def ended(log: Log, id: str, number: int, *, because: str) -> None:
+def record_end(log: Log, id: str, number: int, *, because: str) -> None:
     """The act of an attempt is known to have ended: its process was found dead. From now on `inflight` runs."""
     mark = boot_mark(log.tx)
     if log.tx.run("attempt.end", uid=log.uid, effect_id=id, number=number, now=log.tx.now, ended_boot=mark):
@@ -29,18 +29,18 @@ def ended(log: Log, id: str, number: int, *, because: str) -> None:
 
 
 @outsider_move
-def overrun(log: Log, id: str, number: int, *, error: str) -> None:
+def record_overrun(log: Log, id: str, number: int, *, error: str) -> None:
     """The act has not answered in time and goes on: its outcome is unknown, and it has not ended."""
-    effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
+    effect, attempts = get(log.tx, log.uid, id), attempts_of(log.tx, log.uid, id)
     if effect.state == EffectState.DISPATCHED and attempts[-1].number == number and attempts[-1].outcome is None:
         log.tx.send("attempt.overrun", uid=log.uid, effect_id=id, number=number, error=error)
-        log.append("effect.unknown", {"attempt": number, "error": opened(error), "under_way": True}, effect_id=id)
+        log.append("effect.unknown", {"attempt": number, "error": raw_json(error), "under_way": True}, effect_id=id)
 
 
 @holder_move
-def doubt(log: Log, id: str, why: str, *, evidence: Any = None) -> str:
+def open_doubt(log: Log, id: str, why: str, *, evidence: Any = None) -> str:
     """Ask a person what came of an effect; returns the id of the wait."""
-    effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
+    effect, attempts = get(log.tx, log.uid, id), attempts_of(log.tx, log.uid, id)
     wait_id = f"doubt-{id}-{len(attempts)}"
     if effect.state != EffectState.DISPATCHED:
         raise IllegalMove(f"Effect {id} is {effect.state}; only one that was dispatched can be in doubt.")
@@ -54,7 +54,7 @@ def doubt(log: Log, id: str, why: str, *, evidence: Any = None) -> str:
 
 
 @outsider_move
-def pronounce(
+def record_verdict(
     log: Log,
     id: str,
     verdict: Verdict,
@@ -68,7 +68,7 @@ def pronounce(
     if not because.strip():
         raise ConfigError("A verdict needs a reason.", hint="Say what you looked at with --because.")
     check_text("The verdict", because + (reference or ""))
-    effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
+    effect, attempts = get(log.tx, log.uid, id), attempts_of(log.tx, log.uid, id)
     if effect.verdict is not None and (effect.verdict, effect.verdict_by) == (verdict, log.actor):
         return effect
     if effect.doubted_at is None or effect.state != EffectState.DISPATCHED:
@@ -77,38 +77,40 @@ def pronounce(
     log.append("effect.settled", {"verdict": verdict, "because": because, "attempt": number}, effect_id=id)
     match verdict:
         case Verdict.HAPPENED:
-            known = Outcome(outcome=AttemptOutcome.ACKNOWLEDGED, result=result or "null", reference=reference)
+            known = AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result=result or "null", reference=reference)
             move(log, effect, EffectState.ACKNOWLEDGED, "effect.acknowledged", outcome=known, verdict=said)
         case Verdict.ABSENT:
             log.tx.send("attempt.rule_absent", uid=log.uid, effect_id=id, number=number, now=log.tx.now)
             move(log, effect, EffectState.PLANNED, "effect.absent", verdict=said)
         case Verdict.ABANDON:
-            given_up = Outcome(outcome=AttemptOutcome.UNKNOWN, error=encode({"code": "abandoned", "message": because}))
+            given_up = AttemptResult(
+                outcome=AttemptOutcome.UNKNOWN, error=encode({"code": "abandoned", "message": because})
+            )
             move(log, effect, EffectState.FAILED, "effect.failed", outcome=given_up, verdict=said)
     return get(log.tx, log.uid, id)
 
 
 @holder_move
-def noted(log: Log, id: str, why: str, *, evidence: dict[str, Any] | None = None) -> None:
+def record_recovery(log: Log, id: str, why: str, *, evidence: dict[str, Any] | None = None) -> None:
     """What recovery found out and decided, for whoever reads the log; of evidence, when it was asked for and how."""
     log.append("effect.recovered", {"why": why} | ({"evidence": evidence} if evidence else {}), effect_id=id)
 
 
 @holder_move
-def give_up(log: Log, id: str, why: str, *, absent: bool = False) -> Effect:
+def fail(log: Log, id: str, why: str, *, absent: bool = False) -> Effect:
     """Proof that it did not happen (`absent`), or a `pure` effect or an undo that raised too often: none are left."""
-    effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
+    effect, attempts = get(log.tx, log.uid, id), attempts_of(log.tx, log.uid, id)
     last = attempts[-1]
     if absent:
         log.tx.send("attempt.rule_absent", uid=log.uid, effect_id=id, number=last.number, now=log.tx.now)
     error = encode({"code": "not-done", "message": why}) if absent or last.error is None else encode(last.error)
-    failed = Outcome(outcome=AttemptOutcome.FAILED, error=error)
+    failed = AttemptResult(outcome=AttemptOutcome.FAILED, error=error)
     move(log, effect, EffectState.FAILED, "effect.failed", outcome=failed, attempt=last.number, why=why)
     return get(log.tx, log.uid, id)
 
 
 @holder_move
-def compensated(log: Log, id: str, *, by_effect: str) -> Effect:
+def record_compensation(log: Log, id: str, *, by_effect: str) -> Effect:
     """Its undo was acknowledged."""
     effect = get(log.tx, log.uid, id)
     if get(log.tx, log.uid, by_effect).state != EffectState.ACKNOWLEDGED:
@@ -119,7 +121,7 @@ def compensated(log: Log, id: str, *, by_effect: str) -> Effect:
 
 
 @outsider_move
-def ask_undo(log: Log, id: str, *, because: str) -> Effect:
+def request_undo(log: Log, id: str, *, because: str) -> Effect:
     """Somebody asks to take back what was done. Asking again while that is open changes nothing."""
     check_name("Who asks for it", log.actor)
     if not because.strip():
@@ -136,33 +138,33 @@ def ask_undo(log: Log, id: str, *, because: str) -> Effect:
     if effect.undo_requested_at is None:
         log.tx.send("effect.ask_undo", uid=log.uid, id=id, by=log.actor, because=because, now=log.tx.now)
         row = {"id": id, "undo_requested_at": log.tx.now, "undo_by": log.actor, "undo_because": because}
-        rows = {"effect": [row], "session": session.wake(log)}
+        rows = {"effect": [row], "session": session.make_ready(log)}
         log.append("effect.undo_requested", {"because": because}, rows=rows, effect_id=id)
     return get(log.tx, log.uid, id)
 
 
 @holder_move
-def undo_failed(log: Log, id: str, why: str) -> None:
+def record_undo_failure(log: Log, id: str, why: str) -> None:
     """It could not be taken back: the request is over, and the effect stays as it was."""
     log.tx.send("effect.end_undo", uid=log.uid, id=id)
     row = {"id": id, "undo_requested_at": None}
     log.append("effect.undo_failed", {"why": why}, rows={"effect": [row]}, effect_id=id)
 
 
-def left(tx: Transaction, uid: str) -> list[Effect]:
+def unfinished(tx: StoreTransaction, uid: str) -> list[Effect]:
     """What a session has left to do with its effects: those not settled, and those somebody asks to take back."""
     found = [Effect.from_row(row) for row in tx.all("effect.left", uid=uid, limit=MANY)]
     return sorted(found, key=lambda one: one.number)  # to sort in SQL is to go through all effects there ever were
 
 
-def undos(tx: Transaction, effect: Effect) -> list[Effect]:
+def undos(tx: StoreTransaction, effect: Effect) -> list[Effect]:
     """What took an effect back, or tried to, in order."""
     position = encode(["undo", effect.id])
     rows = tx.all("effect.undos", uid=effect.session_uid, position=position, limit=MANY)
     return [Effect.from_row(row) for row in rows]
 
 
-def early_undos(tx: Transaction, effect: Effect, before: int) -> int:
+def early_undos(tx: StoreTransaction, effect: Effect, before: int) -> int:
     """How many undos of an effect were acknowledged though they had begun before a time, and so prove nothing."""
     done = [one for one in undos(tx, effect) if one.state == EffectState.ACKNOWLEDGED]
-    return sum(of_effect(tx, one.session_uid, one.id)[-1].dispatched_at < before for one in done)
+    return sum(attempts_of(tx, one.session_uid, one.id)[-1].dispatched_at < before for one in done)

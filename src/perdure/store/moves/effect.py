@@ -31,17 +31,18 @@ from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import decode, encode
 from perdure.store.hot_move import hot_holder_move, hot_outsider_move
-from perdure.store.move import Log, Transaction, holder_move, see_requests
+from perdure.store.move import Log, StoreTransaction, holder_move, note_requests
 from perdure.store.moves import attempt, hot_effect, lease, wait
-from perdure.store.moves.intent import Dispatch, Intent, Outcome
+from perdure.store.moves.attempt import attempts_of
+from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
 
 MANY = 1_000_000
 
 
 @holder_move
-def plan(log: Log, intent: Intent, *, approval_id: str | None = None) -> Effect:
+def plan(log: Log, intent: NewEffect, *, approval_id: str | None = None) -> Effect:
     """Write down an intent. The same intent again is that effect."""
-    if there := maybe(log.tx, log.uid, intent.id):
+    if there := get_or_none(log.tx, log.uid, intent.id):
         return there
     if intent.supersedes is not None:
         move(log, get(log.tx, log.uid, intent.supersedes), EffectState.SUPERSEDED, "effect.superseded")
@@ -49,7 +50,7 @@ def plan(log: Log, intent: Intent, *, approval_id: str | None = None) -> Effect:
 
 
 @hot_holder_move(hot_effect.dispatch)
-def plan_and_dispatch(log: Log, intent: Intent, dispatch: Dispatch) -> Effect:
+def plan_and_dispatch(log: Log, intent: NewEffect, dispatch: Dispatch) -> Effect:
     """Plan and dispatch at once, when nothing asks: its first attempt. Only plan it in a session that is to stop."""
     if is_held_back(log, decode(intent.position)):
         return plan.on(log, intent)
@@ -74,7 +75,7 @@ def is_held_back(log: Log, position: Any) -> bool:
 
 
 def _begin(log: Log, effect: Effect, dispatch: Dispatch, because: str | None = None) -> int:
-    id, number = effect.id, len(of_effect(log.tx, log.uid, effect.id)) + 1
+    id, number = effect.id, len(attempts_of(log.tx, log.uid, effect.id)) + 1
     if effect.state != EffectState.DISPATCHED:
         check_move("effect", MOVES, EffectState(effect.state), EffectState.DISPATCHED)
     used = _consume(log, effect) if effect.approval_id is not None else {}
@@ -100,25 +101,25 @@ def _consume(log: Log, effect: Effect) -> dict[str, Any]:
 
 def _insert(
     log: Log,
-    intent: Intent,
+    intent: NewEffect,
     state: EffectState,
     kind: str,
     *,
     body: dict[str, Any] | None = None,
-    outcome: Outcome | None = None,
+    outcome: AttemptResult | None = None,
     approval_id: str | None = None,
 ) -> Effect:
     now, number = log.tx.now, log.cursor + 1
-    columns = hot_effect.planned(intent, log.uid, number, state, approval_id=approval_id)
+    columns = hot_effect.new_columns(intent, log.uid, number, state, approval_id=approval_id)
     if outcome is not None:
         columns |= {"result": outcome.result, "artifact": outcome.artifact, "error": outcome.error}
         columns |= {"reference": outcome.reference, "settled_at": now, "settled_number": number}
     log.tx.send("effect.insert", **columns, now=now)
-    log.append(kind, body, rows={"effect": [hot_effect.shown(columns, now)]}, effect_id=intent.id)
-    return hot_effect.made(columns, now)
+    log.append(kind, body, rows={"effect": [hot_effect.log_columns(columns, now)]}, effect_id=intent.id)
+    return hot_effect.new_record(columns, now)
 
 
-def _attempt(log: Log, effect_id: str, number: int, dispatch: Dispatch, outcome: Outcome | None = None) -> None:
+def _attempt(log: Log, effect_id: str, number: int, dispatch: Dispatch, outcome: AttemptResult | None = None) -> None:
     assert log.holder is not None
     log.tx.send(
         "attempt.insert",
@@ -131,7 +132,7 @@ def _attempt(log: Log, effect_id: str, number: int, dispatch: Dispatch, outcome:
 
 
 @holder_move
-def record(log: Log, intent: Intent, dispatch: Dispatch, outcome: Outcome) -> Effect:
+def record(log: Log, intent: NewEffect, dispatch: Dispatch, outcome: AttemptResult) -> Effect:
     """Record an effect that needed no intent of its own: a `pure` one that ran, or a `joint` one that just commits."""
     if intent.replay not in (Replay.PURE, Replay.JOINT):
         raise ConfigError(f"A {intent.replay} effect is dispatched before it is settled.")
@@ -143,14 +144,14 @@ def record(log: Log, intent: Intent, dispatch: Dispatch, outcome: Outcome) -> Ef
 
 
 @holder_move
-def attempted(log: Log, id: str, dispatch: Dispatch, outcome: Outcome) -> Effect:
+def dispatch_and_settle(log: Log, id: str, dispatch: Dispatch, outcome: AttemptResult) -> Effect:
     """Dispatch and settle at once: a planned `joint` effect, whose act is part of this transaction or was undone."""
     return settle.on(log, id, _begin(log, get(log.tx, log.uid, id), dispatch), outcome)
 
 
 @hot_outsider_move(hot_effect.settle)
 def settle(
-    log: Log, id: str, number: int, outcome: Outcome, *, retry: int = 1, holder: Holder | None = None,
+    log: Log, id: str, number: int, outcome: AttemptResult, *, retry: int = 1, holder: Holder | None = None,
     known: Effect | None = None,  # noqa: ARG001 - the hot way reads it
 ) -> Effect:  # fmt: skip
     """Say what came of an attempt; a `holder` who does so learns what was asked of the session meanwhile.
@@ -158,10 +159,10 @@ def settle(
     `known` is the effect as that holder dispatched it for the first time, if nothing else was done with it since.
     """
     if holder is not None:
-        see_requests(holder, log.head)
+        note_requests(holder, log.head)
     if outcome.outcome is AttemptOutcome.ACKNOWLEDGED and outcome.result is None and outcome.artifact is None:
         raise ConfigError("What was acknowledged has a result, be it null.")
-    effect, attempts = get(log.tx, log.uid, id), of_effect(log.tx, log.uid, id)
+    effect, attempts = get(log.tx, log.uid, id), attempts_of(log.tx, log.uid, id)
     if not _counts(effect, attempts, number, outcome):
         _keep_late(log, effect, attempts, number, outcome)
         return effect
@@ -188,18 +189,18 @@ def settle(
     return get(log.tx, log.uid, id)
 
 
-def _proves_only_itself(outcome: Outcome) -> bool:
+def _proves_only_itself(outcome: AttemptResult) -> bool:
     """Whether it says that this attempt did not happen, without a look at what earlier ones left outside."""
     return outcome.outcome is AttemptOutcome.FAILED or code_of(outcome.error) == NOT_BEGUN
 
 
-def _unknown(log: Log, effect: Effect, number: int, outcome: Outcome) -> None:
+def _unknown(log: Log, effect: Effect, number: int, outcome: AttemptResult) -> None:
     """The effect stays dispatched; a reference that the act gave tells a person where to look."""
     rows = None
     if outcome.reference is not None:
         log.tx.send("effect.refer", uid=log.uid, id=effect.id, reference=outcome.reference)
         rows = {"effect": [{"id": effect.id, "reference": outcome.reference}]}
-    body = {"attempt": number, "error": opened(outcome.error)} | ({} if outcome.over else {"over": False})
+    body = {"attempt": number, "error": raw_json(outcome.error)} | ({} if outcome.over else {"over": False})
     log.append("effect.unknown", body, rows=rows, effect_id=effect.id)
 
 
@@ -209,16 +210,16 @@ def _is_fresh(log: Log, effect: Effect, attempt: Attempt) -> bool:
     return first and effect.doubted_at is None and attempt.epoch == log.head.lease_epoch
 
 
-def _keep_late(log: Log, effect: Effect, attempts: list[Attempt], number: int, outcome: Outcome) -> None:
+def _keep_late(log: Log, effect: Effect, attempts: list[Attempt], number: int, outcome: AttemptResult) -> None:
     """An outcome that no longer counts is kept in the log; one that changes nothing is not news."""
     said = next((one.outcome for one in attempts if one.number == number), None)
     if said == outcome.outcome and effect.state in SETTLED:
         return
-    body = {"attempt": number, "outcome": outcome.outcome, "error": opened(outcome.error)}
-    log.append("effect.late_outcome", body | {"result": opened(outcome.result)}, effect_id=effect.id)
+    body = {"attempt": number, "outcome": outcome.outcome, "error": raw_json(outcome.error)}
+    log.append("effect.late_outcome", body | {"result": raw_json(outcome.result)}, effect_id=effect.id)
 
 
-def _counts(effect: Effect, attempts: list[Attempt], number: int, outcome: Outcome) -> bool:
+def _counts(effect: Effect, attempts: list[Attempt], number: int, outcome: AttemptResult) -> bool:
     if not attempts or number != attempts[-1].number:
         return False
     if effect.state == EffectState.PLANNED:
@@ -232,7 +233,7 @@ def code_of(error: str | None) -> str | None:
     return said.get("code") if isinstance(said, dict) else None
 
 
-def opened(text: str | None) -> Any:
+def raw_json(text: str | None) -> Any:
     return None if text is None else msgspec.Raw(text.encode())
 
 
@@ -242,7 +243,7 @@ def move(
     state: EffectState,
     kind: str,
     *,
-    outcome: Outcome | None = None,
+    outcome: AttemptResult | None = None,
     verdict: tuple[Verdict, str, str] | None = None,
     waited_for: bool = True,
     **body: Any,
@@ -266,12 +267,12 @@ def move(
         "verdict_because": said[2],
     }
     log.tx.send("effect.settle", uid=log.uid, id=effect.id, error=error, **columns)
-    row = columns | {"id": effect.id, "error": opened(error)}
+    row = columns | {"id": effect.id, "error": raw_json(error)}
     if effect.undo_requested_at is not None and state == EffectState.COMPENSATED:
         row["undo_requested_at"] = None  # `compensated` ends the request
     log.append(kind, body, rows={"effect": [row]}, effect_id=effect.id)
     if effect.leases and (final or said[0] != Verdict.ABSENT):  # a person's word does not end what is in flight
-        lease.give_up(log, effect.id, effect.leases)
+        lease.release_claims(log, effect.id, effect.leases)
     for asked in wait.open_for(log.tx, log.uid, effect.id) if waited_for else ():
         if asked.kind in (WaitKind.DOUBT, WaitKind.TIMER):
             wait.settle(log, asked, verdict[0] if verdict else state)
@@ -281,23 +282,23 @@ def move(
 def refuse(log: Log, id: str, code: str, message: str) -> Effect:
     """It is not allowed, and was never dispatched."""
     effect = get(log.tx, log.uid, id)
-    refused = Outcome(outcome=AttemptOutcome.FAILED, error=encode({"code": code, "message": message}))
+    refused = AttemptResult(outcome=AttemptOutcome.FAILED, error=encode({"code": code, "message": message}))
     move(log, effect, EffectState.REFUSED, "effect.refused", outcome=refused)
     return get(log.tx, log.uid, id)
 
 
-def get(tx: Transaction, uid: str, id: str) -> Effect:
-    if (found := maybe(tx, uid, id)) is None:
+def get(tx: StoreTransaction, uid: str, id: str) -> Effect:
+    if (found := get_or_none(tx, uid, id)) is None:
         raise NotFound(f"There is no effect {id} in this session.")
     return found
 
 
-def maybe(tx: Transaction, uid: str, id: str) -> Effect | None:
+def get_or_none(tx: StoreTransaction, uid: str, id: str) -> Effect | None:
     row = tx.one("effect.get", uid=uid, id=id)
     return Effect.from_row(row) if row else None
 
 
-def find(tx: Transaction, name: str) -> Effect:
+def find(tx: StoreTransaction, name: str) -> Effect:
     """One effect by its id, or by a beginning of it that only it has."""
     rows = tx.all("effect.by_id", prefix=name, beyond=name + "\U0010ffff", limit=3) if name else []
     if not rows:
@@ -308,29 +309,23 @@ def find(tx: Transaction, name: str) -> Effect:
     return Effect.from_row(rows[0])
 
 
-def of_effect(tx: Transaction, uid: str, id: str) -> list[Attempt]:
-    """Every attempt of an effect, in order."""
-    rows = tx.all("attempt.of_effect", uid=uid, effect_id=id, limit=MANY)
-    return [attempt.redated(tx, Attempt.from_row(row)) for row in rows]
-
-
-def of_session(tx: Transaction, uid: str, *, after: int = 0, through: int = 2**62) -> list[Effect]:
+def of_session(tx: StoreTransaction, uid: str, *, after: int = 0, through: int = 2**62) -> list[Effect]:
     """Everything a session planned between two events, in order."""
     return list(map(Effect.from_row, tx.all("effect.of_session", uid=uid, after=after, through=through, limit=MANY)))
 
 
-def successor(tx: Transaction, uid: str, id: str) -> Effect | None:
+def successor(tx: StoreTransaction, uid: str, id: str) -> Effect | None:
     """The effect that took the place of one that was undone."""
     row = tx.one("effect.successor", uid=uid, id=id)
     return Effect.from_row(row) if row else None
 
 
-def unsettled(tx: Transaction, uid: str) -> list[Effect]:
+def unsettled(tx: StoreTransaction, uid: str) -> list[Effect]:
     return [Effect.from_row(row) for row in tx.all("effect.unsettled", uid=uid, limit=MANY)]
 
 
 def listing(
-    tx: Transaction,
+    tx: StoreTransaction,
     *,
     uid: str | None = None,
     state: str | None = None,

@@ -11,8 +11,8 @@ from perdure.domain.lease import Holder
 from perdure.domain.session import SessionRecord
 from perdure.domain.state import SessionState, fold
 from perdure.errors import ConfigError, Damaged, NotFound
-from perdure.store.hot_move import Guarded, guarded
-from perdure.store.move import Log, Move, Transaction, hold, outsider_move
+from perdure.store.hot_move import GuardedWrite, guarded_write
+from perdure.store.move import Log, Move, StoreTransaction, hold, outsider_move
 from perdure.store.moves.session import get
 
 PAGE = 1000
@@ -25,16 +25,16 @@ def append(
     if body and "rows" in body:
         raise ConfigError("An event's own body cannot say `rows`: that is where a move says what it changed.")
 
-    def run(tx: Transaction) -> int:
+    def run(tx: StoreTransaction) -> int:
         log = hold(tx, holder)
         number = log.append(kind, body, effect_id=effect_id)
         log.close()
         return number
 
-    def hot(tx: Transaction) -> Guarded[int]:
+    def hot(tx: StoreTransaction) -> GuardedWrite[int]:
         parts, head = ("session.advance_held", "event.insert"), holder.head
         answer, said = head[0] + 1, body or {}
-        return guarded(tx, holder, head, "event.append_held", parts, kind, said, answer, {}, effect_id=effect_id)
+        return guarded_write(tx, holder, head, "event.append_held", parts, kind, said, answer, {}, effect_id=effect_id)
 
     return Move("event.append", "holder", run, hot)
 
@@ -50,31 +50,31 @@ def erase(log: Log, numbers: Sequence[int], *, because: str) -> int:
     return len(erased)
 
 
-def _line_below(tx: Transaction, uid: str) -> Iterator[str]:
+def _line_below(tx: StoreTransaction, uid: str) -> Iterator[str]:
     """A session and all branches of it."""
     yield uid
     for row in tx.all("session.branches", uid=uid, limit=1_000_000):
         yield from _line_below(tx, row[0])
 
 
-def after(tx: Transaction, uid: str, number: int = 0, *, limit: int = PAGE) -> list[Event]:
+def after(tx: StoreTransaction, uid: str, number: int = 0, *, limit: int = PAGE) -> list[Event]:
     """Events after `number`, in order."""
     return [Event.from_row(row) for row in tx.all("event.after", uid=uid, after=number, limit=limit)]
 
 
-def last(tx: Transaction, uid: str, *, limit: int, through: int = 2**62) -> list[Event]:
+def last(tx: StoreTransaction, uid: str, *, limit: int, through: int = 2**62) -> list[Event]:
     """The newest events up to `through`, in order."""
     rows = tx.all("event.last", uid=uid, through=through, limit=limit)
     return [Event.from_row(row) for row in reversed(rows)]
 
 
-def newest_of(tx: Transaction, uid: str, kind: str, *, through: int = 2**62) -> int:
+def newest_of(tx: StoreTransaction, uid: str, kind: str, *, through: int = 2**62) -> int:
     """The number of the newest event of one kind; 0 when there is none."""
     row = tx.one("event.newest_of", uid=uid, kind=kind, through=through)
     return int(row[0]) if row else 0
 
 
-def restart_at(tx: Transaction, session: SessionRecord, number: int) -> tuple[int, Any]:
+def restart_at(tx: StoreTransaction, session: SessionRecord, number: int) -> tuple[int, Any]:
     """Which run of its program a session was in after event `number`, and the arguments of that run."""
     if not 1 <= number <= session.cursor:
         raise NotFound(f"Session {session.id} has events 1 to {session.cursor}, and no event {number}.")
@@ -87,7 +87,7 @@ def restart_at(tx: Transaction, session: SessionRecord, number: int) -> tuple[in
     return 0, None
 
 
-def verify(tx: Transaction, uid: str) -> SessionRecord:
+def verify(tx: StoreTransaction, uid: str) -> SessionRecord:
     """Check a session's whole chain against its row; return the row, or raise `Damaged`."""
     session = get(tx, uid)
     chain, number = event_domain.genesis(uid), 0
@@ -99,21 +99,21 @@ def verify(tx: Transaction, uid: str) -> SessionRecord:
     return session
 
 
-def state_at(tx: Transaction, uid: str, number: int | None = None) -> SessionState:
+def state_at(tx: StoreTransaction, uid: str, number: int | None = None) -> SessionState:
     """The state of a session after event `number` (by default now), derived from its log."""
     session = get(tx, uid)
     end = session.cursor if number is None else number
     if not 1 <= end <= session.cursor:
         raise NotFound(f"Session {session.id} has events 1 to {session.cursor}, and no event {end}.")
-    return fold(every(tx, uid, end))
+    return fold(all_events(tx, uid, end))
 
 
-def every(tx: Transaction, uid: str, through: int = 2**62) -> Iterator[Event]:
+def all_events(tx: StoreTransaction, uid: str, through: int = 2**62) -> Iterator[Event]:
     """All events of a session up to one of them, a page at a time."""
     return (Event.from_row(row) for page in _pages(tx, uid, through) for row in page)
 
 
-def _pages(tx: Transaction, uid: str, end: int) -> Iterator[list[tuple[Any, ...]]]:
+def _pages(tx: StoreTransaction, uid: str, end: int) -> Iterator[list[tuple[Any, ...]]]:
     number = 0
     while number < end:
         rows = tx.all("event.after", uid=uid, after=number, limit=min(PAGE, end - number))

@@ -7,7 +7,7 @@ from typing import Any
 from perdure.domain.fact import Fact
 from perdure.errors import ConfigError, Conflict
 from perdure.ids import check_name, check_text, encode
-from perdure.store.move import Log, Transaction, outsider_move
+from perdure.store.move import Log, StoreTransaction, outsider_move
 
 
 @outsider_move
@@ -59,7 +59,7 @@ def _write(log: Log, columns: dict[str, Any], expected: int | None) -> bool:
 
 
 @outsider_move
-def verified(log: Log, scope: str, key: str, version: int) -> None:
+def record_verification(log: Log, scope: str, key: str, version: int) -> None:
     """Note that a fact was checked and still holds."""
     if not log.tx.run("fact.verify", scope=scope, key=key, version=version, now=log.tx.now):
         raise _changed(scope, key, version, None)
@@ -81,10 +81,10 @@ def _changed(scope: str, key: str, read: int, now: int | None) -> Conflict:
     return Conflict(f"Fact {scope}/{key} changed since version {read} was read; {found}.")
 
 
-def get(tx: Transaction, scope: str, key: str) -> Fact | None:
+def get(tx: StoreTransaction, scope: str, key: str) -> Fact | None:
     row = tx.one("fact.get", scope=scope, key=key)
     return Fact.from_row(row) if row else None
 
 
-def known(tx: Transaction, scope: str | None = None, *, limit: int = 1000) -> list[Fact]:
+def listing(tx: StoreTransaction, scope: str | None = None, *, limit: int = 1000) -> list[Fact]:
     return [Fact.from_row(row) for row in tx.all("fact.list", scope=scope, limit=limit)]

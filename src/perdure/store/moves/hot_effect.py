@@ -15,9 +15,9 @@ import msgspec
 from perdure.domain.effect import AttemptOutcome, Effect, EffectState
 from perdure.domain.lease import Holder
 from perdure.ids import decode
-from perdure.store.hot_move import Guarded, guarded
-from perdure.store.move import Transaction
-from perdure.store.moves.intent import Dispatch, Intent, Outcome
+from perdure.store.hot_move import GuardedWrite, guarded_write
+from perdure.store.move import StoreTransaction
+from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
 
 PLAIN = frozenset(
     {
@@ -25,37 +25,41 @@ PLAIN = frozenset(
         "rule", "inflight", "key_ttl", "retry",
     }
 )  # fmt: skip
-NOT_PLAIN = tuple(name for name in Intent.__struct_fields__ if name not in PLAIN)
+NOT_PLAIN = tuple(name for name in NewEffect.__struct_fields__ if name not in PLAIN)
 UNKNOWN = dict.fromkeys(("reference", "result", "artifact", "error", "settled_at", "settled_number"))
 NOTHING: dict[str, Any] = dict.fromkeys(Effect.__struct_fields__)
 DISPATCH = ("session.advance_held", "event.insert", "effect.begin", "attempt.begin")
 SETTLE = ("session.advance_acting", "event.insert", "effect.acknowledge", "attempt.acknowledge")
 
-_fields_of = attrgetter(*Intent.__struct_fields__)
+_fields_of = attrgetter(*NewEffect.__struct_fields__)
 
 
-def dispatch(tx: Transaction, holder: Holder, intent: Intent, dispatch: Dispatch) -> Guarded[Effect] | None:
+def dispatch(
+    tx: StoreTransaction, holder: Holder, intent: NewEffect, dispatch: Dispatch
+) -> GuardedWrite[Effect] | None:
     """Plan and dispatch in one guarded move."""
     if holder.cancel_requested or any(getattr(intent, name) is not None for name in NOT_PLAIN):
         return None
     head = holder.head
-    columns = planned(intent, holder.uid, head[0] + 1, EffectState.DISPATCHED)
-    body, answer = {"attempt": 1, "rows": {"effect": [shown(columns, tx.now)]}}, made(columns, tx.now)
+    columns = new_columns(intent, holder.uid, head[0] + 1, EffectState.DISPATCHED)
+    body, answer = {"attempt": 1, "rows": {"effect": [log_columns(columns, tx.now)]}}, new_record(columns, tx.now)
     values = columns | msgspec.structs.asdict(dispatch)
     kind = "effect.dispatched"
-    return guarded(tx, holder, head, "effect.dispatch_held", DISPATCH, kind, body, answer, values, effect_id=intent.id)
+    return guarded_write(
+        tx, holder, head, "effect.dispatch_held", DISPATCH, kind, body, answer, values, effect_id=intent.id
+    )
 
 
 def settle(
-    tx: Transaction,
+    tx: StoreTransaction,
     id: str,
     number: int,
-    outcome: Outcome,
+    outcome: AttemptResult,
     *,
     retry: int = 1,  # noqa: ARG001 - how often what failed is tried again
     holder: Holder | None = None,
     known: Effect | None = None,
-) -> Guarded[Effect] | None:
+) -> GuardedWrite[Effect] | None:
     """Acknowledge the first attempt of an effect that this holder dispatched in this run."""
     if known is None or holder is None or number != 1 or known.leases is not None:
         return None
@@ -70,25 +74,25 @@ def settle(
     row = {"state": EffectState.ACKNOWLEDGED} | came | settled | unsaid | {"id": id, "error": None}
     answer = msgspec.structs.replace(known, state=EffectState.ACKNOWLEDGED, **came, **settled)
     body, kind = {"attempt": 1, "rows": {"effect": [row]}}, "effect.acknowledged"
-    return guarded(tx, holder, head, "effect.settle_held", SETTLE, kind, body, answer, came, effect_id=id)
+    return guarded_write(tx, holder, head, "effect.settle_held", SETTLE, kind, body, answer, came, effect_id=id)
 
 
-def planned(
-    intent: Intent, uid: str, number: int, state: EffectState, *, approval_id: str | None = None
+def new_columns(
+    intent: NewEffect, uid: str, number: int, state: EffectState, *, approval_id: str | None = None
 ) -> dict[str, Any]:
     """The columns of an effect when it is written down."""
-    columns = dict(zip(Intent.__struct_fields__, _fields_of(intent), strict=True))
+    columns = dict(zip(NewEffect.__struct_fields__, _fields_of(intent), strict=True))
     own = {"session_uid": uid, "state": state, "approval_id": approval_id, "number": number}
     return columns | own | UNKNOWN
 
 
-def shown(columns: dict[str, Any], now: int) -> dict[str, Any]:
+def log_columns(columns: dict[str, Any], now: int) -> dict[str, Any]:
     """Those columns as the log shows them: JSON is JSON there, and not text."""
     opened = {name: msgspec.Raw(text.encode()) for name in Effect.json_columns if (text := columns.get(name))}
     return columns | opened | {"planned_at": now}
 
 
-def made(columns: dict[str, Any], now: int) -> Effect:
+def new_record(columns: dict[str, Any], now: int) -> Effect:
     """The record that these columns are."""
     opened = {name: decode(text) for name in Effect.json_columns if (text := columns.get(name))}
     return Effect(**(NOTHING | columns | opened | {"planned_at": now}))

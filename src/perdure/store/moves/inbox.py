@@ -9,7 +9,7 @@ from perdure.domain.record import same_json
 from perdure.domain.wait import WaitKind
 from perdure.errors import Conflict
 from perdure.ids import check_name, decode, encode
-from perdure.store.move import Log, Transaction, expect_one, holder_move, outsider_move
+from perdure.store.move import Log, StoreTransaction, expect_one, holder_move, outsider_move
 from perdure.store.moves import session, wait
 
 
@@ -53,10 +53,10 @@ def line(message: InboxMessage) -> dict[str, Any]:
     return {"role": "user", "content": message.body, "inbox": message.id}
 
 
-def get(tx: Transaction, uid: str, id: str) -> InboxMessage | None:
+def get(tx: StoreTransaction, uid: str, id: str) -> InboxMessage | None:
     row = tx.one("inbox.get", uid=uid, id=id)
     return InboxMessage.from_row(row) if row else None
 
 
-def unread(tx: Transaction, uid: str, *, mode: InboxMode | None = None, limit: int = 100) -> list[InboxMessage]:
+def unread(tx: StoreTransaction, uid: str, *, mode: InboxMode | None = None, limit: int = 100) -> list[InboxMessage]:
     return [InboxMessage.from_row(row) for row in tx.all("inbox.unread", uid=uid, mode=mode, limit=limit)]

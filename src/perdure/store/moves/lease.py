@@ -28,7 +28,7 @@ from perdure.domain.session import MOVES, SessionRecord, Status
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import LeaseHeld, LeaseLost
 from perdure.ids import check_name
-from perdure.store.move import Log, Move, Transaction, hold, holder_move, outsider_move, plain_move, see_requests
+from perdure.store.move import Log, Move, StoreTransaction, hold, holder_move, note_requests, outsider_move, plain_move
 from perdure.store.moves import event, wait
 
 
@@ -40,9 +40,9 @@ def acquire(log: Log, *, nonce: str, ttl: int) -> Holder:
         return _holder(log, nonce, head.lease_epoch, ttl)
     is_reserved = head.lease_nonce is not None and is_void(head.lease_epoch, log.tx.restore_epoch)
     if is_reserved and (left := reserved_for(ttl, log.tx.switched_at, log.tx.boot)) > 0:
-        raise held_by(f"Session {head.id}", head.lease_holder, left)
+        raise lease_held(f"Session {head.id}", head.lease_holder, left)
     if head.lease_until is not None and head.lease_until >= log.tx.now:
-        raise held_by(f"Session {head.id}", head.lease_holder, head.lease_until - log.tx.now)
+        raise lease_held(f"Session {head.id}", head.lease_holder, head.lease_until - log.tx.now)
     return _take(log, nonce, ttl, "lease.acquired", because=None)
 
 
@@ -56,7 +56,7 @@ def take_over(log: Log, *, nonce: str, ttl: int, because: str, taken_from: str |
     if head.lease_nonce == nonce:
         return _holder(log, nonce, head.lease_epoch, ttl)
     if taken_from is not None and head.lease_holder not in (taken_from, None):
-        raise held_by(f"Session {head.id}", head.lease_holder, (head.lease_until or 0) - log.tx.now)
+        raise lease_held(f"Session {head.id}", head.lease_holder, (head.lease_until or 0) - log.tx.now)
     return _take(log, nonce, ttl, "lease.taken_over", because=because)
 
 
@@ -92,7 +92,7 @@ def _holder(log: Log, nonce: str, epoch: int, ttl: int) -> Holder:
     """Whoever holds the session from now on, knowing what was asked of it while nobody did."""
     holder = Holder(log.uid, log.actor, nonce, epoch, log.cursor, log.chain)
     holder.ttl = ttl
-    see_requests(holder, log.head)
+    note_requests(holder, log.head)
     return holder
 
 
@@ -115,7 +115,7 @@ def renew(holder: Holder, ttl: int, *, wait: bool = True) -> Move[bool]:
     where it is not known yet whether it still is, after another server took over.
     """
 
-    def run(tx: Transaction) -> bool:
+    def run(tx: StoreTransaction) -> bool:
         if not wait and tx.one("session.lock_free", uid=holder.uid) is None:
             if tx.one("session.held", uid=holder.uid) == (holder.nonce,):  # under whatever epoch
                 return False
@@ -137,7 +137,7 @@ def _lost(holder: Holder) -> LeaseLost:
 
 
 @plain_move
-def acquire_named(tx: Transaction, resource: str, *, holder: str, nonce: str, ttl: int) -> Lease:
+def acquire_named(tx: StoreTransaction, resource: str, *, holder: str, nonce: str, ttl: int) -> Lease:
     """Take a named resource that nobody holds."""
     for kind, name in (("The resource", resource), ("The holder", holder), ("The lease's nonce", nonce)):
         check_name(kind, name)
@@ -175,7 +175,7 @@ def claim(log: Log, effect_id: str, position: Any, resources: list[str]) -> dict
     return {"leases": epochs}
 
 
-def give_up(log: Log, effect_id: str, resources: list[str]) -> None:
+def release_claims(log: Log, effect_id: str, resources: list[str]) -> None:
     """Give back what an effect needed, in the transaction that settles it."""
     for resource in sorted(set(resources)):
         log.tx.send("lease.settle", resource=resource, holder=log.uid, nonce=effect_id)
@@ -217,18 +217,18 @@ def _names(effect_id: str, position: Any) -> set[str]:
     return {effect_id, position[1]} if position[0] == "undo" else {effect_id}
 
 
-def _locked(tx: Transaction, resource: str) -> Lease:
+def _locked(tx: StoreTransaction, resource: str) -> Lease:
     row = tx.one("lease.lock", resource=resource)
     assert row is not None
     return Lease.from_row(row)
 
 
-def _refuse_held(tx: Transaction, now: Lease) -> None:
+def _refuse_held(tx: StoreTransaction, now: Lease) -> None:
     if now.until is None or now.until < tx.now:
         return
     if now.until != UNTIL_SETTLED:
         about = {"resource": now.resource, "effect": None, "until": now.until}
-        raise held_by(f"Resource {now.resource}", now.holder, now.until - tx.now, **about)
+        raise lease_held(f"Resource {now.resource}", now.holder, now.until - tx.now, **about)
     row = tx.one("session.get", uid=now.holder)
     name = SessionRecord.from_row(row).id if row else now.holder
     raise LeaseHeld(
@@ -238,10 +238,10 @@ def _refuse_held(tx: Transaction, now: Lease) -> None:
     )  # fmt: skip
 
 
-def in_the_way(tx: Transaction, effect: Effect) -> LeaseHeld | None:
+def blocking_lease(tx: StoreTransaction, effect: Effect) -> LeaseHeld | None:
     """Who holds what an effect needs; only a look."""
     own = _names(effect.id, effect.position)
-    for one in named(tx, resources=effect.leases or []):
+    for one in named_leases(tx, resources=effect.leases or []):
         if one.holder != effect.session_uid or one.nonce not in own:
             try:
                 _refuse_held(tx, one)
@@ -250,13 +250,13 @@ def in_the_way(tx: Transaction, effect: Effect) -> LeaseHeld | None:
     return None
 
 
-def freed(tx: Transaction, *, limit: int = 1000) -> list[Wait]:
+def waits_for_free_resources(tx: StoreTransaction, *, limit: int = 1000) -> list[Wait]:
     """Waits for resources that nobody holds any more, the longest wait first."""
     return [Wait.from_row(row) for row in tx.all("lease.freed", now=tx.now, limit=limit)]
 
 
 @plain_move
-def renew_named(tx: Transaction, lease: Lease, *, ttl: int) -> Lease:
+def renew_named(tx: StoreTransaction, lease: Lease, *, ttl: int) -> Lease:
     """Go on holding a named resource."""
     until = tx.now + ttl
     if not tx.run("lease.renew", resource=lease.resource, epoch=lease.epoch, nonce=lease.nonce, until=until):
@@ -265,7 +265,7 @@ def renew_named(tx: Transaction, lease: Lease, *, ttl: int) -> Lease:
 
 
 @plain_move
-def release_named(tx: Transaction, lease: Lease) -> bool:
+def release_named(tx: StoreTransaction, lease: Lease) -> bool:
     """Give a named resource back; False if somebody else had it since. Giving it back twice is giving it back once."""
     if tx.run("lease.release", resource=lease.resource, epoch=lease.epoch, nonce=lease.nonce):
         return True
@@ -273,14 +273,14 @@ def release_named(tx: Transaction, lease: Lease) -> bool:
     return row is not None and Lease.from_row(row).epoch == lease.epoch
 
 
-def named(tx: Transaction, *, resources: Sequence[str] | None = None, limit: int = 1000) -> list[Lease]:
+def named_leases(tx: StoreTransaction, *, resources: Sequence[str] | None = None, limit: int = 1000) -> list[Lease]:
     """Leases of named resources: all, or those of these."""
     if resources is None:
         return [Lease.from_row(row) for row in tx.all("lease.list", limit=limit)]
     return [Lease.from_row(row) for name in resources if (row := tx.one("lease.get", resource=name))]
 
 
-def held_by(what: str, holder: str | None, remaining: int, **details: Any) -> LeaseHeld:
+def lease_held(what: str, holder: str | None, remaining: int, **details: Any) -> LeaseHeld:
     seconds = max(1, remaining // 1_000_000)
     return LeaseHeld(
         f"{what} is held by {holder} for up to {seconds} s more.",

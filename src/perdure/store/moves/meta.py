@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from perdure.ids import check_name, check_text
-from perdure.store.move import Transaction, plain_move
+from perdure.store.move import StoreTransaction, plain_move
 
 
 @plain_move
-def put(tx: Transaction, key: str, value: str) -> None:
+def put(tx: StoreTransaction, key: str, value: str) -> None:
     tx.run("meta.put", key=check_name("The property", key), value=check_text("The property", value))
 
 
-def get(tx: Transaction, key: str) -> str | None:
+def get(tx: StoreTransaction, key: str) -> str | None:
     row = tx.one("meta.get", key=key)
     return row[0] if row else None
 
 
-def everything(tx: Transaction) -> dict[str, str]:
+def properties(tx: StoreTransaction) -> dict[str, str]:
     return dict(tx.all("meta.all", limit=1000))

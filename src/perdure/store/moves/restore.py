@@ -18,15 +18,16 @@ from perdure.domain.restore import Cause, Restore, may_have_happened, presumed_a
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, NotFound
 from perdure.ids import check_name, check_text, encode
-from perdure.store.move import Log, Transaction, holder_move, plain_move
+from perdure.store.move import Log, StoreTransaction, holder_move, plain_move
 from perdure.store.moves import effect as effects
 from perdure.store.moves import lease, meta
+from perdure.store.moves.attempt import attempts_of
 
 TIMELINE = "timeline"
 
 
 def begin(
-    tx: Transaction, cause: Cause, detail: str | None = None, *, after: int = 0, timeline: str | None = None
+    tx: StoreTransaction, cause: Cause, detail: str | None = None, *, after: int = 0, timeline: str | None = None
 ) -> Restore:
     """Begin a new restore epoch. Whoever has the store open must open it again.
 
@@ -43,7 +44,7 @@ def begin(
 
 
 @plain_move
-def declare(tx: Transaction, *, by: str, because: str, known: int) -> Restore:
+def declare(tx: StoreTransaction, *, by: str, because: str, known: int) -> Restore:
     """Begin a restore epoch because a person says that the store was put back.
 
     `known` is the epoch that the caller has read: written twice, this begins one epoch.
@@ -60,7 +61,7 @@ def declare(tx: Transaction, *, by: str, because: str, known: int) -> Restore:
 
 
 @plain_move
-def release(tx: Transaction, *, by: str, because: str) -> list[Restore]:
+def release(tx: StoreTransaction, *, by: str, because: str) -> list[Restore]:
     """Say that what was lost has been looked at; the same word again changes nothing. Returns what it released."""
     check_name("Who releases it", by)
     if not because.strip():
@@ -68,7 +69,7 @@ def release(tx: Transaction, *, by: str, because: str) -> list[Restore]:
     check_text("The reason", because)
     tx.send("restore.release", by=by, because=because, now=tx.now)
     tx.send("writer.forget_behind")
-    said = [one for one in everything(tx) if (one.released_by, one.released_because) == (by, because)]
+    said = [one for one in listing(tx) if (one.released_by, one.released_because) == (by, because)]
     if not said:
         raise NotFound("No restore waits to be released.")
     return said
@@ -77,7 +78,7 @@ def release(tx: Transaction, *, by: str, because: str) -> list[Restore]:
 @holder_move
 def presume(log: Log, id: str, restore: Restore, rule: Rule) -> Effect:
     """Take an effect as dispatched with an unknown outcome, because it may have been in the time that was lost."""
-    effect, attempts = effects.get(log.tx, log.uid, id), effects.of_effect(log.tx, log.uid, id)
+    effect, attempts = effects.get(log.tx, log.uid, id), attempts_of(log.tx, log.uid, id)
     if not may_have_happened(effect, attempts, restore, rule):
         return effect
     assert log.holder is not None
@@ -97,18 +98,18 @@ def presume(log: Log, id: str, restore: Restore, rule: Rule) -> Effect:
     return effects.get(log.tx, log.uid, id)
 
 
-def rewound_to(tx: Transaction) -> int:
+def rewound_to(tx: StoreTransaction) -> int:
     """The newest moment that the store knows."""
     (at,) = tx.one("restore.rewound_to") or (0,)
     return int(at)
 
 
-def newest(tx: Transaction) -> Restore | None:
+def newest(tx: StoreTransaction) -> Restore | None:
     row = tx.one("restore.newest")
     return Restore.from_row(row) if row else None
 
 
-def over(tx: Transaction, session: SessionRecord) -> Restore | None:
+def unreleased_for(tx: StoreTransaction, session: SessionRecord) -> Restore | None:
     """The restore that a session was alive at and that nobody has released.
 
     A child that is begun again after a restore has the uid and the keys that it had in the time that was lost, but is
@@ -118,11 +119,11 @@ def over(tx: Transaction, session: SessionRecord) -> Restore | None:
     return Restore.from_row(row) if row else None
 
 
-def everything(tx: Transaction, *, limit: int = 1000) -> list[Restore]:
+def listing(tx: StoreTransaction, *, limit: int = 1000) -> list[Restore]:
     return [Restore.from_row(row) for row in tx.all("restore.list", limit=limit)]
 
 
-def follow_timeline(tx: Transaction, now: str, *, after: int = 0) -> Restore | None:
+def follow_timeline(tx: StoreTransaction, now: str, *, after: int = 0) -> Restore | None:
     """Begin a restore epoch when the server has another history than the one the store was last used with."""
     known = meta.get(tx, TIMELINE)
     if known == now:

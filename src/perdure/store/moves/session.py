@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from perdure.domain.artifact import Retention
 from perdure.domain.event import genesis
 from perdure.domain.record import check_columns, check_move, same_json
 from perdure.domain.session import MOVES, TERMINAL, SessionRecord, Status
@@ -15,19 +14,13 @@ from perdure.domain.state import NOT_STATE
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name, check_text, encode, new_uid
 from perdure.store.inspection.damage import DamagedRow, records
-from perdure.store.move import Head, Log, Move, Transaction, expect_one, holder_move, outsider_move
+from perdure.store.move import Log, Move, SessionHead, StoreTransaction, expect_one, holder_move, outsider_move
 from perdure.store.moves import artifact
+from perdure.store.moves.artifact import ArtifactClaim
 
 FOREVER = 2**62
 DESCRIBED = frozenset({"title", "owner", "queue", "priority"})
 PASSWORD = re.compile(r"://[^/@\s]*:[^/\s]*@")  # in an address
-
-
-class Claim(msgspec.Struct, frozen=True):
-    """Bytes that are durable already, and belong to the session from its first event on."""
-
-    digest: str
-    size: int
 
 
 class NewSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +42,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     branch: str = "main"
     restart_number: int = 0
     restart_arguments: Any = None
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[ArtifactClaim, ...] = ()
     lines: tuple[dict[str, Any], ...] = ()  # what its transcript begins with
     under_policy: bool = False  # a process without a policy must not run it
     uid: str | None = None  # a child's is known before: begun again after a restore, it is the same child
@@ -66,24 +59,20 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
         raise ConfigError("The address of the repository holds a password.", hint="Leave it out; git asks for it.")
     arguments, uid = encode(new.arguments), new.uid or new_uid()
 
-    def run(tx: Transaction) -> SessionRecord:
+    def run(tx: StoreTransaction) -> SessionRecord:
         columns = msgspec.structs.asdict(new) | {"uid": uid, "arguments": arguments, "chain": genesis(uid)}
         del columns["claims"], columns["lines"], columns["under_policy"]
         columns["policy_at"] = tx.now if new.under_policy else None
         columns["restart_arguments"] = encode(new.restart_arguments) if new.restart_number else None
         if tx.run("session.insert", **columns, now=tx.now) == 0:
-            return _same(tx, new)
+            return _existing(tx, new)
         if new.parent_uid is not None:
             tx.send("restore.exempt_child", uid=uid, parent_uid=new.parent_uid)
-        log = Log(tx, Head(*_head_of_new(uid, new.id)), by)
+        log = Log(tx, SessionHead(*_head_of_new(uid, new.id)), by)
         shown = get(tx, uid).to_dict()
         log.append("session.created", rows={"session": {k: v for k, v in shown.items() if k not in NOT_STATE}})
         for one in new.claims:
-            artifact.index.on(
-                log, one.digest,
-                kind="application/json", size=one.size, location=f"{one.digest[:2]}/{one.digest}",
-                retention=Retention.SESSION,
-            )  # fmt: skip
+            artifact.claim(log, one)
         for line in new.lines:
             log.append("message", line)
         log.close()
@@ -96,7 +85,7 @@ def _head_of_new(uid: str, id: str) -> tuple[Any, ...]:
     return (uid, id, Status.READY, 0, genesis(uid), None, None, 0, None, 0, None, None, None, 1)
 
 
-def _same(tx: Transaction, new: NewSession) -> SessionRecord:
+def _existing(tx: StoreTransaction, new: NewSession) -> SessionRecord:
     row = None if new.uid is None else tx.one("session.get", uid=new.uid)
     there = get_by_id(tx, new.id) if row is None else SessionRecord.from_row(row)  # whatever it is called now
     if there.program != new.program or not same_json(there.arguments, new.arguments):
@@ -174,7 +163,7 @@ def request_pause(log: Log) -> None:
 @outsider_move
 def wake_up(log: Log) -> None:
     """Make a waiting session ready because what it waited for is here, though nobody resolved it."""
-    if changed := wake(log):
+    if changed := make_ready(log):
         log.append("session.released", rows={"session": changed})
 
 
@@ -191,7 +180,7 @@ def describe(log: Log, /, *, expected: int, **changes: Any) -> int:
     return version
 
 
-def wake(log: Log) -> dict[str, Any]:
+def make_ready(log: Log) -> dict[str, Any]:
     """Make a waiting session ready, and return the columns that changed; a session in another state stays in it."""
     if log.head.status != Status.WAITING:
         return {}
@@ -204,37 +193,37 @@ def refuse_finished(log: Log) -> None:
         raise IllegalMove(f"Session {log.head.id} is {log.head.status} already.")
 
 
-def get(tx: Transaction, uid: str) -> SessionRecord:
+def get(tx: StoreTransaction, uid: str) -> SessionRecord:
     row = tx.one("session.get", uid=uid)
     if row is None:
         raise NotFound(f"There is no session {uid}.")
     return SessionRecord.from_row(row)
 
 
-def get_by_id(tx: Transaction, id: str) -> SessionRecord:
+def get_by_id(tx: StoreTransaction, id: str) -> SessionRecord:
     row = tx.one("session.get_by_id", id=id)
     if row is None:
         raise NotFound(f"There is no session {id}.", hint="`perdure ls` lists the sessions of this store.")
     return SessionRecord.from_row(row)
 
 
-def children(tx: Transaction, uid: str, *, limit: int = 1_000_000) -> list[str]:
+def children(tx: StoreTransaction, uid: str, *, limit: int = 1_000_000) -> list[str]:
     """The uids of a session's children that have not ended."""
     return [row[0] for row in tx.all("session.children", uid=uid, limit=limit)]
 
 
-def has_acted(tx: Transaction, uid: str) -> bool:
+def has_acted(tx: StoreTransaction, uid: str) -> bool:
     """Whether its program recorded anything: a step, an effect, a question, a timer, a child."""
     return tx.one("session.has_acted", uid=uid) is not None
 
 
-def beginning(tx: Transaction, prefix: str, *, limit: int) -> list[SessionRecord]:
+def with_prefix(tx: StoreTransaction, prefix: str, *, limit: int) -> list[SessionRecord]:
     """Sessions whose id or uid begins so, by id."""
     rows = tx.all("session.get_by_prefix", prefix=prefix, beyond=prefix + "\U0010ffff", limit=limit)
     return [SessionRecord.from_row(row) for row in rows]
 
 
-def find(tx: Transaction, name: str) -> SessionRecord:
+def find(tx: StoreTransaction, name: str) -> SessionRecord:
     """A session by its id, or by a beginning of its id or uid that only it has."""
     check_text("The session id", name)
     if row := tx.one("session.get_by_id", id=name):
@@ -249,7 +238,7 @@ def find(tx: Transaction, name: str) -> SessionRecord:
 
 
 def page(
-    tx: Transaction,
+    tx: StoreTransaction,
     *,
     status: str | None = None,
     waiting_for: str | None = None,
@@ -270,8 +259,8 @@ def page(
     )  # fmt: skip
 
 
-def for_a_person(
-    tx: Transaction,
+def waiting_for_person(
+    tx: StoreTransaction,
     *,
     status: str | None = None,
     owner: str | None = None,
@@ -284,16 +273,16 @@ def for_a_person(
     return _records(tx, damaged, "session.for_a_person", **asked)
 
 
-def expired(tx: Transaction, *, limit: int = 100, damaged: list[DamagedRow] | None = None) -> list[SessionRecord]:
+def expired(tx: StoreTransaction, *, limit: int = 100, damaged: list[DamagedRow] | None = None) -> list[SessionRecord]:
     """Sessions that run without a live lease: their holder has fallen silent."""
     return _records(tx, damaged, "session.expired", now=tx.now, limit=limit)
 
 
-def _records(tx: Transaction, damaged: list[DamagedRow] | None, name: str, **values: Any) -> list[SessionRecord]:
+def _records(tx: StoreTransaction, damaged: list[DamagedRow] | None, name: str, **values: Any) -> list[SessionRecord]:
     if damaged is not None:
         return records(tx, "session", damaged, name, **values)
     return [SessionRecord.from_row(row) for row in tx.all(name, **values)]
 
 
-def count(tx: Transaction) -> dict[str, int]:
+def count(tx: StoreTransaction) -> dict[str, int]:
     return dict(tx.all("session.count"))

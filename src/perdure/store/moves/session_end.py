@@ -41,7 +41,7 @@ def park(
         return False
     if pausing and log.head.pause_requested_at is None:
         return False
-    if any(one.undo_requested_at is not None and one.id not in undos for one in doubt.left(log.tx, log.uid)):
+    if any(one.undo_requested_at is not None and one.id not in undos for one in doubt.unfinished(log.tx, log.uid)):
         return False
     if pausing and not waits:
         waits = [wait.open_.on(log, f"paused-{log.cursor}", WaitKind.PAUSED).id]
@@ -91,7 +91,7 @@ def restart(log: Log, arguments: Any) -> int:
 
 
 def _under_way(log: Log) -> bool:
-    left = doubt.left(log.tx, log.uid)
+    left = doubt.unfinished(log.tx, log.uid)
     return any(one.state == EffectState.DISPATCHED or one.undo_requested_at is not None for one in left)
 
 

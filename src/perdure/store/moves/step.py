@@ -10,13 +10,13 @@ from perdure.domain.lease import Holder
 from perdure.domain.step import Step
 from perdure.errors import ConfigError, Conflict
 from perdure.ids import check_text, digest
-from perdure.store.hot_move import Guarded, guarded
-from perdure.store.move import Log, Move, Transaction, hold, holder_move
+from perdure.store.hot_move import GuardedWrite, guarded_write
+from perdure.store.move import Log, Move, StoreTransaction, hold, holder_move
 
 HOT_PARTS = ("session.advance_run", "event.insert", "step.insert_held")
 
 
-class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+class NewStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step's identity and what came of it: JSON text, or the digest of an artifact, or an error as JSON text."""
 
     restart_number: int
@@ -29,34 +29,34 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-def record(holder: Holder, step: Recorded) -> Move[int]:
+def record(holder: Holder, step: NewStep) -> Move[int]:
     """Record a step's result, once; return the number of its event."""
-    shown = _shown(step)
+    shown = _log_body(step)
 
-    def run(tx: Transaction) -> int:
+    def run(tx: StoreTransaction) -> int:
         log = hold(tx, holder)
         number = _write(log, step, shown)
         log.close()
         return number
 
-    def hot(tx: Transaction) -> Guarded[int]:
+    def hot(tx: StoreTransaction) -> GuardedWrite[int]:
         values, head = msgspec.structs.asdict(step), holder.head
         answer = head[0] + 1
-        return guarded(tx, holder, head, "step.record_held", HOT_PARTS, "step.recorded", shown, answer, values)
+        return guarded_write(tx, holder, head, "step.record_held", HOT_PARTS, "step.recorded", shown, answer, values)
 
     return Move("step.record", "holder", run, hot)
 
 
 @holder_move
-def joined(log: Log, step: Recorded, make: Callable[[Log], str]) -> str:
+def record_with(log: Log, step: NewStep, make: Callable[[Log], str]) -> str:
     """Make other changes and record the step that they are, in one transaction; returns its result as JSON text."""
     result = make(log)
     made = msgspec.structs.replace(step, result=result)
-    _write(log, made, _shown(made))
+    _write(log, made, _log_body(made))
     return result
 
 
-def _shown(step: Recorded) -> dict[str, object]:
+def _log_body(step: NewStep) -> dict[str, object]:
     """What the log says of a step that may be recorded."""
     if (step.result is not None) + (step.artifact is not None) + (step.error is not None) != 1:
         raise ConfigError("A step has a result, an artifact or an error, and only one of them.")
@@ -67,7 +67,7 @@ def _shown(step: Recorded) -> dict[str, object]:
     }
 
 
-def _write(log: Log, step: Recorded, shown: dict[str, object]) -> int:
+def _write(log: Log, step: NewStep, shown: dict[str, object]) -> int:
     if step.restart_number != log.head.restart_number:
         raise Conflict(f"Session {log.head.id} was restarted; step {step.name} belongs to an earlier run.")
     number = log.append("step.recorded", shown)
@@ -76,7 +76,7 @@ def _write(log: Log, step: Recorded, shown: dict[str, object]) -> int:
     return number
 
 
-def of_session(tx: Transaction, uid: str, restart_number: int, *, through: int = 2**62) -> list[Step]:
+def of_session(tx: StoreTransaction, uid: str, restart_number: int, *, through: int = 2**62) -> list[Step]:
     """Everything recorded since the last restart, up to an event, in one bulk read."""
     rows = tx.all("step.of_session", uid=uid, restart_number=restart_number, through=through, limit=10_000_000)
     return [Step(*row) for row in rows]

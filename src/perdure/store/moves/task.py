@@ -8,7 +8,7 @@ from perdure.domain.record import check_columns, check_move
 from perdure.domain.task import MOVES, Task, TaskState
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name, check_text
-from perdure.store.move import Log, Transaction, holder_move
+from perdure.store.move import Log, StoreTransaction, holder_move
 
 CHANGEABLE = frozenset({"title", "state", "priority", "branch", "assigned_worker", "note"})
 UNFINISHED = frozenset({TaskState.OPEN, TaskState.ACTIVE, TaskState.BLOCKED})
@@ -70,13 +70,13 @@ def _refuse_below_done(log: Log, task: Task) -> None:
         raise IllegalMove(f"Task {task.id} cannot go on below {task.parent_id}, which is done.")
 
 
-def get(tx: Transaction, uid: str, id: str) -> Task:
+def get(tx: StoreTransaction, uid: str, id: str) -> Task:
     row = tx.one("task.get", uid=uid, id=id)
     if row is None:
         raise NotFound(f"The plan has no task {id}.")
     return Task.from_row(row)
 
 
-def of_session(tx: Transaction, uid: str, *, limit: int = 10_000) -> list[Task]:
+def of_session(tx: StoreTransaction, uid: str, *, limit: int = 10_000) -> list[Task]:
     """A session's plan; the tree is by `parent_id`, siblings are in order."""
     return [Task.from_row(row) for row in tx.all("task.of_session", uid=uid, limit=limit)]

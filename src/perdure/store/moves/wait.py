@@ -18,7 +18,7 @@ from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name, check_text, encode
 from perdure.store.inspection.damage import records
-from perdure.store.move import Log, Transaction, holder_move, outsider_move
+from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move
 from perdure.store.moves import session
 
 MANY = 1_000_000
@@ -103,7 +103,7 @@ def resume(log: Log) -> None:
     for asked in open_of_kind(log.tx, log.uid, WaitKind.PAUSED):
         settle(log, asked, None)
     log.tx.run("session.request_pause", uid=log.uid, at=None)
-    woken = session.wake(log)
+    woken = session.make_ready(log)
     log.append("pause.requested", {"over": True}, rows={"session": {"pause_requested_at": None} | woken})
 
 
@@ -117,18 +117,18 @@ def settle(log: Log, wait: Wait, answer: Any) -> Wait:
     row = {
         "id": wait.id, "answer": answer, "resolved_by": log.actor, "resolved_at": log.tx.now, "resolved_number": number,
     }  # fmt: skip
-    log.append("wait.resolved", {"kind": wait.kind}, rows={"wait": [row], "session": session.wake(log)})
+    log.append("wait.resolved", {"kind": wait.kind}, rows={"wait": [row], "session": session.make_ready(log)})
     return get(log.tx, log.uid, wait.id)
 
 
-def get(tx: Transaction, uid: str, id: str) -> Wait:
+def get(tx: StoreTransaction, uid: str, id: str) -> Wait:
     row = tx.one("wait.get", uid=uid, id=id)
     if row is None:
         raise NotFound(f"The session waits for nothing called {id}.")
     return Wait.from_row(row)
 
 
-def find(tx: Transaction, id: str) -> Wait:
+def find(tx: StoreTransaction, id: str) -> Wait:
     """One wait by its id alone."""
     rows = tx.all("wait.by_id", id=id, limit=2)
     if not rows:
@@ -138,43 +138,43 @@ def find(tx: Transaction, id: str) -> Wait:
     return Wait.from_row(rows[0])
 
 
-def for_ref(tx: Transaction, ref: str) -> list[Wait]:
+def for_ref(tx: StoreTransaction, ref: str) -> list[Wait]:
     """Open waits, of whichever session, for one thing: a parent's effect, a child."""
     return [Wait.from_row(row) for row in tx.all("wait.by_ref", ref=ref, limit=MANY)]
 
 
-def may_concern_others(tx: Transaction, uid: str) -> bool:
+def has_branches(tx: StoreTransaction, uid: str) -> bool:
     """Whether a session has branches, which may wait for its effects."""
     return tx.one("session.a_branch", uid=uid, limit=1) is not None
 
 
-def of_session(tx: Transaction, uid: str) -> list[Wait]:
+def of_session(tx: StoreTransaction, uid: str) -> list[Wait]:
     return [Wait.from_row(row) for row in tx.all("wait.of_session", uid=uid, limit=MANY)]
 
 
-def between(tx: Transaction, uid: str, after: int, through: int) -> list[Wait]:
+def between(tx: StoreTransaction, uid: str, after: int, through: int) -> list[Wait]:
     """What a session asked for between two events, in order."""
     return [Wait.from_row(row) for row in tx.all("wait.between", uid=uid, after=after, through=through, limit=MANY)]
 
 
-def some(tx: Transaction, uid: str, ids: list[str]) -> list[Wait]:
+def get_many(tx: StoreTransaction, uid: str, ids: list[str]) -> list[Wait]:
     return [get(tx, uid, id) for id in ids]
 
 
-def open_for(tx: Transaction, uid: str, ref: str) -> list[Wait]:
+def open_for(tx: StoreTransaction, uid: str, ref: str) -> list[Wait]:
     """What one session still waits for on account of one thing."""
     return [Wait.from_row(row) for row in tx.all("wait.open_for", uid=uid, ref=ref, limit=MANY)]
 
 
-def open_of_session(tx: Transaction, uid: str) -> list[Wait]:
+def open_of_session(tx: StoreTransaction, uid: str) -> list[Wait]:
     return [Wait.from_row(row) for row in tx.all("wait.open_of_session", uid=uid, limit=MANY)]
 
 
-def open_of_kind(tx: Transaction, uid: str, kind: WaitKind) -> list[Wait]:
+def open_of_kind(tx: StoreTransaction, uid: str, kind: WaitKind) -> list[Wait]:
     return [Wait.from_row(row) for row in tx.all("wait.open_of_kind", uid=uid, kind=kind, limit=MANY)]
 
 
-def open_waits(tx: Transaction, *, kind: str | None = None, limit: int = 100) -> list[Wait]:
+def open_waits(tx: StoreTransaction, *, kind: str | None = None, limit: int = 100) -> list[Wait]:
     """What sessions wait for, the longest wait first. A row that cannot be read does not hide the others."""
     return records(tx, "wait", [], "wait.open", kind=kind, limit=limit)
 
@@ -187,12 +187,12 @@ class Due(NamedTuple):
     kind: str
 
 
-def due(tx: Transaction, *, limit: int = 100) -> list[Due]:
+def due(tx: StoreTransaction, *, limit: int = 100) -> list[Due]:
     """Waits whose time has come."""
     return [Due(*row) for row in tx.all("wait.due", now=tx.now, limit=limit)]
 
 
-def next_due(tx: Transaction, after: int) -> int | None:
+def next_due(tx: StoreTransaction, after: int) -> int | None:
     """When the next wait is due after a moment."""
     row = tx.one("wait.next_due", after=after)
     return row[0] if row else None

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from perdure.domain.worker import WorkerRecord
 from perdure.ids import check_name, check_text, encode
-from perdure.store.move import Transaction, plain_move
+from perdure.store.move import StoreTransaction, plain_move
 
 
 @plain_move
-def register(tx: Transaction, worker: WorkerRecord) -> None:
+def register(tx: StoreTransaction, worker: WorkerRecord) -> None:
     """A worker begins; registering again only refreshes it."""
     check_name("The worker", worker.id)
     check_text("The worker", worker.host + worker.boot_id + worker.start_token)
@@ -18,17 +18,17 @@ def register(tx: Transaction, worker: WorkerRecord) -> None:
 
 
 @plain_move
-def seen(tx: Transaction, id: str) -> bool:
+def heartbeat(tx: StoreTransaction, id: str) -> bool:
     """A heartbeat; False when the worker has been forgotten and must register again."""
     return bool(tx.run("worker.seen", id=id, now=tx.now))
 
 
 @plain_move
-def forget(tx: Transaction, ids: Sequence[str]) -> None:
+def forget(tx: StoreTransaction, ids: Sequence[str]) -> None:
     """Workers that have ended."""
     for id in ids:
         tx.run("worker.delete", id=id)
 
 
-def workers(tx: Transaction, *, limit: int = 1000) -> list[WorkerRecord]:
+def listing(tx: StoreTransaction, *, limit: int = 1000) -> list[WorkerRecord]:
     return [WorkerRecord.from_row(row) for row in tx.all("worker.list", limit=limit)]

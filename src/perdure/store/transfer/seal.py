@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perdure.clock import moment
+from perdure.clock import format_time
 from perdure.domain.event import Event
 from perdure.errors import IllegalMove
 
 if TYPE_CHECKING:
-    from perdure.store.move import Transaction
+    from perdure.store.move import StoreTransaction
 
 
-def refusal(tx: Transaction, uid: str, id: str, sealed_at: int) -> IllegalMove:
+def refusal(tx: StoreTransaction, uid: str, id: str, sealed_at: int) -> IllegalMove:
     """Why nobody can move it here, since when, and where it can be moved."""
     (last,) = (Event.from_row(row) for row in tx.all("event.last", uid=uid, through=2**62, limit=1))
     if last.kind == "session.sealed":
         return IllegalMove(
-            f"Session {id} is sealed here: it was moved away on {moment(sealed_at)} and goes on elsewhere.",
+            f"Session {id} is sealed here: it was moved away on {format_time(sealed_at)} and goes on elsewhere.",
             hint="Go on where its bundle was imported; if nowhere, `perdure import FILE --take-back` undoes it.",
         )
     return IllegalMove(

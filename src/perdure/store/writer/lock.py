@@ -23,43 +23,43 @@ from perdure.domain.worker import Liveness
 from perdure.errors import StoreUnavailable
 
 
-class Gate:
+class WriteLock:
     """Exclusive between processes, fair, and free when alone: four system calls."""
 
     def __init__(self, folder: Path, limit: float = 20.0) -> None:
         self._limit = limit
-        self._gate = process.open_for_parent(folder / "gate", os.O_RDWR | os.O_CREAT)
-        self._turn = process.open_for_parent(folder / "turn", os.O_RDWR | os.O_CREAT)
+        self._lock = process.open_for_parent(folder / "gate", os.O_RDWR | os.O_CREAT)
+        self._queue = process.open_for_parent(folder / "turn", os.O_RDWR | os.O_CREAT)
 
-    def enter(self) -> None:
+    def acquire(self) -> None:
         """Wait in line, and give up when it does not move for too long: a stopped process must not stop everybody."""
-        if not _taken(self._turn) and not Waiting(self._turn).within(self._limit):
-            raise self._shut(self._turn)
+        if not _try_lock(self._queue) and not LockRequest(self._queue).granted_within(self._limit):
+            raise self._blocked(self._queue)
         try:
             since, pause = time.monotonic(), 0.00005
-            while not _taken(self._gate):
+            while not _try_lock(self._lock):
                 if time.monotonic() - since > self._limit:
-                    raise self._shut(self._gate)
+                    raise self._blocked(self._lock)
                 time.sleep(pause)
                 pause = min(pause * 1.5, 0.005)
         finally:
-            fcntl.flock(self._turn, fcntl.LOCK_UN)
+            fcntl.flock(self._queue, fcntl.LOCK_UN)
 
-    def _shut(self, descriptor: int) -> StoreUnavailable:
+    def _blocked(self, descriptor: int) -> StoreUnavailable:
         return StoreUnavailable(
             f"{holder_of(descriptor)} has kept every other writer waiting for {self._limit:g} s.",
             hint="Let it go on, or end it: it is stopped, or its disk is.",
         )
 
-    def leave(self) -> None:
-        fcntl.flock(self._gate, fcntl.LOCK_UN)
+    def release(self) -> None:
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        os.close(self._gate)
-        os.close(self._turn)
+        os.close(self._lock)
+        os.close(self._queue)
 
 
-def _taken(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -67,7 +67,7 @@ def _taken(descriptor: int) -> bool:
     return True
 
 
-class Waiting:
+class LockRequest:
     """A lock that is waited for in the kernel's own order, in a thread that can be left behind when time is up."""
 
     def __init__(self, descriptor: int) -> None:
@@ -76,9 +76,9 @@ class Waiting:
         self._lock = threading.Lock()
         self._given = threading.Event()
         self._left = False
-        threading.Thread(target=self._wait, name="perdure-gate", daemon=True).start()
+        threading.Thread(target=self._wait, name="perdure-lock", daemon=True).start()
 
-    def within(self, seconds: float) -> bool:
+    def granted_within(self, seconds: float) -> bool:
         if self._given.wait(seconds):
             return True
         with self._lock:
@@ -134,7 +134,7 @@ def life_of(folder: Path, name: str) -> Liveness:
         os.close(descriptor)
 
 
-def living(folder: Path) -> list[str]:
+def present_names(folder: Path) -> list[str]:
     """The names present now; files that the dead left behind are removed."""
     names = []
     for path in folder.glob("[!.]*"):

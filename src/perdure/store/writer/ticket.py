@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from perdure.store.move import Move, Transaction
+from perdure.store.move import Move, StoreTransaction
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class Ticket(Generic[T]):
     __slots__ = ("_future", "_unanswered", "error", "loop", "move", "result")
 
     def __init__(
-        self, move: Move[T], loop: asyncio.AbstractEventLoop | None, told: asyncio.Future[T] | None = None
+        self, move: Move[T], loop: asyncio.AbstractEventLoop | None, future: asyncio.Future[T] | None = None
     ) -> None:
         self.move = move
         self.loop = loop
@@ -36,8 +36,8 @@ class Ticket(Generic[T]):
         self._future: asyncio.Future[T] | None = None
         self._unanswered: threading.Lock | None = None
         if loop is not None:
-            self._future = told or loop.create_future()
-            if told is None and loop not in _outboxes:
+            self._future = future or loop.create_future()
+            if future is None and loop not in _outboxes:
                 _outboxes[loop] = Outbox(loop)
         else:
             self._unanswered = threading.Lock()
@@ -125,6 +125,6 @@ def answer(tickets: Iterable[Ticket[Any]]) -> None:
             _outboxes[ticket.loop].put(ticket, ticket.loop)
 
 
-def reading(query: Callable[[Transaction], T]) -> Move[T]:
+def read_move(query: Callable[[StoreTransaction], T]) -> Move[T]:
     """A read, in the form of a move that changes nothing."""
     return Move("read", "read", query)

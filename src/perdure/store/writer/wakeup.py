@@ -38,7 +38,7 @@ class Wakeups:
         self._lock = threading.Lock()
         self._waiters: dict[asyncio.Future[None], tuple[str | None, asyncio.AbstractEventLoop]] = {}
         self.closed = threading.Event()
-        self.somebody_waits = threading.Event()
+        self.has_waiters = threading.Event()
 
     def bump(self, uids: Iterable[str] | None = None) -> None:
         """Something changed: in these sessions, or (None) anywhere."""
@@ -67,7 +67,7 @@ class Wakeups:
             start, self._start = self._start, None
         if start is not None:
             self._listening = start(self)
-        self.somebody_waits.set()
+        self.has_waiters.set()
         try:
             async with asyncio.timeout(timeout):  # wait_for may lose a cancellation that comes with the wake-up
                 await future
@@ -77,12 +77,12 @@ class Wakeups:
             with self._lock:
                 self._waiters.pop(future, None)
                 if not self._waiters and not self.closed.is_set():
-                    self.somebody_waits.clear()
+                    self.has_waiters.clear()
 
     def close(self) -> None:
         with self._lock:
             self.closed.set()
-            self.somebody_waits.set()
+            self.has_waiters.set()
         self.bump()
         if self._listening is not None:
             self._listening.join(self._patience)
@@ -100,7 +100,7 @@ def watch_file(connect: Callable[[], apsw.Connection]) -> Callable[[Wakeups], th
         seen = db.pragma("data_version")  # not `data_version()`, which is only what this connection last read
         wakeups.bump()
         while not wakeups.closed.is_set():
-            wakeups.somebody_waits.wait()
+            wakeups.has_waiters.wait()
             if (now := db.pragma("data_version")) != seen:
                 seen = now
                 wakeups.bump()

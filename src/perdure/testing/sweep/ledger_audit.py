@@ -10,16 +10,17 @@ from perdure.domain.effect import Effect, EffectState, Replay, intent_digest
 from perdure.domain.session import TERMINAL
 from perdure.domain.wait import WaitKind
 from perdure.errors import Damaged
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, event, wait
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
+from perdure.store.moves.attempt import attempts_of
 
 KNOWN = {"effect.acknowledged", "effect.failed", "effect.absent", "effect.compensated", "effect.refused"}
 FAMILY = 1000
 
 
-def audit(tx: Transaction, uids: list[str]) -> dict[str, Any]:
+def audit(tx: StoreTransaction, uids: list[str]) -> dict[str, Any]:
     """The sessions and their children: what they waited for, their effects, and what is wrong with them."""
     found: dict[str, Any] = {"waits": Counter(), "effects": [], "events": [], "problems": []}
     todo = list(dict.fromkeys(uids))
@@ -29,11 +30,11 @@ def audit(tx: Transaction, uids: list[str]) -> dict[str, Any]:
     return found
 
 
-def _children(tx: Transaction, uid: str) -> list[str]:
+def _children(tx: StoreTransaction, uid: str) -> list[str]:
     return [one.ref for one in wait.of_session(tx, uid) if one.kind == WaitKind.CHILD and one.ref is not None]
 
 
-def _audit_session(tx: Transaction, uid: str, found: dict[str, Any]) -> None:
+def _audit_session(tx: StoreTransaction, uid: str, found: dict[str, Any]) -> None:
     session = sessions.get(tx, uid)
     problems = found["problems"]
     if session.status not in TERMINAL:
@@ -56,8 +57,8 @@ def _audit_session(tx: Transaction, uid: str, found: dict[str, Any]) -> None:
         problems += _problems_of(tx, effect, own)
 
 
-def _summary(tx: Transaction, effect: Effect, own: list[Any]) -> dict[str, Any]:
-    attempts = effects.of_effect(tx, effect.session_uid, effect.id)
+def _summary(tx: StoreTransaction, effect: Effect, own: list[Any]) -> dict[str, Any]:
+    attempts = attempts_of(tx, effect.session_uid, effect.id)
     return {
         "id": effect.id,
         "session": effect.session_uid,
@@ -73,7 +74,7 @@ def _summary(tx: Transaction, effect: Effect, own: list[Any]) -> dict[str, Any]:
     }
 
 
-def _problems_of(tx: Transaction, effect: Effect, own: list[Any]) -> list[list[str]]:
+def _problems_of(tx: StoreTransaction, effect: Effect, own: list[Any]) -> list[list[str]]:
     """What must not be in the ledger about an effect."""
     problems: list[list[str]] = []
     known, allowed, dispatched = True, True, 0
@@ -95,7 +96,7 @@ def _problems_of(tx: Transaction, effect: Effect, own: list[Any]) -> list[list[s
     return problems + _unapproved(tx, effect, dispatched)
 
 
-def _unapproved(tx: Transaction, effect: Effect, dispatched: int) -> list[list[str]]:
+def _unapproved(tx: StoreTransaction, effect: Effect, dispatched: int) -> list[list[str]]:
     exact = intent_digest(effect.tool, effect.intent, effect.targets)
     if effect.intent_digest != exact:
         return [["unapproved", f"{effect.tool} {effect.id}: the digest is not of what was done"]]

@@ -31,7 +31,7 @@ from perdure.durable import FULL, make_folder, sync_folder
 from perdure.errors import CommitUnknown, Damaged, StoreFull, StoreUnavailable
 from perdure.ids import encode
 from perdure.store import migrate
-from perdure.store.databases.files.journal import Change, Line, read_lines, readable, statement
+from perdure.store.databases.files.journal import Change, JournalLine, read_lines, readable, statement
 from perdure.store.databases.sqlite.database import SQLiteMigrator
 from perdure.store.databases.sqlite.engine import SQLiteEngine, connect
 from perdure.store.databases.sqlite.witness import Witness
@@ -42,7 +42,7 @@ from perdure.store.writer.ticket import Ticket
 from perdure.store.writer.wakeup import Wakeups
 
 
-class Files:
+class FilesDatabase:
     """A folder of text files."""
 
     dialect = "sqlite"
@@ -79,7 +79,7 @@ class Files:
         engine = FilesEngine(self.folder, self.clock)
         engine.replay()
         migrate.migrate(SQLiteMigrator(engine, None), migrate.load("sqlite"))
-        self._witness.look_back(engine)
+        self._witness.check_restore(engine)
         tx = engine.transaction("open")
         self.schema_version = int(meta.get(tx, "schema_version") or 0)
         self.restore_epoch = engine.restore_epoch = int(meta.get(tx, "restore_epoch") or 0)
@@ -182,7 +182,7 @@ class FilesEngine(SQLiteEngine):
 
     def _write(self, path: Path) -> None:
         faults.point("log.before")
-        line = Line(self._number + 1, self._clock.now(), self._move_id, self._changes)
+        line = JournalLine(self._number + 1, self._clock.now(), self._move_id, self._changes)
         try:
             self._append(path, encode(line).encode() + b"\n")
         except OSError as error:
@@ -219,7 +219,7 @@ class FilesEngine(SQLiteEngine):
 
     def replay(self) -> None:
         """Rebuild the tables from the logs."""
-        lines: list[tuple[Line, Path]] = []
+        lines: list[tuple[JournalLine, Path]] = []
         torn: list[tuple[Path, int]] = []
         for path in [self._folder / "store.jsonl", *sorted((self._folder / "sessions").glob("*.jsonl"))]:
             whole, end, size = read_lines(path)
@@ -255,7 +255,7 @@ class FilesEngine(SQLiteEngine):
         sync_folder(self._folder / "sessions")
         sync_folder(self._folder)
 
-    def _apply(self, line: Line, path: Path) -> None:
+    def _apply(self, line: JournalLine, path: Path) -> None:
         for change in line.rows:
             operation, table, row = change[:3]
             if table == "meta" and row.get("key") == "schema_version":

@@ -17,7 +17,7 @@ from perdure.ids import decode, encode
 Change = list[Any]  # ["insert", table, row] | ["update", table, key, changed] | ["delete", table, key]
 
 
-class Line(msgspec.Struct):
+class JournalLine(msgspec.Struct):
     """One move as it is written down."""
 
     n: int
@@ -63,11 +63,11 @@ def as_stored(value: Any) -> Any:
     return encode(value) if isinstance(value, (dict, list)) else value
 
 
-def read_lines(path: Path) -> tuple[list[Line], int, int]:
+def read_lines(path: Path) -> tuple[list[JournalLine], int, int]:
     """The whole lines of a file, where they end, and the file's size."""
     content = path.read_bytes() if path.exists() else b""
     lines, end = [], 0
-    decoder = msgspec.json.Decoder(Line)
+    decoder = msgspec.json.Decoder(JournalLine)
     while (stop := content.find(b"\n", end)) >= 0:
         try:
             lines.append(decoder.decode(content[end:stop]))

@@ -39,7 +39,7 @@ from perdure.store import migrate
 from perdure.store.databases.postgres.connect import connect
 from perdure.store.databases.postgres.history import is_warning
 from perdure.store.databases.postgres.migrator import PostgresMigrator, PostgresTransaction
-from perdure.store.databases.postgres.pipeline import HotTransaction, PipelinedTransaction, Wire
+from perdure.store.databases.postgres.pipeline import HotTransaction, PipelinedTransaction, StatementPipeline
 from perdure.store.move import Move, Row
 from perdure.store.statements import load
 
@@ -53,7 +53,7 @@ On = TypeVar("On")
 Tx = TypeVar("Tx", bound=PostgresTransaction)
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection was lost; `sent` is the try whose COMMIT was on its way, if one was."""
 
     def __init__(self, sent: PostgresTransaction | None, cause: BaseException) -> None:
@@ -75,7 +75,7 @@ class Connection:
         self._warned = ""
 
     def close(self) -> None:
-        self._server.listener.forget(self)
+        self._server.stall_watch.forget(self)
         if self._line is not None:
             self._line.close()
             self._line = None
@@ -100,8 +100,10 @@ class Connection:
             self._line = socket.socket(fileno=process.leave_to_parent(os.dup(self._db.fileno())))
             self._db.add_notice_handler(self._heard)
             (started,) = PostgresTransaction(self._db, 0, "open", 0).one("meta.started") or (0,)
-            self._wire = Wire(self._db, started)  # before the look: whoever comes later is another server to the wire
-            self._history = self._server.history.look_back(self._db)
+            self._pipeline = StatementPipeline(
+                self._db, started
+            )  # before the look: whoever comes later is another server to the pipeline
+            self._history = self._server.history.check_timeline(self._db)
             self._measure_clock()
             logger.debug("Connected to PostgreSQL, timeline %s.", self._history)
         except BaseException:
@@ -115,7 +117,7 @@ class Connection:
     def _waits(self) -> None:
         """A statement is about to wait for its answer."""
         if self._line is not None:
-            self._server.listener.expect(self, self._line)
+            self._server.stall_watch.expect(self, self._line)
 
     def _measure_clock(self) -> None:
         clock = self._server.server_clock
@@ -125,7 +127,7 @@ class Connection:
         row = self._db.execute(load("postgres")["meta.server_time"]).fetchone()
         assert row is not None
         clock.measured(asked=asked, server=row[0], answered=clock.boot())
-        self._server.listener.forget(self)
+        self._server.stall_watch.forget(self)
 
     def read(self, move: Move[Any]) -> Any:
         """A read sees one moment of the database, however many queries it makes. A lost connection is tried again."""
@@ -143,7 +145,7 @@ class Connection:
                 if last or not (self._gone() or isinstance(error, ROLLED_BACK)):
                     raise
             finally:
-                self._server.listener.forget(self)
+                self._server.stall_watch.forget(self)
         raise AssertionError
 
     def write(self, move: Move[Any]) -> Any:
@@ -157,8 +159,8 @@ class Connection:
                 self._note(tx)
             except ROLLED_BACK as error:
                 self._give_up_after(until, unsure, error)
-            except (Lost, psycopg.OperationalError, StoreUnavailable) as error:
-                if isinstance(error, Lost):
+            except (ConnectionLost, psycopg.OperationalError, StoreUnavailable) as error:
+                if isinstance(error, ConnectionLost):
                     unsure += [error.sent] if error.sent is not None else []
                 elif not unsure:
                     raise
@@ -179,7 +181,7 @@ class Connection:
                     self._server.committed(touched)
                 return tx.result
             finally:
-                self._server.listener.forget(self)
+                self._server.stall_watch.forget(self)
 
     def _note(self, tx: PostgresTransaction) -> None:
         """Note a commit that the server has acknowledged, before anybody is told of it.
@@ -188,7 +190,7 @@ class Connection:
         is searched for where it counts: on the server that this process knows to be the primary.
         """
         if tx.wrote and (self._warned or not self._server.history.note(self._place, tx, self._history)):
-            raise Lost(tx, psycopg.OperationalError(self._warned or "another server has taken over"))
+            raise ConnectionLost(tx, psycopg.OperationalError(self._warned or "another server has taken over"))
 
     def _give_up_after(self, until: float, unsure: list[PostgresTransaction], error: BaseException) -> None:
         if time.monotonic() > until:
@@ -202,7 +204,7 @@ class Connection:
         while True:
             try:
                 db, history = self.db(), self._server.history
-                db.prepare_threshold = None  # psycopg drops what it prepared at a rollback, and the wire's with it
+                db.prepare_threshold = None  # psycopg drops what it prepared at a rollback, and the pipeline's with it
                 if self._server.clock.boot() >= history.registered_until:
                     history.register(db, self._history)
                 return
@@ -223,10 +225,10 @@ class Connection:
         """Write the move and return the try that holds: this one, or an earlier one that was thought lost."""
         self._warned = ""
         if move.hot is not None and not unsure:
-            tx = self._transaction(HotTransaction, self._wire, move)
+            tx = self._transaction(HotTransaction, self._pipeline, move)
             if self._hot(move, tx):
                 return tx
-        return self._long(move, self._transaction(PipelinedTransaction, self._wire, move), unsure)
+        return self._long(move, self._transaction(PipelinedTransaction, self._pipeline, move), unsure)
 
     def _hot(self, move: Move[Any], tx: HotTransaction) -> bool:
         """One guarded statement, committed by itself: sent means possibly committed. False: take the long way."""
@@ -239,7 +241,7 @@ class Connection:
             made = ready.attempt(tx)
         except psycopg.OperationalError as error:
             if self._gone():
-                raise Lost(tx, error) from error
+                raise ConnectionLost(tx, error) from error
             raise
         faults.point("commit.after")
         return made
@@ -249,33 +251,33 @@ class Connection:
     ) -> PostgresTransaction:
         sent: PostgresTransaction | None = None
         try:
-            tx.wire.begin()
+            tx.pipeline.begin()
             faults.point("move.before")
             if (held := self._which_holds(tx, unsure)) is None:
                 tx.result = move.run(tx)
                 faults.point("move.after")
                 if not tx.wrote:
-                    tx.wire.roll_back()
+                    tx.pipeline.roll_back()
                     return tx
             faults.point("commit.before")
             self._waits()
             sent = tx if held is None else None
-            tx.synchronous = tx.wire.commit()
+            tx.synchronous = tx.pipeline.commit()
             faults.point("commit.after")
         except BaseException as error:
             if isinstance(error, psycopg.OperationalError) and self._gone():
-                raise Lost(sent, error) from error
-            self._roll_back(tx.wire)
+                raise ConnectionLost(sent, error) from error
+            self._roll_back(tx.pipeline)
             if getattr(error, "sqlstate", None) == ANOTHER_SERVER:
-                raise Lost(None, error) from error
+                raise ConnectionLost(None, error) from error
             raise
         if held is not None:
             held.synchronous = tx.synchronous
         return held or tx
 
-    def _roll_back(self, wire: Wire) -> None:
+    def _roll_back(self, pipeline: StatementPipeline) -> None:
         try:
-            wire.roll_back()
+            pipeline.roll_back()
         except psycopg.Error:  # the server does it when we are gone
             self.close()
 

@@ -20,7 +20,7 @@ from perdure.store.databases.postgres.connection import Connection
 from perdure.store.databases.postgres.errors import translate
 from perdure.store.databases.postgres.history import REGISTRATION, History
 from perdure.store.databases.postgres.migrator import PostgresMigrator, PostgresTransaction
-from perdure.store.databases.postgres.silence import SILENCE, Listener
+from perdure.store.databases.postgres.stall import STALL_LIMIT, StallWatch
 from perdure.store.move import Row
 from perdure.store.writer.threads import Threads
 from perdure.store.writer.ticket import Ticket
@@ -44,17 +44,17 @@ class PostgreSQL:
         connections: int = 8,
         clock: Clock | None = None,
         patience: float = 30.0,
-        silence: float = SILENCE,
+        stall_limit: float = STALL_LIMIT,
     ) -> None:
         self.url = url
         self.server_clock = ServerClock()
         self.clock: Clock = clock or self.server_clock
         self.history = History(self, REGISTRATION + 1 + connections + URGENT)
         self.patience = patience
-        self.listener = Listener(silence)
+        self.stall_watch = StallWatch(stall_limit)
         with connect(url) as db:
             self.schema_version = prepare(db)
-            self.history.look_back(db)
+            self.history.check_timeline(db)
         self._notifier = Notifier(lambda: connect(url))
         self.wakeups = Wakeups(listen(lambda: connect(url)))
         self._places = count(REGISTRATION + 1)
@@ -86,7 +86,7 @@ class PostgreSQL:
         self._urgent.close()
         self.history.leave(self.url)
         self._notifier.close()
-        self.listener.close()
+        self.stall_watch.close()
 
 
 def serve_write(connection: Connection, ticket: Ticket[Any]) -> None:

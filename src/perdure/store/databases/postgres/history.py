@@ -57,14 +57,14 @@ class History:
     def _boot(self) -> int:
         return self._store.clock.boot()
 
-    def look_back(self, db: psycopg.Connection[Row]) -> str:
+    def check_timeline(self, db: psycopg.Connection[Row]) -> str:
         """Begin a restore epoch if the server's history is another one than before; return which history it has.
 
         Every connection does this before its first statement: a thread may connect for the first time long after the
         store was opened, when another server has taken over. A server whose history has ended, as far as this process
         knows, is refused: it may be an old primary that nobody has taken out of service.
         """
-        timeline, epoch = look_back(db, self.restore_epoch)
+        timeline, epoch = check_timeline(db, self.restore_epoch)
         with self._known:
             if restore.is_behind(timeline, self.timeline):
                 raise StoreUnavailable(
@@ -159,7 +159,7 @@ class History:
         if not self._noted.registered:
             return
         with suppress(psycopg.Error, StoreError, OSError), connect(url) as db:
-            self.look_back(db)
+            self.check_timeline(db)
             PostgresTransaction(db, 0, "leave", 0).send("writer.delete", id=self._noted.id)
             self._noted.remove()
         self._noted.leave()
@@ -170,7 +170,7 @@ def is_warning(notice: errors.Diagnostic) -> bool:
     return notice.severity_nonlocalized == "WARNING"
 
 
-def look_back(db: psycopg.Connection[Row], known: int = 0) -> tuple[str, int]:
+def check_timeline(db: psycopg.Connection[Row], known: int = 0) -> tuple[str, int]:
     """Compare the server's timeline with the one that the store was last used with.
 
     Returns the timeline, empty if it is hidden, and the restore epoch in force. `known` is the epoch that this process

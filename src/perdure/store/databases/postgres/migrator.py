@@ -17,7 +17,7 @@ from psycopg import errors
 from perdure import faults
 from perdure.errors import ConfigError, Conflict
 from perdure.store import migrate
-from perdure.store.move import Row, Transaction
+from perdure.store.move import Row, StoreTransaction
 from perdure.store.moves import meta
 from perdure.store.statements import load
 
@@ -34,7 +34,7 @@ def _placed(found: re.Match[str]) -> str:
     return "%s" if found[0] == "?" else found[0]
 
 
-class PostgresTransaction(Transaction):
+class PostgresTransaction(StoreTransaction):
     """Named statements on a connection: what reads, migrations and a look from outside need."""
 
     def __init__(self, db: psycopg.Connection[Row], now: int, move_id: str, restore_epoch: int) -> None:

@@ -29,7 +29,7 @@ from psycopg.pq.abc import PGresult
 from perdure.ids import digest
 from perdure.store import migrate
 from perdure.store.databases.postgres.migrator import PostgresTransaction
-from perdure.store.hot_move import Guarded
+from perdure.store.hot_move import GuardedWrite
 from perdure.store.move import Row
 from perdure.store.statements import load
 
@@ -41,7 +41,7 @@ _PARAMETER = re.compile(r"%\((\w+)\)s")
 _pack = struct.Struct(">q").pack
 
 
-class Wire:
+class StatementPipeline:
     """The statements of one connection."""
 
     def __init__(self, db: psycopg.Connection[Row], server: int) -> None:
@@ -76,13 +76,13 @@ class Wire:
         self._control(b"ROLLBACK")
         self.settle()
 
-    def alone(self, name: str, values: Mapping[str, Any]) -> PGresult:
+    def run_alone(self, name: str, values: Mapping[str, Any]) -> PGresult:
         """Run a statement as a transaction of its own."""
         key, bound = bind(name, values)
         if key not in self._prepared:
-            self._check(self._libpq.prepare(_called(key), numbered(name)[0], key[1]))
+            self._check(self._libpq.prepare(_prepared_name(key), numbered_statement(name)[0], key[1]))
             self._prepared.add(key)
-        answer = self._libpq.exec_prepared(_called(key), bound, [BINARY] * len(bound))  # type: ignore[arg-type]
+        answer = self._libpq.exec_prepared(_prepared_name(key), bound, [BINARY] * len(bound))  # type: ignore[arg-type]
         self._check(answer)
         return answer
 
@@ -91,9 +91,9 @@ class Wire:
         key, bound = bind(name, values)
         self._enter()
         if key not in self._prepared and key not in self._unread:
-            self._libpq.send_prepare(_called(key), numbered(name)[0], key[1])
+            self._libpq.send_prepare(_prepared_name(key), numbered_statement(name)[0], key[1])
             self._unread.append(key)
-        self._libpq.send_query_prepared(_called(key), bound, [BINARY] * len(bound))
+        self._libpq.send_query_prepared(_prepared_name(key), bound, [BINARY] * len(bound))
         self._unread.append(None)
 
     def ask(self, name: str, values: Mapping[str, Any]) -> PGresult:
@@ -167,35 +167,35 @@ class Wire:
 class HotTransaction(PostgresTransaction):
     """A transaction that is one statement."""
 
-    def __init__(self, wire: Wire, now: int, move_id: str, restore_epoch: int) -> None:
-        super().__init__(wire.db, now, move_id, restore_epoch)
-        self._wire = wire
+    def __init__(self, pipeline: StatementPipeline, now: int, move_id: str, restore_epoch: int) -> None:
+        super().__init__(pipeline.db, now, move_id, restore_epoch)
+        self._pipeline = pipeline
 
     def run(self, name: str, /, **values: Any) -> int:
         self.wrote = True
         self.waits()
-        return self._wire.alone(name, values).command_tuples or 0
+        return self._pipeline.run_alone(name, values).command_tuples or 0
 
-    def guarded(self, hot: Guarded[Any]) -> bool:
+    def write_guarded(self, hot: GuardedWrite[Any]) -> bool:
         self.wrote = True
         self.waits()
-        values = hot.values | {"known": migrate.known(), "server": self._wire.server}
-        answer = self._wire.alone(hot.statement, values)
+        values = hot.values | {"known": migrate.known(), "server": self._pipeline.server}
+        answer = self._pipeline.run_alone(hot.statement, values)
         self.synchronous = is_synchronous(answer)
         return bool(answer.command_tuples)
 
 
 class PipelinedTransaction(PostgresTransaction):
-    """A transaction that is open on the connection behind a wire."""
+    """A transaction that is open on the connection behind a pipeline."""
 
-    def __init__(self, wire: Wire, now: int, move_id: str, restore_epoch: int) -> None:
-        self.wire = wire
-        super().__init__(wire.db, now, move_id, restore_epoch)
+    def __init__(self, pipeline: StatementPipeline, now: int, move_id: str, restore_epoch: int) -> None:
+        self.pipeline = pipeline
+        super().__init__(pipeline.db, now, move_id, restore_epoch)
 
     @property
     def _db(self) -> psycopg.Connection[Row]:
         """The connection itself, for a statement of a user's own: it waits until nothing is under way."""
-        self.wire.settle()
+        self.pipeline.settle()
         return self._idle
 
     @_db.setter
@@ -205,11 +205,11 @@ class PipelinedTransaction(PostgresTransaction):
     def run(self, name: str, /, **values: Any) -> int:
         self.wrote = True
         self.waits()
-        return self.wire.ask(name, values).command_tuples or 0
+        return self.pipeline.ask(name, values).command_tuples or 0
 
     def send(self, name: str, /, **values: Any) -> None:
         self.wrote = True
-        self.wire.send(name, values)
+        self.pipeline.send(name, values)
 
     def one(self, name: str, /, **values: Any) -> Row | None:
         rows = self.all(name, **values)
@@ -217,11 +217,11 @@ class PipelinedTransaction(PostgresTransaction):
 
     def all(self, name: str, /, **values: Any) -> list[Row]:
         self.waits()
-        return rows_of(self.wire.ask(name, values))
+        return rows_of(self.pipeline.ask(name, values))
 
 
 @cache
-def numbered(name: str) -> tuple[bytes, tuple[str, ...]]:
+def numbered_statement(name: str) -> tuple[bytes, tuple[str, ...]]:
     """A statement as libpq wants to read it, `$1` for its first parameter, and the parameters' names in that order."""
     sql = load("postgres")[name]
     names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
@@ -232,7 +232,7 @@ def bind(name: str, values: Mapping[str, Any]) -> tuple[Key, list[bytes | None]]
     """The statement's name with the types of these values, and the values as they travel."""
     types: list[int] = []
     bound: list[bytes | None] = []
-    for parameter in numbered(name)[1]:
+    for parameter in numbered_statement(name)[1]:
         value = values[parameter]
         if value is None:
             types.append(UNKNOWN)
@@ -247,7 +247,7 @@ def bind(name: str, values: Mapping[str, Any]) -> tuple[Key, list[bytes | None]]
 
 
 @cache
-def _called(key: Key) -> bytes:
+def _prepared_name(key: Key) -> bytes:
     """A prepared statement's name: the server tells them apart by the first 63 letters only."""
     return f"{key[0]} {digest(repr(key[1]))[:16]}".encode()
 

@@ -39,7 +39,7 @@ from perdure.store.databases.sqlite.location import (
 from perdure.store.databases.sqlite.witness import Witness
 from perdure.store.moves import meta
 from perdure.store.writer.group_commit import GroupCommit
-from perdure.store.writer.lock import Gate, Presence, life_of
+from perdure.store.writer.lock import Presence, WriteLock, life_of
 from perdure.store.writer.threads import Threads
 from perdure.store.writer.ticket import Ticket
 from perdure.store.writer.wakeup import Wakeups, watch_file
@@ -94,12 +94,12 @@ class SQLite:
 
     def _writer(self) -> SQLiteEngine:
         """Open the writing connection and make it ready, or let go of everything that was taken for it."""
-        gate = Gate(self.folder) if self.folder is not None else None
+        lock = WriteLock(self.folder) if self.folder is not None else None
         try:
-            engine = SQLiteEngine(self._first(gate), self.clock, gate)
+            engine = SQLiteEngine(self._first(lock), self.clock, lock)
         except BaseException:
-            if gate is not None:
-                gate.close()
+            if lock is not None:
+                lock.close()
             raise
         try:
             self._make_ready(engine)
@@ -111,10 +111,10 @@ class SQLite:
             raise failure from error
         return engine
 
-    def _first(self, gate: Gate | None) -> apsw.Connection:
+    def _first(self, lock: WriteLock | None) -> apsw.Connection:
         """The connection that may find no file and switch it to WAL, at which SQLite lets nobody wait in turn."""
-        if gate is not None:
-            gate.enter()
+        if lock is not None:
+            lock.acquire()
         try:
             if self.path is not None and self._vfs is None:
                 with suppress(PermissionError, FileNotFoundError, NotADirectoryError):  # SQLite says what is wrong
@@ -124,8 +124,8 @@ class SQLite:
                 self._file = identity_of(self.path)
             return db
         finally:
-            if gate is not None:
-                gate.leave()
+            if lock is not None:
+                lock.release()
 
     def _make_ready(self, engine: SQLiteEngine) -> None:
         """Bring the schema up to date, and make the file's existence durable."""
@@ -137,7 +137,7 @@ class SQLite:
             engine.barrier()  # the last close took the WAL away: its new name must be durable before it is relied on
             sync_folder(self.folder.parent)
         if self._witness is not None:
-            self._witness.look_back(engine)
+            self._witness.check_restore(engine)
         tx = engine.transaction("open")
         self.schema_version = int(meta.get(tx, "schema_version") or 0)
         self.restore_epoch = engine.restore_epoch = int(meta.get(tx, "restore_epoch") or 0)

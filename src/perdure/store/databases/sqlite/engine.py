@@ -19,16 +19,16 @@ from perdure.durable import FULL, QUOTA
 from perdure.errors import ConfigError, Conflict, Damaged, IllegalMove, PerdureError, StoreFull, StoreUnavailable
 from perdure.ids import new_uid
 from perdure.store.databases.sqlite import raw_rows
-from perdure.store.hot_move import Guarded
-from perdure.store.move import Row, Transaction
+from perdure.store.hot_move import GuardedWrite
+from perdure.store.move import Row, StoreTransaction
 from perdure.store.statements import load
-from perdure.store.writer.lock import Gate
+from perdure.store.writer.lock import WriteLock
 
 MOVE_LIMIT = 30.0
 CHECKPOINT_PAGES = 1000
 
 
-class SQLiteTransaction(Transaction):
+class SQLiteTransaction(StoreTransaction):
     """Named statements on a connection whose transaction is open."""
 
     def __init__(self, db: apsw.Connection, now: int, move_id: str, restore_epoch: int) -> None:
@@ -46,7 +46,7 @@ class SQLiteTransaction(Transaction):
         self.wrote = True
         self._db.execute(self._sql[name], values)
 
-    def guarded(self, hot: Guarded[Any]) -> bool:
+    def write_guarded(self, hot: GuardedWrite[Any]) -> bool:
         self.wrote = True
         execute, sql = self._db.execute, self._sql
         execute(sql[hot.parts[0]], hot.values)
@@ -98,16 +98,16 @@ class SQLiteTransaction(Transaction):
 
 
 class SQLiteEngine:
-    """The writer's connection. `gate` is None where no other process can come near."""
+    """The writer's connection. `lock` is None where no other process can come near."""
 
-    def __init__(self, db: apsw.Connection, clock: Clock, gate: Gate | None = None) -> None:
+    def __init__(self, db: apsw.Connection, clock: Clock, lock: WriteLock | None = None) -> None:
         self._db = db
         self._born = process.generation
         self.restore_epoch = 0
         self.check: Callable[[], None] | None = None  # raises if the store is no longer the one that was opened
         self._clock = clock
-        self._gate = gate
-        self._inside = False
+        self._lock = lock
+        self._holds_lock = False
         self._deadline = math.inf
         self._wal_pages = 0
         db.set_progress_handler(self._too_long, 100_000)
@@ -120,9 +120,9 @@ class SQLiteEngine:
         return self._db
 
     def begin(self) -> None:
-        if self._gate is not None:
-            self._gate.enter()
-            self._inside = True
+        if self._lock is not None:
+            self._lock.acquire()
+            self._holds_lock = True
         self._deadline = time.monotonic() + MOVE_LIMIT
         self.db.execute("BEGIN IMMEDIATE")
         if self.check is not None:
@@ -155,19 +155,19 @@ class SQLiteEngine:
             if self.db.system_errno in QUOTA:  # to SQLite only one kind of full disk is a full disk
                 raise apsw.FullError(str(error)) from error
             raise
-        self._leave()
+        self._release_lock()
 
     def abandon(self) -> None:
         try:
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
         finally:
-            self._leave()
+            self._release_lock()
 
-    def _leave(self) -> None:
-        if self._gate is not None and self._inside:
-            self._inside = False
-            self._gate.leave()
+    def _release_lock(self) -> None:
+        if self._lock is not None and self._holds_lock:
+            self._holds_lock = False
+            self._lock.release()
 
     def in_transaction(self) -> bool:
         return self.db.in_transaction
@@ -209,14 +209,14 @@ class SQLiteEngine:
 
     def close(self) -> None:
         self.db.close()
-        if self._gate is not None:
-            self._gate.close()
+        if self._lock is not None:
+            self._lock.close()
 
 
 def connect(path: str, *, vfs: str | None = None, readonly: bool = False, exclusive: bool = False) -> apsw.Connection:
     """Open a connection with the settings that every one of ours has."""
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
-    with opening(path, flags, vfs=vfs) as db:
+    with open_connection(path, flags, vfs=vfs) as db:
         if exclusive:
             db.execute("PRAGMA locking_mode = EXCLUSIVE")
         if path != ":memory:":
@@ -230,19 +230,19 @@ def connect(path: str, *, vfs: str | None = None, readonly: bool = False, exclus
     return db
 
 
-def look_at(path: str) -> apsw.Connection:
+def connect_read_only(path: str) -> apsw.Connection:
     """A connection that sees one moment of a file and changes nothing in it.
 
     Even that may need room, for what SQLite keeps beside the file.
     """
-    with opening(path, apsw.SQLITE_OPEN_READONLY) as db:
+    with open_connection(path, apsw.SQLITE_OPEN_READONLY) as db:
         db.execute("BEGIN")
         db.execute("PRAGMA schema_version").fetchall()
     return db
 
 
 @contextmanager
-def opening(path: str, flags: int, vfs: str | None = None) -> Iterator[apsw.Connection]:
+def open_connection(path: str, flags: int, vfs: str | None = None) -> Iterator[apsw.Connection]:
     """A connection, closed again if it cannot be made ready."""
     try:
         db = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=200)

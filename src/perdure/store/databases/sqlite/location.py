@@ -21,7 +21,7 @@ import apsw
 from perdure.durable import FULL
 from perdure.errors import ConfigError, StoreFull
 from perdure.ids import new_uid
-from perdure.store.writer.lock import Presence, living
+from perdure.store.writer.lock import Presence, present_names
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ def announce(path: Path) -> Presence:
     """Say that this process has the store open, and warn when that makes too many writers for one file."""
     folder = companion(path) / "present"
     presence = Presence(folder, f"{os.getpid()}-{new_uid()[-8:]}")
-    if (count := len(living(folder))) > MANY_PROCESSES:
+    if (count := len(present_names(folder))) > MANY_PROCESSES:
         warnings.warn(
             f"{count} processes have {path} open; SQLite lets them write one at a time. PostgreSQL is made for this.",
             stacklevel=2,

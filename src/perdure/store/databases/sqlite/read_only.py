@@ -19,7 +19,7 @@ from urllib.parse import quote
 import apsw
 
 from perdure.errors import StoreUnavailable
-from perdure.store.databases.sqlite.engine import look_at, opening
+from perdure.store.databases.sqlite.engine import connect_read_only, open_connection
 from perdure.store.databases.sqlite.location import companion, with_reserve
 
 TRIES = 3
@@ -27,10 +27,10 @@ IMMUTABLE = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 
 @contextmanager
-def looking(path: Path) -> Iterator[apsw.Connection]:
+def open_read_only(path: Path) -> Iterator[apsw.Connection]:
     """A connection that sees one moment of a file, wherever the file lies."""
     try:
-        db = with_reserve(companion(path), lambda: look_at(str(path)))
+        db = with_reserve(companion(path), lambda: connect_read_only(str(path)))
     except StoreUnavailable:
         if is_writable(path.parent):
             raise
@@ -40,7 +40,7 @@ def looking(path: Path) -> Iterator[apsw.Connection]:
         finally:
             db.close()
         return
-    with _looking(path) as db:
+    with _open_without_wal_index(path) as db:
         yield db
 
 
@@ -49,18 +49,18 @@ def is_writable(folder: Path) -> bool:
 
 
 @contextmanager
-def _looking(path: Path) -> Iterator[apsw.Connection]:
+def _open_without_wal_index(path: Path) -> Iterator[apsw.Connection]:
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size:
         with TemporaryDirectory(prefix="perdure-look-") as folder:
-            db = look_at(str(_copied(path, wal, Path(folder))))
+            db = connect_read_only(str(_copied(path, wal, Path(folder))))
             try:
                 yield db
             finally:
                 db.close()
         return
     before = _state(path)
-    with opening(f"file:{quote(str(path))}?immutable=1", IMMUTABLE) as db:
+    with open_connection(f"file:{quote(str(path))}?immutable=1", IMMUTABLE) as db:
         db.execute("PRAGMA schema_version").fetchall()
     try:
         yield db

@@ -16,13 +16,13 @@ import msgspec
 from perdure.domain.restore import Cause
 from perdure.ids import digest
 from perdure.store.databases.sqlite.engine import SQLiteEngine
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import meta, restore
 
 ROOM = 512  # one sector, so that a reader sees one writer's line
 
 
-class Seen(msgspec.Struct, frozen=True):
+class LastEvent(msgspec.Struct, frozen=True):
     """The last event that was committed, and the move that it came from."""
 
     store_id: str
@@ -32,7 +32,7 @@ class Seen(msgspec.Struct, frozen=True):
     restore_epoch: int
 
 
-class Lost(msgspec.Struct, frozen=True):
+class LostEvent(msgspec.Struct, frozen=True):
     """What was seen and is no longer there, in words, and the restore epoch that there was."""
 
     what: str
@@ -47,26 +47,26 @@ class Witness:
         self._store_id = ""
         self._epoch = 0
 
-    def lost(self, tx: Transaction) -> Lost | None:
+    def lost_event(self, tx: StoreTransaction) -> LostEvent | None:
         """What is lost; None when the store has not been put back, or that is known already."""
         self._store_id = meta.get(tx, "store_id") or ""
         self._epoch = int(meta.get(tx, "restore_epoch") or 0)
-        return lost(tx, _decoded(os.pread(self._file, ROOM, 0)))
+        return find_lost_event(tx, _decoded(os.pread(self._file, ROOM, 0)))
 
-    def look_back(self, engine: SQLiteEngine) -> None:
+    def check_restore(self, engine: SQLiteEngine) -> None:
         """Begin a restore epoch if the store was replaced by an older copy of itself."""
-        if self.lost(engine.transaction("open")) is None:
+        if self.lost_event(engine.transaction("open")) is None:
             return
         engine.begin()
         tx = engine.transaction("restore")
-        if (lost := self.lost(tx)) is not None:  # unless another process was faster
+        if (lost := self.lost_event(tx)) is not None:  # unless another process was faster
             restore.begin(tx, Cause.WITNESS, lost.what, after=lost.epoch)
         engine.commit()
-        self.lost(tx)
+        self.lost_event(tx)
 
     def note(self, session_uid: str, number: int, move_id: str) -> None:
         """Remember an event that is durable."""
-        line = msgspec.json.encode(Seen(self._store_id, session_uid, number, move_id, self._epoch))
+        line = msgspec.json.encode(LastEvent(self._store_id, session_uid, number, move_id, self._epoch))
         content = digest(line)[:16].encode() + b" " + line
         os.pwrite(self._file, content.ljust(ROOM - 1) + b"\n", 0)
 
@@ -74,7 +74,7 @@ class Witness:
         os.close(self._file)
 
 
-def read(folder: Path) -> Seen | None:
+def read(folder: Path) -> LastEvent | None:
     """What the witness names, without opening the store. Read it before the store: the other way round, an event that
     is committed in between would look lost."""
     try:
@@ -84,14 +84,14 @@ def read(folder: Path) -> Seen | None:
         return None
 
 
-def _decoded(content: bytes) -> Seen | None:
+def _decoded(content: bytes) -> LastEvent | None:
     check, _, line = content.strip().partition(b" ")
     if not line or digest(line)[:16].encode() != check:
         return None
-    return msgspec.json.decode(line, type=Seen)
+    return msgspec.json.decode(line, type=LastEvent)
 
 
-def lost(tx: Transaction, seen: Seen | None) -> Lost | None:
+def find_lost_event(tx: StoreTransaction, seen: LastEvent | None) -> LostEvent | None:
     """What was seen and is not in the store; None when nothing is missing, or the restore is recorded already."""
     if seen is None or seen.store_id != meta.get(tx, "store_id"):
         return None
@@ -101,4 +101,4 @@ def lost(tx: Transaction, seen: Seen | None) -> Lost | None:
     known = restore.newest(tx)
     if known is not None and (known.cause, known.detail) == (Cause.WITNESS, what):
         return None
-    return Lost(what, seen.restore_epoch)
+    return LostEvent(what, seen.restore_epoch)

@@ -7,7 +7,7 @@ import msgspec
 from perdure.domain.effect import AttemptOutcome
 
 
-class Intent(msgspec.Struct, frozen=True, kw_only=True):
+class NewEffect(msgspec.Struct, frozen=True, kw_only=True):
     """What must be known to plan an effect. JSON columns are JSON text already."""
 
     id: str
@@ -38,7 +38,7 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: str | None = None
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of an attempt: a result as JSON text or artifact, or an error as JSON text.
 
     `over` says whether its act is known to have ended. `acknowledged` with an error: its result could not be stored.

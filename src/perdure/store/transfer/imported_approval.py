@@ -11,12 +11,12 @@ import msgspec
 
 from perdure.domain.approval import Approval, Vote
 from perdure.domain.effect import SETTLED, EffectState
-from perdure.store.move import Transaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import wait
-from perdure.store.transfer.departure import MANY, Columns, Kept
+from perdure.store.transfer.session_export import MANY, Columns, StoredSession
 
 
-class Void(msgspec.Struct):
+class VoidedVotes(msgspec.Struct):
     """What an arrival changes of a session's approvals, as its log says it: voters, votes of this store, and rows."""
 
     voters: dict[str, list[str]] = {}
@@ -31,9 +31,9 @@ class Void(msgspec.Struct):
         self.rows.setdefault(table, []).append(row)
 
 
-def void_approvals(tx: Transaction, kept: Kept) -> Void:
+def void_approvals(tx: StoreTransaction, kept: StoredSession) -> VoidedVotes:
     """Take away what people elsewhere said about effects that are not settled; `kept` is changed."""
-    void, tables = Void(), kept.tables
+    void, tables = VoidedVotes(), kept.tables
     states = {one["id"]: one["state"] for one in tables["effect"] if one["state"] not in SETTLED}
     for one in [one for one in tables["approval"] if one["effect_id"] in states]:
         row = tx.one("approval.get", uid=kept.uid, id=one["id"])
@@ -56,7 +56,7 @@ def void_approvals(tx: Transaction, kept: Kept) -> Void:
 
 
 def _decide_again(
-    tx: Transaction, void: Void, kept: Kept, approval: Columns, here: Approval, own: dict[str, str]
+    tx: StoreTransaction, void: VoidedVotes, kept: StoredSession, approval: Columns, here: Approval, own: dict[str, str]
 ) -> None:
     """It was decided in this store, and that counts, whatever was said elsewhere since."""
     decided: Columns = {"decision": here.decision, "decided_at": here.decided_at, "consumed_by": here.consumed_by}
@@ -70,7 +70,7 @@ def _decide_again(
     void.add("wait", {"id": here.id} | resolved)
 
 
-def _reset(void: Void, tables: dict[str, list[Columns]], approval: Columns) -> None:
+def _reset(void: VoidedVotes, tables: dict[str, list[Columns]], approval: Columns) -> None:
     """Nobody has decided it yet, and it is waited for."""
     undecided: Columns = {"decision": None, "decided_at": None, "consumed_by": None}
     unresolved: Columns = {"answer": None, "resolved_by": None, "resolved_at": None, "resolved_number": None}
@@ -82,7 +82,7 @@ def _reset(void: Void, tables: dict[str, list[Columns]], approval: Columns) -> N
             void.add("wait", {"id": asked["id"]} | unresolved)
 
 
-def _strip(void: Void, tables: dict[str, list[Columns]], approval: Columns) -> None:
+def _strip(void: VoidedVotes, tables: dict[str, list[Columns]], approval: Columns) -> None:
     """It was begun elsewhere: what is known of it stays, and if it must be begun again the gate asks anew."""
     for one in tables["effect"]:
         if one["id"] == approval["effect_id"]:

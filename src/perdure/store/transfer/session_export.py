@@ -16,9 +16,10 @@ from perdure.domain.fact import private_scope
 from perdure.domain.session import TERMINAL, Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import IllegalMove
-from perdure.store.move import Log, Transaction, outsider_move
+from perdure.store.move import Log, StoreTransaction, outsider_move
 from perdure.store.moves import effect as effects
 from perdure.store.moves import event, lease, session, wait
+from perdure.store.moves.attempt import attempts_of
 from perdure.store.statements import RECORDS
 
 MANY = 2**31
@@ -39,7 +40,7 @@ TABLES: dict[str, tuple[str, str]] = {  # in an order in which each finds what i
 }
 
 
-class Kept(msgspec.Struct):
+class StoredSession(msgspec.Struct):
     """One session as it is stored: its row, its log, and the rows of each table."""
 
     session: Columns
@@ -51,18 +52,18 @@ class Kept(msgspec.Struct):
         return str(self.session["uid"])
 
 
-def line(tx: Transaction, uid: str) -> list[Kept]:
+def read_lineage(tx: StoreTransaction, uid: str) -> list[StoredSession]:
     """A session with everything it was forked from, oldest first."""
-    found = [_kept(tx, uid)]
+    found = [_read_session(tx, uid)]
     while (before := found[0].session["forked_from"]) is not None:
-        found.insert(0, _kept(tx, before))
+        found.insert(0, _read_session(tx, before))
     return found
 
 
-def _kept(tx: Transaction, uid: str) -> Kept:
+def _read_session(tx: StoreTransaction, uid: str) -> StoredSession:
     row = tx.one("session.get", uid=uid)
     assert row is not None
-    return Kept(
+    return StoredSession(
         _columns("session", row),
         [_columns("event", one) for one in tx.all("event.after", uid=uid, after=0, limit=MANY)],
         {
@@ -76,19 +77,19 @@ def _columns(table: str, row: tuple[Any, ...]) -> Columns:
     return dict(zip(RECORDS[table].columns(), row, strict=True))
 
 
-def sealed_by(tx: Transaction, uid: str) -> Event | None:
+def sealed_by(tx: StoreTransaction, uid: str) -> Event | None:
     """The event that sealed a session, if that is the last thing it did."""
     last = event.last(tx, uid, limit=1)[-1]
     return last if last.kind == "session.sealed" else None
 
 
-def acts_under_way(tx: Transaction, uid: str) -> list[Attempt]:
+def acts_under_way(tx: StoreTransaction, uid: str) -> list[Attempt]:
     """Attempts of which nobody has noted that they ended."""
-    last = [found[-1] for one in effects.unsettled(tx, uid) if (found := effects.of_effect(tx, uid, one.id))]
+    last = [found[-1] for one in effects.unsettled(tx, uid) if (found := attempts_of(tx, uid, one.id))]
     return [one for one in last if one.ended_at is None]
 
 
-def _needed_here(tx: Transaction, uid: str) -> str | None:
+def _needed_here(tx: StoreTransaction, uid: str) -> str | None:
     """What of this store hangs on an effect of the session that is not settled: a resource, or a branch."""
     for one in effects.unsettled(tx, uid):
         if one.leases and (one.state == EffectState.DISPATCHED or one.verdict == Verdict.ABSENT):
@@ -104,7 +105,7 @@ def seal(log: Log, *, store: str) -> None:
     id = log.head.id
     if log.head.status == Status.RUNNING and not lease.expire.on(log):
         remaining = (log.head.lease_until or 0) - log.tx.now
-        raise lease.held_by(f"Session {id}", log.head.lease_holder, remaining)
+        raise lease.lease_held(f"Session {id}", log.head.lease_holder, remaining)
     if under_way := acts_under_way(log.tx, log.uid):
         raise IllegalMove(
             f"Effect {under_way[0].effect_id} of session {id} may still be under way.",

@@ -25,19 +25,19 @@ from perdure.domain.session import SessionRecord, Status
 from perdure.domain.state import NOT_STATE
 from perdure.errors import BundleInvalid, Conflict, IllegalMove
 from perdure.ids import check_name, check_text, encode
-from perdure.store.move import Head, Move, Transaction, enter
+from perdure.store.move import Move, SessionHead, StoreTransaction, enter
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session
-from perdure.store.transfer.departure import MANY, TABLES, Columns, Kept
-from perdure.store.transfer.foreign_approval import Void, void_approvals
+from perdure.store.transfer.imported_approval import VoidedVotes, void_approvals
+from perdure.store.transfer.session_export import MANY, TABLES, Columns, StoredSession
 
 BATCH = 500
 
 
-class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+class SessionImport(msgspec.Struct, frozen=True, kw_only=True):
     """What comes in: the line, oldest first. With `copy_uid` all of it is history, and a branch begins at its end."""
 
-    line: list[Kept]
+    line: list[StoredSession]
     source: str
     copy_uid: str | None = None
     exported_at: int | None = None  # when the copy's uid was made: it may have run here, and a restore forgot it
@@ -53,7 +53,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
         return {"from": self.source} | ({"signed_by": self.signed_by} if self.signed_by else {})
 
 
-class Arrived(msgspec.Struct, frozen=True):
+class ImportResult(msgspec.Struct, frozen=True):
     """The session that goes on here, and whether anything changed."""
 
     session: SessionRecord
@@ -61,26 +61,26 @@ class Arrived(msgspec.Struct, frozen=True):
     voided: tuple[str, ...] = ()  # approvals whose votes do not count here
 
 
-def take_in(arrival: Arrival, *, by: str) -> Move[Arrived]:
+def import_sessions(arrival: SessionImport, *, by: str) -> Move[ImportResult]:
     """Take a line of sessions in. Taking it in again changes nothing."""
     check_text("Who imports", by)
     if arrival.id is not None:
         check_name("The session id", arrival.id)
 
-    def run(tx: Transaction) -> Arrived:
+    def run(tx: StoreTransaction) -> ImportResult:
         _check_kinds(tx, arrival)
         if arrival.copy_uid is None:
             for one in arrival.line[:-1]:
                 _keep_history(tx, one, arrival)
-            return _go_on(tx, arrival.line[-1], arrival, by)
+            return _import_live(tx, arrival.line[-1], arrival, by)
         voids = [_keep_history(tx, one, arrival) for one in arrival.line]
         made = _branch(tx, arrival.line[-1], arrival, by)
-        return Arrived(made.session, made.changed, tuple(id for one in voids for id in one.voters))
+        return ImportResult(made.session, made.changed, tuple(id for one in voids for id in one.voters))
 
     return Move("arrival.take_in", "outsider", run)
 
 
-def _check_kinds(tx: Transaction, arrival: Arrival) -> None:
+def _check_kinds(tx: StoreTransaction, arrival: SessionImport) -> None:
     known = {kind for (kind,) in tx.all("transfer.kinds", limit=MANY)}
     if strange := {one["kind"] for kept in arrival.line for one in kept.events} - known:
         raise BundleInvalid(
@@ -89,12 +89,12 @@ def _check_kinds(tx: Transaction, arrival: Arrival) -> None:
         )
 
 
-def _there(tx: Transaction, kept: Kept) -> Head | None:
+def _lock_existing(tx: StoreTransaction, kept: StoredSession) -> SessionHead | None:
     """The session as it is here, its row locked and its log the same as far as both go; None if it is not here."""
     row = tx.one("session.lock_head", uid=kept.uid)
     if row is None:
         return None
-    head = Head(*row)
+    head = SessionHead(*row)
     shared = min(head.cursor, len(kept.events))
     if tx.one("transfer.chain", uid=kept.uid, number=shared) != (kept.events[shared - 1]["chain"],):
         raise _conflict(head.id, "has another log here: it went on in two places.", "Look at both; neither is changed.")
@@ -104,12 +104,12 @@ def _there(tx: Transaction, kept: Kept) -> Head | None:
     return head
 
 
-def _keep_history(tx: Transaction, kept: Kept, arrival: Arrival) -> Void:
-    head = _there(tx, kept)
+def _keep_history(tx: StoreTransaction, kept: StoredSession, arrival: SessionImport) -> VoidedVotes:
+    head = _lock_existing(tx, kept)
     sealed_at = kept.session["sealed_at"] or tx.now
     if head is not None and head.cursor >= len(kept.events):
-        return Void()
-    void = Void() if arrival.keep_approvals else void_approvals(tx, kept)
+        return VoidedVotes()
+    void = VoidedVotes() if arrival.keep_approvals else void_approvals(tx, kept)
     if head is None:
         if not _insert(tx, kept, id=f"{kept.session['id'][:180]}.{kept.uid[-8:]}", sealed_at=sealed_at):
             return _keep_history(tx, kept, arrival)
@@ -119,14 +119,14 @@ def _keep_history(tx: Transaction, kept: Kept, arrival: Arrival) -> Void:
     return void
 
 
-def _go_on(tx: Transaction, kept: Kept, arrival: Arrival, by: str) -> Arrived:
-    head, changed, void = _there(tx, kept), dict(arrival.reduced), Void()
+def _import_live(tx: StoreTransaction, kept: StoredSession, arrival: SessionImport, by: str) -> ImportResult:
+    head, changed, void = _lock_existing(tx, kept), dict(arrival.reduced), VoidedVotes()
     if not arrival.keep_approvals and (head is None or head.cursor < len(kept.events)):
         void = void_approvals(tx, kept)
     if head is None:
-        id = _free(tx, arrival.id or kept.session["id"], kept.uid)
+        id = _check_id_is_free(tx, arrival.id or kept.session["id"], kept.uid)
         if not _insert(tx, kept, id=id, sealed_at=None):
-            return _go_on(tx, kept, arrival, by)
+            return _import_live(tx, kept, arrival, by)
     elif head.cursor < len(kept.events):
         _refuse_live(head)
         own = session.get(tx, kept.uid)  # it was given its permissions here
@@ -135,7 +135,7 @@ def _go_on(tx: Transaction, kept: Kept, arrival: Arrival, by: str) -> Arrived:
         _extend(tx, kept, head, sealed_at=None)
         id = head.id
     elif head.cursor > len(kept.events) or head.sealed_at is None:
-        return Arrived(session.get(tx, kept.uid), False)
+        return ImportResult(session.get(tx, kept.uid), False)
     elif not arrival.take_back:
         raise _conflict(
             head.id, "was moved out of this store.", "Import it elsewhere; or say that it goes on nowhere: --take-back."
@@ -147,17 +147,17 @@ def _go_on(tx: Transaction, kept: Kept, arrival: Arrival, by: str) -> Arrived:
     rows = {"session": {"id": id, "sealed_at": None} | changed} | void.rows
     log.append("note", {"moved": arrival.origin} | void.body, rows=rows)
     log.close()
-    return Arrived(session.get(tx, kept.uid), True, tuple(void.voters))
+    return ImportResult(session.get(tx, kept.uid), True, tuple(void.voters))
 
 
-def _branch(tx: Transaction, kept: Kept, arrival: Arrival, by: str) -> Arrived:
+def _branch(tx: StoreTransaction, kept: StoredSession, arrival: SessionImport, by: str) -> ImportResult:
     """The copy: a branch of the sealed original, so that it inherits what was settled and waits for what was not."""
     uid, end = str(arrival.copy_uid), len(kept.events)
     created_at = min(tx.now, tx.now if arrival.exported_at is None else arrival.exported_at)
     if tx.one("session.get", uid=uid) is not None:
-        return Arrived(session.get(tx, uid), False)
+        return ImportResult(session.get(tx, uid), False)
     fresh = {
-        "uid": uid, "id": _free(tx, arrival.id or kept.session["id"], uid), "result": None, "error": None,
+        "uid": uid, "id": _check_id_is_free(tx, arrival.id or kept.session["id"], uid), "result": None, "error": None,
         "status": Status.READY, "waiting_since": None, "cursor": 0, "chain": genesis(uid), "parent_uid": None,
         "parent_wait": None, "forked_from": kept.uid, "forked_at": end, "branch": f"{kept.session['branch']}@{end}",
         "lease_epoch": 0, "crash_count": 0, "cancel_requested_at": None, "pause_requested_at": None, "sealed_at": None,
@@ -170,17 +170,17 @@ def _branch(tx: Transaction, kept: Kept, arrival: Arrival, by: str) -> Arrived:
     rows = {"session": {name: value for name, value in shown.items() if name not in NOT_STATE}}
     log.append("session.created", {"copied": arrival.origin}, rows=rows)
     log.close()
-    return Arrived(session.get(tx, uid), True)
+    return ImportResult(session.get(tx, uid), True)
 
 
-def _refuse_live(head: Head) -> None:
+def _refuse_live(head: SessionHead) -> None:
     if head.sealed_at is None:
         raise _conflict(
             head.id, "goes on here, and went on elsewhere too.", "Import into the store that it was moved to."
         )
 
 
-def _free(tx: Transaction, id: str, uid: str) -> str:
+def _check_id_is_free(tx: StoreTransaction, id: str, uid: str) -> str:
     """The name, if no other session has it; that this one came in beside us just now is found out by its insert."""
     row = tx.one("session.get_by_id", id=id)
     if row is not None and SessionRecord.from_row(row).uid != uid:
@@ -192,7 +192,7 @@ def _conflict(id: str, what: str, hint: str) -> Conflict:
     return Conflict(f"Session {id} {what}", hint=hint, session=id)
 
 
-def _insert(tx: Transaction, kept: Kept, *, id: str, sealed_at: int | None) -> bool:
+def _insert(tx: StoreTransaction, kept: StoredSession, *, id: str, sealed_at: int | None) -> bool:
     """Write a session that was not here. False: somebody else did, while we were looking, and one must look again."""
     parent = kept.session["parent_uid"]
     row = kept.session | {"id": id, "sealed_at": sealed_at}
@@ -204,7 +204,7 @@ def _insert(tx: Transaction, kept: Kept, *, id: str, sealed_at: int | None) -> b
     return True
 
 
-def _extend(tx: Transaction, kept: Kept, head: Head, *, sealed_at: int | None) -> None:
+def _extend(tx: StoreTransaction, kept: StoredSession, head: SessionHead, *, sealed_at: int | None) -> None:
     """Make a sealed session as long as it became elsewhere."""
     known = {one.id: one.state for one in effects.of_session(tx, kept.uid)}
     _write(tx, kept, head.cursor, known)
@@ -214,7 +214,7 @@ def _extend(tx: Transaction, kept: Kept, head: Head, *, sealed_at: int | None) -
             tx.run("fact.delete", scope=scope, key=key, version=version)
     epoch = max(head.lease_epoch, kept.session["lease_epoch"])  # a restore here may have raised it
     row = kept.session | {"sealed_at": sealed_at, "lease_epoch": epoch}
-    for status in _way(session_domain.MOVES, head.status, row["status"])[:-1]:
+    for status in _shortest_path(session_domain.MOVES, head.status, row["status"])[:-1]:
         if status == Status.RUNNING:
             held = {"holder": "transfer", "nonce": "transfer", "until": tx.now, "epoch": epoch}
             tx.run("session.lease", uid=kept.uid, crash_count=row["crash_count"], **held)
@@ -223,7 +223,7 @@ def _extend(tx: Transaction, kept: Kept, head: Head, *, sealed_at: int | None) -
     tx.run("transfer.update_session", **row)
 
 
-def _write(tx: Transaction, kept: Kept, after: int, known: Mapping[str, str]) -> None:
+def _write(tx: StoreTransaction, kept: StoredSession, after: int, known: Mapping[str, str]) -> None:
     _send(tx, "event.insert", kept.events[after:])
     for table, (_, write) in TABLES.items():
         rows = sorted(kept.tables[table], key=lambda one: one.get("number", 0))
@@ -232,25 +232,25 @@ def _write(tx: Transaction, kept: Kept, after: int, known: Mapping[str, str]) ->
             _send(tx, write, [one for one in rows if one["parent_id"] is not None])
         elif table == "effect":
             for one in rows:
-                _lead(tx, one, known.get(one["id"], EffectState.PLANNED))
+                _advance_effect(tx, one, known.get(one["id"], EffectState.PLANNED))
     tx.touched.add(kept.uid)
 
 
-def _send(tx: Transaction, name: str, rows: list[Columns]) -> None:
+def _send(tx: StoreTransaction, name: str, rows: list[Columns]) -> None:
     """Many at a time, and a look now and then: what nobody has read yet is kept in memory."""
     for number, row in enumerate(rows):
         (tx.send if number % BATCH else tx.run)(name, **row)
 
 
-def _lead(tx: Transaction, row: Columns, state: str) -> None:
+def _advance_effect(tx: StoreTransaction, row: Columns, state: str) -> None:
     """Lead an effect to where it is."""
-    for step in _way(effect_domain.MOVES, state, row["state"])[:-1]:
+    for step in _shortest_path(effect_domain.MOVES, state, row["state"])[:-1]:
         settled_at = row["settled_at"] if step in effect_domain.SETTLED else None
         tx.send("transfer.step_effect", **(row | {"state": step, "settled_at": settled_at}))
     tx.run("transfer.update_effect", **row)
 
 
-def _way(moves: Mapping[Any, frozenset[Any]], old: str, new: str) -> list[str]:
+def _shortest_path(moves: Mapping[Any, frozenset[Any]], old: str, new: str) -> list[str]:
     """The shortest legal way from one state to another, without the first; empty if it is there already.
 
     An acknowledged effect keeps its result for good, so a way through that state is the last to be taken.

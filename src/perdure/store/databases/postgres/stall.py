@@ -13,10 +13,10 @@ import time
 from collections.abc import Hashable
 from contextlib import suppress
 
-SILENCE = 45.0  # seconds; longer than the server lets any statement take
+STALL_LIMIT = 45.0  # seconds; longer than the server lets any statement take
 
 
-class Listener:
+class StallWatch:
     """Hangs up on connections that say nothing for too long while a statement waits for its answer."""
 
     def __init__(self, silence: float) -> None:

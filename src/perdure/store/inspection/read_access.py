@@ -26,8 +26,8 @@ from perdure.errors import ConfigError, NotFound, StoreUnavailable
 from perdure.store.databases.sqlite import read_only, witness
 from perdure.store.databases.sqlite.engine import SQLiteTransaction, connect, translate
 from perdure.store.databases.sqlite.location import companion
-from perdure.store.databases.sqlite.witness import Seen
-from perdure.store.move import Transaction
+from perdure.store.databases.sqlite.witness import LastEvent
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import meta, restore
 from perdure.store.writer.lock import holder_of
 
@@ -36,7 +36,7 @@ SOME = 20
 Kind = Literal["sqlite", "files", "memory", "postgres"]
 
 
-class Place(msgspec.Struct, frozen=True):
+class StoreLocation(msgspec.Struct, frozen=True):
     """Where a store is, or would be."""
 
     kind: Kind
@@ -47,32 +47,34 @@ class Place(msgspec.Struct, frozen=True):
     given: bool
 
 
-def place_of(target: str | None) -> Place:
+def locate_store(target: str | None) -> StoreLocation:
     """What an address means; nothing is opened."""
     name = target if target is not None else str(default_store())
     given = target is not None
     if name.startswith(("postgresql://", "postgres://")):
-        return Place("postgres", name, without_password(name), None, None, given)
+        return StoreLocation("postgres", name, without_password(name), None, None, given)
     if name == "memory:":
-        return Place("memory", name, name, None, None, given)
+        return StoreLocation("memory", name, name, None, None, given)
     if name.startswith("files:"):
         folder = Path(name.removeprefix("files:")).expanduser().absolute()
-        return Place("files", name, f"files:{folder}", folder, folder, given)
+        return StoreLocation("files", name, f"files:{folder}", folder, folder, given)
     if "://" in name or not name.strip() or "\0" in name:
         shown = without_password(name) if "://" in name else name
         raise ConfigError(f"{shown!r} is no store.", hint="Use a path, memory:, files:DIR or postgresql://…")
     path = Path(name).expanduser().absolute()
-    return Place("sqlite", name, str(path), path, companion(path), given)
+    return StoreLocation("sqlite", name, str(path), path, companion(path), given)
 
 
-class Look:
+class StoreReader:
     """An existing store, open for reading.
 
     `offset` is the server's clock minus this machine's, where there is one. `seen` is what the witness of a store on
     this machine named before the store was opened.
     """
 
-    def __init__(self, tx: Transaction, clock: Clock, offset: int | None = None, seen: Seen | None = None) -> None:
+    def __init__(
+        self, tx: StoreTransaction, clock: Clock, offset: int | None = None, seen: LastEvent | None = None
+    ) -> None:
         self.tx = tx
         self.clock = clock
         self.offset = offset
@@ -80,36 +82,36 @@ class Look:
 
 
 @contextmanager
-def look(place: Place) -> Iterator[Look]:
+def read_store(place: StoreLocation) -> Iterator[StoreReader]:
     """Open what is there, to read. Raises `NotFound`, `Damaged`, `StoreUnavailable` or `ConfigError`."""
     if place.kind == "postgres":
-        with _look_at_server(place) as found:
+        with _read_server(place) as found:
             yield found
     elif place.kind == "files":
-        with _look_at_files(place) as found:
+        with _read_files(place) as found:
             yield found
     else:
-        with _look_at_file(place) as found:
+        with _read_file(place) as found:
             yield found
 
 
 @contextmanager
-def _look_at_file(place: Place) -> Iterator[Look]:
+def _read_file(place: StoreLocation) -> Iterator[StoreReader]:
     if place.path is None or not place.path.exists():
         raise NotFound(f"There is no store at {place.shown}.", hint="The first session makes it.")
     if place.path.is_dir():
         raise ConfigError(f"{place.shown} is a folder.", hint=f"For a store of text files say files:{place.shown}")
     clock, path = SystemClock(), place.path
     seen = witness.read(companion(path))
-    with read_only.looking(path) as db:
+    with read_only.open_read_only(path) as db:
         try:
-            yield Look(SQLiteTransaction(db, clock.now(), "look", 0), clock, seen=seen)
+            yield StoreReader(SQLiteTransaction(db, clock.now(), "look", 0), clock, seen=seen)
         except apsw.Error as error:
             raise translate(error, db.system_errno) from error
 
 
 @contextmanager
-def _look_at_files(place: Place) -> Iterator[Look]:
+def _read_files(place: StoreLocation) -> Iterator[StoreReader]:
     from perdure.store.databases.files.database import FilesEngine
 
     assert place.folder is not None
@@ -120,11 +122,11 @@ def _look_at_files(place: Place) -> Iterator[Look]:
             raise StoreUnavailable(f"{holder} has {place.shown} open.", hint="Look again when it has ended.")
         engine = FilesEngine(place.folder, clock := SystemClock())
         engine.replay()  # under the lock, because it cuts off half a line that a crash has left
-        yield Look(engine.transaction("look"), clock, seen=witness.read(place.folder))
+        yield StoreReader(engine.transaction("look"), clock, seen=witness.read(place.folder))
 
 
 @contextmanager
-def _lock_of_files(place: Place) -> Iterator[str | None]:
+def _lock_of_files(place: StoreLocation) -> Iterator[str | None]:
     """Keep other processes out, or say which one is inside. A copy without a lock file was never opened."""
     assert place.folder is not None
     try:
@@ -144,14 +146,14 @@ def _lock_of_files(place: Place) -> Iterator[str | None]:
         os.close(lock)
 
 
-def holder_of_files(place: Place) -> str | None:
+def holder_of_files(place: StoreLocation) -> str | None:
     """The process that has a store of text files open, which is for one at a time."""
     with _lock_of_files(place) as holder:
         return holder
 
 
 @contextmanager
-def _look_at_server(place: Place) -> Iterator[Look]:
+def _read_server(place: StoreLocation) -> Iterator[StoreReader]:
     """A standby is looked at too, and then found to be one."""
     try:
         import psycopg
@@ -159,7 +161,7 @@ def _look_at_server(place: Place) -> Iterator[Look]:
         from perdure.store.databases.postgres import database
         from perdure.store.databases.postgres.migrator import PostgresTransaction
     except ImportError:
-        raise no_driver() from None
+        raise missing_driver() from None
     clock = ServerClock()
     try:
         with database.connect(f"{place.address}{'&' if '?' in place.address else '?'}target_session_attrs=any") as db:
@@ -167,23 +169,23 @@ def _look_at_server(place: Place) -> Iterator[Look]:
             row = PostgresTransaction(db, 0, "look", 0).one("meta.server_time")
             assert row is not None
             clock.measured(asked=asked, server=row[0], answered=clock.boot())
-            yield Look(PostgresTransaction(db, clock.now(), "look", 0), clock, clock.now() - SystemClock().now())
+            yield StoreReader(PostgresTransaction(db, clock.now(), "look", 0), clock, clock.now() - SystemClock().now())
     except psycopg.Error as error:
         raise database.translate(error) from error
 
 
-def no_driver() -> ConfigError:
+def missing_driver() -> ConfigError:
     return ConfigError(
         "PostgreSQL needs a package that is not installed.", hint="Run `pip install 'perdure[postgres]'`."
     )
 
 
-def unrecorded_restore(found: Look) -> Restore | None:
+def unrecorded_restore(found: StoreReader) -> Restore | None:
     """A restore that is not recorded yet: the next process that opens the store to write begins it."""
     tx = found.tx
     epoch, now = int(meta.get(tx, "restore_epoch") or 0), tx.now
     rewound_to = restore.rewound_to(tx)
-    if (lost := witness.lost(tx, found.seen)) is not None:
+    if (lost := witness.find_lost_event(tx, found.seen)) is not None:
         return Restore(max(epoch, lost.epoch) + 1, now, rewound_to, Cause.WITNESS, lost.what, None, None, None)
     if isinstance(tx, SQLiteTransaction):
         return None
@@ -191,7 +193,7 @@ def unrecorded_restore(found: Look) -> Restore | None:
     return None if change is None else Restore(epoch + 1, now, rewound_to, Cause.TIMELINE, change, None, None, None)
 
 
-def _other_timeline(tx: Transaction) -> str | None:
+def _other_timeline(tx: StoreTransaction) -> str | None:
     """How the server's history differs from the one that the store was last opened with."""
     import psycopg
 
@@ -203,13 +205,13 @@ def _other_timeline(tx: Transaction) -> str | None:
     return None if known is None or now is None or known == now else f"{known} became {now}"
 
 
-def properties(tx: Transaction) -> dict[str, str]:
+def properties(tx: StoreTransaction) -> dict[str, str]:
     """The store's own properties; none where there is no store, or somebody else's database."""
-    found = meta.everything(tx) if tx.one("meta.exists") else {}
+    found = meta.properties(tx) if tx.one("meta.exists") else {}
     return found if {"store_id", "schema_version", "compatible_from"} <= found.keys() else {}
 
 
-def workers(tx: Transaction) -> list[WorkerRecord]:
+def workers(tx: StoreTransaction) -> list[WorkerRecord]:
     """Every worker, whatever the store's schema."""
     return [WorkerRecord.from_row(row) for row in tx.all("doctor.workers", limit=1000)]
 
@@ -225,7 +227,7 @@ class Durability(msgspec.Struct, frozen=True):
     synchronous: str
 
 
-def durability(tx: Transaction, path: Path) -> Durability:
+def durability(tx: StoreTransaction, path: Path) -> Durability:
     """How the file is kept, and what a connection has that is opened exactly as the store opens one."""
     journal_mode, _ = tx.one("doctor.durability") or ("unknown", 0)
     if journal_mode != "wal":  # one of our own connections would change that, and hide it
@@ -259,7 +261,7 @@ class Server(msgspec.Struct, frozen=True):
     clients: dict[str, int]
 
 
-def server(tx: Transaction) -> Server:
+def server(tx: StoreTransaction) -> Server:
     row = tx.one("doctor.server") or ()
     standbys = tx.all("doctor.standbys", limit=SOME)
     absent = [name for (name,) in tx.all("doctor.absent_standbys", limit=SOME)]
@@ -267,6 +269,6 @@ def server(tx: Transaction) -> Server:
     return Server(*(*row, standbys, absent, clients))
 
 
-def commit(tx: Transaction) -> None:
+def commit(tx: StoreTransaction) -> None:
     """Make one durable commit that changes no table."""
     tx.one("doctor.commit")
