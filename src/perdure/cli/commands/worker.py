@@ -24,7 +24,7 @@ from perdure.runtime.workers.worker import Worker, WorkerNotice
 @click.option(
     "--concurrency", type=click.IntRange(1, 1000), default=4, show_default=True, help="Run up to N sessions at a time."
 )
-@click.option("--at-once", type=click.IntRange(1, 1000), hidden=True)  # its former name
+@click.option("--at-once", type=click.IntRange(1, 1000), hidden=True, help="The former name of --concurrency.")
 @by_option
 def worker(shell: Shell, id: str | None, idle: float | None, concurrency: int, at_once: int | None) -> int:
     """Run sessions that are ready, until it is stopped.
