@@ -6,8 +6,9 @@ import logging
 
 import pytest
 
-from perdure import Session, program
+from perdure import Session, StoreUnavailable, program
 from perdure.runtime.workers.heartbeat import Heartbeat
+from perdure.runtime.workers.worker import Worker
 from perdure.store.moves import session as sessions
 from perdure.store.store import Store
 from perdure.testing import ManualClock
@@ -41,3 +42,25 @@ def test_lost_lease_is_a_warning(store: Store, clock: ManualClock, caplog: pytes
     Heartbeat(store, 15_000_000)._round([(holder, lambda error: None)])
     assert [(one.levelname, one.name.partition(".")[0]) for one in caplog.records] == [("WARNING", "perdure")]
     assert holder.uid in caplog.text
+
+
+async def test_worker_logs_an_outage_and_a_session_that_it_cannot_run(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @program
+    async def waits(s: Session) -> None:
+        await s.ask("Now?")
+
+    async def fail(uid: str) -> None:
+        raise ZeroDivisionError("a secret")
+
+    caplog.set_level(logging.INFO, logger="perdure")
+    session = await world.rt.start(waits.bind(), id="s")
+    worker = Worker(world.rt, only=session.uid)
+    worker._await_store(StoreUnavailable("The server is away."), None)
+    monkeypatch.setattr(world.rt, "run", fail)
+    await worker.run()
+    assert "The store is unavailable [store-unavailable]" in caplog.text
+    assert "The store is available again." in caplog.text
+    assert f"Session {session.uid}: it cannot be run here (ZeroDivisionError)." in caplog.text
+    assert "a secret" not in caplog.text

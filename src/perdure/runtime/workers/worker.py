@@ -13,6 +13,7 @@ attempts that ended in the meantime.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Literal
 
@@ -26,6 +27,7 @@ from perdure.runtime.workers.queue import Entry, entry, next_in_line
 from perdure.store.moves import wait
 from perdure.store.moves import worker as worker_rows
 
+logger = logging.getLogger(__name__)
 POLL = 1.0  # seconds between two claims when no write wakes the worker
 SOON = 60.0  # seconds: a worker that could exit stays for a timer that is due by then
 OUTAGE = 60.0  # seconds that a worker which could exit waits for an unavailable store
@@ -92,7 +94,9 @@ class Worker:
                 self._await_store(error, idle)
                 await self._wait(seen, POLL)
                 continue
-            self._outage_since = None
+            if self._outage_since is not None:
+                logger.info("The store is available again.")
+                self._outage_since = None
             if busy or self._tasks or self._is_recovering():
                 quiet_since = store.clock.boot()
             left = POLL if idle is None else idle - (store.clock.boot() - quiet_since) / 1_000_000
@@ -110,6 +114,7 @@ class Worker:
     def _await_store(self, error: StoreError, idle: float | None) -> None:
         if self._outage_since is None:
             self._outage_since = self.runtime.store.clock.boot()
+            logger.info("The store is unavailable [%s]; the worker waits for it.", error.code)
             self._notify(WorkerNotice("worker.waiting", error=error))
         if idle is not None and self._is_past(self._outage_since, max(idle, OUTAGE)):
             raise error
@@ -178,6 +183,7 @@ class Worker:
                 since = self._suspect_since.setdefault(one.uid, store.clock.boot())
                 if self._tasks and not self._is_past(since, ALONE):
                     continue
+                logger.info("Session %s: its last worker crashed, so it runs alone at first.", one.uid)
                 self._suspect, self._suspect_since[one.uid] = one, store.clock.boot()
             self._tasks[one.uid] = asyncio.ensure_future(self._run_session(one))
 
@@ -207,7 +213,8 @@ class Worker:
     async def _run_session(self, one: Entry) -> None:
         try:
             view = await self.runtime.run(one.uid)
-        except (LeaseHeld, LeaseLost):
+        except (LeaseHeld, LeaseLost) as error:
+            logger.info("Session %s: it is not run here [%s].", one.uid, error.code)
             self._held_since[one.uid] = self.runtime.store.clock.boot()
             return
         except (StoreUnavailable, StoreFull):  # late outcomes are written when the store is back; then it is run again
@@ -217,6 +224,7 @@ class Worker:
             now = await self.runtime.store.read(entry, one.uid)
             self._failed_at_cursor[one.uid] = one.cursor if now is None else now.cursor
             self.failed = True
+            logger.info("Session %s: it cannot be run here (%s).", one.uid, type(error).__name__)
             self._notify(WorkerNotice("worker.failed", session=one.id, error=error))
             return
         self._notify(WorkerNotice("worker.left", session=view.id, status=view.status))
