@@ -140,6 +140,42 @@ async def test_an_approval_given_here_counts_when_the_session_comes_back(
     assert here.store.read_now(damage.of_session, done.session.uid) == []
 
 
+async def test_an_open_approval_with_weaker_conditions_is_not_enough_here(
+    opened: Open, sink: SinkClient, folder: Path
+) -> None:
+    """The bundle says that one vote decides; the gate of the code here wants two."""
+    here, there = opened("here"), opened("there")
+    await here.start(security_deployer.bind(), id="t-1")
+    await here.run("t-1")
+    await leave(here, "t-1", folder / "b", move=True)
+
+    def weaken(events: list[Row]) -> None:
+        for one in events:
+            one["body"] = one["body"].replace('"quorum":2', '"quorum":1')
+
+    forged = with_rows(rechained(forger.content(folder / "b"), weaken), "tables/approval.jsonl", change(quorum=1))
+    await arrive(there, write_folder(folder / "evil", forged))
+    (weak,) = (await there.get("t-1")).waits
+    await there.approve(weak.id, by="grace", because="seen")
+    (asked,) = (await there.run("t-1")).waits
+    assert (asked.kind, asked.id != weak.id, bodies(sink)) == ("approval", True, [])
+    for voter in ("grace", "linus"):
+        await there.approve(asked.id, by=voter, because="seen")
+    done = await there.run("t-1")
+    assert (done.status, bodies(sink)) == ("done", ["deploy: 9"])
+    assert there.store.read_now(damage.of_session, done.uid) == []
+
+
+@tool(replay="idempotent", inflight="0s", gate=Gate("deploy", quorum=2), retry=3)
+def security_deploy(call: Call) -> None:
+    SinkClient.here().post(None, {"deploy": "9"}, marker=call.key)
+
+
+@program
+async def security_deployer(s: Session) -> None:
+    await s.do(security_deploy)
+
+
 async def test_an_effect_begun_elsewhere_is_asked_for_again_before_it_is_begun_here(
     approved: Path, opened: Open, sink: SinkClient, folder: Path
 ) -> None:

@@ -87,10 +87,12 @@ def _whole(arguments: Any, id: str, bundle: Unpacked) -> Any:
 
 def unsettled_votes(kept: StoredSession) -> list[str]:
     """Approvals of effects that are not settled, on which somebody voted."""
-    states = {one["id"]: one["state"] for one in kept.tables["effect"]}
+    states = {one["approval_id"]: one["state"] for one in kept.tables["effect"]}
     voted = {one["approval_id"] for one in kept.tables["vote"]}
     return [
         one["id"]
         for one in kept.tables["approval"]
-        if states.get(one["effect_id"]) not in SETTLED and (one["decision"] is not None or one["id"] in voted)
+        if one["id"] in states
+        and states[one["id"]] not in SETTLED
+        and (one["decision"] is not None or one["id"] in voted)
     ]

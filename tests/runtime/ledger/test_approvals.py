@@ -24,6 +24,7 @@ from perdure import (
 from perdure.domain.approval import Approval
 from perdure.domain.effect import intent_digest
 from perdure.runtime.ledger.policy import Intent
+from perdure.store.inspection import damage
 from perdure.store.moves import effect as effects
 from perdure.store.moves import lease
 from perdure.store.moves import session as sessions
@@ -64,6 +65,24 @@ async def test_a_gated_effect_waits_for_exactly_its_approval_and_survives_reopen
     world.crash()
     view, now = await world.again(), await the_approval(world)
     assert (view.result, now.decision, now.consumed_by) == (7, "approved", (await world.effect()).id)
+
+
+async def test_an_approval_by_weaker_rules_is_not_enough_for_a_stricter_gate(world: World) -> None:
+    outside = Outside()
+    act = outside.tool(gate=GATE)
+    await world.run(once(act).bind(), owner="ada")
+    first = await the_approval(world)
+    await world.rt.approve(first.id, by="grace", because="looks right")
+    act.gate = Gate("merge", quorum=2)
+    (asked,) = (await world.again()).waits
+    assert (asked.kind, asked.id != first.id, outside.calls) == ("approval", True, [])
+    await world.rt.approve(asked.id, by="grace", because="looks right")
+    assert (await world.again()).status == "waiting"
+    await world.rt.approve(asked.id, by="linus", because="looks right")
+    view = await world.again()
+    assert (view.status, len(outside.calls)) == ("done", 1)
+    assert [one.consumed_by is None async for one in world.rt.approvals()] == [True, False]
+    assert await world.rt.store.read(damage.of_session, view.uid) == []
 
 
 @pytest.mark.parametrize("replay", ["pure", "idempotent", "joint"])

@@ -177,8 +177,9 @@ class Ledger(Dispatcher):
                 return await self._doubt(effect, f"It was begun without an approval. {ruling.why}", lane)
             if effect.state == EffectState.PLANNED and ruling.question is None:
                 return await self.run.write(effects.refuse(self.run.holder, effect.id, "policy-denied", ruling.why))
-            if effect.state == EffectState.PLANNED and ruling.question is not None and effect.approval_id is None:
-                return await self.run.write(approval.request(self.run.holder, intent_of(effect), ruling.question))
+            if effect.state == EffectState.PLANNED and ruling.question is not None:
+                if await self.run.read(approval.must_ask, effect, ruling.question):
+                    return await self.run.write(approval.request(self.run.holder, intent_of(effect), ruling.question))
         if tool.replay is Replay.JOINT:
             return await self.run.see_through(self._joint(tool, intent_of(effect), effect))
         return await self.run.see_through(self._dispatch_and_act(tool, effect, why))

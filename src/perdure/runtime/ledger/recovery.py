@@ -97,16 +97,15 @@ def _gated(
     """What the gate makes of a planned effect, before anything else is done with it."""
     if effect.position[0] == "undo":
         return None
-    if effect.approval_id is not None:
-        asked = approval.get(tx, effect.session_uid, effect.approval_id)
-        if asked.decision is None:
-            return "wait for approval", f"The gate {asked.gate} asks, and nobody has decided approval {asked.id}."
+    asked = None if effect.approval_id is None else approval.get(tx, effect.session_uid, effect.approval_id)
+    if asked is not None and asked.decision is None:
+        return "wait for approval", f"The gate {asked.gate} asks, and nobody has decided approval {asked.id}."
     if policy is None:
         return None
     ruling = policy.rule(tool, session, effect.intent)
     if ruling.answer == "deny":
         return "refuse", ruling.why
-    if ruling.question is not None and effect.approval_id is None:
+    if ruling.question is not None and approval.must_ask(tx, effect, ruling.question):
         return "ask for approval", ruling.why
     return None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import msgspec
 
 from perdure.domain.approval import Approval, ApprovalDecision, Vote
@@ -13,6 +15,8 @@ from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move
 from perdure.store.moves import effect as effects
 from perdure.store.moves import wait
 from perdure.store.moves.effect_input import NewEffect
+
+_SLACK = 1_000_000  # microseconds between a ruling and its transaction
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,25 +31,61 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 @holder_move
 def request(log: Log, intent: NewEffect, question: ApprovalRequest) -> Effect:
-    """Plan an effect, or gate a planned one, that may not be dispatched before people said yes to exactly this."""
-    id = approval_id(intent.id)
-    planned = effects.plan.on(log, intent, approval_id=id)
-    if planned.state == EffectState.PLANNED and log.tx.one("approval.get", uid=log.uid, id=id) is None:
-        log.tx.send("effect.gate", uid=log.uid, id=intent.id, approval_id=id)
-        log.tx.run(
-            "approval.insert",
-            uid=log.uid, id=id, effect_id=intent.id, gate=question.gate, intent_digest=intent.intent_digest,
-            requester=question.requester, requester_may_decide=int(question.requester_may_decide),
-            quorum=question.quorum, expires_at=question.expires_at, now=log.tx.now,
-        )  # fmt: skip
-        detail = {"gate": question.gate, "tool": intent.tool, "intent": planned.intent}
-        wait.open_.on(log, id, WaitKind.APPROVAL, ref=intent.id, detail=detail, due_at=question.expires_at)
-        rows = {"approval": [get(log.tx, log.uid, id).to_dict()], "effect": [{"id": intent.id, "approval_id": id}]}
-        log.append("note", {"approval": id}, rows=rows, effect_id=intent.id)
+    """Plan an effect, or gate a planned one, that may not be dispatched before people said yes to exactly this.
+
+    An approval that was given and is not enough for what is asked now stays as it is, and another one is asked.
+    """
+    planned = effects.plan.on(log, intent, approval_id=approval_id(intent.id))
+    if planned.state != EffectState.PLANNED or not must_ask(log.tx, planned, question):
+        return planned
+    id = _free_id(log, intent.id)
+    log.tx.send("effect.gate", uid=log.uid, id=intent.id, approval_id=id)
+    log.tx.run(
+        "approval.insert",
+        uid=log.uid, id=id, effect_id=intent.id, gate=question.gate, intent_digest=intent.intent_digest,
+        requester=question.requester, requester_may_decide=int(question.requester_may_decide),
+        quorum=question.quorum, expires_at=question.expires_at, now=log.tx.now,
+    )  # fmt: skip
+    detail = {"gate": question.gate, "tool": intent.tool, "intent": planned.intent}
+    wait.open_.on(log, id, WaitKind.APPROVAL, ref=intent.id, detail=detail, due_at=question.expires_at)
+    rows = {"approval": [get(log.tx, log.uid, id).to_dict()], "effect": [{"id": intent.id, "approval_id": id}]}
+    log.append("note", {"approval": id}, rows=rows, effect_id=intent.id)
     return effects.get(log.tx, log.uid, intent.id)
 
 
+def must_ask(tx: StoreTransaction, planned: Effect, question: ApprovalRequest) -> bool:
+    """Whether people have yet to be asked what the gate asks now.
+
+    A yes may not be enough: it may have been asked for by weaker rules, elsewhere or before the code changed.
+    """
+    row = tx.one("approval.get", uid=planned.session_uid, id=planned.approval_id or "")
+    if row is None:
+        return True
+    asked = Approval.from_row(row)
+    return asked.decision == ApprovalDecision.APPROVED and not _suffices(tx, asked, question)
+
+
+def _suffices(tx: StoreTransaction, approved: Approval, question: ApprovalRequest) -> bool:
+    yes = {
+        one.voter for one in votes(tx, approved.session_uid, approved.id) if one.decision == ApprovalDecision.APPROVED
+    }
+    if not question.requester_may_decide:
+        yes -= {approved.requester, question.requester}
+    if len(yes) < question.quorum:
+        return False
+    if question.expires_at is None or approved.decided_at is None:
+        return True
+    return approved.decided_at - approved.asked_at <= question.expires_at - tx.now + _SLACK
+
+
+def _free_id(log: Log, effect_id: str) -> str:
+    first = approval_id(effect_id)
+    names = (first if number == 1 else f"{first}-{number}" for number in count(1))
+    return next(id for id in names if log.tx.one("approval.get", uid=log.uid, id=id) is None)
+
+
 def approval_id(effect_id: str) -> str:
+    """The name of the first approval of an effect."""
     return "a-" + effect_id.removeprefix("e-")
 
 
@@ -128,9 +168,10 @@ def find(tx: StoreTransaction, name: str) -> Approval:
     rows = tx.all("approval.by_id", prefix=name, beyond=name + "\U0010ffff", limit=2) if name else []
     if not rows:
         raise NotFound(f"There is no approval {name!r}.", hint="`perdure approvals` lists them.")
-    if len(rows) > 1:
+    found = [Approval.from_row(row) for row in rows]
+    if len(found) > 1 and (found[0].id != name or found[1].id == name):
         raise Conflict(f"{name!r} begins several approvals.", hint="Give more letters.")
-    return Approval.from_row(rows[0])
+    return found[0]
 
 
 def votes(tx: StoreTransaction, uid: str, id: str) -> list[Vote]:

@@ -3,6 +3,9 @@
 If an effect was not begun, its approval comes in undecided, without votes, and is asked here. If it was begun elsewhere
 and is not settled, the approval is left out: what is known of the effect stays, and the gate asks anew before it is
 begun again. What was decided in this store stays decided.
+
+It comes with the conditions that it was asked on elsewhere, so that it can be decided at once. If the gate of the code
+here wants more (`approval.must_ask`), another approval is asked before the effect is begun.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ def void_approvals(tx: StoreTransaction, kept: StoredSession) -> VoidedVotes:
     """Take away what people elsewhere said about effects that are not settled; `kept` is changed."""
     void, tables = VoidedVotes(), kept.tables
     states = {one["id"]: one["state"] for one in tables["effect"] if one["state"] not in SETTLED}
-    for one in [one for one in tables["approval"] if one["effect_id"] in states]:
+    current = {one["approval_id"] for one in tables["effect"]}  # an effect may have been asked about more than once
+    for one in [one for one in tables["approval"] if one["effect_id"] in states and one["id"] in current]:
         row = tx.one("approval.get", uid=kept.uid, id=one["id"])
         here = None if row is None else Approval.from_row(row)
         votes = [
