@@ -151,3 +151,20 @@ def test_a_remote_of_two_places_is_refused(ahead: Path, remote: Path) -> None:
     run_git(ahead, "remote", "set-url", "--add", "--push", "origin", str(remote) + "2")
     with pytest.raises(NotDone, match="2 places"):
         prepared("git_push", {}, {})
+
+
+ADDRESSES = {
+    "https://ada:hush@example.org/x.git": "https://example.org/x.git",
+    "https://hush@example.org:8443/x.git?token=hush": "https://example.org:8443/x.git",
+    "ssh://git:hush@example.org/x.git": "ssh://git@example.org/x.git",
+    "git@example.org:team/x.git": "git@example.org:team/x.git",
+    "/srv/x.git": "/srv/x.git",
+}
+
+
+def test_a_person_who_is_asked_sees_the_address_without_its_password(ahead: Path) -> None:
+    for url, shown in ADDRESSES.items():
+        run_git(ahead, "remote", "set-url", "origin", url)
+        arguments = prepared("git_push", {"address": "https://example.org/another"}, {})
+        assert arguments["address"] == shown
+        assert "hush" not in str(arguments)

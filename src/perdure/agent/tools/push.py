@@ -24,6 +24,7 @@ from perdure.agent.git.repository import GitResult, commit_of, current_branch, q
 from perdure.agent.git.sandboxed_git import check_programs, run_git
 from perdure.agent.tools.hidden_arguments import ReadDigests, prepares
 from perdure.agent.tools.result import ToolResult, plain, short
+from perdure.config import without_password
 from perdure.errors import NotDone
 from perdure.ids import digest
 from perdure.runtime.definitions.tool import Call, Outcome, tool
@@ -34,7 +35,13 @@ PUSH = ("push", "--porcelain", "--no-follow-tags", "--recurse-submodules=no")
 
 @tool(replay="probe", inflight="30s", targets=("branch:{branch}",), leases=("push:{shared}",))
 def git_push(
-    call: Call, commit: str, remote_before: str | None, shared: str, remote: str = "origin", branch: str | None = None
+    call: Call,
+    commit: str,
+    remote_before: str | None,
+    shared: str,
+    remote: str = "origin",
+    branch: str | None = None,
+    address: str | None = None,  # noqa: ARG001 - for people who are asked; `shared` is what is compared
 ) -> ToolResult:
     """Push a branch, by default the current one, to a remote; never by force. Says where the remote stands now."""
     assert branch is not None
@@ -67,6 +74,7 @@ def _(
     shared: str,
     remote: str = "origin",
     branch: str | None = None,
+    address: str | None = None,  # noqa: ARG001
 ) -> Outcome:
     assert branch is not None
     try:
@@ -87,7 +95,7 @@ def _(
     )
 
 
-@prepares(git_push, "commit", "remote_before", "shared")
+@prepares(git_push, "commit", "remote_before", "shared", "address")
 def prepare_push(_: ReadDigests, *, remote: str, branch: str | None) -> dict[str, Any]:
     """Which commit goes where, and where the remote stood when it was last seen from here. No one is asked for it."""
     require_repository()
@@ -100,7 +108,10 @@ def prepare_push(_: ReadDigests, *, remote: str, branch: str | None) -> dict[str
     before = commit_of(f"refs/remotes/{remote}/{name}")
     if before == commit:
         raise NotDone(f"{short(name)} on {short(remote)} stands at {commit[:12]} already, as far as is known here.")
-    return {"remote": remote, "branch": name, "commit": commit, "remote_before": before, "shared": shared}
+    return {
+        "remote": remote, "branch": name, "commit": commit, "remote_before": before, "shared": shared,
+        "address": _public(_url(remote)),
+    }  # fmt: skip
 
 
 def _url(remote: str) -> str:
@@ -114,6 +125,15 @@ def _url(remote: str) -> str:
     if _is_in_folder(urls[0]):
         raise NotDone(f"{short(remote)} is a repository in the folder of this session, whose hooks an agent can write.")
     return urls[0]
+
+
+def _public(url: str) -> str:
+    """An address without what may be secret in it: the login, but for the user of `ssh`, and what follows a `?`."""
+    url = url.encode(errors="surrogateescape").decode(errors="replace")
+    if "://" not in url:
+        return url  # a path, or `user@host:path`, which holds no password
+    scheme, _, rest = without_password(url, mask="").partition("?")[0].partition("://")
+    return f"{scheme}://{rest if 'ssh' in scheme else rest.rpartition('@')[2]}"
 
 
 def _is_in_folder(url: str) -> bool:
