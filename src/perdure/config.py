@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -171,6 +172,14 @@ def data_folder() -> Path:
     """The folder of the user's own data."""
     home = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(home) / "perdure"
+
+
+def configured_stores() -> list[str]:
+    """The stores that the user's own file and the environment name; nothing where the file cannot be read."""
+    found = [os.environ.get("PERDURE_STORE", "")]
+    with suppress(ConfigError, OSError):
+        found.append(_parse(user_file(), read_file(user_file(), follow_links=True)).get("store", ""))
+    return [one for one in found if one.strip() and "\0" not in one]
 
 
 def default_store() -> Path:

@@ -26,7 +26,7 @@ from perdure.agent.model import Model, get_model
 from perdure.agent.settings import Limits, Settings
 from perdure.agent.toolbox import AgentTool, Toolbox, is_known
 from perdure.agent.tools.shipped import SHIPPED
-from perdure.config import data_folder, default_store, user_file
+from perdure.config import configured_stores, data_folder, default_store, user_file
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError
 from perdure.runtime.definitions.program import PROGRAMS, Bound, Program
@@ -37,6 +37,7 @@ from perdure.runtime.run.records import Records
 from perdure.runtime.run.run import Run
 from perdure.runtime.workers.private_folder import runtime_folder
 from perdure.store.move import StoreTransaction
+from perdure.store.store import open_places, place_of
 
 if TYPE_CHECKING:
     from perdure.runtime.runtime import Runtime
@@ -164,22 +165,22 @@ def _outside(beside: Path | None, root: Path) -> Path | None:
 
 
 def _own_files(runtime: Runtime, root: Path) -> Iterator[Path]:
-    """Perdure's own files: its folders of this user, the files of the store, and the folder beside the store.
+    """Perdure's own files: its folders of this user, and every store that this process knows of, with its journal.
 
     SQLite would play back a rollback journal that a command left beside a store. An empty one is created first, so that
     a command cannot.
     """
-    given = getattr(runtime.store.database, "path", None)
-    if given is not None:
-        path = Path(given).resolve()
-        if root.resolve() in path.parents:
+    top = root.resolve()
+    for given in sorted(open_places() | {place for one in configured_stores() if (place := place_of(one)) is not None}):
+        path = given.resolve()
+        if top in path.parents and path.is_file():
             with suppress(OSError):
                 os.close(os.open(f"{path}-journal", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         for file in path.parent.glob(f"{glob.escape(path.name)}*"):
-            yield from _without(file, root.resolve())
+            yield from _without(file, top)
     for folder in (storage_folder(runtime), data_folder(), user_file().parent, runtime_folder()):
         if folder is not None and folder.is_dir():
-            yield from _without(folder.resolve(), root.resolve())
+            yield from _without(folder.resolve(), top)
 
 
 def _without(folder: Path, root: Path) -> Iterator[Path]:

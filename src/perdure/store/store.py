@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from weakref import WeakSet
 
 from perdure import process
 from perdure.clock import Clock, SystemClock
@@ -53,6 +54,9 @@ class Database(Protocol):
     def close(self) -> None: ...
 
 
+_OPEN: WeakSet[Store] = WeakSet()
+
+
 class Store:
     """An open store. Use it as a context manager, or close it."""
 
@@ -62,8 +66,14 @@ class Store:
         self.clock = database.clock
         self.wakeups = database.wakeups
         self.folder = database.folder
+        self.place = place_of(target)
         self._closed = False
         self._born = process.generation
+        _OPEN.add(self)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
 
     @property
     def is_forked(self) -> bool:
@@ -146,6 +156,18 @@ def open_store(target: str | Path | None = None, *, clock: Clock | None = None, 
     if not name.strip() or "\0" in name:
         raise ConfigError("The store's address is empty or holds a NUL.", hint="Give a path, or postgresql://…")
     return Store(_database(name, clock, connections), name)
+
+
+def place_of(target: str) -> Path | None:
+    """The file or the folder of a store on this machine; None for a server and for memory."""
+    if target == "memory:" or "://" in target:
+        return None
+    return Path(target.removeprefix("files:")).expanduser().absolute()
+
+
+def open_places() -> set[Path]:
+    """The files and folders of the stores that are open in this process."""
+    return {one.place for one in list(_OPEN) if one.place is not None and not one.is_closed}
 
 
 def _database(name: str, clock: Clock | None, connections: int) -> Database:
