@@ -2,10 +2,10 @@
 
     python examples/five_tasks.py files:notes                        text files that you can read
     python examples/five_tasks.py notes.db                           the same in SQLite
-    python examples/five_tasks.py notes.db --stop "inside task 4"    stands still there, for you to kill -9
+    python examples/five_tasks.py notes.db --stop "inside task 4"    pauses there, so that you can kill -9 it
 
-What is recorded is not computed again. What was computed and not recorded is computed again: harmless for a pure
-computation, and the reason why acts on the outside world go through a ledger instead.
+Recorded results are not computed again. A result that was computed but not recorded is computed again. This is harmless
+for a pure computation, and the reason why effects on the outside world need a ledger.
 """
 
 import argparse
@@ -38,7 +38,7 @@ TASKS: list[tuple[str, Callable[[Any], Any]]] = [
 
 
 def run(store: Store, id: str, seed: int, reach: Callable[[str], None]) -> Any:
-    """Begin the session, or go on with it, and return its result."""
+    """Start or continue the session, and return its result."""
     locks = locks_of_store(store)
     with locks.enter(store, programs=["five-tasks"]) as me:
         new = session.NewSession(id=id, program="five-tasks", arguments={"seed": seed})
@@ -56,7 +56,7 @@ def run(store: Store, id: str, seed: int, reach: Callable[[str], None]) -> Any:
 
 
 def take(store: Store, begun: SessionRecord, me: RegisteredWorker, locks: WorkerLocks) -> Holder:
-    """Take the session: from nobody, or from a worker that is known to be dead."""
+    """Take the lease of the session: it is free, or its holder is known to be dead."""
     nonce, ttl = new_uid(), 60 * SECOND
     try:
         return store.write_now(lease.acquire(begun.uid, me.id, nonce=nonce, ttl=ttl))
@@ -74,7 +74,7 @@ def take(store: Store, begun: SessionRecord, me: RegisteredWorker, locks: Worker
 def one_task(
     store: Store, holder: Holder, number: int, given: Any, recorded: dict[str, Step], reach: Callable[[str], None]
 ) -> Any:
-    """Do one task and record it, or take its result from the record. Every write here may be made twice."""
+    """Do one task and record it, or return its recorded result. Every write here is safe to repeat."""
     title, compute = TASKS[number - 1]
     id, name = f"task-{number}", f"task {number}"
     store.write_now(task.add(holder, id, title, priority=-number))
@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("store", help="notes.db, files:notes, postgresql://...")
     parser.add_argument("--session", default="five-tasks", help="the session's id")
     parser.add_argument("--seed", type=int, default=7, help="decides the random words")
-    parser.add_argument("--stop", default="", help='stand still at a place, such as "after task 2" or "inside task 4"')
+    parser.add_argument("--stop", default="", help='pause at a point, such as "after task 2" or "inside task 4"')
     given = parser.parse_args()
 
     def reach(place: str) -> None:

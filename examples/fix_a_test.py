@@ -1,13 +1,13 @@
-"""An agent of your own: its tools, its policy, its model. `perdure demo` runs it, kills it and goes on with it.
+"""Your own agent, with tools, a policy and a model. `perdure demo` runs it, kills it and resumes it.
 
     export PERDURE_APP=examples/one_comment.py,examples/fix_a_test.py
     perdure run fixer prompt="The test fails. Fix it." --repo DIR
 
-    FIXER_MODEL=anthropic:NAME  who answers; by default a script, model.json in the current folder
-    COMMENTS_URL=http://...     where comments go; examples/one_comment.py tells how to start such a service
-    FIXER_UNSANDBOXED=1         lets commands run where no sandbox can be had
+    FIXER_MODEL=anthropic:NAME  the model; by default a script, model.json in the current folder
+    COMMENTS_URL=http://...     the service for comments; examples/one_comment.py shows how to start one
+    FIXER_UNSANDBOXED=1         lets commands run on a machine without a sandbox
 
-Beside the tools that ship it has `post_comment`, the one in one_comment.py: any function can be a tool.
+In addition to the tools that ship, it has `post_comment` of one_comment.py: any function can be a tool.
 """
 
 import os
@@ -22,7 +22,7 @@ TOOLS = [
 
 
 def ask_before_a_push(intent: Intent) -> str:
-    """What leaves the machine for good waits for a person. A policy says allow, ask or deny."""
+    """A push leaves the machine, so a person must approve it. A policy returns allow, ask or deny."""
     return "ask" if intent.tool == "git_push" else "allow"
 
 

@@ -1,15 +1,15 @@
-"""A review that posts one comment. Kill it whenever you like and run it again: there is one comment.
+"""A review that posts one comment. Kill it at any time and run it again: there is one comment.
 
-    python -m perdure.testing.sink_process comments           in another terminal: a small HTTP service; says its port
+    python -m perdure.testing.sink_process comments           in another terminal: a small HTTP service; prints its port
     export COMMENTS_URL=http://127.0.0.1:PORT/review
     python examples/one_comment.py review.db                  reads the diff, decides, posts
 
-    COMMENTS_STOP=1           stands still when the service has the comment and Perdure does not know it yet,
-                              for you to kill -9
-    COMMENTS_REPLAY=escalate  declares the tool as if nobody could look: after a kill, a person is asked
+    COMMENTS_STOP=1           pauses when the service has the comment and Perdure does not know it yet,
+                              so that you can kill -9 it
+    COMMENTS_REPLAY=escalate  declares the tool without its probe: after a kill, a person is asked
 
-The service knows nothing about Perdure and nothing about keys: every POST makes a comment. So the tool writes its key
-into the comment, where nobody sees it, and the probe looks for it there. GitHub can be used in just this way.
+The service knows nothing about Perdure or about keys: every POST creates a comment. So the tool hides its key in the
+comment, and the probe searches for it there. You can use GitHub in the same way.
 """
 
 import http.client
@@ -29,17 +29,17 @@ def post_comment(call: Call, pr: int, body: str) -> str:
     posted = ask("POST", f"pulls/{pr}/comments", {"body": marked(body, call.key)})
     if "COMMENTS_STOP" in os.environ:
         print("stopped: the service has the comment, and Perdure does not know it yet", flush=True)
-        sys.stdin.read()  # until it is killed, or whoever started it is gone
+        sys.stdin.read()  # until it is killed, or the process that started it has ended
     return str(posted["id"])
 
 
 @post_comment.probe
 def _(call: Call, pr: int, body: str) -> Outcome:
-    """Did this very call happen? Asked when an attempt ended and nobody knows how."""
+    """Did this exact call happen? Runs when the outcome of an attempt is unknown."""
     for comment in ask("GET", f"pulls/{pr}/comments"):
         if comment["body"]["body"] == marked(body, call.key):
             return Outcome.happened(comment["id"], reference=f"comment {comment['id']}")
-    return Outcome.absent()  # believed only when nothing can be in flight any more: `inflight` after the act ended
+    return Outcome.absent()  # accepted only `inflight` after the call has ended, when no request can be on its way
 
 
 def marked(body: str, key: str) -> str:
@@ -53,7 +53,7 @@ def read_diff(pr: int) -> str:
 
 @program
 async def review(s: Session, pr: int) -> str:
-    diff = await s.step("read", read_diff, pr)  # computed once, then on record
+    diff = await s.step("read", read_diff, pr)  # computed once, then recorded
     decision = await s.decide("comment, do not block", because="it is only a typo", then="post_comment")
     comment = await s.do(post_comment, pr=pr, body=f"A typo?\n{diff}")  # one effect in the ledger, whatever happens
     await decision.settle(f"comment {comment}")
@@ -61,7 +61,7 @@ async def review(s: Session, pr: int) -> str:
 
 
 def ask(method: str, path: str, body: Any = None) -> Any:
-    """One request to the service. Nothing here knows about crashes."""
+    """One request to the service. It does not handle crashes."""
     where = urlsplit(os.environ["COMMENTS_URL"])
     connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=10)
     try:
@@ -72,7 +72,7 @@ def ask(method: str, path: str, body: Any = None) -> Any:
     finally:
         connection.close()
     if answer.status >= 400:
-        raise RuntimeError(f"{answer.status} {said.decode()}")  # no proof of anything: it may be there all the same
+        raise RuntimeError(f"{answer.status} {said.decode()}")  # no proof: the comment may exist
     return json.loads(said)
 
 

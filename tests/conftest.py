@@ -1,9 +1,9 @@
 """One `store` fixture, every database behind it.
 
-`store` is open, empty, and its `clock` stands still; `target` is its address, for tests that open it themselves or in
-another process. A test that takes either runs on all of `DATABASES`; `@pytest.mark.databases("sqlite", "postgres")`
-names fewer: those two can be opened by several processes. PostgreSQL starts when the first test needs it; if it cannot,
-that test fails.
+`store` is open and empty, and its `clock` does not advance by itself. `target` is its address, for tests that open it
+themselves or in another process. A test that uses either runs on all of `DATABASES`;
+`@pytest.mark.databases("sqlite", "postgres")` selects fewer, and these two can be opened by several processes. PostgreSQL
+starts when the first test needs it; if it cannot, that test fails.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ settings.load_profile("perdure")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "databases(*names): run only on these, and not on every database")
-    if "XDG_DATA_HOME" not in os.environ:  # what a test leaves behind is not left in a developer's own folder
+    if "XDG_DATA_HOME" not in os.environ:  # tests leave nothing in a developer's own folder
         home = TemporaryDirectory(prefix="perdure-test-", dir=MEMORY)
         os.environ["XDG_DATA_HOME"] = home.name
         config.add_cleanup(home.cleanup)
@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _reset_signals() -> None:
-    """Give this process and its children the usual signals, also where the suite runs in the background or by nohup."""
+    """Reset signals in this process and its children, also if the suite runs in the background or with nohup."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD):
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -54,7 +54,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("databases")
     names = marker.args if marker else DATABASES
     marks = {"postgres": [pytest.mark.postgres]}
-    if "sqlite" in names:  # where SQLite runs, `make quick` leaves the others out
+    if "sqlite" in names:  # if the test runs on SQLite, `make quick` omits the others
         marks |= {"memory": [pytest.mark.beside], "files": [pytest.mark.beside]}
     metafunc.parametrize("target", [pytest.param(name, marks=marks.get(name, ())) for name in names], indirect=True)
 
@@ -66,14 +66,14 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder for one test; unlike `tmp_path`, in memory where there is a place for it."""
+    """A folder for one test; unlike `tmp_path`, in memory if there is space."""
     with TemporaryDirectory(prefix="perdure-test-", dir=MEMORY) as name:
         yield Path(name)
 
 
 @pytest.fixture(scope="session")
 def empty_file() -> Iterator[Path]:
-    """An empty SQLite store, to be copied: five times quicker than making one."""
+    """An empty SQLite store to copy, which is five times faster than creating one."""
     with TemporaryDirectory(prefix="perdure-test-", dir=MEMORY) as name:
         open_store(path := Path(name, "perdure.db")).close()
         yield path
@@ -94,7 +94,7 @@ def scratch(postgres_server: PostgresServer) -> Iterator[Scratch]:
 
 @pytest.fixture
 def target(request: pytest.FixtureRequest, folder: Path) -> str:
-    """The address of an empty store of the kind that this run of the test is about."""
+    """The address of an empty store on the database of this test."""
     if request.param == "postgres":
         scratch: Scratch = request.getfixturevalue("scratch")
         scratch.empty()
@@ -119,13 +119,13 @@ def store(request: pytest.FixtureRequest, target: str, clock: ManualClock) -> It
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stays_armed() -> Iterator[None]:
+def _disarm_fault_points() -> Iterator[None]:
     yield
     faults.disarm()
 
 
 class Scratch:
-    """One PostgreSQL database and one store on it. Emptying them takes 5 ms, making them anew up to 200."""
+    """One PostgreSQL database and one store on it. Emptying them takes 5 ms, creating them up to 200."""
 
     def __init__(self, server: PostgresServer) -> None:
         import psycopg
@@ -138,7 +138,7 @@ class Scratch:
         self._tables = [name for (name,) in names if name not in ("event_kind", "wait_kind")]
 
     def empty(self) -> None:
-        """Forget everything, triggers or not. Whoever still holds a lock here is a test that left something running."""
+        """Delete all rows without triggers. If a lock is held here, an earlier test left something running."""
         with self._db.transaction():
             self._db.execute("set local session_replication_role = replica")
             self._db.execute("set local lock_timeout = '5s'")
@@ -147,7 +147,7 @@ class Scratch:
                 self._db.execute("insert into meta (key, value) values (%s, %s)", (key, value))
 
     def store(self, clock: ManualClock) -> Store:
-        """The store that stays open, at this test's time."""
+        """The open store, with the clock of this test."""
         self._store.clock = self._store.database.clock = clock
         return self._store
 

@@ -1,6 +1,6 @@
 """A pytest plugin: where everything is required, a skipped test is a failed test.
 
-A machine of CI has all that the tests need, so a skip there means that something is broken and nobody noticed.
+A CI machine has everything that the tests need, so a skip there hides a failure.
 """
 
 import os

@@ -58,7 +58,9 @@ unwinds a program that waits.
 """
     tree = inspect.getdoc(errors) or ""
     drawn = (
-        "```text\n" + inspect.cleandoc(tree[tree.index("    PerdureError") : tree.index("\nAn error says")]) + "\n```"
+        "```text\n"
+        + inspect.cleandoc(tree[tree.index("    PerdureError") : tree.index("\nThe message of an error")])
+        + "\n```"
     )
     return page("Errors", intro, table(["code", "error", "meaning", "what to do", "retry helps"], rows), drawn)
 

@@ -1,4 +1,4 @@
-"""Perdure: sessions of AI coding agents that survive anything, and do nothing twice."""
+"""Perdure: durable sessions for AI coding agents."""
 
 from __future__ import annotations
 

@@ -2,42 +2,42 @@
 
     PerdureError
     ├── ConfigError            wrong use: a setting, an argument, a declaration
-    ├── ForkedProcess          wrong use: a store that was opened before fork() has no use in the child
+    ├── ForkedProcess          wrong use: a store that was opened before fork() cannot be used in the child
     ├── StoreError
     │   ├── StoreUnavailable   the database cannot be reached, or is busy for too long
-    │   │   └── CommitUnknown  a commit was sent and nobody can say yet whether it holds
-    │   ├── StoreFull          no room on the disk
+    │   │   └── CommitUnknown  a commit was sent and its outcome is not known yet
+    │   ├── StoreFull          no space on the disk
     │   ├── SchemaMismatch     the store was written by another version
-    │   └── Damaged            stored bytes are not what they were
+    │   └── Damaged            stored bytes have changed
     ├── NotFound
-    ├── Conflict               it exists already, with other content
-    ├── IllegalMove            the thing is in a state that does not allow this
+    ├── Conflict               it already exists with other content
+    ├── IllegalMove            the current state does not allow this move
     ├── LeaseError
-    │   ├── LeaseHeld          somebody else moves this session now
-    │   └── LeaseLost          somebody else moves it since
+    │   ├── LeaseHeld          another worker runs this session now
+    │   └── LeaseLost          another worker has taken over this session
     ├── EffectError
-    │   ├── EffectInDoubt      dispatched, and nobody can say what came of it
-    │   ├── EffectCompensated  done, and undone since
+    │   ├── EffectInDoubt      dispatched, and the outcome is unknown
+    │   ├── EffectCompensated  done, and undone later
     │   └── NotDone            proof that it did not happen
     ├── ApprovalError
     │   ├── ApprovalDenied
     │   ├── ApprovalExpired
     │   └── PolicyDenied
     ├── ProgramError
-    │   ├── ProgramUnknown     no code is loaded under this name
-    │   ├── ProgramChanged     the code no longer asks for what was recorded
+    │   ├── ProgramUnknown     no program of this name is loaded
+    │   ├── ProgramChanged     the code no longer makes a recorded call
     │   └── StepFailed         a recorded step raised
     ├── SessionError
     │   ├── SessionFailed
-    │   └── SessionWaiting     only a person can go on
+    │   └── SessionWaiting     only a person can continue it
     ├── BundleInvalid
     ├── ModelError
     └── ToolError
 
     Suspended (BaseException)  unwinds a program that waits; never caught by `except Exception`
 
-An error says what happened in one sentence; `code` is stable and meant for programs, `hint` says what to do,
-`retry` whether doing the same again can help.
+The message of an error states in one sentence what happened. `code` is stable and meant for programs, `hint` states
+what to do, and `retry` whether a repetition can help.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from typing import Any, ClassVar
 
 
 class PerdureError(Exception):
-    """The root of every error that Perdure raises on purpose."""
+    """The base class of every error that Perdure raises on purpose."""
 
     code: ClassVar[str] = "perdure"
-    hint: str = "Run `perdure doctor` to see what state the store is in."
+    hint: str = "Run `perdure doctor` to check the store."
     retry: bool = False
 
     def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
@@ -78,7 +78,7 @@ class ForkedProcess(PerdureError):
 
 
 class StoreError(PerdureError):
-    """The store could not do what it was asked."""
+    """The store could not carry out a request."""
 
     code = "store"
 
@@ -92,18 +92,18 @@ class StoreUnavailable(StoreError):
 
 
 class CommitUnknown(StoreUnavailable):
-    """The commit was sent and its outcome could not be found out within the time limit."""
+    """The commit was sent, and its outcome could not be determined within the time limit."""
 
     code = "commit-unknown"
-    hint = "Look again when the database is back: the move is either wholly there or not there at all."
+    hint = "Check again when the database is back: the move was written completely or not at all."
     retry = False
 
 
 class StoreFull(StoreError):
-    """There is no room left; the move was not written and nothing earlier was lost."""
+    """There is no space left. The move was not written; nothing earlier was lost."""
 
     code = "store-full"
-    hint = "Free some space (`perdure doctor` shows how much there is), then run again."
+    hint = "Free some space (`perdure doctor` shows how much is left), then run again."
     retry = True
 
 
@@ -125,89 +125,89 @@ class NotFound(PerdureError):
     """Nothing is stored under this name."""
 
     code = "not-found"
-    hint = "List what there is, and check the name."
+    hint = "Check the name; the list commands show what exists."
 
 
 class Conflict(PerdureError):
-    """The name is taken by something else, or the thing has changed since it was read."""
+    """The name is already used, or the object has changed since it was read."""
 
     code = "conflict"
-    hint = "Read it again and decide, or choose another id."
+    hint = "Read it again, or choose another id."
 
 
 class IllegalMove(PerdureError):
-    """The thing is in a state that does not allow this move; nothing was changed."""
+    """The current state does not allow this move; nothing was changed."""
 
     code = "illegal-move"
-    hint = "Look at its present state first."
+    hint = "Check the current state first."
 
 
 class LeaseError(PerdureError):
-    """The exclusive right to move a session is not ours."""
+    """This process does not hold the lease of the session."""
 
     code = "lease"
 
 
 class LeaseHeld(LeaseError):
-    """Another worker holds the lease now; its identity is in the message."""
+    """Another worker holds the lease; the message names it."""
 
     code = "lease-held"
-    hint = "Wait until it is done, or attach to watch it."
+    hint = "Wait until it has finished, or use `perdure attach` to watch it."
     retry = True
 
 
 class LeaseLost(LeaseError):
-    """The lease ended or was taken over; this worker must stop moving the session."""
+    """The lease expired or was taken over; this worker must stop running the session."""
 
     code = "lease-lost"
-    hint = "Nothing is lost: another worker goes on from the last recorded move."
+    hint = "Nothing is lost: another worker continues from the last recorded move."
 
 
 class EffectError(PerdureError):
-    """An effect did not end as the program hoped."""
+    """An effect was not done, or its outcome is unknown."""
 
     code = "effect"
 
 
 class EffectInDoubt(EffectError):
-    """The effect was dispatched and nobody can say whether it happened."""
+    """The effect was dispatched, and it is unknown whether it happened."""
 
     code = "effect-in-doubt"
-    hint = "Look at the outside system and settle the effect with what you find."
+    hint = "Check the outside system, then settle the effect with `perdure settle`."
 
 
 class EffectCompensated(EffectError):
     """The effect happened and was undone; it has no successor."""
 
     code = "effect-compensated"
-    hint = "Plan the action anew if it is still wanted."
+    hint = "Make the call again if the action is still wanted."
 
 
 class NotDone(EffectError):
-    """Proof that the effect did not happen. Raise it in a tool to say so."""
+    """Proof that the effect did not happen. A tool raises it to report this."""
 
     code = "not-done"
     hint = "The outside world is unchanged; it is safe to try again."
 
 
 class ApprovalError(PerdureError):
-    """A person or a policy did not let the effect happen."""
+    """A person or a policy did not allow the effect."""
 
     code = "approval"
 
 
 class ApprovalDenied(ApprovalError):
-    """A person said no."""
+    """A person denied the effect."""
 
     code = "approval-denied"
-    hint = "Read the reason in the approval, and plan something else."
+    hint = "Read the reason in the approval, then choose another action."
 
 
 class ApprovalExpired(ApprovalError):
-    """Nobody decided in time."""
+    """The approval expired before a decision."""
 
     code = "approval-expired"
-    hint = "Ask again when somebody is there to decide."
+    hint = "Request it again when a person can decide."
 
 
 class PolicyDenied(ApprovalError):
@@ -218,7 +218,7 @@ class PolicyDenied(ApprovalError):
 
 
 class ProgramError(PerdureError):
-    """The program cannot go on as it is written."""
+    """The code of the program prevents it from continuing."""
 
     code = "program"
 
@@ -231,21 +231,21 @@ class ProgramUnknown(ProgramError):
 
 
 class ProgramChanged(ProgramError):
-    """The code no longer asks for something that was recorded and asks for something new instead."""
+    """The code no longer makes a recorded call, and makes a new one instead."""
 
     code = "program-changed"
-    hint = "Put the call back, give the new one a key of its own, or restart the program."
+    hint = "Restore the call, give the new one its own key, or restart the program."
 
 
 class StepFailed(ProgramError):
-    """A recorded step raised; the record says what."""
+    """A recorded step raised an error; the record has the details."""
 
     code = "step-failed"
     hint = "The failure is recorded and will be raised again; handle it in the program."
 
 
 class SessionError(PerdureError):
-    """The session has no result to give."""
+    """The session has no result."""
 
     code = "session"
 
@@ -254,36 +254,36 @@ class SessionFailed(SessionError):
     """The session ended with an error or was cancelled."""
 
     code = "session-failed"
-    hint = "Show the session's last events to see why."
+    hint = "See the last events of the session with `perdure show`."
 
 
 class SessionWaiting(SessionError):
-    """The session waits for a person; `waits` says for what."""
+    """The session waits for a person; `waits` lists what for."""
 
     code = "session-waiting"
-    hint = "Answer what it waits for, then run it again."
+    hint = "Answer it, then run the session again."
 
     @property
     def waits(self) -> list[Any]:
-        """What it waits for, as records of `wait`."""
+        """The open waits, as records."""
         return list(self.details.get("waits", ()))
 
 
 class BundleInvalid(PerdureError):
-    """The bundle is torn, forged or of an unknown major version; nothing was imported."""
+    """The bundle is incomplete, changed or of an unknown major version; nothing was imported."""
 
     code = "bundle-invalid"
-    hint = "Export it again at its source."
+    hint = "Export the session again at its source."
 
 
 class ModelError(PerdureError):
-    """The model did not answer, or not in a form that can be used.
+    """The model did not answer, or its answer cannot be used.
 
-    `retry` says whether asking again can help, `retry_after` how many seconds it asked to be left alone, if it did.
+    `retry` states whether another request can help. `retry_after` is the number of seconds to wait, if it is known.
     """
 
     code = "model"
-    hint = "Check the model's name, key and quota."
+    hint = "Check the name, the API key and the quota of the model."
     retry = True
 
     def __init__(
@@ -296,7 +296,7 @@ class ModelError(PerdureError):
 
 
 class ToolError(PerdureError):
-    """A pure tool raised on every attempt."""
+    """A pure tool raised an error in every attempt."""
 
     code = "tool"
     hint = "The error of the last attempt is in the ledger."
@@ -307,5 +307,5 @@ class Suspended(BaseException):
 
 
 for _kind in [one for one in globals().values() if isinstance(one, type) and issubclass(one, BaseException)]:
-    _kind.__module__ = "perdure"  # from where they are imported, and where a traceback says they are from
+    _kind.__module__ = "perdure"  # users import them from there, and tracebacks show it
 del _kind

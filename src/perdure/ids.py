@@ -1,4 +1,4 @@
-"""Identities and digests: the one place that mints an id, draws randomness, or hashes content."""
+"""Identities and digests: the only module that creates ids, uses randomness, or hashes content."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/+-]{0,199}\Z")
 
 
 def new_uid() -> str:
-    """A name that is never given twice anywhere; it sorts by the time of its making."""
+    """A name that is unique everywhere; names sort by their time of creation."""
     return uuid_utils.uuid7().hex
 
 
 def new_name(prefix: str) -> str:
-    """A short name for people, such as `s-k3v9q2m7x4`. Unique in a store because the store says so."""
+    """A short name for people, such as `s-k3v9q2m7x4`. The store makes sure that it is unique."""
     number = int.from_bytes(os.urandom(7), "big")
-    return prefix + "-" + "".join(_LETTERS[(number >> (5 * place)) & 31] for place in range(10))
+    return prefix + "-" + "".join(_DIGITS[(number >> (5 * place)) & 31] for place in range(10))
 
 
-_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
+_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 def salt() -> str:
-    """Sixteen random bytes, so that the digest of something guessable does not give it away."""
+    """Sixteen random bytes, so that the digest of guessable content does not reveal it."""
     return os.urandom(16).hex()
 
 
@@ -43,9 +43,9 @@ def digest(content: bytes | str) -> str:
 
 
 def canonical(value: Any) -> bytes:
-    """RFC 8785 JSON: the same bytes for the same value, wherever they are computed.
+    """RFC 8785 JSON: the same bytes for the same value on every machine.
 
-    Without fractions and with plain keys, sorted JSON is canonical JSON, and twenty times cheaper to make.
+    Without fractions and with plain keys, sorted JSON is canonical JSON and twenty times faster.
     """
     try:
         if _is_plain(value):
@@ -67,7 +67,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def encode(value: Any) -> str:
-    """JSON as it is stored: compact, in the order given."""
+    """JSON as it is stored: compact, in the given order."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, UnicodeEncodeError) as error:
@@ -75,12 +75,12 @@ def encode(value: Any) -> str:
 
 
 def decode(text: str) -> Any:
-    """What `encode` stored."""
+    """The value that `encode` stored."""
     return msgspec.json.decode(text)
 
 
 def check_name(kind: str, name: str) -> str:
-    """Refuse a name that a shell, a path or a database could misread."""
+    """Refuse a name that a shell, a path or a database could misinterpret."""
     if not NAME.match(name):
         raise ConfigError(
             f"{kind} {name[:40]!r} is not a usable name.",
@@ -90,26 +90,26 @@ def check_name(kind: str, name: str) -> str:
 
 
 def storable(text: str) -> str:
-    """What somebody else said, as far as every database can keep it: no NUL, and no letter that is only half there."""
+    """Foreign text in a form that every database can store: without NUL and without half surrogate pairs."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def check_text(kind: str, text: str) -> str:
     """Refuse text that one of the databases could not hold: NUL, or half a surrogate pair."""
-    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise ConfigError(f"{kind} holds a character that cannot be stored.", hint="Remove NUL and lone surrogates.")
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise ConfigError(f"{kind} contains a character that cannot be stored.", hint="Remove NUL and lone surrogates.")
     return text
 
 
 @cache
 def host() -> str:
-    """This machine's name."""
+    """The host name of this machine."""
     return socket.gethostname()
 
 
 @cache
 def boot_id() -> str:
-    """Changes with every start of the machine; processes of an earlier one are certainly dead."""
+    """Changes with every start of the machine; processes of an earlier boot are dead."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()
@@ -119,7 +119,7 @@ def boot_id() -> str:
 
 @cache
 def boot_clock() -> str:
-    """Names the boot clock that this process reads; "" where that cannot be known. A container may have its own."""
+    """The name of the boot clock that this process reads; "" if it is unknown. A container may have its own."""
     try:
         namespace = os.readlink("/proc/self/ns/time")
     except OSError:

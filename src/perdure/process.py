@@ -1,16 +1,16 @@
-"""This process, told from a child that `fork()` made of it, and what such a child must not keep.
+"""Distinguishes this process from a child made by `fork()`, and closes what such a child must not keep.
 
 A forked child has a copy of this memory, none of its threads, and the same open files. It cannot use a store: the
-threads that serve it are gone, its locks may be held by one of them for ever, and its connections are the parent's. A
+threads that serve it are gone, one of them may hold its locks forever, and its connections are the parent's. A
 file lock belongs to the open file and not to the process, so a child would keep the parent's locks beyond its death.
 
-    before the fork    no descriptor is between being opened and being noted here
-    in the child       what is noted now refers to /dev/null: the child's share in the open file is gone, and nothing is
-                       unlocked or said to a server on behalf of the parent, as LOCK_UN or closing a connection would
-    afterwards         whoever keeps `generation` sees that it is not the process it was; `check` says so in a sentence
+    before the fork    no descriptor is between being opened and being listed here
+    in the child       every listed descriptor is replaced by /dev/null: the child gives up the open file without
+                       unlocking it or closing a connection on behalf of the parent
+    afterwards         an object that stored `generation` finds that it has changed; `check` raises an error
 
-A descriptor's number may belong to another file by then, so each is known by its inode as well. A program that is
-started (`subprocess`) is no such child: it inherits only the descriptors that it is given.
+A descriptor's number may belong to another file by then, so each is identified by its inode as well. A program that is
+started (`subprocess`) is not such a child: it inherits only the descriptors that it is given.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contextlib import contextmanager
 
 from perdure.errors import ForkedProcess
 
-generation = 0  # how many forks lie between the process that began this one and itself
+generation = 0  # the number of forks between the first process and this one
 _noted: dict[int, tuple[int, int]] = {}
 _forgotten: list[Callable[[], object]] = []
 _no_fork = threading.RLock()
@@ -30,13 +30,13 @@ _no_fork = threading.RLock()
 
 @contextmanager
 def no_fork() -> Iterator[None]:
-    """Hold back a fork of another thread while a descriptor is opened and noted."""
+    """Delay a fork by another thread while a descriptor is opened and listed."""
     with _no_fork:
         yield
 
 
 def leave_to_parent(descriptor: int) -> int:
-    """Note a descriptor that no forked child may keep; returns it. Whoever closes it need not say so."""
+    """List a descriptor that no forked child may keep, and return it. It may be closed without notice."""
     there = os.fstat(descriptor)
     _noted[descriptor] = (there.st_dev, there.st_ino)
     return descriptor
@@ -49,7 +49,7 @@ def open_for_parent(path: str | os.PathLike[str], flags: int, mode: int = 0o600)
 
 
 def forget_in_child(forget: Callable[[], object]) -> None:
-    """Call this in every forked child: what it forgets is known of the parent and not of the child."""
+    """Register a function that every forked child calls, to drop cached data about its parent."""
     _forgotten.append(forget)
 
 

@@ -1,4 +1,4 @@
-"""What the documents say is what happens."""
+"""The programs on the documentation pages run as described."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def block(page: str, language: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_tutorial_survives_its_own_kill(tmp_path: Path) -> None:
+def test_tutorial_program_posts_once_after_its_kill(tmp_path: Path) -> None:
     (tmp_path / "review.py").write_text(block("tutorial.md", "python"))
     command = [sys.executable, "review.py"]
     killed = subprocess.run([*command, "crash"], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -32,7 +32,7 @@ def test_the_tutorial_survives_its_own_kill(tmp_path: Path) -> None:
     assert len((tmp_path / "comments.jsonl").read_text().splitlines()) == 1
 
 
-def test_every_link_between_the_documents_leads_somewhere() -> None:
+def test_every_link_between_pages_has_a_target() -> None:
     pages = [*DOCS.rglob("*.md"), *(DOCS.parent / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"))]
     for page in pages:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
@@ -40,7 +40,7 @@ def test_every_link_between_the_documents_leads_somewhere() -> None:
 
 
 @pytest.mark.slow
-def test_the_agent_of_the_page_answers_once_and_acts_once(tmp_path: Path) -> None:
+def test_agent_of_the_guide_answers_and_acts_once(tmp_path: Path) -> None:
     (tmp_path / "triage.py").write_text(block("how-to/write-an-agent.md", "python"))
     command = [sys.executable, "triage.py"]
     first = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)

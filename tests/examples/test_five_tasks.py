@@ -1,4 +1,4 @@
-"""Five tasks, killed with -9 wherever it may be: the same result, and nothing computed again that was recorded."""
+"""Five tasks, killed at any point: the result is the same, and recorded results are not computed again."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ TASKS = range(1, 6)
 PLACES = [place for number in TASKS for place in (f"inside task {number}", f"after task {number}")]
 
 
-class Life(NamedTuple):
-    """One life of the program: what it printed while it lived, and how it ended."""
+class ProcessRun(NamedTuple):
+    """One process of the program: what it printed, and how it ended."""
 
     said: list[str]
     code: int
     errors: str
 
     def became(self, number: int) -> str:
-        """What this life did with a task; `lost` is what was computed and killed before it was recorded."""
+        """What this process did with a task; `lost`: it was killed after computing and before recording."""
         words = [line.split()[2] for line in self.said if line.startswith(f"task {number}: ")]
         return "lost" if words[-1:] == ["computing"] else "".join(words[-1:])
 
@@ -37,8 +37,8 @@ class Life(NamedTuple):
         return json.loads(self.said[-1].removeprefix("result: "))
 
 
-def live(target: str, *, stop: str = "", name: str = "s-1") -> Life:
-    """Run the program once; where it says that it stands still, kill it."""
+def live(target: str, *, stop: str = "", name: str = "s-1") -> ProcessRun:
+    """Run the program once; kill it where it pauses."""
     line = [sys.executable, SCRIPT, target, "--session", name, "--stop", stop]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         said = []
@@ -48,16 +48,16 @@ def live(target: str, *, stop: str = "", name: str = "s-1") -> Life:
                 process.send_signal(signal.SIGKILL)
         errors = process.communicate()[1]
     assert process.returncode == -signal.SIGKILL or not stop, errors
-    return Life(said, process.returncode, errors)
+    return ProcessRun(said, process.returncode, errors)
 
 
-def computed(lives: list[Life], number: int) -> int:
+def computed(lives: list[ProcessRun], number: int) -> int:
     return sum(life.said.count(f"task {number}: computing") for life in lives)
 
 
 @pytest.mark.slow
 @pytest.mark.databases("files", "sqlite", "postgres")
-def test_killed_at_a_boundary_and_inside_a_task_it_ends_as_if_nobody_had_killed_it(target: str) -> None:
+def test_result_is_the_same_after_kills_between_and_inside_tasks(target: str) -> None:
     lives = [live(target, stop="after task 2"), live(target, stop="inside task 4"), live(target)]
     assert [life.code for life in lives] == [-signal.SIGKILL, -signal.SIGKILL, 0]
     assert [[life.became(number) for life in lives] for number in TASKS] == [
@@ -73,7 +73,7 @@ def test_killed_at_a_boundary_and_inside_a_task_it_ends_as_if_nobody_had_killed_
 
 @pytest.mark.slow
 @pytest.mark.databases("files", "sqlite")
-def test_killed_at_every_place_it_computes_again_only_what_was_not_recorded(target: str) -> None:
+def test_only_unrecorded_tasks_are_computed_again(target: str) -> None:
     lives = [*(live(target, stop=place) for place in PLACES), live(target)]
     assert lives[-1].result == 35
     assert [computed(lives, number) for number in TASKS] == [2] * 5
@@ -81,12 +81,12 @@ def test_killed_at_every_place_it_computes_again_only_what_was_not_recorded(targ
         kept = store.read_now(event.verify, store.read_now(session.get_by_id, "s-1").uid)
         assert {one.state for one in store.read_now(task.of_session, kept.uid)} == {TaskState.DONE}
         assert store.read_now(decision.incomplete, kept.uid) == []
-        assert kept.crash_count in (1, 2)  # each life but those that were killed inside a task got further
+        assert kept.crash_count in (1, 2)  # every process made progress, except those killed inside a task
 
 
 @pytest.mark.slow
 @pytest.mark.databases("sqlite")
-def test_a_second_process_does_not_take_the_session_from_a_living_one(target: str) -> None:
+def test_second_process_cannot_take_the_session_from_a_living_one(target: str) -> None:
     line = [sys.executable, SCRIPT, target, "--session", "s-1", "--stop", "after task 1"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None

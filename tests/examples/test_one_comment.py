@@ -1,4 +1,4 @@
-"""One comment: the program that the demo kills once, killed here at each of its moments."""
+"""The program that the demo kills once, killed here at each of its kill points."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def live(store: Path, url: str, **more: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.slow
-def test_it_reads_once_and_posts_once_however_often_it_is_run(tmp_path: Path) -> None:
+def test_program_reads_and_posts_once_in_two_runs(tmp_path: Path) -> None:
     with Sink() as sink:
         first, second = (live(tmp_path / "review.db", sink.url) for _ in range(2))
         assert first.stdout.splitlines()[0] == "reading the diff of pull request 7"
@@ -34,7 +34,7 @@ def test_it_reads_once_and_posts_once_however_often_it_is_run(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_told_to_stop_it_goes_on_when_whoever_started_it_is_gone(tmp_path: Path) -> None:
+def test_paused_program_continues_when_its_input_is_closed(tmp_path: Path) -> None:
     with Sink() as sink:
         ended = live(tmp_path / "review.db", sink.url, COMMENTS_STOP="1")
         assert (ended.returncode, ended.stderr) == (0, "")
@@ -42,10 +42,10 @@ def test_told_to_stop_it_goes_on_when_whoever_started_it_is_gone(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_killed_at_any_of_its_moments_it_leaves_one_comment(tmp_path: Path) -> None:
+def test_one_comment_remains_after_a_kill_at_any_point(tmp_path: Path) -> None:
     step = 1 if ALL else 4
     first = chance().randrange(1, step + 1)
-    line = [sys.executable, "-m", "tests.examples.everywhere", str(tmp_path), str(first), str(step)]
+    line = [sys.executable, "-m", "tests.examples.kill_points", str(tmp_path), str(first), str(step)]
     ended = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
     lives = [line.split()[1:] for line in ended.stdout.splitlines() if line.startswith("moment ")]
     *killed, last = lives

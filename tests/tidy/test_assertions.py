@@ -67,7 +67,7 @@ def test_only_listed_modules_fork() -> None:
     """A forked child that raises in a test becomes a second pytest, which keeps every pipe open and never ends."""
     in_children = {
         "tests/crash/support/opening_tasks.py",
-        "tests/examples/everywhere.py",
+        "tests/examples/kill_points.py",
         "tests/runtime/support/isolated_app.py",
     }
     about_forks = {"tests/runtime/test_runtime.py", "tests/store/test_fork.py"}  # with an alarm that ends the child

@@ -1,7 +1,7 @@
-"""`python -m tests.examples.everywhere FOLDER`: kill the example at each of its moments, and tell what was left.
+"""`python -m tests.examples.kill_points FOLDER`: kill the example at each of its kill points, and print the result.
 
-Each life is a fork of this process, which has loaded the example and opened no store. A line of the output tells of one
-moment: how the life that met it ended, how the next one did, and how many comments the service has then.
+Each process is a fork of this one, which has loaded the example and opened no store. A line of the output describes one
+kill point: how the killed process ended, how the next one ended, and how many comments the service then has.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perdure.testing import Sink
 
 
 def live(store: Path, url: str, fatal: int = 0) -> int:
-    """One life, killed at its moment number `fatal`; returns how it ended."""
+    """Run one process, killed at its kill point number `fatal`; return its exit code."""
     if pid := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     moments = count(1)
