@@ -2,8 +2,8 @@
 
 `store` is open and empty, and its `clock` does not advance by itself. `target` is its address, for tests that open it
 themselves or in another process. A test that uses either runs on all of `DATABASES`;
-`@pytest.mark.databases("sqlite", "postgres")` selects fewer, and these two can be opened by several processes. PostgreSQL
-starts when the first test needs it; if it cannot, that test fails.
+`@pytest.mark.databases("sqlite", "postgres")` selects fewer, and these two can be opened by several processes.
+PostgreSQL starts when the first test needs it; if it cannot, that test fails.
 """
 
 from __future__ import annotations
