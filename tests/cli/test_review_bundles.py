@@ -15,7 +15,7 @@ from perdure.store.databases.sqlite.engine import translate
 from perdure.store.store import open_store
 from tests.cli.agents import Work
 from tests.cli.terminal import Terminal
-from tests.interchange.forger import content, signed, write_folder
+from tests.interchange.support.forged_bundles import content, with_manifest, write_folder
 
 SIZE = 4 << 20
 
@@ -36,7 +36,7 @@ def test_a_bundle_that_is_refused_makes_no_store(terminal: Terminal, folder: Pat
     terminal("run", "desk_talk", "--id", "t")
     assert terminal("export", "t", "--to", "honest").code == 0
     forged = content(folder / "honest") | {"events.jsonl": b"{}\n"}
-    write_folder(folder / "forged", signed(forged))
+    write_folder(folder / "forged", with_manifest(forged))
     assert terminal("import", "forged", "--store", "new.db").code == 1
     assert not (folder / "new.db").exists()
 

@@ -1,4 +1,4 @@
-"""Two stores to travel between, and a sink outside both."""
+"""Stores to export from and import into, and a sink outside both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.runtime.runtime import Runtime
 from perdure.runtime.runtime import open as open_runtime
 from perdure.testing import Sink, SinkClient
 from perdure.testing.sink import WHERE
-from tests.interchange import traveller  # noqa: F401  (programs and tools are known by being imported)
+from tests.interchange.support import moved_program  # noqa: F401  (programs and tools are known by being imported)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""A bundle that is not wholly right is refused, in one sentence, and nothing of it is kept."""
+"""A bundle with any defect is refused with a clear error, and nothing of it is stored."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import msgspec
 import pytest
 
 from perdure.errors import BundleInvalid, ConfigError, NotFound, PerdureError
-from perdure.interchange.unpack import Limits
+from perdure.interchange.unpack import BundleLimits
 from perdure.runtime.runtime import Runtime
 from perdure.testing import SinkClient
-from tests.interchange import forger
 from tests.interchange.conftest import Open
-from tests.interchange.forger import Files, rechained, signed, with_rows, write_folder, zipped
-from tests.interchange.journey import arrive, begin, leave
+from tests.interchange.support import forged_bundles
+from tests.interchange.support.forged_bundles import Files, rechained, with_manifest, with_rows, write_folder, zipped
+from tests.interchange.support.transfer import export_session, import_session, start_session
 
 EVENTS, SESSION, EFFECT = "events.jsonl", "tables/session.jsonl", "tables/effect.jsonl"
 Row = dict[str, Any]
@@ -31,14 +31,14 @@ Row = dict[str, Any]
 async def bundle(opened: Open, sink: SinkClient, folder: Path) -> Files:
     """An honest bundle of a session that moves."""
     here = opened("source")
-    await begin(here)
-    await leave(here, "t-1", folder / "honest", move=True)
-    return forger.content(folder / "honest")
+    await start_session(here)
+    await export_session(here, "t-1", folder / "honest", move=True)
+    return forged_bundles.content(folder / "honest")
 
 
 @pytest.fixture
 async def there(opened: Open, folder: Path) -> AsyncIterator[Runtime]:
-    """A store that must stay as empty as it is."""
+    """A store that must stay empty."""
     rt = opened("target")
     yield rt
     assert [one async for one in rt.sessions()] == []
@@ -47,14 +47,14 @@ async def there(opened: Open, folder: Path) -> AsyncIterator[Runtime]:
 
 async def refused(there: Runtime, path: Path, says: str, **options: Any) -> None:
     with pytest.raises(BundleInvalid) as error:
-        await arrive(there, path, **options)
+        await import_session(there, path, **options)
     assert says in error.value.message, error.value.message
     assert there.values.directory is not None
     assert list(there.values.directory.names()) == []
 
 
 def contradict(**columns: Any) -> Callable[[list[Row]], None]:
-    """Something that only the database refuses, of an effect that was acknowledged."""
+    """A change that only the database refuses, of an effect that was acknowledged."""
 
     def change(rows: list[Row]) -> None:
         next(row for row in rows if row["state"] == "acknowledged").update(columns)
@@ -99,7 +99,7 @@ FORGED: dict[str, tuple[str, Callable[[list[Row]], None], str]] = {
     "an event left out": (EVENTS, drop, "has a gap"),
     "events in another order": (EVENTS, swap, "has a gap"),
     "the end cut off": (EVENTS, cut, "does not end where it should"),
-    "an event twice": (EVENTS, twice, "says again"),
+    "an event twice": (EVENTS, twice, "repeats another line"),
     "an event of another session": (EVENTS, edit(0, session_uid="f" * 32), "none of its sessions"),
     "a body without its salt": (EVENTS, edit(3, salt=None), "do not belong together"),
     "an effect of another session": (EFFECT, edit(0, session_uid="f" * 32), "none of its sessions"),
@@ -117,7 +117,7 @@ FORGED: dict[str, tuple[str, Callable[[list[Row]], None], str]] = {
     "another end": (SESSION, edit(0, cursor=3), "not as the manifest says"),
     "another uid": (SESSION, edit(0, uid="f" * 32), "does not hold the sessions"),
     "a branch of nothing": (SESSION, edit(0, forked_from="f" * 32, forked_at=1), "not a branch of the one before it"),
-    "a fact of everybody": ("tables/fact.jsonl", edit(0, scope="orders"), "none of its sessions"),
+    "a fact of a shared scope": ("tables/fact.jsonl", edit(0, scope="orders"), "none of its sessions"),
     "an artifact not there": ("tables/artifact.jsonl", edit(0, digest="f" * 64), "is missing, or is not"),
     "an artifact of another size": ("tables/artifact.jsonl", edit(0, size=1), "is missing, or is not"),
     "a vote for nothing": (
@@ -178,7 +178,7 @@ MANIFESTS: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
 @pytest.mark.parametrize("what", MANIFESTS)
 async def test_a_forged_manifest_is_refused(what: str, bundle: Files, there: Runtime, folder: Path) -> None:
     change, says = MANIFESTS[what]
-    await refused(there, write_folder(folder / "forged", signed(bundle, change)), says)
+    await refused(there, write_folder(folder / "forged", with_manifest(bundle, change)), says)
 
 
 async def test_a_forged_end_of_the_chain_is_refused(bundle: Files, there: Runtime, folder: Path) -> None:
@@ -190,10 +190,10 @@ async def test_a_forged_end_of_the_chain_is_refused(bundle: Files, there: Runtim
         if manifest["session"]["uid"] == manifest["line"][-1]["uid"]:
             manifest["session"]["chain"] = "f" * 64
 
-    await refused(there, write_folder(folder / "forged", signed(forged, agree)), "does not end where it should")
+    await refused(there, write_folder(folder / "forged", with_manifest(forged, agree)), "does not end where it should")
 
 
-async def test_a_newer_minor_is_taken_with_what_nobody_knows_yet(bundle: Files, opened: Open, folder: Path) -> None:
+async def test_a_newer_minor_version_is_imported_with_unknown_parts(bundle: Files, opened: Open, folder: Path) -> None:
     """Unknown files, fields and columns are checked and left alone; a column that may be null may be missing."""
 
     def later(rows: list[Row]) -> None:
@@ -206,10 +206,10 @@ async def test_a_newer_minor_is_taken_with_what_nobody_knows_yet(bundle: Files, 
 
     files = with_rows(bundle, EFFECT, later) | {"tables/mood.jsonl": b"{}\n", "extra/deep/one.bin": b"\0"}
     there = opened("there")
-    assert (await arrive(there, write_folder(folder / "newer", signed(files, newer)))).changed
+    assert (await import_session(there, write_folder(folder / "newer", with_manifest(files, newer)))).changed
 
 
-async def test_a_kind_of_event_that_nobody_knows_is_refused(bundle: Files, there: Runtime, folder: Path) -> None:
+async def test_an_unknown_kind_of_event_is_refused(bundle: Files, there: Runtime, folder: Path) -> None:
     forged = rechained(bundle, edit(3, kind="session.exploded"))
     await refused_in_the_store(there, write_folder(folder / "forged", forged), "does not know: 'session.exploded'")
 
@@ -219,7 +219,7 @@ CONTRADICTIONS: dict[str, tuple[str, Callable[[list[Row]], None]]] = {
     "a key too short": (EFFECT, contradict(idempotency_key="0" * 63)),
     "a result and an artifact": (EFFECT, contradict(artifact="f" * 64)),
     "an effect that follows none": (EFFECT, contradict(supersedes="e-none")),
-    "a verdict of nobody": (EFFECT, contradict(verdict="happened")),
+    "a verdict without an author": (EFFECT, contradict(verdict="happened")),
     "a session that waits since never": (SESSION, edit(0, waiting_since=None)),
     "a result of a session that waits": (SESSION, edit(0, result="1")),
     "an attempt of no effect": ("tables/attempt.jsonl", edit(0, effect_id="e-none")),
@@ -238,16 +238,16 @@ async def test_rows_that_contradict_each_other_or_their_log_are_refused(
 
 
 async def refused_in_the_store(there: Runtime, path: Path, says: str) -> None:
-    """Only the store can tell: artifacts were kept by then, and nobody claims them."""
+    """Only the store finds out: artifacts were stored by then, and no row claims them."""
     with pytest.raises(BundleInvalid) as error:
-        await arrive(there, path)
+        await import_session(there, path)
     assert says in error.value.message
 
 
 async def test_names_and_code_in_rows_are_only_data(bundle: Files, opened: Open, folder: Path) -> None:
     """Invariant 14: nothing stored is ever executed, wherever it comes from."""
     hostile = "os:system('touch evil')"
-    (id, *_) = [row["id"] for row in forger.rows(bundle, EFFECT)]
+    (id, *_) = [row["id"] for row in forged_bundles.rows(bundle, EFFECT)]
 
     def lie(events: list[Row]) -> None:
         for one in events:
@@ -266,7 +266,7 @@ async def test_names_and_code_in_rows_are_only_data(bundle: Files, opened: Open,
     )
     files = with_rows(files, SESSION, edit(0, program="subprocess:run"))
     there = opened("there")
-    arrived = await arrive(there, write_folder(folder / "forged", files))
+    arrived = await import_session(there, write_folder(folder / "forged", files))
     waiting = await there.run(arrived.session.id) if arrived.session.status == "ready" else arrived.session
     assert (waiting.program, (folder / "evil").exists()) == ("subprocess:run", False)
 
@@ -287,7 +287,7 @@ async def test_names_and_code_in_rows_are_only_data(bundle: Files, opened: Open,
         "…",
     ],
 )
-async def test_a_name_that_leads_elsewhere_is_refused(name: str, bundle: Files, there: Runtime, folder: Path) -> None:
+async def test_a_name_that_leads_outside_is_refused(name: str, bundle: Files, there: Runtime, folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         (folder / "evil.zip").write_bytes(zipped(bundle, (zipfile.ZipInfo(name), b"x")))
@@ -299,12 +299,14 @@ async def test_a_name_that_leads_elsewhere_is_refused(name: str, bundle: Files, 
     await refused(there, folder / "evil.zip", says)
 
 
-async def test_a_name_in_the_manifest_that_leads_elsewhere_is_refused(
+async def test_a_name_in_the_manifest_that_leads_outside_is_refused(
     bundle: Files, there: Runtime, folder: Path
 ) -> None:
     part = {"sha256": "f" * 64, "size": 1}
     await refused(
-        there, write_folder(folder / "forged", signed(bundle, at("files", "../evil", to=part))), "none may be named"
+        there,
+        write_folder(folder / "forged", with_manifest(bundle, at("files", "../evil", to=part))),
+        "none may be named",
     )
 
 
@@ -326,7 +328,7 @@ async def test_links_and_devices_are_refused(bundle: Files, there: Runtime, fold
     await refused(there, made, "is a link or a device")
 
 
-async def test_a_name_that_is_there_twice_is_refused(bundle: Files, there: Runtime, folder: Path) -> None:
+async def test_a_duplicate_name_is_refused(bundle: Files, there: Runtime, folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         (folder / "twice.zip").write_bytes(zipped(bundle, (EVENTS, b"")))
@@ -334,17 +336,17 @@ async def test_a_name_that_is_there_twice_is_refused(bundle: Files, there: Runti
 
 
 @pytest.mark.slow
-async def test_a_bomb_does_not_go_off(bundle: Files, there: Runtime, folder: Path) -> None:
-    bomb = signed(bundle | {"tables/bomb.jsonl": b"\0" * (1 << 24)})
+async def test_a_compression_bomb_is_refused(bundle: Files, there: Runtime, folder: Path) -> None:
+    bomb = with_manifest(bundle | {"tables/bomb.jsonl": b"\0" * (1 << 24)})
     (folder / "bomb.zip").write_bytes(zipped(bomb))
     await refused(there, folder / "bomb.zip", "200 times its size")
     (folder / "flat.zip").write_bytes(zipped(bomb, packed=zipfile.ZIP_STORED))
-    for limits in (Limits(file=1 << 20), Limits(total=1 << 20), Limits(files=3)):
+    for limits in (BundleLimits(file=1 << 20), BundleLimits(total=1 << 20), BundleLimits(files=3)):
         await refused(there, folder / "flat.zip", "larger than the limits allow", limits=limits)
-    await refused(there, folder / "flat.zip", "than the limits allow", limits=Limits(rows=100))
-    await refused(there, folder / "flat.zip", "than the limits allow", limits=Limits(manifest=100))
+    await refused(there, folder / "flat.zip", "than the limits allow", limits=BundleLimits(rows=100))
+    await refused(there, folder / "flat.zip", "than the limits allow", limits=BundleLimits(manifest=100))
     largest = max(len(one) for name, one in bundle.items() if name.endswith(".jsonl"))
-    await refused(there, folder / "flat.zip", "the rows are larger than", limits=Limits(rows=largest))
+    await refused(there, folder / "flat.zip", "the rows are larger than", limits=BundleLimits(rows=largest))
     lying = bytearray((folder / "bomb.zip").read_bytes())
     for place in range(len(lying) - 4):
         if lying[place : place + 4] == (1 << 24).to_bytes(4, "little"):
@@ -367,8 +369,8 @@ async def test_a_torn_bundle_is_refused_wherever_it_is_torn(bundle: Files, there
         await refused(there, torn, "")
 
 
-async def test_any_byte_that_changed_is_noticed(bundle: Files, there: Runtime, folder: Path) -> None:
-    """But for the manifest's own words about who and when, which nothing vouches for."""
+async def test_any_changed_byte_is_noticed(bundle: Files, there: Runtime, folder: Path) -> None:
+    """Except author and time in the manifest, which nothing proves."""
     for name, one in bundle.items():
         if name == "manifest.json" or not one:
             continue
@@ -380,32 +382,32 @@ async def test_any_byte_that_changed_is_noticed(bundle: Files, there: Runtime, f
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"\x7fELF", b"PK\x05\x06" + b"\0" * 18, b"{}" * 5000])
-async def test_something_else_is_refused(content: bytes, there: Runtime, folder: Path) -> None:
+async def test_a_file_that_is_no_bundle_is_refused(content: bytes, there: Runtime, folder: Path) -> None:
     (folder / "x.zip").write_bytes(content)
     await refused(there, folder / "x.zip", "")
     with pytest.raises(NotFound):
-        await arrive(there, folder / "nothing.zip")
+        await import_session(there, folder / "nothing.zip")
     (folder / "empty").mkdir()
     await refused(there, folder / "empty", "no manifest.json")
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"[" * 100_000, b'{"format":1}', b"\xff\xfe", b"null"])
-async def test_a_manifest_that_is_none_is_refused(content: bytes, bundle: Files, there: Runtime, folder: Path) -> None:
+async def test_an_invalid_manifest_is_refused(content: bytes, bundle: Files, there: Runtime, folder: Path) -> None:
     await refused(there, write_folder(folder / "x", bundle | {"manifest.json": content}), "cannot be read")
 
 
-async def test_a_bundle_with_artifacts_needs_a_place_for_them(bundle: Files, there: Runtime, folder: Path) -> None:
+async def test_a_bundle_with_artifacts_needs_an_artifact_folder(bundle: Files, there: Runtime, folder: Path) -> None:
     from perdure.interchange.import_ import import_bundle
 
     with pytest.raises(ConfigError, match="no folder"):
         import_bundle(there.store, write_folder(folder / "x", bundle), by="ada")
 
 
-async def test_every_refusal_reads_aloud(bundle: Files, there: Runtime, folder: Path) -> None:
-    """One sentence, a code and a hint, whatever a stranger put into the names."""
-    hostile = write_folder(folder / "x", signed(bundle, at("format", to="\x1b[2J\u202e" * 100)))
+async def test_every_refusal_is_one_readable_sentence(bundle: Files, there: Runtime, folder: Path) -> None:
+    """One sentence, a code and a hint, whatever the names in the bundle are."""
+    hostile = write_folder(folder / "x", with_manifest(bundle, at("format", to="\x1b[2J\u202e" * 100)))
     with pytest.raises(PerdureError) as error:
-        await arrive(there, hostile)
+        await import_session(there, hostile)
     assert (error.value.code, len(error.value.message) < 300, error.value.message.isprintable()) == (
         "bundle-invalid", True, True,
     )  # fmt: skip

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +11,22 @@ import pytest
 from perdure.store.store import open_store
 from perdure.testing import Sink
 from perdure.testing.postgres import PostgresServer
-from perdure.testing.sweep.server_pool import ServerPool, TrialServers
-from tests.interchange import lives
+from perdure.testing.sweep.report import Report
+from perdure.testing.sweep.server_pool import ServerPool
+from tests.crash.support import kill_sweep
+from tests.crash.support.kill_sweep import Location, distinct, kinds_of, show
+from tests.interchange.support import bundle_tasks
 from tests.seed import sample
 
 pytestmark = pytest.mark.slow
+POSTGRES = pytest.param("postgres", True, marks=pytest.mark.postgres)
+MakeTarget = Callable[[Path], str]
 
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[ServerPool]:
-    with ServerPool(lives, "perdure.store.databases.postgres.database", count=2) as running:
+    with ServerPool(bundle_tasks, "perdure.store.databases.postgres.database", count=2) as running:
         yield running
-
-
-def distinct(moments: list[str]) -> Iterator[int]:
-    """Every moment that leaves something of its own."""
-    for number, (moment, following) in enumerate(zip(moments, [*moments, ""][1:], strict=True), 1):
-        if not (moment.startswith("after") and following.startswith("before")):
-            yield number
 
 
 def chosen(moments: list[str]) -> list[int]:
@@ -42,77 +37,60 @@ def chosen(moments: list[str]) -> list[int]:
 
 
 def sweep(
-    pool: ServerPool, sink: Sink, folder: Path, task: Any, judge: Any, targets: Callable[[Path], str],
-    *, form: str, move: bool = True,
-) -> Counter[str]:  # fmt: skip
-    """Run the task once undisturbed and once for every chosen moment, killed there; judge what each left."""
+    pool: ServerPool, sink: Sink, folder: Path, task: Any, judge: Any, make_target: MakeTarget,
+    *, name: str, form: str, move: bool = True,
+) -> Report:  # fmt: skip
+    """Kill an export or an import at the chosen points; each trial starts with a copy of the same source store."""
     template = folder / "template"
     template.mkdir()
-    given = {"folder": str(template), "sink": sink.run().url, "leaves": task is lives.come_in, "move": move}
-    pool.call(lives.prepare, form=form, **given)
-    kills: Counter[str] = Counter()
-    failures: list[str] = []
+    exported = task is bundle_tasks.import_bundle
+    pool.call(bundle_tasks.prepare, folder=str(template), sink=sink.run().url, exported=exported, move=move, form=form)
 
-    def trial(fatal: int, servers: TrialServers) -> list[str]:
-        place = folder / f"trial-{fatal}"
-        target = targets(place)
-        told: dict[str, Any] = {"folder": str(place), "form": form, "target": target}
-        ended = servers.forking.run(task, template=str(template), fatal=fatal, **told)
-        last = (ended.values("last") or ["the end"])[0]
-        found = [ended.error] if ended.error else servers.warm.call(judge, sink=sink.run().url, **told)
-        failures.extend(f"killed at {last} ({fatal}): {one}" for one in found)
-        kills[last.split(" ")[0]] += ended.killed
-        shutil.rmtree(place, ignore_errors=True)
-        return list(ended.result or [])
+    def locate(_: str, folder: Path) -> Location:
+        location = {"folder": str(folder), "template": str(template), "form": form, "sink": sink.run().url}
+        return location | {"target": make_target(folder)}
 
-    moments = pool.each([partial(trial, 0)])[0]
-    pool.each([partial(trial, fatal) for fatal in chosen(moments)])
-    assert failures == []
-    return kills
+    return show(kill_sweep.sweep(pool, task, judge, name=name, locate=locate, choose=chosen))
 
 
-def sqlite(place: Path) -> str:
-    place.mkdir(exist_ok=True)
-    open_store(place / "target.db").close()
-    return str(place / "target.db")
+def sqlite(folder: Path) -> str:
+    open_store(folder / "target.db").close()
+    return str(folder / "target.db")
 
 
-def files(place: Path) -> str:
-    place.mkdir(exist_ok=True)
-    return f"files:{place / 'target'}"
+def files(folder: Path) -> str:
+    return f"files:{folder / 'target'}"
+
+
+@pytest.fixture
+def make_target(request: pytest.FixtureRequest) -> MakeTarget:
+    """Makes an empty store for a trial."""
+    if request.param != "postgres":
+        return {"sqlite": sqlite, "files": files}[request.param]
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    empty = server.create_database()
+    open_store(empty).close()
+    return lambda _: server.create_database(template=empty.rpartition("/")[2])
 
 
 @pytest.mark.parametrize("form", [".zip", ""])
-def test_a_move_that_is_killed_leaves_the_session_whole(
-    form: str, pool: ServerPool, outside: Sink, folder: Path
+def test_a_killed_move_leaves_the_session_whole(form: str, pool: ServerPool, outside: Sink, folder: Path) -> None:
+    task, judge, name = bundle_tasks.export_move, bundle_tasks.judge_export, f"export --move, {form or 'folder'}"
+    report = sweep(pool, outside, folder, task, judge, sqlite, name=name, form=form)
+    assert report.failures == []
+    assert kinds_of(report)["point"] > 3
+    assert report.kills > 10
+
+
+@pytest.mark.parametrize(
+    ("make_target", "move"), [("sqlite", True), ("sqlite", False), ("files", True), POSTGRES], indirect=["make_target"]
+)
+def test_a_killed_import_leaves_nothing_or_all(
+    make_target: MakeTarget, move: bool, pool: ServerPool, outside: Sink, folder: Path, request: pytest.FixtureRequest
 ) -> None:
-    kills = sweep(pool, outside, folder, lives.depart, lives.judge_departure, sqlite, form=form)
-    print(f"\nexport --move {form or 'folder'}: {sum(kills.values())} kills {dict(kills)}")
-    assert kills["point"] > 3
-    assert sum(kills.values()) > 10
-
-
-@pytest.mark.parametrize(("where", "move"), [(sqlite, True), (sqlite, False), (files, True)])
-def test_an_import_that_is_killed_leaves_nothing_or_all(
-    where: Callable[[Path], str], move: bool, pool: ServerPool, outside: Sink, folder: Path
-) -> None:
-    kills = sweep(pool, outside, folder, lives.come_in, lives.judge_arrival, where, form=".zip", move=move)
-    print(f"\nimport into {where.__name__}, {move=}: {sum(kills.values())} kills {dict(kills)}")
-    assert kills["point"] > 3
-    assert sum(kills.values()) > 10
-
-
-@pytest.mark.postgres
-def test_an_import_into_postgres_that_is_killed_leaves_nothing_or_all(
-    pool: ServerPool, outside: Sink, folder: Path, postgres_server: PostgresServer
-) -> None:
-    empty = postgres_server.create_database()
-    open_store(empty).close()
-
-    def postgres(place: Path) -> str:
-        place.mkdir(exist_ok=True)
-        return postgres_server.create_database(template=empty.rpartition("/")[2])
-
-    kills = sweep(pool, outside, folder, lives.come_in, lives.judge_arrival, postgres, form=".zip")
-    print(f"\nimport into postgres: {sum(kills.values())} kills {dict(kills)}")
-    assert kills["point"] > 3
+    task, judge = bundle_tasks.import_bundle, bundle_tasks.judge_import
+    name = f"import, {request.node.callspec.id}"
+    report = sweep(pool, outside, folder, task, judge, make_target, name=name, form=".zip", move=move)
+    assert report.failures == []
+    assert kinds_of(report)["point"] > 3
+    assert report.kills > (0 if "postgres" in name else 10)

@@ -1,4 +1,4 @@
-"""Every column of every table travels, also one that is added later."""
+"""Every column of every table is exported, also one that is added later."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def test_every_column_is_written(table: str) -> None:
     assert set(RECORDS[table].columns()) == written
 
 
-def test_a_session_that_became_longer_takes_every_column_that_may_change() -> None:
+def test_a_newer_import_updates_every_column_that_may_change() -> None:
     changing = set(RECORDS["session"].columns()) - FIXED - PARENTS
     given_back = {"lease_holder", "lease_nonce", "lease_until"}
     assert parameters("transfer.update_session") == (changing - given_back) | {"uid"}
 
 
-def test_every_table_of_a_session_travels() -> None:
+def test_every_table_of_a_session_is_exported() -> None:
     assert KEYS.keys() == RECORDS.keys() - NOT_OF_A_SESSION

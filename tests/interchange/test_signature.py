@@ -1,4 +1,4 @@
-"""A bundle can be signed, and an import says who signed it."""
+"""A bundle can be signed, and an import reports who signed it."""
 
 from __future__ import annotations
 
@@ -24,45 +24,48 @@ from perdure.store.moves import event
 from perdure.testing import SinkClient
 from tests.crash.support.kill_points import CALLS
 from tests.forked import fork
-from tests.interchange import forger
 from tests.interchange.conftest import Open
-from tests.interchange.journey import arrive, begin, leave
+from tests.interchange.support import forged_bundles
+from tests.interchange.support.transfer import export_session, import_session, start_session
 
 OTHER = SigningKey(b"\1" * 32)
 
 
 @pytest.fixture(autouse=True)
 def data(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder of this test alone; where the keys will be."""
+    """A data folder for this test only, with the folder of the keys."""
     monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
     return data_folder() / "keys"
 
 
 @pytest.mark.parametrize("form", [".zip", ""])
-async def test_an_import_says_whether_the_signing_key_is_known(
+async def test_an_import_reports_whether_the_signing_key_is_known(
     form: str, opened: Open, sink: SinkClient, folder: Path
 ) -> None:
     here, path = opened("here"), folder / f"t{form}"
-    await begin(here)
-    done = await leave(here, "t-1", path, key=OTHER)
+    await start_session(here)
+    done = await export_session(here, "t-1", path, key=OTHER)
     assert done.signed_with == OTHER.public
-    unknown = await arrive(opened("there"), path)
+    unknown = await import_session(opened("there"), path)
     assert unknown.signer == Signer(state="unknown", name=None, key=OTHER.public, claimed_name="ada")
     add_key("grace", OTHER.public)
-    known = await arrive(opened("there"), path, signed_by="grace")
+    known = await import_session(opened("there"), path, signed_by="grace")
     assert known.signer == Signer(state="known", name="grace", key=OTHER.public, claimed_name="ada")
-    assert (known.changed, (await arrive(opened("third"), path, signed_by="any-known")).changed) == (False, True)
+    assert (known.changed, (await import_session(opened("third"), path, signed_by="any-known")).changed) == (
+        False,
+        True,
+    )
 
 
 async def test_an_own_signature_is_known_as_me_and_no_signature_as_none(
     opened: Open, sink: SinkClient, folder: Path
 ) -> None:
     here = opened("here")
-    await begin(here)
-    await leave(here, "t-1", folder / "mine.zip", key=signing_key())
-    await leave(here, "t-1", folder / "plain.zip")
-    assert (await arrive(opened("there"), folder / "mine.zip", signed_by="me")).signer.name == "me"
-    assert (await arrive(opened("third"), folder / "plain.zip")).signer == Signer(state="none")
+    await start_session(here)
+    await export_session(here, "t-1", folder / "mine.zip", key=signing_key())
+    await export_session(here, "t-1", folder / "plain.zip")
+    assert (await import_session(opened("there"), folder / "mine.zip", signed_by="me")).signer.name == "me"
+    assert (await import_session(opened("third"), folder / "plain.zip")).signer == Signer(state="none")
 
 
 @pytest.mark.parametrize(("move", "kind"), [(True, "moved"), (False, "copied")])
@@ -70,27 +73,27 @@ async def test_the_log_records_which_key_signed(
     move: bool, kind: str, target: str, opened: Open, sink: SinkClient, folder: Path
 ) -> None:
     here, there = opened("here"), opened(target)
-    await begin(here)
-    await leave(here, "t-1", folder / "t.zip", move=move, key=OTHER)
+    await start_session(here)
+    await export_session(here, "t-1", folder / "t.zip", move=move, key=OTHER)
     add_key("grace", OTHER.public)
-    uid = (await arrive(there, folder / "t.zip")).session.uid
+    uid = (await import_session(there, folder / "t.zip")).session.uid
     found = [one.body[kind] for one in there.store.read_now(event.last, uid, limit=5) if one.body and kind in one.body]
     assert [one["signed_by"] for one in found] == [{"key": OTHER.public, "name": "grace"}]
 
 
-async def test_a_signature_is_the_only_difference_and_is_written_the_same_again(
+async def test_a_signature_is_the_only_difference_and_is_reproducible(
     opened: Open, sink: SinkClient, folder: Path
 ) -> None:
     here = opened("here")
-    await begin(here)
-    await leave(here, "t-1", folder / "plain", move=True)
-    first = await leave(here, "t-1", folder / "signed", move=True, key=OTHER)
-    again = await leave(here, "t-1", folder / "signed", move=True, key=OTHER)
-    plain, signed = forger.content(folder / "plain"), forger.content(folder / "signed")
+    await start_session(here)
+    await export_session(here, "t-1", folder / "plain", move=True)
+    first = await export_session(here, "t-1", folder / "signed", move=True, key=OTHER)
+    again = await export_session(here, "t-1", folder / "signed", move=True, key=OTHER)
+    plain, signed = forged_bundles.content(folder / "plain"), forged_bundles.content(folder / "signed")
     assert (first.sha256, signed.keys() - plain.keys()) == (again.sha256, {"signature.json"})
     assert plain == {name: one for name, one in signed.items() if name != "signature.json"}
     with pytest.raises(Conflict, match="is there already"):
-        await leave(here, "t-1", folder / "plain", move=True, key=OTHER)
+        await export_session(here, "t-1", folder / "plain", move=True, key=OTHER)
 
 
 def test_the_signature_of_a_key_and_a_manifest_never_changes() -> None:
@@ -99,7 +102,7 @@ def test_the_signature_of_a_key_and_a_manifest_never_changes() -> None:
     assert (made.key[:16], made.signature[:32]) == ("3b6a27bcceb6a42d", "623555a4fd754e2696b5db112b9de69b")
 
 
-def test_the_signing_key_is_made_once_for_its_owner_alone(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_signing_key_is_created_once_for_its_owner_only(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both, real = Barrier(2), os.rename
 
     def rename(*args: Any, **kwargs: Any) -> None:
@@ -121,7 +124,7 @@ def test_the_signing_key_is_made_once_for_its_owner_alone(data: Path, monkeypatc
 
 
 def _die_at(fatal: int) -> None:
-    """Make the n-th change of a file the last thing this process does."""
+    """Kill this process at its n-th change of a file."""
     left = fatal
 
     def around(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -187,7 +190,7 @@ def test_a_name_that_cannot_be_typed_or_is_reserved_is_refused(name: str) -> Non
 
 
 @pytest.mark.parametrize("key", ["", "0" * 63, "G" * 64, "ed25519-private-key:" + "0" * 64])
-def test_what_is_not_a_public_key_is_refused(key: str) -> None:
+def test_an_invalid_public_key_is_refused(key: str) -> None:
     with pytest.raises(ConfigError, match="not a public key"):
         add_key("grace", key)
 
@@ -196,26 +199,26 @@ async def test_a_name_without_a_key_is_refused_before_anything_is_read(
     opened: Open, sink: SinkClient, folder: Path
 ) -> None:
     here = opened("here")
-    await begin(here)
-    await leave(here, "t-1", folder / "t.zip", key=OTHER)
+    await start_session(here)
+    await export_session(here, "t-1", folder / "t.zip", key=OTHER)
     with pytest.raises(NotFound, match="'grace'"):
-        await arrive(opened("there"), folder / "t.zip", signed_by="grace")
+        await import_session(opened("there"), folder / "t.zip", signed_by="grace")
     with pytest.raises(BundleInvalid, match="unknown key"):
-        await arrive(opened("there"), folder / "t.zip", signed_by="any-known")
+        await import_session(opened("there"), folder / "t.zip", signed_by="any-known")
 
 
-async def test_without_the_package_a_signed_bundle_is_refused_and_an_unsigned_one_imported(
+async def test_without_the_package_only_unsigned_bundles_are_imported(
     opened: Open, sink: SinkClient, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = opened("here")
-    await begin(here)
-    await leave(here, "t-1", folder / "signed.zip", key=OTHER)
-    await leave(here, "t-1", folder / "plain.zip")
+    await start_session(here)
+    await export_session(here, "t-1", folder / "signed.zip", key=OTHER)
+    await export_session(here, "t-1", folder / "plain.zip")
     for name in [name for name in sys.modules if name.startswith("cryptography")]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigError) as refused:
-        await arrive(opened("there"), folder / "signed.zip")
+        await import_session(opened("there"), folder / "signed.zip")
     assert "pip install 'perdure[sign]'" in refused.value.hint
     with pytest.raises(ConfigError):
         keyring.signing_key()
-    assert (await arrive(opened("there"), folder / "plain.zip")).changed
+    assert (await import_session(opened("there"), folder / "plain.zip")).changed

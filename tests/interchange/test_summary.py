@@ -1,25 +1,23 @@
-"""The summary shows a session to people, and nothing that it holds gets out of its block."""
+"""The summary shows a session to people, and no content leaves its code block."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.interchange.summary import harmless
+from perdure.interchange.summary import escape_invisible
 from perdure.store.moves import event, lease
 from perdure.testing import SinkClient
 from tests.interchange.conftest import Open
-from tests.interchange.journey import begin, leave
-from tests.interchange.traveller import travel_talk
+from tests.interchange.support.moved_program import travel_talk
+from tests.interchange.support.transfer import export_session, start_session
 
 HOSTILE = "# no\n\nheading\n\x1b]0;title\x07\n</pre><b>\n```\nend\r\n\u2028\u202e"
 
 
-async def test_a_summary_tells_goal_state_effects_and_what_is_open(
-    opened: Open, sink: SinkClient, folder: Path
-) -> None:
+async def test_a_summary_shows_goal_state_effects_and_open_work(opened: Open, sink: SinkClient, folder: Path) -> None:
     here = opened("here")
-    view = await begin(here)
-    await leave(here, "t-1", folder / "t")
+    view = await start_session(here)
+    await export_session(here, "t-1", folder / "t")
     page = (folder / "t" / "SUMMARY.md").read_text()
     assert f"session  t-1  ({view.uid})" in page
     assert 'arguments  {"pr":7,"book":"once"}' in page
@@ -30,7 +28,7 @@ async def test_a_summary_tells_goal_state_effects_and_what_is_open(
     assert "1 of its effects are unsettled" in page
 
 
-async def test_messages_are_shown_as_they_are_and_do_no_harm(opened: Open, folder: Path) -> None:
+async def test_messages_are_shown_literally_and_escaped(opened: Open, folder: Path) -> None:
     here = opened("here")
     uid = (await here.start(travel_talk.bind(), id="t-1")).uid
     holder = await here.store.write(lease.acquire(uid, "w", nonce="n", ttl=60_000_000))
@@ -39,7 +37,7 @@ async def test_messages_are_shown_as_they_are_and_do_no_harm(opened: Open, folde
     await here.store.write(event.append(holder, "message", {"role": "assistant", "content": [{"text": "x" * 9000}]}))
     await here.store.write(event.append(holder, "message", {}))
     await here.store.write(event.erase(uid, "ada", [31], because="asked"))
-    await leave(here, "t-1", folder / "t")
+    await export_session(here, "t-1", folder / "t")
     page = (folder / "t" / "SUMMARY.md").read_text()
     shown = page.partition("messages")[2].splitlines()[2:]
     assert all(line.isprintable() and (not line or line.startswith("    ")) for line in shown)
@@ -49,5 +47,5 @@ async def test_messages_are_shown_as_they_are_and_do_no_harm(opened: Open, folde
     assert max(map(len, page.splitlines())) < 2100
 
 
-def test_whatever_is_not_printable_is_shown_as_its_escape() -> None:
-    assert harmless("a\x1b\u202e\n\ud800b", keep="\n") == "a\\x1b\\u202e\n\\ud800b"
+def test_unprintable_characters_are_shown_as_escapes() -> None:
+    assert escape_invisible("a\x1b\u202e\n\ud800b", keep="\n") == "a\\x1b\\u202e\n\\ud800b"

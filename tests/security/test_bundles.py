@@ -13,7 +13,7 @@ from perdure import Call, Gate, Session, program, tool
 from perdure.agent.permissions import allowed, scope_of
 from perdure.agent.stored_agent import STORED
 from perdure.errors import BundleInvalid
-from perdure.interchange.import_ import checked
+from perdure.interchange.import_ import open_checked
 from perdure.runtime.runtime import Runtime
 from perdure.store.inspection import damage
 from perdure.store.moves import event, fact
@@ -21,10 +21,10 @@ from perdure.store.moves.session import NewSession, create
 from perdure.store.store import open_store
 from perdure.testing import SinkClient
 from tests.cli.terminal import Terminal
-from tests.interchange import forger
 from tests.interchange.conftest import Open, opened, outside, sink
-from tests.interchange.forger import Files, rechained, with_rows, write_folder
-from tests.interchange.journey import arrive, begin, bodies, kept, leave
+from tests.interchange.support import forged_bundles
+from tests.interchange.support.forged_bundles import Files, rechained, with_rows, write_folder
+from tests.interchange.support.transfer import bodies, export_session, import_session, start_session, stored_session
 
 __all__ = ["opened", "outside", "sink"]
 
@@ -44,8 +44,8 @@ async def start(rt: Runtime, prompt: str = "fix it", **granted: Any) -> str:
 async def agent_bundle(rt: Runtime, path: Path, *, move: bool, prompt: str = "fix it") -> Files:
     """A session of the command line's agent that may do everything, exported."""
     await start(rt, prompt, **GRANTED)
-    await leave(rt, "a-1", path, move=move)
-    return forger.content(path)
+    await export_session(rt, "a-1", path, move=move)
+    return forged_bundles.content(path)
 
 
 @pytest.mark.parametrize("move", [True, False], ids=["move", "copy"])
@@ -53,7 +53,7 @@ async def agent_bundle(rt: Runtime, path: Path, *, move: bool, prompt: str = "fi
 async def test_permissions_in_a_bundle_are_dropped(opened: Open, folder: Path, move: bool, prompt: str) -> None:
     await agent_bundle(opened("here"), folder / "b", move=move, prompt=prompt)
     there = opened("there")
-    done = await arrive(there, folder / "b")
+    done = await import_session(there, folder / "b")
     assert done.dropped == GRANTED | {"repository": "/home/victim/project"}
     found = await there.get("a-1")
     assert (STORED.may(found), found.repository) == ((False, False), None)
@@ -67,7 +67,7 @@ async def test_permissions_in_a_bundle_are_dropped(opened: Open, folder: Path, m
 
 async def test_only_permissions_that_are_named_are_kept(opened: Open, folder: Path) -> None:
     await agent_bundle(opened("here"), folder / "b", move=True)
-    done = await arrive(opened("there"), folder / "b", keep=["network", "repository"])
+    done = await import_session(opened("there"), folder / "b", keep=["network", "repository"])
     assert sorted(done.dropped) == ["allow", "base_url", "unsandboxed"]
     assert (STORED.may(done.session), done.session.repository) == ((True, False), "/home/victim/project")
 
@@ -75,9 +75,9 @@ async def test_only_permissions_that_are_named_are_kept(opened: Open, folder: Pa
 async def test_a_session_that_comes_back_has_the_permissions_it_was_given_here(opened: Open, folder: Path) -> None:
     here, there = opened("here"), opened("there")
     await agent_bundle(here, folder / "1", move=True)
-    await arrive(there, folder / "1")
-    await leave(there, "a-1", folder / "2", move=True)
-    back = (await arrive(here, folder / "2")).session
+    await import_session(there, folder / "1")
+    await export_session(there, "a-1", folder / "2", move=True)
+    back = (await import_session(here, folder / "2")).session
     assert (STORED.may(back), back.repository) == ((True, True), "/home/victim/project")
     assert here.store.read_now(damage.of_session, back.uid) == []
 
@@ -93,16 +93,16 @@ async def test_arguments_in_an_artifact_that_the_bundle_lacks_are_refused(opened
 
     forged = with_rows(rechained(honest, hide), "tables/session.jsonl", lambda rows: rows[0].update(arguments=hidden))
     with pytest.raises(BundleInvalid, match="not in the bundle"):
-        await arrive(opened("there"), write_folder(folder / "evil", forged))
+        await import_session(opened("there"), write_folder(folder / "evil", forged))
 
 
 @pytest.fixture
 async def approved(opened: Open, sink: SinkClient, folder: Path) -> Path:
     """A bundle of a session whose merge was approved elsewhere and not begun."""
     here = opened("here")
-    (asked,) = (await begin(here)).waits
+    (asked,) = (await start_session(here)).waits
     await here.approve(asked.id, by="mallory", because="go")
-    await leave(here, "t-1", folder / "approved", move=True)
+    await export_session(here, "t-1", folder / "approved", move=True)
     return folder / "approved"
 
 
@@ -110,7 +110,7 @@ async def test_an_approval_from_elsewhere_is_asked_again_here(
     approved: Path, target: str, opened: Open, sink: SinkClient
 ) -> None:
     there = opened(target)
-    done = await arrive(there, approved)
+    done = await import_session(there, approved)
     assert list(done.dropped) == ["approvals"]
     waiting = await there.run("t-1")
     assert [one.kind for one in waiting.waits] == ["approval"]
@@ -119,13 +119,13 @@ async def test_an_approval_from_elsewhere_is_asked_again_here(
     await there.approve(waiting.waits[0].id, by="person", because="seen here")
     assert [one.kind for one in (await there.run("t-1")).waits] == ["input"]
     assert "merge: 7" in bodies(sink)
-    assert [row["voter"] for row in kept(there, waiting.uid).tables["vote"]] == ["person"]
+    assert [row["voter"] for row in stored_session(there, waiting.uid).tables["vote"]] == ["person"]
     assert there.store.read_now(damage.of_session, waiting.uid) == []
 
 
 async def test_an_approval_from_elsewhere_counts_where_it_is_kept(approved: Path, opened: Open) -> None:
     there = opened("there")
-    done = await arrive(there, approved, keep=["approvals"])
+    done = await import_session(there, approved, keep=["approvals"])
     assert (done.dropped, [one.kind for one in (await there.run("t-1")).waits]) == ({}, ["input"])
 
 
@@ -133,9 +133,9 @@ async def test_an_approval_given_here_counts_when_the_session_comes_back(
     approved: Path, opened: Open, folder: Path
 ) -> None:
     here, there = opened("here"), opened("there")
-    await arrive(there, approved)
-    await leave(there, "t-1", folder / "back", move=True)
-    done = await arrive(here, folder / "back")
+    await import_session(there, approved)
+    await export_session(there, "t-1", folder / "back", move=True)
+    done = await import_session(here, folder / "back")
     assert (done.dropped, [one.kind for one in (await here.run("t-1")).waits]) == ({}, ["input"])
     assert here.store.read_now(damage.of_session, done.session.uid) == []
 
@@ -147,14 +147,16 @@ async def test_an_open_approval_with_weaker_conditions_is_not_enough_here(
     here, there = opened("here"), opened("there")
     await here.start(security_deployer.bind(), id="t-1")
     await here.run("t-1")
-    await leave(here, "t-1", folder / "b", move=True)
+    await export_session(here, "t-1", folder / "b", move=True)
 
     def weaken(events: list[Row]) -> None:
         for one in events:
             one["body"] = one["body"].replace('"quorum":2', '"quorum":1')
 
-    forged = with_rows(rechained(forger.content(folder / "b"), weaken), "tables/approval.jsonl", change(quorum=1))
-    await arrive(there, write_folder(folder / "evil", forged))
+    forged = with_rows(
+        rechained(forged_bundles.content(folder / "b"), weaken), "tables/approval.jsonl", change(quorum=1)
+    )
+    await import_session(there, write_folder(folder / "evil", forged))
     (weak,) = (await there.get("t-1")).waits
     await there.approve(weak.id, by="grace", because="seen")
     (asked,) = (await there.run("t-1")).waits
@@ -180,9 +182,9 @@ async def test_an_effect_begun_elsewhere_is_asked_for_again_before_it_is_begun_h
     approved: Path, opened: Open, sink: SinkClient, folder: Path
 ) -> None:
     """A forged attempt says that the merge was begun. The probe finds nothing, so it would be begun again."""
-    forged = write_folder(folder / "evil", begun(forger.content(approved)))
+    forged = write_folder(folder / "evil", begun(forged_bundles.content(approved)))
     there = opened("there")
-    await arrive(there, forged)
+    await import_session(there, forged)
     waiting = await there.run("t-1")
     assert ([one.kind for one in waiting.waits], "merge: 7" in bodies(sink)) == (["approval"], False)
     assert there.store.read_now(damage.of_session, waiting.uid) == []
@@ -196,8 +198,8 @@ async def test_an_idempotent_effect_begun_elsewhere_is_not_repeated_without_a_pe
     await here.start(security_merger.bind(), id="t-1")
     (asked,) = (await here.run("t-1")).waits
     await here.approve(asked.id, by="mallory", because="go")
-    await leave(here, "t-1", folder / "b", move=True)
-    await arrive(there, write_folder(folder / "evil", begun(forger.content(folder / "b"))))
+    await export_session(here, "t-1", folder / "b", move=True)
+    await import_session(there, write_folder(folder / "evil", begun(forged_bundles.content(folder / "b"))))
     waiting = await there.run("t-1")
     assert ([one.kind for one in waiting.waits], bodies(sink)) == (["doubt"], [])
 
@@ -214,7 +216,7 @@ async def security_merger(s: Session) -> None:
 
 def begun(files: Files) -> Files:
     """The same session with a merge that was dispatched and has ended with an unknown outcome."""
-    (planned,) = [row for row in forger.rows(files, "tables/effect.jsonl") if row["state"] == "planned"]
+    (planned,) = [row for row in forged_bundles.rows(files, "tables/effect.jsonl") if row["state"] == "planned"]
     id, uid, asked = planned["id"], planned["session_uid"], planned["approval_id"]
 
     def dispatch(events: list[Row]) -> None:
@@ -248,8 +250,8 @@ async def test_what_a_person_always_allows_elsewhere_is_not_allowed_here(opened:
     here, there = opened("here"), opened("there")
     uid = await start(here)
     await here.store.write(fact.remember(uid, "mallory", scope_of(uid), "run_command", {"because": "x"}))
-    await leave(here, "a-1", folder / "b", move=True)
-    await arrive(there, folder / "b")
+    await export_session(here, "a-1", folder / "b", move=True)
+    await import_session(there, folder / "b")
     assert await there.store.read(allowed, uid) == {}
 
 
@@ -288,9 +290,9 @@ async def test_a_row_that_contradicts_its_log_is_refused(
     approved: Path, opened: Open, folder: Path, table: str, forge: Callable[[list[Row]], None]
 ) -> None:
     name = f"tables/{table}.jsonl"
-    forged = write_folder(folder / "evil", with_rows(forger.content(approved), name, forge))
+    forged = write_folder(folder / "evil", with_rows(forged_bundles.content(approved), name, forge))
     with pytest.raises(BundleInvalid, match=f"contradicts its log: table {table}|is missing") as refused:
-        await arrive(opened("there"), forged)
+        await import_session(opened("there"), forged)
     assert "t-1" in refused.value.message or table == "artifact"
 
 
@@ -300,9 +302,9 @@ async def test_open_effects_whose_events_were_erased_are_refused(approved: Path,
             if one["effect_id"] is not None:
                 one |= {"body": None, "salt": None}
 
-    forged = write_folder(folder / "evil", with_rows(forger.content(approved), "events.jsonl", erase))
+    forged = write_folder(folder / "evil", with_rows(forged_bundles.content(approved), "events.jsonl", erase))
     with pytest.raises(BundleInvalid, match="erased"):
-        await arrive(opened("there"), forged)
+        await import_session(opened("there"), forged)
 
 
 async def test_a_forged_end_of_the_chain_is_refused(approved: Path, opened: Open, folder: Path) -> None:
@@ -310,9 +312,9 @@ async def test_a_forged_end_of_the_chain_is_refused(approved: Path, opened: Open
         for member in (manifest["session"], *manifest["line"]):
             member["chain"] = "0" * 64
 
-    files = with_rows(forger.content(approved), "tables/session.jsonl", change(chain="0" * 64))
-    forged = write_folder(folder / "evil", forger.signed(files, forge))
-    with pytest.raises(BundleInvalid, match="does not end where it should"), checked(forged):
+    files = with_rows(forged_bundles.content(approved), "tables/session.jsonl", change(chain="0" * 64))
+    forged = write_folder(folder / "evil", forged_bundles.with_manifest(files, forge))
+    with pytest.raises(BundleInvalid, match="does not end where it should"), open_checked(forged):
         pass
 
 
@@ -337,7 +339,7 @@ async def test_verify_names_a_row_that_contradicts_the_log(
     import apsw
 
     here = opened("here")
-    uid = (await begin(here)).uid
+    uid = (await start_session(here)).uid
     assert here.store.read_now(damage.of_session, uid) == []
     db = apsw.Connection(str(folder / "here.db"))
     for (name,) in list(db.execute("select name from sqlite_master where type = 'trigger'")):

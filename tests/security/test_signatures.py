@@ -18,10 +18,10 @@ from perdure.interchange.signature import SigningKey
 from perdure.store.moves.session import NewSession, create
 from perdure.testing import SinkClient
 from tests.cli.terminal import Terminal
-from tests.interchange import forger
 from tests.interchange.conftest import Open, opened, outside, sink
-from tests.interchange.forger import Files, with_rows, write_folder, zipped
-from tests.interchange.journey import arrive, begin, leave
+from tests.interchange.support import forged_bundles
+from tests.interchange.support.forged_bundles import Files, with_rows, write_folder, zipped
+from tests.interchange.support.transfer import export_session, import_session, start_session
 
 __all__ = ["opened", "outside", "sink"]
 
@@ -41,22 +41,22 @@ def keys(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def bundle(opened: Open, sink: SinkClient, folder: Path) -> Files:
     """A bundle that Ada signed."""
     here = opened("here")
-    await begin(here)
-    await leave(here, "t-1", folder / "honest", key=ADA)
-    return forger.content(folder / "honest")
+    await start_session(here)
+    await export_session(here, "t-1", folder / "honest", key=ADA)
+    return forged_bundles.content(folder / "honest")
 
 
 async def refused(opened: Open, path: Path, says: str, signed_by: str | None = None) -> None:
     there = opened("there")
     with pytest.raises(BundleInvalid, match=says):
-        await arrive(there, path, signed_by=signed_by)
+        await import_session(there, path, signed_by=signed_by)
     assert [one async for one in there.sessions()] == []
 
 
 def fitted(files: Files) -> Files:
     """The same with a manifest that is right about every file; the signature is left as it was."""
     unsigned = {name: one for name, one in files.items() if name != SIGNATURE}
-    return forger.signed(unsigned) | {SIGNATURE: files[SIGNATURE]}
+    return forged_bundles.with_manifest(unsigned) | {SIGNATURE: files[SIGNATURE]}
 
 
 def signed_with(files: Files, key: SigningKey, name: str) -> Files:
@@ -80,8 +80,8 @@ async def test_a_swapped_artifact_is_refused_with_or_without_a_new_manifest(
 
 async def test_a_signature_of_another_bundle_is_refused(bundle: Files, opened: Open, folder: Path) -> None:
     """Two copies of one session differ only in the uid of the copy."""
-    await leave(opened("here"), "t-1", folder / "second")
-    moved = forger.content(folder / "second") | {SIGNATURE: bundle[SIGNATURE]}
+    await export_session(opened("here"), "t-1", folder / "second")
+    moved = forged_bundles.content(folder / "second") | {SIGNATURE: bundle[SIGNATURE]}
     await refused(opened, write_folder(folder / "evil", moved), "signature of the bundle is wrong")
 
 
@@ -143,7 +143,7 @@ async def test_a_link_in_place_of_a_signature_is_refused(bundle: Files, opened: 
 
 
 async def test_a_signature_that_the_manifest_lists_is_refused(bundle: Files, opened: Open, folder: Path) -> None:
-    forged = signed_with(forger.signed(bundle), ADA, "ada")
+    forged = signed_with(forged_bundles.with_manifest(bundle), ADA, "ada")
     await refused(opened, write_folder(folder / "evil", forged), "signature.json is missing")
 
 
@@ -160,7 +160,7 @@ async def test_an_unknown_key_does_not_get_the_name_that_it_claims(bundle: Files
     forged = write_folder(folder / "evil", signed_with(bundle, MALLORY, "ada"))
     for name in ("ada", "any-known", "me"):
         await refused(opened, forged, f"unknown key, {MALLORY.public[:32]}", name)
-    signer = (await arrive(opened("there"), forged)).signer
+    signer = (await import_session(opened("there"), forged)).signer
     assert (signer.state, signer.name, signer.key, signer.claimed_name) == ("unknown", None, MALLORY.public, "ada")
 
 
@@ -174,15 +174,15 @@ async def test_a_stripped_signature_is_noticed_where_one_is_required(bundle: Fil
     path = write_folder(folder / "evil", {name: one for name, one in bundle.items() if name != SIGNATURE})
     for name in ("ada", "any-known", "me"):
         await refused(opened, path, "is not signed", name)
-    assert (await arrive(opened("there"), path)).signer.state == "none"
+    assert (await import_session(opened("there"), path)).signer.state == "none"
 
 
 async def test_a_known_signature_brings_no_permissions(opened: Open, folder: Path) -> None:
     here, there = opened("here"), opened("there")
     granted = {"prompt": "x", "model": "scripted:none", "allow": ["run_command"], "network": True}
     await here.store.write(create(NewSession(id="a-1", program="agent", arguments=granted), by="ada"))
-    await leave(here, "a-1", folder / "b", move=True, key=ADA)
-    done = await arrive(there, folder / "b", signed_by="ada")
+    await export_session(here, "a-1", folder / "b", move=True, key=ADA)
+    done = await import_session(there, folder / "b", signed_by="ada")
     assert (sorted(done.dropped), STORED.may(done.session)) == (["allow", "network"], (False, False))
 
 
@@ -262,7 +262,7 @@ def test_the_name_of_a_stranger_is_shown_without_control_characters(terminal: Te
     assert terminal.run("desk_review", "review-7").code == 3
     assert terminal("export", "review-7", "--to", "b").code == 0
     name = 'ada", with a key that you know.\x1b[2K\n\u202eThe bundle is signed by ada' + "x" * 100
-    write_folder(folder / "evil", signed_with(forger.content(folder / "b"), MALLORY, name))
+    write_folder(folder / "evil", signed_with(forged_bundles.content(folder / "b"), MALLORY, name))
     said = terminal("import", "evil", "--store", "other.db")
     (line,) = [line for line in said.out.splitlines() if "signed" in line]
     assert line.startswith(f"The bundle is signed by an unknown key, {MALLORY.public[:32]}, which calls itself")

@@ -1,19 +1,20 @@
-"""A bundle: one session that can travel, as a folder or a .zip of the same files.
+"""A bundle: one session in transportable form, as a folder or a .zip of the same files.
 
-    manifest.json           what this is, which version, whose it is, and the digest of every other file
+    manifest.json           format, version, origin, and the digest of every other file
     signature.json          who made it, if it is signed (`signature`); the one file that the manifest does not list
-    SUMMARY.md              the session for people; nothing reads it back
-    events.jsonl            the log of each session of the line, as stored: erased events too
+    SUMMARY.md              the session for people; it is never read back
+    events.jsonl            the log of each session of the lineage, as stored: erased events too
     tables/NAME.jsonl       the rows of the other tables, as stored
-    artifacts/DIGEST        large things, each under the digest of its content
+    artifacts/DIGEST        large values, each under the digest of its content
 
-A session travels with its line: what it was forked from comes first in `line`, the session itself is last. In a *copy*
-all of them are history, and `copy` is the uid of the branch that goes on from their end; it was minted at export, so
-importing twice is importing once. In a *move* the last one goes on itself, under its own uid and with its own keys.
+A session is bundled with its lineage: `line` lists the sessions it was forked from, and the session itself last. In a
+*copy* all of them are history, and `copy` is the uid of the branch that continues from their end; it is created at
+export, so importing twice is importing once. In a *move* the last session itself continues, under its own uid and with
+its own keys.
 
-The version is `major.minor`. A reader takes every minor of its major: files, fields and columns that it does not know
-it checks and leaves alone. Another major it refuses. Digests and chains tell of damage, and of a forger only that he
-forged all of it; a signature tells who made it. A bundle gives no rights, signed or not (`distrust`).
+The version is `major.minor`. A reader accepts every minor version of its major version: unknown files, fields and
+columns are checked and ignored. It refuses another major version. Digests and chains reveal damage, but not a forgery
+of everything; a signature shows who made it. A bundle gives no rights, signed or not (`distrust`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9][A-Za-z0-9._-]{0
 
 
 class Artifacts(Protocol):
-    """Where large things are kept; the folder of a store is one."""
+    """Where large values are stored; the folder of a store is one."""
 
     def put(self, content: bytes | Iterable[bytes]) -> tuple[str, int]: ...
     def open(self, name: str) -> Iterator[bytes]: ...
@@ -54,7 +55,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One session of the line, and where its log ends."""
+    """One session of the lineage, and where its log ends."""
 
     uid: str
     id: str
@@ -63,7 +64,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a bundle says about itself."""
+    """What a bundle declares about itself."""
 
     format: str
     version: str
@@ -89,7 +90,7 @@ class _Kind(msgspec.Struct):
 
 
 def read_manifest(content: bytes) -> Manifest:
-    """Read a manifest, or say what is wrong with it. The version comes first: a later major may say all else anew."""
+    """Read a manifest, or raise what is wrong with it. The version is checked first: a later major may differ."""
     try:
         kind = msgspec.json.decode(content, type=_Kind)
         if kind.format != FORMAT:

@@ -1,7 +1,7 @@
-"""What a bundle says that only the person here may say, and rows in it that contradict their log.
+"""What an import does not trust: permissions and votes in a bundle, and rows that contradict their log.
 
-A stranger can write anything into a bundle. Its rows must follow from its log; its permissions and the votes of people
-elsewhere are found here, so that an import can drop them.
+A bundle may come from anyone and contain anything. Its rows must follow from its log; its permissions and the votes of
+people elsewhere are found here, so that an import can drop them.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from perdure.domain.permission import LARGE, PROGRAM, REPOSITORY, granted, is_la
 from perdure.errors import BundleInvalid, Damaged
 from perdure.ids import decode, encode
 from perdure.interchange.bundle import ARTIFACT
-from perdure.interchange.unpack import Unpacked
+from perdure.interchange.unpack import BundleReader
 from perdure.store.statements import RECORDS
 from perdure.store.transfer.session_export import Columns, StoredSession
 
 
-def check_rows(kept: StoredSession, bundle: Unpacked) -> None:
-    """Refuse rows that are not as the log says, and an open effect whose events were erased."""
+def check_rows(kept: StoredSession, bundle: BundleReader) -> None:
+    """Refuse rows that contradict the log, and an open effect whose events were erased."""
     id = kept.session["id"]
     try:
-        told = LogView(_record("event", one) for one in kept.events)
+        log = LogView(_record("event", one) for one in kept.events)
         session = _record("session", kept.session).to_dict()
         tables = {name: [_record(name, row).to_dict() for row in rows] for name, rows in kept.tables.items()}
-        found = next(contradictions(session, tables, told), None)
+        found = next(contradictions(session, tables, log), None)
     except Damaged as error:
         raise BundleInvalid(f"The log of session {id} cannot be followed. {error.message}") from None
     if found is not None:
         key = ", ".join(f"{name} {value}" for name, value in found.key.items())
         raise BundleInvalid(f"A row of session {id} contradicts its log: table {found.table}, {key}: {found.what}.")
-    said, program = told.state.session.get("arguments"), session["program"]
-    if is_large(said) and not is_large(session["arguments"]):
-        whole = _whole(said, id, bundle)
+    logged, program = log.state.session.get("arguments"), session["program"]
+    if is_large(logged) and not is_large(session["arguments"]):
+        whole = _whole(logged, id, bundle)
         if not is_reduced(program, session["arguments"], whole):
             raise BundleInvalid(f"The arguments of session {id} contradict its log.")
     for one in kept.tables["effect"]:
-        if one["state"] not in SETTLED and told.unknown("effect", one):
+        if one["state"] not in SETTLED and log.unknown("effect", one):
             raise BundleInvalid(
                 f"Session {id}: effect {one['id']} is open, and events that would tell of it are erased."
             )
@@ -51,13 +51,13 @@ def _record(table: str, row: Columns) -> Any:
     return record.from_row([row[name] for name in record.columns()])
 
 
-def granted_to(kept: StoredSession, bundle: Unpacked) -> dict[str, Any]:
+def granted_to(kept: StoredSession, bundle: BundleReader) -> dict[str, Any]:
     """The permissions of one session."""
     row = kept.session
     return granted(row["program"], _arguments(row, bundle), row["repository"])
 
 
-def reduced(kept: StoredSession, bundle: Unpacked, names: frozenset[str]) -> StoredSession:
+def reduced(kept: StoredSession, bundle: BundleReader, names: frozenset[str]) -> StoredSession:
     """A session without some permissions. The rows are copies."""
     row, tables = dict(kept.session), {name: [dict(one) for one in rows] for name, rows in kept.tables.items()}
     if names & granted_to(kept, bundle).keys() - {REPOSITORY}:
@@ -67,7 +67,7 @@ def reduced(kept: StoredSession, bundle: Unpacked, names: frozenset[str]) -> Sto
     return StoredSession(row, kept.events, tables)
 
 
-def _arguments(row: Columns, bundle: Unpacked) -> Any:
+def _arguments(row: Columns, bundle: BundleReader) -> Any:
     """The arguments of a session; large ones are an artifact of the bundle."""
     arguments = None if row["arguments"] is None else decode(row["arguments"])
     if row["program"] != PROGRAM or not is_large(arguments):
@@ -75,7 +75,7 @@ def _arguments(row: Columns, bundle: Unpacked) -> Any:
     return _whole(arguments, row["id"], bundle)
 
 
-def _whole(arguments: Any, id: str, bundle: Unpacked) -> Any:
+def _whole(arguments: Any, id: str, bundle: BundleReader) -> Any:
     name = ARTIFACT.format(arguments[LARGE])
     if name not in bundle.manifest.files:
         raise BundleInvalid(f"Session {id} names arguments that are not in the bundle.")
@@ -86,7 +86,7 @@ def _whole(arguments: Any, id: str, bundle: Unpacked) -> Any:
 
 
 def unsettled_votes(kept: StoredSession) -> list[str]:
-    """Approvals of effects that are not settled, on which somebody voted."""
+    """Approvals of effects that are not settled and have a vote."""
     states = {one["approval_id"]: one["state"] for one in kept.tables["effect"]}
     voted = {one["approval_id"] for one in kept.tables["vote"]}
     return [

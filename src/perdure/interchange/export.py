@@ -1,18 +1,18 @@
-"""Export: one session leaves as a bundle, as a copy or as a move.
+"""Export: write one session as a bundle, as a copy or as a move.
 
 A copy changes nothing here. It gets a uid of its own now, so that importing it twice is importing it once.
 
 A move, in this order:
 
-    1 look      that everything it needs can be read, and that its place is free
-    2 note      which acts are known to have ended: their processes are dead, and only this machine can tell
-    3 seal      one transaction; from now on nobody moves the session here
+    1 check     that everything it needs can be read, and that the path is free
+    2 note      which acts are known to have ended: their processes are dead, and only this machine can find out
+    3 seal      one transaction; from now on no process moves the session here
     4 write     temp, sync, rename, sync
 
 Before 3 nothing has happened. After 3 the session is sealed and its bundle may be missing: exporting it again writes
-the same bundle again, byte for byte, because everything in it was said by the sealed log. The seal is part of the log
-that travels, so the target goes on from it, and the session can come back. A bundle that exists is of a sealed session:
-no moment has two stores that would move it.
+the same bundle, byte for byte, because everything in it follows from the sealed log. The seal is part of the exported
+log, so the target continues from it, and the session can come back. A bundle that exists is of a sealed session: at no
+time two stores would move it.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     signed_with: str | None = None  # the public key
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What a bundle says beside the rows: how it travels, from where, who sent it and when."""
+class BundleOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """What a bundle records beside the rows: copy or move, the store it comes from, who exported it and when."""
 
     mode: str
     copy: str | None
@@ -98,32 +98,32 @@ def export(
         raise NotFound(f"There is no folder {path.parent}.", hint="Make it, or name another place with --to.")
     if key is not None:
         check_maker(by)
-    line, told = store.read_now(_look, uid)
-    again = move and told is not None
+    line, origin = store.read_now(_read_line, uid)
+    again = move and origin is not None
     if os.path.lexists(path) and not again:
         raise Conflict(f"{path} is there already.", hint="Name another place with --to, or move it away.")
     _check_artifacts(line, artifacts)
     if move and not again:
         _seal(store, uid, by, life_of)
-        line, told = store.read_now(_look, uid)
+        line, origin = store.read_now(_read_line, uid)
     if not move:
         source = store.read_now(meta.get, "store_id") or ""
-        told = Told(mode=COPY, copy=new_uid(), store=source, by=by, at=store.clock.now())
-    assert told is not None
-    files, manifest = compose(line, told, artifacts)
+        origin = BundleOrigin(mode=COPY, copy=new_uid(), store=source, by=by, at=store.clock.now())
+    assert origin is not None
+    files, manifest = compose(line, origin, artifacts)
     manifest_digest = digest(manifest.encode())
     if key is not None:
         files = {MANIFEST: files.pop(MANIFEST), SIGNATURE: key.sign(manifest_digest, by)} | files
     sha256 = write(path, files, again=again)
     return Exported(
-        path=str(path), mode=told.mode, session=manifest.session, copy=told.copy, sha256=sha256,
+        path=str(path), mode=origin.mode, session=manifest.session, copy=origin.copy, sha256=sha256,
         manifest_sha256=manifest_digest, counts=manifest.counts, notes=manifest.notes,
         signed_with=None if key is None else key.public,
     )  # fmt: skip
 
 
-def _look(tx: StoreTransaction, uid: str) -> tuple[list[StoredSession], Told | None]:
-    """The line in one moment, and what the move of a session that was sealed here for one says."""
+def _read_line(tx: StoreTransaction, uid: str) -> tuple[list[StoredSession], BundleOrigin | None]:
+    """The lineage in one read, and the origin of the move if the session was sealed here for one."""
     _refuse_damaged(tx, uid)
     line = session_export.read_lineage(tx, uid)
     _refuse_children(line)
@@ -134,12 +134,12 @@ def _look(tx: StoreTransaction, uid: str) -> tuple[list[StoredSession], Told | N
         )
     sealed, source = session_export.sealed_by(tx, uid), meta.get(tx, "store_id") or ""
     if sealed is not None and (sealed.body or {}).get("store") == source:
-        return line, Told(mode=MOVE, copy=None, store=source, by=sealed.actor, at=sealed.at)
+        return line, BundleOrigin(mode=MOVE, copy=None, store=source, by=sealed.actor, at=sealed.at)
     return line, None
 
 
 def _refuse_damaged(tx: StoreTransaction, uid: str | None) -> None:
-    """A bundle without a damaged row would be a session that did something else, so there is none."""
+    """Without the damaged row the bundle would be of a session that did something else, so it is refused."""
     while uid is not None:
         if found := damage.of_session(tx, uid):
             raise Damaged(
@@ -150,7 +150,7 @@ def _refuse_damaged(tx: StoreTransaction, uid: str | None) -> None:
 
 
 def _refuse_children(line: list[StoredSession]) -> None:
-    """A child that has not ended stays behind, and whoever waits for it would wait for nothing."""
+    """A child that has not ended is not exported, and the session would wait for it for ever."""
     through = 2**62
     for kept in reversed(line):
         for one in kept.tables["wait"]:
@@ -180,15 +180,17 @@ def _seal(store: Store, uid: str, by: str, life_of: Callable[[Attempt], Liveness
     store.write_now(session_export.seal(uid, by, store=store.read_now(meta.get, "store_id") or ""))
 
 
-def compose(line: list[StoredSession], told: Told, artifacts: Artifacts | None) -> tuple[dict[str, Content], Manifest]:
+def compose(
+    line: list[StoredSession], origin: BundleOrigin, artifacts: Artifacts | None
+) -> tuple[dict[str, Content], Manifest]:
     """The files of a bundle, in their order, and its manifest, which is the first of them."""
     for kept in line:
         kept.tables = {table: rows.in_order(table, found) for table, found in kept.tables.items()}
-    notes = _notes(line, told)
+    notes = _notes(line, origin)
     files: dict[str, Content] = {
-        SUMMARY: summary(line[-1], mode=told.mode, copy=told.copy, notes=notes),
+        SUMMARY: summary(line[-1], mode=origin.mode, copy=origin.copy, notes=notes),
         EVENTS: rows.write(one for kept in line for one in kept.events),
-        TABLE.format("session"): rows.write(_given_back(kept.session) for kept in line),
+        TABLE.format("session"): rows.write(_without_lease(kept.session) for kept in line),
     }
     counts = {"session": len(line), "event": sum(len(kept.events) for kept in line)}
     for table in TABLES:
@@ -202,8 +204,8 @@ def compose(line: list[StoredSession], told: Told, artifacts: Artifacts | None) 
         parts[ARTIFACT.format(name)] = Part(name, size)
     members = [_member(kept) for kept in line]
     manifest = Manifest(
-        format=FORMAT, version=f"{MAJOR}.{MINOR}", mode=told.mode, store=told.store, session=members[-1], line=members,
-        copy=told.copy, counts=counts, notes=notes, created_at=told.at, by=told.by, files=parts,
+        format=FORMAT, version=f"{MAJOR}.{MINOR}", mode=origin.mode, store=origin.store, session=members[-1],
+        line=members, copy=origin.copy, counts=counts, notes=notes, created_at=origin.at, by=origin.by, files=parts,
     )  # fmt: skip
     return {MANIFEST: manifest.encode()} | files, manifest
 
@@ -213,19 +215,19 @@ def _member(kept: StoredSession) -> Member:
     return Member(uid=row["uid"], id=row["id"], cursor=row["cursor"], chain=row["chain"])
 
 
-def _given_back(row: Columns) -> Columns:
-    """A lease does not travel: who holds it is nobody's business elsewhere, and its nonce is a key."""
+def _without_lease(row: Columns) -> Columns:
+    """A lease is not exported: its holder is of no use elsewhere, and its nonce is a key."""
     status = Status.READY if row["status"] == Status.RUNNING else row["status"]
     return row | {"status": status, "lease_holder": None, "lease_nonce": None, "lease_until": None}
 
 
-def _notes(line: list[StoredSession], told: Told) -> list[str]:
+def _notes(line: list[StoredSession], origin: BundleOrigin) -> list[str]:
     last, notes = line[-1], []
     if last.session["parent_uid"] is not None:
-        notes.append(f"It is a child of session {last.session['parent_uid']}, which does not travel with it.")
+        notes.append(f"It is a child of session {last.session['parent_uid']}, which is not in the bundle.")
     if len(line) > 1:
-        notes.append(f"It is a branch; the {len(line) - 1} it was forked from travel with it, as history.")
+        notes.append(f"It is a branch; the {len(line) - 1} it was forked from are in the bundle, as history.")
     unsettled = [one for one in last.tables["effect"] if one["settled_at"] is None]
-    if unsettled and told.mode == COPY:
+    if unsettled and origin.mode == COPY:
         notes.append(f"{len(unsettled)} of its effects are unsettled: they stay with the original, and the copy waits.")
     return notes

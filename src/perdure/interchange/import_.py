@@ -1,16 +1,16 @@
-"""Import: a bundle comes in, whole or not at all.
+"""Import: take a bundle into a store, completely or not at all.
 
     1 check      names, limits, version, the signature, every digest, every row, every chain, and the rows against
                  the log; nothing is written before all of it holds
-    2 artifacts  each synced under its digest; a crash here leaves files that nobody claims
+    2 artifacts  each synced under its digest; a crash here leaves files that no row claims
     3 take in    every row in one transaction
 
-A crash before 3 has committed leaves no trace of the session; after it, all of it is there. Importing again finds what
+A crash before the commit of 3 leaves no trace of the session; after it, all of it is there. Importing again finds what
 is there and changes nothing.
 
-A bundle gives no rights. The permissions of its sessions, and what people elsewhere said about effects that are not
-settled, are dropped unless whoever imports it names them in `keep` (`domain.permission`). A signature changes none of
-that: it only says who made the bundle.
+A bundle gives no rights. The permissions of its sessions, and votes of people elsewhere on effects that are not
+settled, are dropped unless the caller names them in `keep` (`domain.permission`). A signature does not change that: it
+only shows who made the bundle.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from perdure.interchange.bundle import ARTIFACT, EVENTS, MOVE, TABLE, Artifacts,
 from perdure.interchange.distrust import check_rows, granted_to, reduced, unsettled_votes
 from perdure.interchange.keyring import Signer, require, signer_of
 from perdure.interchange.signature import verified
-from perdure.interchange.unpack import Limits, Unpacked, unpacked
+from perdure.interchange.unpack import BundleLimits, BundleReader, open_bundle
 from perdure.store.statements import RECORDS
 from perdure.store.store import Store
 from perdure.store.transfer.session_export import TABLES, Columns, StoredSession
@@ -42,7 +42,7 @@ from perdure.store.transfer.session_import import ImportResult, SessionImport, i
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes on here, where it came from, and whether anything changed."""
+    """The session that continues here, where it came from, and whether anything changed."""
 
     session: SessionRecord
     mode: str
@@ -63,26 +63,26 @@ def import_bundle(
     artifacts: Artifacts | None = None,
     keep: Collection[str] = (),
     signed_by: str | None = None,
-    limits: Limits = Limits(),  # noqa: B008  (frozen)
+    limits: BundleLimits = BundleLimits(),  # noqa: B008  (frozen)
 ) -> Imported:
-    """Take a bundle into a store. A bundle that is not wholly right is refused, and nothing of it is kept.
+    """Take a bundle into a store. A bundle with any defect is refused, and nothing of it is stored.
 
     `keep` names the permissions that are not dropped. `signed_by` is the name of a known key that must have signed the
     bundle, or `any-known`.
     """
-    with checked(path, limits, signed_by=signed_by) as bundle:
+    with open_checked(path, limits, signed_by=signed_by) as bundle:
         return bundle.into(store, by=by, id=id, take_back=take_back, artifacts=artifacts, keep=keep)
 
 
 @contextmanager
-def checked(
+def open_checked(
     path: Path,
-    limits: Limits = Limits(),  # noqa: B008  (frozen)
+    limits: BundleLimits = BundleLimits(),  # noqa: B008  (frozen)
     *,
     signed_by: str | None = None,
-) -> Iterator[Checked]:
-    """Open a bundle that is wholly right, or say what is wrong with it. No store is needed for that."""
-    with unpacked(path, limits) as bundle:
+) -> Iterator[CheckedBundle]:
+    """Open a bundle and check all of it, or raise what is wrong with it. No store is needed for that."""
+    with open_bundle(path, limits) as bundle:
         signer = signer_of(None if bundle.signature is None else verified(bundle.signature, bundle.digest))
         if signed_by is not None:
             require(signer, signed_by)
@@ -90,13 +90,13 @@ def checked(
         _check_artifacts(bundle, line)
         for kept in line:
             check_rows(kept, bundle)
-        yield Checked(bundle, line, signer)
+        yield CheckedBundle(bundle, line, signer)
 
 
-class Checked:
-    """An open bundle of which everything holds."""
+class CheckedBundle:
+    """An open bundle that was checked completely."""
 
-    def __init__(self, bundle: Unpacked, line: list[StoredSession], signer: Signer) -> None:
+    def __init__(self, bundle: BundleReader, line: list[StoredSession], signer: Signer) -> None:
         self._bundle = bundle
         self._line = line
         self.signer = signer
@@ -108,12 +108,12 @@ class Checked:
 
     @property
     def by(self) -> str:
-        """Who made it, by its own word."""
+        """Who made it, as the bundle claims."""
         return self._bundle.manifest.by
 
     @property
     def permissions(self) -> dict[str, Any]:
-        """What its sessions may do without asking, by name; those of the newest session where several have one."""
+        """What its sessions may do without approval, by name; those of the newest session where several have one."""
         found = {name: value for kept in self._line for name, value in granted_to(kept, self._bundle).items()}
         voted = sorted(id for kept in self._line for id in unsettled_votes(kept))
         return found | ({APPROVALS: voted} if voted else {})
@@ -122,29 +122,30 @@ class Checked:
         self, store: Store, *, by: str, id: str | None = None, take_back: bool = False,
         artifacts: Artifacts | None = None, keep: Collection[str] = (),
     ) -> Imported:  # fmt: skip
-        """Take it into a store: what is large first, then every row at once."""
-        told, found = self._bundle.manifest, self.permissions
+        """Take it into a store: artifacts first, then every row in one transaction."""
+        manifest, found = self._bundle.manifest, self.permissions
         dropped = {name: value for name, value in found.items() if name not in keep}
         line = [reduced(kept, self._bundle, frozenset(dropped)) for kept in self._line]
         _keep_artifacts(self._bundle, line, artifacts)
         last, was = line[-1].session, self._line[-1].session
         changed = {name: last[name] for name in ("arguments", REPOSITORY) if last[name] != was[name]}
         arrival = SessionImport(
-            line=line, source=told.store, copy_uid=told.copy, exported_at=told.created_at, id=id, take_back=take_back,
+            line=line, source=manifest.store, copy_uid=manifest.copy, exported_at=manifest.created_at, id=id,
+            take_back=take_back, keep_approvals=APPROVALS in keep,
             reduced={name: decode(one) if name == "arguments" else one for name, one in changed.items()},
-            keep_approvals=APPROVALS in keep, signed_by=_noted(self.signer),
+            signed_by=_noted(self.signer),
         )  # fmt: skip
         arrived = _take_in(store, arrival, by)
         if not arrived.voided:
             dropped.pop(APPROVALS, None)
         return Imported(
-            session=arrived.session, mode=told.mode, source=told.session, changed=arrived.changed, counts=told.counts,
-            signer=self.signer, dropped=dropped if arrived.changed else {},
+            session=arrived.session, mode=manifest.mode, source=manifest.session, changed=arrived.changed,
+            counts=manifest.counts, signer=self.signer, dropped=dropped if arrived.changed else {},
         )  # fmt: skip
 
 
 def _noted(signer: Signer) -> dict[str, str | None]:
-    """What the log keeps of a signature: the key, and the name by which it was known."""
+    """What the log records of a signature: the key, and the name by which it was known."""
     return {} if signer.key is None else {"key": signer.key, "name": signer.name}
 
 
@@ -157,13 +158,13 @@ def _take_in(store: Store, arrival: SessionImport, by: str) -> ImportResult:
         raise BundleInvalid(f"The rows of the bundle contradict each other. {error.message}") from error
 
 
-def read_line(bundle: Unpacked) -> list[StoredSession]:
+def read_line(bundle: BundleReader) -> list[StoredSession]:
     """Every session of a bundle, each row checked, each log verified, all of it as the manifest says."""
     manifest = bundle.manifest
     found = {name: _rows(bundle, name) for name in ("session", "event", *TABLES)}
     counts = {name: len(some) for name, some in found.items()}
-    if told := {name: number for name, number in manifest.counts.items() if counts.get(name, number) != number}:
-        raise BundleInvalid(f"The bundle does not hold as many rows of {min(told)} as its manifest says.")
+    if wrong := {name: number for name, number in manifest.counts.items() if counts.get(name, number) != number}:
+        raise BundleInvalid(f"The bundle does not hold as many rows of {min(wrong)} as its manifest says.")
     by_uid = {one["uid"]: StoredSession(one, [], {name: [] for name in TABLES}) for one in found["session"]}
     if [one["uid"] for one in found["session"]] != [one.uid for one in manifest.line]:
         raise BundleInvalid("The bundle does not hold the sessions that its manifest names.")
@@ -180,7 +181,7 @@ def read_line(bundle: Unpacked) -> list[StoredSession]:
     return line
 
 
-def _rows(bundle: Unpacked, table: str) -> list[Columns]:
+def _rows(bundle: BundleReader, table: str) -> list[Columns]:
     name = EVENTS if table == "event" else TABLE.format(table)
     if name not in bundle.manifest.files:
         raise BundleInvalid(f"{name} is missing.")
@@ -219,8 +220,8 @@ def _check_line(line: list[StoredSession], manifest: Manifest) -> None:
         raise BundleInvalid("The bundle is a move of a session that was not sealed.")
 
 
-def _check_artifacts(bundle: Unpacked, line: list[StoredSession]) -> None:
-    """Every artifact is there, is what its name says, and is read to its end; so is every file nobody asks for."""
+def _check_artifacts(bundle: BundleReader, line: list[StoredSession]) -> None:
+    """Every artifact is there and has its digest, and every file is read to its end, also those no row claims."""
     claimed = {ARTIFACT.format(one["digest"]): one for kept in line for one in kept.tables["artifact"]}
     for name, row in claimed.items():
         part = bundle.manifest.files.get(name)
@@ -232,7 +233,7 @@ def _check_artifacts(bundle: Unpacked, line: list[StoredSession]) -> None:
             pass
 
 
-def _keep_artifacts(bundle: Unpacked, line: list[StoredSession], artifacts: Artifacts | None) -> None:
+def _keep_artifacts(bundle: BundleReader, line: list[StoredSession], artifacts: Artifacts | None) -> None:
     names = sorted({one["digest"] for kept in line for one in kept.tables["artifact"]})
     if not names:
         return

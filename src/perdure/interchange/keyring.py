@@ -4,7 +4,7 @@
     keys/known.json     public key -> name
 
 Both are in the user's data folder, and nothing in a bundle, a repository or a store can add to them. A file that
-somebody else could have written or read is refused. Each is written under a temporary name, synced, and then given its
+another user could have written or read is refused. Each is written under a temporary name, synced, and then given its
 name, so a process that dies here leaves the old file or the new one. The signing key is never replaced.
 """
 
@@ -24,12 +24,12 @@ from perdure.config import data_folder, read_file
 from perdure.durable import make_folder, write_whole
 from perdure.errors import BundleInvalid, ConfigError, Conflict, NotFound
 from perdure.ids import NAME
-from perdure.interchange.signature import PUBLIC_KEY, Signature, SigningKey
+from perdure.interchange.signature import PUBLIC_KEY, BundleSignature, SigningKey
 
 ME = "me"  # the name of the user's own key
 ANY_KNOWN = "any-known"
-PRIVATE = "ed25519-private-key:"  # before the digits, so that nobody takes them for a public key
-SHOWN = 32  # digits of a public key that are shown: enough that nobody can make another key with the same
+PRIVATE = "ed25519-private-key:"  # before the digits, so that they are not mistaken for a public key
+SHOWN = 32  # digits of a public key that are shown: too many to make another key with the same ones
 
 
 class Signer(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ def fingerprint(key: str) -> str:
     return key[:SHOWN]
 
 
-def signer_of(signature: Signature | None) -> Signer:
+def signer_of(signature: BundleSignature | None) -> Signer:
     """Who made a signature that was verified."""
     if signature is None:
         return Signer(state="none")
@@ -77,7 +77,7 @@ def signing_key() -> SigningKey:
     if (found := _own()) is not None:
         return found
     with _changing() as folder:
-        if (found := _own()) is None:  # somebody else may have made it while we waited
+        if (found := _own()) is None:  # another process may have made it in the meantime
             found = SigningKey()
             write_whole(folder / "signing.key", f"{PRIVATE}{found.private.hex()}\n".encode())
     return found
@@ -121,7 +121,7 @@ def add_key(name: str, key: str) -> None:
 
 
 def remove_key(name: str) -> None:
-    """Do not know a key any more."""
+    """Remove a known key."""
     with _changing() as folder:
         known = known_keys()
         if name not in known.values():
@@ -131,7 +131,7 @@ def remove_key(name: str) -> None:
 
 def _check(name: str, key: str) -> None:
     if not NAME.match(name) or name in (ME, ANY_KNOWN):
-        raise ConfigError(f"{name[:80]!r} cannot be the name of a key.", hint="Use letters, digits and ._:@/+-")
+        raise ConfigError(f"{name[:80]!r} cannot be the name of a key.", hint="Use A to Z, a to z, digits and ._:@/+-")
     if not PUBLIC_KEY.match(key):
         raise ConfigError(
             "This is not a public key.", hint="It has 64 digits from 0 to f: its owner sees it with `perdure keys`."

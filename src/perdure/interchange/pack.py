@@ -1,11 +1,11 @@
-"""Writing a bundle: whole or not at all, and the same bytes for the same content.
+"""Writing a bundle: completely or not at all, and the same bytes for the same content.
 
-    temp      everything is written beside its final place, under a name nobody looks for
+    temp      everything is written beside its final path, under a hidden name
     sync      every file is durable
     rename    the bundle has its name
     sync      the name is durable
 
-A crash before the last line leaves something hidden that costs room and nothing else.
+A crash before the last line leaves hidden files that only take up space.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from perdure.durable import FULL, create, move_into_place, sync_file, sync_folde
 from perdure.errors import Conflict, StoreFull, StoreUnavailable
 from perdure.ids import new_uid
 from perdure.interchange.bundle import MANIFEST, SIGNATURE
-from perdure.interchange.unpack import CHUNK, Limits
+from perdure.interchange.unpack import CHUNK, BundleLimits
 
-RATIO = Limits().ratio // 2
+RATIO = BundleLimits().ratio // 2
 Content = bytes | tuple[int, Iterable[bytes]]  # all of it, or its size and its pieces
 
 
 def write(path: Path, files: Mapping[str, Content], *, again: bool = False) -> str:
-    """Write a bundle and return its digest. With `again`, one that is there already may be it."""
+    """Write a bundle and return its digest. With `again`, the same bundle may be there already."""
     temporary = path.parent / f".{path.name}.{new_uid()}.part"
     try:
         return _write(path, temporary, files, again)
@@ -60,14 +60,14 @@ def _write(path: Path, temporary: Path, files: Mapping[str, Content], again: boo
 
 
 def digest_of(path: Path) -> str:
-    """What tells two bundles apart: a .zip as a whole; of a folder its manifest, which has the digests of the rest.
+    """The digest of a bundle: of a .zip as a whole; of a folder that of its manifest, which has the other digests.
 
-    The signature of a folder counts too: the manifest does not know of it.
+    The signature of a folder counts too: the manifest does not list it.
     """
     hashing = sha256()
     signature = [path / SIGNATURE] if (path / SIGNATURE).is_file() else []
-    for place in [path] if path.is_file() else [path / MANIFEST, *signature]:
-        with open(place, "rb") as file:
+    for part in [path] if path.is_file() else [path / MANIFEST, *signature]:
+        with open(part, "rb") as file:
             while piece := file.read(CHUNK):
                 hashing.update(piece)
     return hashing.hexdigest()
@@ -77,18 +77,18 @@ def _write_zip(path: Path, files: Mapping[str, Content]) -> None:
     with create(path) as file:
         with zipfile.ZipFile(file, "w") as made:
             for name, content in files.items():
-                info = zipfile.ZipInfo(name)  # its time is the earliest there is
+                info = zipfile.ZipInfo(name)  # with the earliest possible time
                 info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o600) << 16
                 info.file_size = len(content) if isinstance(content, bytes) else content[0]
-                info.compress_type = zipfile.ZIP_DEFLATED if _is_worth_it(content) else zipfile.ZIP_STORED
+                info.compress_type = zipfile.ZIP_DEFLATED if _is_compressible(content) else zipfile.ZIP_STORED
                 with made.open(info, "w", force_zip64=info.file_size >= 1 << 31) as entry:
                     for piece in _pieces(content):
                         entry.write(piece)
         sync_file(file, "bundle.temp")
 
 
-def _is_worth_it(content: Content) -> bool:
-    """Rows are packed and artifacts are not. What shrinks too well would be taken for a bomb."""
+def _is_compressible(content: Content) -> bool:
+    """Rows are compressed and artifacts are not. What compresses too well would be refused as a bomb."""
     return isinstance(content, bytes) and len(content) < RATIO * len(zlib.compress(content, 1))
 
 

@@ -1,7 +1,7 @@
 """The rows of a bundle: written one JSON object to a line, and checked one by one when they are read.
 
-A row has the columns of its table as stored, so JSON is text inside JSON: what is hashed travels byte for byte. Reading
-is strict about the columns it knows and leaves out those it does not; a column that may be null may be missing. Nothing
+A row has the columns of its table as stored, so JSON is text inside JSON: hashed text is kept byte for byte. Reading is
+strict about known columns and ignores others; a column that may be null may be missing. Nothing
 in a row is ever resolved, called or executed.
 """
 
@@ -27,24 +27,24 @@ def write(rows: Iterable[Columns]) -> bytes:
 
 
 def in_order(table: str, rows: Iterable[Columns]) -> list[Columns]:
-    """By their key: the same rows give the same bytes, whichever database they come from."""
+    """Sorted by key: the same rows give the same bytes, whichever database they come from."""
     return sorted(rows, key=lambda row: tuple(row[name] for name in KEYS[table]))
 
 
 def read(table: str, content: bytes) -> list[Columns]:
-    """The rows of a file, checked; what is wrong with one is said with its line."""
+    """The rows of a file, checked; an error names the line."""
     if content and not content.endswith(b"\n"):
         raise BundleInvalid(f"The rows of {table} end in the middle of a line.")
     found: list[Columns] = []
     seen: set[tuple[Any, ...]] = set()
-    for number, line in enumerate(BytesIO(content), 1):  # one at a time: it may be nothing but ends of lines
+    for number, line in enumerate(BytesIO(content), 1):  # one at a time: it may consist of line ends only
         try:
             row = _row(table, msgspec.json.decode(line, type=dict[str, Any]))
         except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:
             raise BundleInvalid(f"Line {number} of {table} is not a row of it: {error}.") from None
         key = tuple(row[name] for name in KEYS[table])
         if key in seen:
-            raise BundleInvalid(f"Line {number} of {table} says again what another line says.")
+            raise BundleInvalid(f"Line {number} of {table} repeats another line.")
         seen.add(key)
         found.append(row)
     return found

@@ -7,10 +7,10 @@
     the SHA-256 of manifest.json    which has the digest of every other file
     the name that the maker chose
 
-So a change anywhere in the bundle makes its signature wrong, and no signature fits another bundle. Whoever removes the
-file has an unsigned bundle; an importer who requires a signature refuses it (`keyring.require`).
+So a change anywhere in the bundle makes its signature wrong, and no signature fits another bundle. Without the file the
+bundle is unsigned; an import that requires a signature refuses it (`keyring.require`).
 
-A signature says who made a bundle. It gives the bundle no rights (`distrust`).
+A signature shows who made a bundle. It gives the bundle no rights (`distrust`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ PUBLIC_KEY = re.compile(r"[0-9a-f]{64}\Z")
 LONGEST_NAME = 200
 
 
-class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `signature.json` says. Anybody may choose any name: only the key is proven."""
+class BundleSignature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of `signature.json`. The name is freely chosen: only the key is proven."""
 
     algorithm: str
     key: str
@@ -56,7 +56,7 @@ class SigningKey:
         """The signature file of the bundle whose manifest has this digest."""
         check_maker(name)
         signature = self._private.sign(_message(self.public, manifest_digest, name)).hex()
-        made = Signature(ALGORITHM, self.public, name, signature)
+        made = BundleSignature(ALGORITHM, self.public, name, signature)
         return msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n"
 
 
@@ -67,10 +67,10 @@ def check_maker(name: str) -> None:
         raise ConfigError(f"The name of the maker must have 1 to {LONGEST_NAME} characters.")
 
 
-def verified(content: bytes, manifest_digest: str) -> Signature:
+def verified(content: bytes, manifest_digest: str) -> BundleSignature:
     """Read the signature file of a bundle; refuse one that is not right for the manifest with this digest."""
     try:
-        found = msgspec.json.decode(content, type=Signature)
+        found = msgspec.json.decode(content, type=BundleSignature)
         signature, name = bytes.fromhex(found.signature), found.name
         message = _message(found.key, manifest_digest, name)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -85,7 +85,7 @@ def verified(content: bytes, manifest_digest: str) -> Signature:
     except InvalidSignature:
         raise BundleInvalid(
             "The signature of the bundle is wrong: the bundle was changed, or the signature belongs to another one.",
-            hint="Get the bundle again from whoever made it.",
+            hint="Get the bundle again from its maker.",
         ) from None
     return found
 

@@ -1,7 +1,7 @@
-"""SUMMARY.md: a session for people, wherever they open it.
+"""SUMMARY.md: a session for people.
 
-What a session holds was written by programs, models and strangers. Everything stored stands in indented code blocks,
-where Markdown has no say, with whatever is not printable shown as its escape. The headings are ours.
+The content of a session was written by programs, models and other people. All of it is put into indented code blocks,
+where Markdown is not interpreted, with characters that are not printable shown as escapes. Only the headings are ours.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from perdure.domain.text import visible
 from perdure.ids import decode, encode
 from perdure.store.transfer.session_export import StoredSession
 
-MESSAGES, LETTERS, CELL, EFFECTS = 20, 2000, 60, 200
+MESSAGES, CHARACTERS, CELL, EFFECTS = 20, 2000, 60, 200
 
 
 def summary(kept: StoredSession, *, mode: str, copy: str | None, notes: list[str]) -> bytes:
@@ -32,15 +32,15 @@ def summary(kept: StoredSession, *, mode: str, copy: str | None, notes: list[str
     return ("\n".join(lines).rstrip() + "\n").encode()
 
 
-def harmless(text: str, *, keep: str = "") -> str:
-    """The text with everything escaped that is not seen, but for the characters to keep."""
+def escape_invisible(text: str, *, keep: str = "") -> str:
+    """The text with every invisible character escaped, except those to keep."""
     return visible(text, keep=keep)
 
 
 def _block(lines: Iterable[str]) -> Iterator[str]:
-    """Lines as an indented code block; a line of the text that is itself several becomes several."""
+    """Lines as an indented code block; a text of several lines becomes several."""
     for line in lines:
-        yield from (("    " + part).rstrip() for part in harmless(line, keep="\n").split("\n"))
+        yield from (("    " + part).rstrip() for part in escape_invisible(line, keep="\n").split("\n"))
     yield ""
 
 
@@ -48,14 +48,14 @@ def _heading(kept: StoredSession, mode: str, copy: str | None) -> Iterator[str]:
     row = kept.session
     yield f"session  {row['id']}  ({row['uid']})"
     yield f"status   {row['status']}, {len(kept.events)} events, the last at {format_time(row['updated_at'])}"
-    yield f"bundle   a {mode}" + (f", which goes on as {copy}" if copy else "")
+    yield f"bundle   a {mode}" + (f", which continues as {copy}" if copy else "")
 
 
 def _goal(kept: StoredSession) -> Iterator[str]:
     row = kept.session
     for name in ("title", "program", "arguments", "owner", "repository", "result", "error"):
         if row[name] is not None:
-            yield f"{name:<11}{_short(row[name], LETTERS)}"
+            yield f"{name:<11}{_short(row[name], CHARACTERS)}"
 
 
 def _open(kept: StoredSession) -> Iterator[str]:
@@ -97,20 +97,20 @@ def _effects(kept: StoredSession) -> Iterator[str]:
 
 
 def _messages(kept: StoredSession) -> Iterator[str]:
-    said = [one for one in kept.events if one["kind"] == "message"]
-    for one in said[-MESSAGES:]:
+    messages = [one for one in kept.events if one["kind"] == "message"]
+    for one in messages[-MESSAGES:]:
         body = {} if one["body"] is None else decode(one["body"])
         content = body.get("content", body) if isinstance(body, dict) else body
         role = body.get("role") if isinstance(body, dict) else None
         text = content if isinstance(content, str) else encode(content)
-        shown = "(erased)" if one["body"] is None else text[:LETTERS] + ("…" if len(text) > LETTERS else "")
+        shown = "(erased)" if one["body"] is None else text[:CHARACTERS] + ("…" if len(text) > CHARACTERS else "")
         yield f"{one['number']}  {_short(str(role or one['actor']))}:"
         yield shown
         yield ""
-    if not said:
+    if not messages:
         yield "none"
 
 
 def _short(value: Any, limit: int = CELL) -> str:
-    text = harmless(str(value)[: limit + 1])
+    text = escape_invisible(str(value)[: limit + 1])
     return text if len(text) <= limit else text[: limit - 1] + "…"

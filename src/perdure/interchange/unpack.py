@@ -1,7 +1,7 @@
-"""Opening a bundle that a stranger may have made. Nothing is ever unpacked: files are read by name, within limits.
+"""Reading a bundle that may come from anyone. Nothing is ever unpacked to disk: files are read by name, within limits.
 
-Names are checked before anything is read; only plain files count, and a link is never followed. What is read is never
-more than the bundle says and the limits allow, and it is used only if its digest is the one in the manifest.
+Names are checked before anything is read; only plain files are accepted, and links are never followed. No more is read
+than the bundle declares and the limits allow, and it is used only if its digest is the one in the manifest.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from perdure.interchange.bundle import FILE, MANIFEST, SIGNATURE, Manifest, read
 CHUNK = SMALL = 1 << 20
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """What a bundle may cost. `ratio` is how much larger than its place in a .zip a file may be that is not small."""
+class BundleLimits(msgspec.Struct, frozen=True):
+    """How large a bundle may be. `ratio` is how much larger than its size in a .zip a file may be that is not small."""
 
     files: int = 200_000
     file: int = 4 << 30
-    manifest: int = 64 << 20  # room for as many files as there may be
+    manifest: int = 64 << 20  # room for the largest number of files
     signature: int = 4 << 10
     rows: int = 1 << 30  # all files of rows together: they are held in memory
     total: int = 64 << 30
@@ -41,7 +41,7 @@ class Limits(msgspec.Struct, frozen=True):
 NO_MANIFEST = "There is no manifest.json: this is not a bundle, or it is torn."
 
 
-class Source(ABC):
+class BundleFiles(ABC):
     """The files of a bundle, by name, with their sizes."""
 
     sizes: dict[str, int]
@@ -50,13 +50,13 @@ class Source(ABC):
     def open(self, name: str) -> IO[bytes]: ...
 
 
-class Folder(Source):
+class FolderFiles(BundleFiles):
     """A bundle as a folder."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.sizes = {}
-        if not os.path.lexists(path / MANIFEST):  # any folder: its other names say nothing about a bundle
+        if not os.path.lexists(path / MANIFEST):  # any other folder: its names are not checked
             raise BundleInvalid(NO_MANIFEST)
         waiting = [""]
         while waiting:
@@ -76,10 +76,10 @@ class Folder(Source):
         return os.fdopen(os.open(self._path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
 
 
-class Zip(Source):
+class ZipFiles(BundleFiles):
     """A bundle as a .zip."""
 
-    def __init__(self, file: zipfile.ZipFile, limits: Limits) -> None:
+    def __init__(self, file: zipfile.ZipFile, limits: BundleLimits) -> None:
         self._file = file
         self.sizes = {}
         for info in file.infolist():
@@ -108,10 +108,10 @@ def _check_name(name: str) -> None:
         raise BundleInvalid(f"{name[:80]!r} cannot be the name of a file in a bundle.")
 
 
-class Unpacked:
-    """An open bundle whose names, sizes and manifest hold together."""
+class BundleReader:
+    """An open bundle whose names, sizes and manifest are consistent."""
 
-    def __init__(self, source: Source, limits: Limits) -> None:
+    def __init__(self, source: BundleFiles, limits: BundleLimits) -> None:
         self._source = source
         self._limits = limits
         self._held = 0
@@ -125,23 +125,27 @@ class Unpacked:
         self.digest = sha256(content).hexdigest()
         signed = SIGNATURE in sizes
         self.signature = b"".join(self._pieces(SIGNATURE, limits.signature)) if signed else None
-        told = {name: part.size for name, part in self.manifest.files.items()}
+        declared = {name: part.size for name, part in self.manifest.files.items()}
         found = {name: size for name, size in sizes.items() if name not in (MANIFEST, SIGNATURE)}
-        for name in sorted(told.keys() | found.keys()):
-            if told.get(name) != found.get(name):
+        for name in sorted(declared.keys() | found.keys()):
+            if declared.get(name) != found.get(name):
                 what = (
-                    "is missing" if name not in found else "is not in the manifest" if name not in told else "is torn"
+                    "is missing"
+                    if name not in found
+                    else "is not in the manifest"
+                    if name not in declared
+                    else "is torn"
                 )
                 raise BundleInvalid(f"{name} {what}.")
 
     def content(self, name: str) -> bytes:
-        """A whole file, checked against its digest. All that are read so count together."""
+        """A whole file, checked against its digest. The sizes of all files read this way are added up."""
         self._held += self.manifest.files[name].size
         if self._held > self._limits.rows:
             raise BundleInvalid(
                 f"With {name} the rows are larger than the limits allow.", hint="Raise them if you trust it."
             )
-        whole = BytesIO()  # a join would hold it twice
+        whole = BytesIO()  # joining pieces would hold it twice
         for piece in self.pieces(name):
             whole.write(piece)
         return whole.getvalue()
@@ -179,12 +183,12 @@ def _read_errors(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def unpacked(path: Path, limits: Limits = Limits()) -> Iterator[Unpacked]:  # noqa: B008  (frozen)
-    """Open a bundle, or say why it is none."""
+def open_bundle(path: Path, limits: BundleLimits = BundleLimits()) -> Iterator[BundleReader]:  # noqa: B008  (frozen)
+    """Open a bundle, or raise why it is none."""
     if path.is_dir():
         with _read_errors("A file"):
-            source = Folder(path)
-        yield Unpacked(source, limits)
+            source = FolderFiles(path)
+        yield BundleReader(source, limits)
         return
     if not path.is_file():
         raise NotFound(f"There is no bundle at {path}.", hint="`perdure export ID` makes one.")
@@ -192,8 +196,8 @@ def unpacked(path: Path, limits: Limits = Limits()) -> Iterator[Unpacked]:  # no
         file = zipfile.ZipFile(path)
     try:
         with _read_errors(path.name):
-            packed = Zip(file, limits)
-        yield Unpacked(packed, limits)
+            packed = ZipFiles(file, limits)
+        yield BundleReader(packed, limits)
     finally:
         with suppress(OSError):
             file.close()

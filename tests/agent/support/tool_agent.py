@@ -45,7 +45,7 @@ SCRIPT: list[Any] = [
     calls(("decide", DECISION), ("remember", {"key": "adds", "value": "a - b"})),
     calls(("recall", {"key": "adds"}), ("decided", {"id": DECIDED, "outcome": "left"})),
     calls(("save_artifact", {"name": "report", "content": "Nothing to do.\n"})),
-    calls(("ask_person", {"question": "Go on?", "choices": ["yes", "no"]})),
+    calls(("ask_person", {"question": "Continue?", "choices": ["yes", "no"]})),
     calls(("delegate", {"task": TASK})),
     "Looked, asked and told.",
 ]

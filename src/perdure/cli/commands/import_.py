@@ -10,7 +10,7 @@ import click
 from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
-    from perdure.interchange.import_ import Checked, Imported
+    from perdure.interchange.import_ import CheckedBundle, Imported
     from perdure.interchange.keyring import Signer
     from perdure.runtime.runtime import Runtime
 
@@ -34,10 +34,10 @@ def import_(shell: Shell, file: str, new: str | None, take_back: bool, keep: str
     bundle, and gives it no permissions; one that is wrong is always refused. `perdure keys` lists the names you know.
     """
     from perdure.cli.store_access import run_with_runtime
-    from perdure.interchange.import_ import checked
+    from perdure.interchange.import_ import open_checked
 
     named = _named(keep)
-    with checked(Path(file), signed_by=signed_by) as bundle:  # before a store is made for what is refused
+    with open_checked(Path(file), signed_by=signed_by) as bundle:  # before a store is made for what is refused
         kept = _kept(shell, bundle, named)
 
         async def work(runtime: Runtime) -> Imported:
@@ -68,7 +68,7 @@ def _named(keep: str | None) -> frozenset[str] | None:
     return named
 
 
-def _kept(shell: Shell, bundle: Checked, named: frozenset[str] | None) -> frozenset[str]:
+def _kept(shell: Shell, bundle: CheckedBundle, named: frozenset[str] | None) -> frozenset[str]:
     """The permissions to keep: those that were named, those of the user's own bundle, or those confirmed now."""
     from perdure.cli.commands.trust import can_ask
     from perdure.cli.text.plain import safe, value

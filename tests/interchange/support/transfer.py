@@ -1,4 +1,4 @@
-"""What the tests of bundles do again and again: begin, export, import, see through, and look underneath."""
+"""What the tests of bundles share: start, export, import and run a session, and read what is stored."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from perdure.store.moves import event, inbox
 from perdure.store.transfer import session_export
 from perdure.testing import SinkClient
 from perdure.testing.sweep.trial import answer
-from tests.interchange.traveller import traveller
+from tests.interchange.support.moved_program import traveller
 
 
-async def begin(rt: Runtime, id: str = "t-1", **arguments: Any) -> SessionView:
+async def start_session(rt: Runtime, id: str = "t-1", **arguments: Any) -> SessionView:
     """A session that waits for an approval, with a record in every table."""
     started = await rt.start(traveller.bind(**arguments), id=id, owner="grace", title="a \x1b[2Jtitle")
-    await rt.store.write(inbox.receive(started.uid, "ada", "m-1", {"text": "also the docs"}))  # nobody reads it
+    await rt.store.write(inbox.receive(started.uid, "ada", "m-1", {"text": "also the docs"}))  # it stays unread
     return await rt.run(started.id)
 
 
-async def leave(rt: Runtime, name: str, path: Path, *, move: bool = False, key: SigningKey | None = None) -> Exported:
+async def export_session(
+    rt: Runtime, name: str, path: Path, *, move: bool = False, key: SigningKey | None = None
+) -> Exported:
     uid = (await rt.get(name)).uid
     artifacts = rt.values.directory
     return await asyncio.to_thread(
@@ -34,23 +36,23 @@ async def leave(rt: Runtime, name: str, path: Path, *, move: bool = False, key: 
     )
 
 
-async def arrive(rt: Runtime, path: Path, **options: Any) -> Imported:
+async def import_session(rt: Runtime, path: Path, **options: Any) -> Imported:
     return await asyncio.to_thread(import_bundle, rt.store, path, by="grace", artifacts=rt.values.directory, **options)
 
 
-async def see_through(rt: Runtime, name: str, sink: SinkClient) -> SessionView:
-    """Run a session to its end, with somebody there who says yes to everything."""
+async def run_to_end(rt: Runtime, name: str, sink: SinkClient) -> SessionView:
+    """Run a session to its end, with a person who approves everything."""
     for _ in range(20):
         try:
             return await rt.complete(name)
         except SessionWaiting as waiting:
             for one in waiting.waits:
                 await answer(rt, one, sink)
-    raise AssertionError("it goes round and round")
+    raise AssertionError("the session does not end")
 
 
-def kept(rt: Runtime, uid: str) -> session_export.StoredSession:
-    """Everything stored of a session, in an order of its own."""
+def stored_session(rt: Runtime, uid: str) -> session_export.StoredSession:
+    """Everything stored of a session, sorted."""
     found = rt.store.read_now(session_export.read_lineage, uid)[-1]
     for some in found.tables.values():
         some.sort(key=repr)

@@ -1,4 +1,4 @@
-"""The user's code that travels: a program with a record in every table, whose outside world is a sink."""
+"""A program with a record in every table, whose effects go to a sink."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ DIE = "TRAVELLER_DIES"
 
 def _post(call: Call, body: dict[str, str]) -> Receipt:
     receipt: Receipt = SinkClient.here().post(None, body, marker=call.key)
-    if (
-        "comment" in body and os.environ.get(DIE) == body["comment"]
-    ):  # after the sink has kept it, and before anybody could write it down
+    if "comment" in body and os.environ.get(DIE) == body["comment"]:  # stored by the sink, and not recorded
         os.kill(os.getpid(), signal.SIGKILL)
     return receipt
 
@@ -86,7 +84,7 @@ async def traveller(s: Session, pr: int = 7, book: str = "once") -> list[str]:
     await choice.settle("commented")
     await plan.become("active")
     merged = await s.do(travel_merge, pr=pr)
-    answer = await s.ask("Tell everybody?", choices=["yes", "no"])
+    answer = await s.ask("Announce it?", choices=["yes", "no"])
     last = await s.do(travel_comment, text=f"{await s.recall('style')}: {answer}")
     return [digest[:8], first["id"], second["id"], merged["id"], last["id"], answer]
 

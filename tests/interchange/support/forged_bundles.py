@@ -1,4 +1,4 @@
-"""Bundles as somebody makes them who means no good, or whose disk does not."""
+"""Forged and damaged bundles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def content(folder: Path) -> Files:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def signed(files: Files, change: Callable[[dict[str, Any]], None] | None = None) -> Files:
+def with_manifest(files: Files, change: Callable[[dict[str, Any]], None] | None = None) -> Files:
     """The same with a manifest that is right about every file, and then changed."""
     manifest = json.loads(files["manifest.json"])
     manifest["files"] = {
@@ -37,7 +37,7 @@ def rows(files: Files, name: str) -> list[dict[str, Any]]:
 
 
 def with_rows(files: Files, name: str, change: Callable[[list[dict[str, Any]]], None]) -> Files:
-    """The same with other rows in one file, and the manifest none the wiser."""
+    """The same with other rows in one file, and a manifest that fits."""
     found = rows(files, name)
     change(found)
     table = {"events": "event"}.get(Path(name).stem, Path(name).stem)
@@ -46,11 +46,11 @@ def with_rows(files: Files, name: str, change: Callable[[list[dict[str, Any]]], 
         manifest["counts"][table] = len(found)
 
     lines = b"".join(json.dumps(row).encode() + b"\n" for row in found)
-    return signed(files | {name: lines}, count)
+    return with_manifest(files | {name: lines}, count)
 
 
 def rechained(files: Files, change: Callable[[list[dict[str, Any]]], None]) -> Files:
-    """The same with another log, whose chain is forged from end to end, and everything else made to fit."""
+    """The same with another log, whose chain is forged completely, and everything else made to fit."""
     events = rows(files, "events.jsonl")
     change(events)
     chain = genesis(events[0]["session_uid"])
@@ -73,7 +73,7 @@ def rechained(files: Files, change: Callable[[list[dict[str, Any]]], None]) -> F
         "events.jsonl": b"".join(json.dumps(one).encode() + b"\n" for one in events),
         "tables/session.jsonl": json.dumps(session).encode() + b"\n",
     }
-    return signed(forged, fit)
+    return with_manifest(forged, fit)
 
 
 def write_folder(path: Path, files: Files) -> Path:
