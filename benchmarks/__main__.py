@@ -14,14 +14,14 @@ import msgspec
 
 from benchmarks.measure import Line, Table
 
-# A group is a module with `tables(folder, rounds)`. It is imported when it is asked for: peers need packages of theirs.
+# A group is a module with `tables(folder, rounds)`. It is imported on demand, because peers need other packages.
 GROUPS = {name: f"benchmarks.{name}" for name in ("store", "effects", "agent", "snapshot")}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}; by default all")
-    parser.add_argument("--rounds", type=int, default=5, help="how often everybody takes a turn")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds")
     parser.add_argument("--only", default="", help="only tables whose title contains this, such as SQLite")
     chosen = parser.parse_args()
     if unknown := set(chosen.groups) - GROUPS.keys():

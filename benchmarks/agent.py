@@ -1,4 +1,4 @@
-"""The group `agent`: what a turn, a resume, a fork and a look at the tail cost after 100 events and after 100,000."""
+"""The group `agent`: the cost of a turn, a resume, a fork and of showing the tail after 100 and 100,000 events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from perdure.store.moves import session as sessions
 from perdure.testing.postgres import PostgresServer
 
 SHORT, LONG, PAGE = 100, 100_000, 1_000
-TURNS, MANY = 10, "go on for long"
+TURNS, MANY = 10, "continue for long"
 CONTEXT = 4_000  # tokens; what the model is shown is the same at both lengths
 
 
@@ -44,13 +44,13 @@ def note(n: int) -> str:
     return text(200, n)
 
 
-class Chatting:
-    """Calls one tool, then answers; shortens when it is asked to."""
+class BenchModel:
+    """Calls one tool, then answers; writes a summary on request."""
 
     name = "bench"
 
-    def goes_on(self, request: Request) -> bool:
-        """Whether it was told to call the tool many times, and has not yet."""
+    def has_more_calls(self, request: Request) -> bool:
+        """Whether the message asks for many calls, and some are left."""
         since = list(takewhile(lambda turn: turn.role != "user", reversed(request.turns)))
         asked = request.turns[-1 - len(since)].text
         return asked == MANY and sum(turn.role == "tool" for turn in since) < TURNS
@@ -58,13 +58,13 @@ class Chatting:
     async def reply(self, request: Request, on_text: OnText) -> Reply:
         on_text("x")
         if not request.tools:
-            return Reply("It went on.")
-        if request.turns[-1].role == "tool" and not self.goes_on(request):
+            return Reply("It continued.")
+        if request.turns[-1].role == "tool" and not self.has_more_calls(request):
             return Reply(text(200, request.number))
         return Reply("", (ToolCall("c", "bench_note", {"n": request.number}),), stop="calls")
 
 
-agent = Agent("bench_agent", model=Chatting(), tools=[note], context=CONTEXT, policy=None)
+agent = Agent("bench_agent", model=BenchModel(), tools=[note], context=CONTEXT, policy=None)
 
 
 def lines(target: str | Path, rounds: int) -> Iterator[Line]:
@@ -94,7 +94,7 @@ async def _await(work: Callable[[], Awaitable[float]]) -> float:
 
 
 async def prepare(target: str | Path) -> None:
-    """Two sessions that are alike but for their past."""
+    """Two sessions that differ only in the length of their history."""
     async with open_runtime(target) as runtime:
         for name, events in (("short", SHORT), ("long", LONG)):
             made = await runtime.start(agent.bind("begin"), id=name)
@@ -104,7 +104,7 @@ async def prepare(target: str | Path) -> None:
                 await runtime.store.write(message.append_lines(holder, [_line(n) for n in range(PAGE)]))
             await runtime.store.write(sessions.release(holder))
             while (await runtime.get(made.id)).cursor < events + 60:
-                await runtime.send(name, "go on")
+                await runtime.send(name, "continue")
                 await runtime.run(name)
 
 
@@ -114,13 +114,13 @@ async def _hold(runtime: Runtime, name: str) -> Holder:
 
 
 def _line(n: int) -> dict[str, Any]:
-    return {"role": "user", "content": "go on"} if n % 2 == 0 else {"role": "assistant", "content": text(200, n)}
+    return {"role": "user", "content": "continue"} if n % 2 == 0 else {"role": "assistant", "content": text(200, n)}
 
 
 async def resume(target: str | Path, name: str) -> float:
     begun = time.perf_counter()
     async with open_runtime(target) as runtime:
-        await runtime.send(name, "go on")
+        await runtime.send(name, "continue")
         await runtime.run(name)
         return time.perf_counter() - begun
 
@@ -129,7 +129,7 @@ async def turn(target: str | Path, name: str) -> float:
     async with open_runtime(target) as runtime:
         await runtime.send(name, "warm up")
         await runtime.run(name)
-        await runtime.send(name, "go on")
+        await runtime.send(name, "continue")
         begun = time.perf_counter()
         await runtime.run(name)
         return time.perf_counter() - begun
@@ -157,19 +157,19 @@ async def busy(target: str | Path) -> float:
     async with open_runtime(target) as runtime:
         await runtime.send("long", "warm up")
         await runtime.run("long")
-        await runtime.send("long", "go on")
+        await runtime.send("long", "continue")
         begun = time.process_time()
         await runtime.run("long")
         return (time.process_time() - begun) / 2
 
 
 async def many(target: str | Path) -> float:
-    """Of many turns in one run: what a turn costs by itself, and not what it costs to begin a run and to leave it."""
+    """The cost of one of many turns in one run, without the cost of starting and leaving the run."""
     async with open_runtime(target) as runtime:
         await runtime.send("long", "warm up")
         await runtime.run("long")
         taken = []
-        for text in ("go on", MANY):
+        for text in ("continue", MANY):
             await runtime.send("long", text)
             begun = time.process_time()
             await runtime.run("long")
@@ -178,7 +178,7 @@ async def many(target: str | Path) -> float:
 
 
 def written(runner: asyncio.Runner, target: str | Path) -> Iterator[Line]:
-    """Bytes of the events that a turn leaves."""
+    """Bytes of the events of a turn."""
     short, long = (runner.run(_bytes(target, name)) for name in ("short", "long"))
     yield figure("bytes per turn, 100 events", BYTES, lambda: short)
     yield figure("bytes per turn, 100,000 events", BYTES, lambda: long)
@@ -188,7 +188,7 @@ async def _bytes(target: str | Path, name: str, turns: int = 20) -> float:
     async with open_runtime(target) as runtime:
         before = (await runtime.get(name)).cursor
         for _ in range(turns):
-            await runtime.send(name, "go on")
+            await runtime.send(name, "continue")
             await runtime.run(name)
         view = await runtime.get(name)
         rows = await runtime.store.read(event.after, view.uid, before)

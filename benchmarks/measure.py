@@ -1,11 +1,12 @@
-"""How things are measured: contestants take turns, and only the ratio within one turn counts.
+"""How the benchmarks measure: contestants take turns, and only the ratio within one round counts.
 
-This machine is never quiet, so a time alone says little. Every contest runs in rounds. In a round the contestants take
-several short turns in a changing order, the median of somebody's turns is his figure, and Perdure's is divided by that
-of the raw limit. A table shows the median of those ratios with the smallest and the largest. Nothing asserts anything.
+The machine is never quiet, so a time alone means little. Every contest runs in rounds. In a round the contestants take
+several short turns in a changing order. The median of the turns of a contestant is its figure, and Perdure's figure is
+divided by that of the raw limit. A table shows the median, the smallest and the largest of these ratios. Nothing here
+asserts anything.
 
-A contestant is a function that does its work and returns one number: seconds, a rate, a count, bytes. It does not
-matter where the work happens, so a peer in another environment is a function that asks that environment's Python.
+A contestant is a function that does its work and returns one number: seconds, a rate, a count, bytes. The work may
+happen anywhere, so a peer in another environment is a function that calls the Python of that environment.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ TIMES = Unit(" x", digits=2)
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """What a figure has to keep to. Of a contest it is a ratio to the raw limit, of a count the count itself."""
+    """The bound of a figure: for a contest a ratio to the raw limit, for a count the count itself."""
 
     sign: Literal["≤", "≥", "<", "="]
     bound: float
@@ -80,7 +81,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class Contestant(msgspec.Struct, frozen=True):
-    """Somebody who is compared with the raw limit."""
+    """A function that is compared with the raw limit."""
 
     case: str
     turn: Turn
@@ -89,8 +90,8 @@ class Contestant(msgspec.Struct, frozen=True):
 
 def contest(unit: Unit, raw: Turn, contestants: list[Contestant], *, rounds: int, turns: int = 1) -> Iterator[Line]:
     """Let the raw limit and all contestants compete; one line for each of them."""
-    everybody = [raw, *(contestant.turn for contestant in contestants)]
-    limit, *figures = zip(*(one_round(everybody, turns) for _ in range(rounds)), strict=True)
+    all_turns = [raw, *(contestant.turn for contestant in contestants)]
+    limit, *figures = zip(*(one_round(all_turns, turns) for _ in range(rounds)), strict=True)
     for contestant, figure in zip(contestants, figures, strict=True):
         ratio = spread([mine / theirs for mine, theirs in zip(figure, limit, strict=True)])
         yield Line(
@@ -102,25 +103,25 @@ def contest(unit: Unit, raw: Turn, contestants: list[Contestant], *, rounds: int
         )
 
 
-def one_round(everybody: list[Turn], turns: int) -> list[float]:
-    """Everybody's figure in one round."""
-    taken: list[list[float]] = [[] for _ in everybody]
+def one_round(all_turns: list[Turn], turns: int) -> list[float]:
+    """The figure of each turn in one round."""
+    taken: list[list[float]] = [[] for _ in all_turns]
     for number in range(turns):
-        for place in range(len(everybody)):
-            who = (place + number) % len(everybody)
-            taken[who].append(everybody[who]())
+        for place in range(len(all_turns)):
+            who = (place + number) % len(all_turns)
+            taken[who].append(all_turns[who]())
     return [statistics.median(mine) for mine in taken]
 
 
 def figure(case: str, unit: Unit, turn: Turn, budget: Budget | None = None, *, rounds: int = 1) -> Line:
-    """A figure that stands for itself: a count, a size, a time without a raw counterpart."""
+    """A figure without a raw limit: a count, a size, a time."""
     values = spread([turn() for _ in range(rounds)])
     shown = unit.show(values[1]) if rounds == 1 else show_spread(unit, values)
     return Line(case=case, perdure=shown, **judged(budget, values[1], unit))
 
 
 def least(case: str, unit: Unit, turn: Turn, budget: Budget | None = None, *, rounds: int) -> Line:
-    """Processor time, the least of many rounds: neighbours on the machine only ever add to it."""
+    """Processor time, the least of many rounds, because other processes can only add to it."""
     values = [turn() for _ in range(rounds)]
     shown = f"{unit.show(min(values))} (least of {rounds}; median {unit.show(statistics.median(values))})"
     return Line(case=case, perdure=shown, **judged(budget, min(values), unit))
@@ -128,7 +129,7 @@ def least(case: str, unit: Unit, turn: Turn, budget: Budget | None = None, *, ro
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """Keep every thread of this process on one core for a while."""
+    """Keep every thread of this process on one core inside the `with` block."""
     threads = [int(name) for name in os.listdir("/proc/self/task")]
     before = os.sched_getaffinity(0)
     for thread in threads:

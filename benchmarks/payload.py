@@ -1,4 +1,4 @@
-"""Text that does not compress: repetitive text makes PostgreSQL look 47 times smaller than it is."""
+"""Text that does not compress: with repetitive text, PostgreSQL appears 47 times smaller than it is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 @cache
 def texts(size: int, count: int = 1000) -> list[str]:
-    """`count` different texts of `size` letters each, the same in every run."""
+    """`count` different texts of `size` characters each, the same in every run."""
     drawn = random.Random(size)
     return ["".join(drawn.choices(_LETTERS, k=size)) for _ in range(count)]
 

@@ -1,4 +1,4 @@
-"""Peers live in an environment of their own (`make peers`) and are asked through their own Python."""
+"""Peers have their own environment (`make peers`) and are called through its Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def installed() -> bool:
 
 
 def dbos(what: str, database: str, count: int) -> float:
-    """Let DBOS do its part and return its number."""
+    """Run the benchmark of DBOS and return its number."""
     command = [str(PYTHON), str(HERE / "peers" / "dbos_peer.py"), what, database, str(count)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     if done.returncode:

@@ -96,7 +96,7 @@ class Bench:
     def answer(self, id: str) -> None:
         async def give() -> None:
             view = await self.runtime.get(id)
-            await self.runtime.answer(view.waits[0].id, "go on")
+            await self.runtime.answer(view.waits[0].id, "continue")
 
         self._loop.run_until_complete(give())
 

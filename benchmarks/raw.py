@@ -1,4 +1,4 @@
-"""The raw limits: the drivers alone, writing one short row as durably as Perdure writes an event, and nothing else."""
+"""The raw limits: the drivers alone write one short row, as durable as an event of Perdure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RawSQLite:
 
 
 class RawEvents:
-    """The rows of an event and nothing around them: no JSON, no hashing, no lease looked at, nobody who waits."""
+    """Only the rows of an event: no JSON, no hashing, no lease check, no waiting caller."""
 
     def __init__(self, path: Path, uids: list[str]) -> None:
         self.db = connect(str(path))

@@ -1,4 +1,4 @@
-"""Sessions to measure with: somebody who holds each of them, and what is written into them."""
+"""Sessions for the benchmarks: their holders, and what is written into them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MESSAGE = 1024
 
 
 def hold_one(store: Store) -> Holder:
-    """Begin a session and take it."""
+    """Create a session and take its lease."""
     begun = store.write_now(session.create(NewSession(id=f"s-{new_uid()}", program="bench", arguments={}), by="bench"))
     return store.write_now(lease.acquire(begun.uid, "bench", nonce=new_uid(), ttl=HOUR))
 
@@ -32,7 +32,7 @@ def append(holder: Holder, number: int, size: int = SHORT) -> Move[int]:
 
 
 class Steps:
-    """Steps of one session, each with a number of its own."""
+    """Steps of one session, each with its own number."""
 
     def __init__(self, store: Store) -> None:
         self.holder = hold_one(store)

@@ -1,4 +1,4 @@
-"""Counting syncs exactly: on SQLite through a file system of our own, on PostgreSQL through the server's statistics."""
+"""Exact counts of syncs: on SQLite with a custom file system, on PostgreSQL from the server's statistics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CountingFile(apsw.VFSFile):
 
 
 def wal_syncs(url: str) -> int:
-    """How often PostgreSQL's backends have synced the log. A backend tells when it ends: close the store first."""
+    """How often PostgreSQL's backends have synced the log. A backend reports when it ends: close the store first."""
     with psycopg.connect(url, autocommit=True) as db:
         row = db.execute(
             "select coalesce(sum(fsyncs), 0) from pg_stat_io where object = 'wal' and backend_type = 'client backend'"

@@ -13,12 +13,12 @@ from dbos import DBOS, SetWorkflowID
 what, database, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 taken = []
 resumed = threading.Event()
-LETTERS = "".join(random.Random(1).choices(string.ascii_letters + string.digits, k=4096))
+TEXT = "".join(random.Random(1).choices(string.ascii_letters + string.digits, k=4096))
 
 
 def text(number):
     begin = (number * 37) % 3800
-    return LETTERS[begin : begin + 200] + str(number)
+    return TEXT[begin : begin + 200] + str(number)
 
 
 DBOS(
