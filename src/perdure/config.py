@@ -1,8 +1,8 @@
 """Settings: from the user's own file, from `perdure.toml` in the current folder, from the environment; the last wins.
 
-A file in a folder is data, whoever wrote it. `perdure.toml` may come with a cloned repository, and an agent may have
-written it. A setting that names code, an address, a store, a person or a model counts from there only after the user
-trusted exactly this content; who decides that is told here (`trusts`), and asked elsewhere.
+A file in a folder is only data. `perdure.toml` may come with a cloned repository, and an agent may have written it. A
+setting that names code, an address, a store, a person or a model counts from there only after the user trusted exactly
+this content. The caller passes the function that decides this (`trusts`).
 """
 
 from __future__ import annotations
@@ -21,47 +21,57 @@ from perdure.errors import ConfigError
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One thing that can be set."""
+    """One setting."""
 
     name: str
     env: str
     meaning: str
     default: str
-    kind: Literal["text", "number", "list"] = "text"  # what it may be in perdure.toml, where text always may stand
+    kind: Literal["text", "number", "list"] = "text"  # its type in perdure.toml; text is always allowed
 
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting("store", "PERDURE_STORE", "Where sessions are kept.", "perdure.db in the user's data folder"),
+    Setting("store", "PERDURE_STORE", "The address of the store.", "perdure.db in the user's data folder"),
     Setting("app", "PERDURE_APP", "Modules that define programs and tools, separated by commas.", "none", "list"),
-    Setting("by", "PERDURE_BY", "Who acts when a person answers, votes or settles.", "whoever is logged in"),
+    Setting("by", "PERDURE_BY", "The name to record for answers, votes and verdicts.", "the current user"),
+    Setting("artifacts", "PERDURE_ARTIFACTS", "The folder for large data of a store without one.", "next to the store"),
+    Setting("model", "PERDURE_MODEL", "The default model of an agent, such as anthropic:NAME.", "none"),
     Setting(
-        "artifacts", "PERDURE_ARTIFACTS", "The folder for large things of a store without one.", "beside the store"
+        "base_url",
+        "PERDURE_BASE_URL",
+        "The address of the model server, if it is not the provider's.",
+        "the provider's",
     ),
-    Setting("model", "PERDURE_MODEL", "The model of an agent that is given none, such as anthropic:NAME.", "none"),
-    Setting("base_url", "PERDURE_BASE_URL", "Where a model's server is, if not at its provider.", "the provider's"),
     Setting(
         "environment",
         "PERDURE_ENVIRONMENT",
-        "More environment variables that commands of an agent may see.",
+        "More environment variables that an agent's commands may see.",
         "none",
         "list",
     ),
-    Setting("readable", "PERDURE_READABLE", "More paths in home folders that commands may read, by colons.", "none"),
-    Setting("connections", "PERDURE_CONNECTIONS", "How many PostgreSQL connections write at once.", "8", "number"),
+    Setting(
+        "readable",
+        "PERDURE_READABLE",
+        "More paths in home folders that commands may read, separated by colons.",
+        "none",
+    ),
+    Setting(
+        "connections", "PERDURE_CONNECTIONS", "How many PostgreSQL connections write at the same time.", "8", "number"
+    ),
 )
-HARMLESS = frozenset({"connections"})  # what a folder may set without being trusted
+HARMLESS = frozenset({"connections"})  # what perdure.toml may set without trust
 FILE = "perdure.toml"
 LARGEST = 64 << 10  # bytes of a settings file
 IGNORE_FOLDER = "PERDURE_IGNORE_FOLDER"  # do not read perdure.toml in the current folder; only in the environment
-DEBUG = "PERDURE_DEBUG"  # shows where an unexpected error comes from; only in the environment, read when all else fails
-LOG = "PERDURE_LOG"  # from which level on the command line shows log messages; only in the environment
-OTHERS = (DEBUG, IGNORE_FOLDER, LOG, "PERDURE_SINK")  # names of ours that set nothing here
+DEBUG = "PERDURE_DEBUG"  # shows the traceback of an unexpected error; only in the environment
+LOG = "PERDURE_LOG"  # the lowest level of log messages that the command line shows; only in the environment
+OTHERS = (DEBUG, IGNORE_FOLDER, LOG, "PERDURE_SINK")  # other variables of Perdure, which are not settings
 
 
 def read_settings(folder: Path | None = None, trusts: Callable[[Path, str], None] | None = None) -> dict[str, str]:
-    """What is set here, by name. A name that is not a setting is an error, not a surprise later.
+    """The settings in force, by name. An unknown name is an error.
 
-    `trusts` is given the folder's file and its text where that would set more than is harmless, and raises if the user
+    `trusts` gets the path and the text of perdure.toml if it sets more than harmless settings, and raises if the user
     does not trust it. Without `trusts` such a file is refused.
     """
     settings = _parse(user_file(), read_file(user_file(), follow_links=True))
@@ -79,7 +89,7 @@ def read_settings(folder: Path | None = None, trusts: Callable[[Path, str], None
 
 
 def refuse_untrusted(path: Path, _: str) -> None:
-    """Say that a folder's file was not used, and what can be done."""
+    """Raise the error for an untrusted perdure.toml."""
     raise ConfigError(
         f"{path} is not trusted, so nothing was done. It could run code, and choose the store and the model.",
         hint=f"Read it with `perdure trust`, or set {IGNORE_FOLDER}=1 to work without it.",
@@ -87,7 +97,7 @@ def refuse_untrusted(path: Path, _: str) -> None:
 
 
 def user_file() -> Path:
-    """The user's own settings, which hold everywhere."""
+    """The user's own settings, which apply in every folder."""
     home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(home) / "perdure" / "config.toml"
 
@@ -118,7 +128,7 @@ def read_file(path: Path, *, follow_links: bool = False) -> str:
 def _parse(path: Path, text: str) -> dict[str, str]:
     if not text:
         return {}
-    import tomllib  # late: every command passes here, and few folders have the file
+    import tomllib  # late: every command runs this, and few folders have the file
 
     try:
         values = tomllib.loads(text)
@@ -126,12 +136,12 @@ def _parse(path: Path, text: str) -> dict[str, str]:
         raise ConfigError(f"{path} cannot be read: {str(error) or 'it is nested too deeply'}.") from None
     known = {setting.name: setting for setting in SETTINGS}
     if unknown := sorted(values.keys() - known.keys()):
-        raise ConfigError(f"{path} sets {unknown[0]!r}, which is no setting.", hint=f"Known: {sorted(known)}.")
+        raise ConfigError(f"{path} sets {unknown[0]!r}, which is not a setting.", hint=f"Known: {sorted(known)}.")
     return {name: _text(path, known[name], value) for name, value in values.items()}
 
 
 def _text(path: Path, setting: Setting, value: Any) -> str:
-    """A value of the file as text; one of another kind is refused, for nobody meant a store called `3`."""
+    """A value of the file as text. A value of the wrong type is refused, such as a store called `3`."""
     if isinstance(value, str):
         return value
     if setting.kind == "number" and type(value) is int:
@@ -141,35 +151,35 @@ def _text(path: Path, setting: Setting, value: Any) -> str:
     wanted = {"text": "text", "number": "a whole number", "list": "text, or a list of texts"}[setting.kind]
     example = {"text": '"..."', "number": "8", "list": '["...", "..."]'}[setting.kind]
     raise ConfigError(
-        f"{path} sets `{setting.name}` to something that is not {wanted}.",
+        f"{path} sets `{setting.name}` to a value that is not {wanted}.",
         hint=f"Write it as {setting.name} = {example}",
     )
 
 
 def mistyped_names() -> list[tuple[str, str]]:
-    """Names in the environment that are none of ours and look like one that is, with that one."""
+    """Unknown `PERDURE_` variables in the environment that resemble a known one, with the known one."""
     known = {name.removeprefix("PERDURE_") for name in (*OTHERS, *(setting.env for setting in SETTINGS))}
     given = {name.removeprefix("PERDURE_") for name in os.environ if name.startswith("PERDURE_")}
     if not (unknown := sorted(given - known)):
         return []
-    from difflib import get_close_matches  # late: hardly anybody mistypes
+    from difflib import get_close_matches  # late: rarely needed
 
     near = [(name, get_close_matches(name, known, n=1, cutoff=0.7)) for name in unknown]
     return [(f"PERDURE_{name}", f"PERDURE_{found[0]}") for name, found in near if found]
 
 
 def current_folder() -> Path:
-    """Where the process stands, which somebody may have removed meanwhile."""
+    """The working folder of the process, which may have been removed."""
     try:
         return Path.cwd()
     except FileNotFoundError:
         raise ConfigError(
-            "The current folder is not there any more.", hint="Go to a folder that is there, and run again."
+            "The current folder no longer exists.", hint="Change to an existing folder, then run again."
         ) from None
 
 
 def data_folder() -> Path:
-    """The folder of the user's own data."""
+    """The data folder of the user."""
     home = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(home) / "perdure"
 
