@@ -1,4 +1,4 @@
-"""A folder that somebody else prepared, and a person who types commands in it."""
+"""A folder prepared by an attacker, and a user who runs commands in it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ Given = tuple[str, dict[str, Any]]
 
 
 HERE = "sandbox: it is not there"
-ENDS = "shepherd: everything ends with the command"
+ENDS = "command runner: everything ends with the command"
 OTHERWISE = {
     "leave a process behind": ENDS,
     "leave a daemon behind that forked twice": ENDS,
@@ -195,7 +195,7 @@ UNASKED = [
     run("escape", "hide a command in a substitution", 'grep "$(touch marks/{name})" a.txt'),
     run("escape", "write by an option of git", "git log --output=marks/{name}"),
     run("escape", "start a program by a setting of git", "git -c core.pager='touch marks/{name}' -p log"),
-    run("hide", "hide a command behind invisible letters", "ls \u3164\u2800\u202e # \x1b[2K\rtouch marks/{name}"),
+    run("hide", "hide a command behind invisible characters", "ls \u3164\u2800\u202e # \x1b[2K\rtouch marks/{name}"),
     use("exfiltrate", "push without asking", write("c.txt"), ("git_commit", {"message": "x"}), ("git_push", {})),
     use("forge", "answer its own question", ("ask_person", {"question": "Approved?"})),
 ]

@@ -31,12 +31,12 @@ INVISIBLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("letter", INVISIBLE, ids=[f"U+{ord(one):04X}" for one in INVISIBLE])
-def test_an_invisible_character_is_shown_as_an_escape(letter: str) -> None:
-    shown = safe(f"rm{letter}-rf")
-    assert letter not in shown
+@pytest.mark.parametrize("character", INVISIBLE, ids=[f"U+{ord(one):04X}" for one in INVISIBLE])
+def test_an_invisible_character_is_shown_as_an_escape(character: str) -> None:
+    shown = safe(f"rm{character}-rf")
+    assert character not in shown
     assert shown.startswith("rm\\")
-    assert letter not in safe(letter + letter)
+    assert character not in safe(character + character)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_joiners_that_a_script_or_an_emoji_needs_stay(text: str) -> None:
 
 
 def test_no_character_without_a_mark_on_the_screen_passes() -> None:
-    """Every character of a category that people do not see, alone between two letters."""
+    """Every character of a category that people do not see, alone between two characters."""
     hidden = [chr(one) for one in range(0x110000) if unicodedata.category(chr(one)) in ("Cc", "Cf", "Zs", "Zl", "Zp")]
     assert [one for one in hidden if one != " " and one in safe(f"a{one}b")] == []
 

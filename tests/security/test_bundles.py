@@ -373,7 +373,7 @@ def test_importing_says_what_it_dropped_and_an_own_bundle_keeps_all(
     assert terminal("export", "a-1", "--to", "b.zip").code == 0
     own = terminal("import", "b.zip", "--store", "own.db")
     assert (own.code, "Dropped" in own.out) == (0, False)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "somebody-else"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "another-user"))
     said = terminal("import", "b.zip", "--store", "other.db")
     assert 'Dropped allow = ["run_command"]: the bundle gave itself this permission.' in said.out
     assert "Dropped network = true" in said.out

@@ -27,7 +27,7 @@ def _a_store(terminal: Terminal) -> None:
 
 @pytest.fixture
 def hostile(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder whose settings name code; the mark is made by whoever runs that code."""
+    """A folder whose settings name code; the mark is made if that code runs."""
     monkeypatch.delenv("PERDURE_APP", raising=False)
     mark = terminal.folder / "ran"
     (terminal.folder / "hostile.py").write_text(f"open({str(mark)!r}, 'w').close()\n")

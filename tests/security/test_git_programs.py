@@ -206,7 +206,7 @@ def test_every_key_is_known_to_name_a_program() -> None:
 
 
 def _as_listed(key: str) -> str:
-    """As `git config --list` writes it: all but the middle in small letters."""
+    """As `git config --list` writes it: all but the middle in lower case."""
     section, _, rest = key.partition(".")
     middle, dot, name = rest.rpartition(".")
     return f"{section.lower()}.{middle}{dot}{name.lower()}"
@@ -228,7 +228,7 @@ def test_a_commit_that_a_repositorys_program_would_sign_is_refused(format: str, 
     assert trap.ran == set()
 
 
-def test_a_look_fetches_no_missing_object_from_a_promisor(folder: Path) -> None:
+def test_reading_fetches_no_missing_object_from_a_promisor(folder: Path) -> None:
     need_bubblewrap()
     trap = Trap(folder)
     trap.plant("remote.lazy.uploadpack", "core.sshCommand")
@@ -335,7 +335,7 @@ def test_a_link_in_the_place_of_git_lfs_is_not_writable(folder: Path) -> None:
 SECRETS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "PERDURE_STORE", "SECRET_KEY", "LD_LIBRARY_PATH")
 
 
-def test_nothing_reaches_a_remote_before_the_yes_and_no_key_after_it(
+def test_nothing_reaches_a_remote_before_approval_and_no_key_after_it(
     repository: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need_bubblewrap()

@@ -18,7 +18,7 @@ from tests.cli.agents import Work, calls
 
 @pytest.fixture
 def shared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder like /tmp, in which anybody may take a name."""
+    """A folder like /tmp, in which every user may create files."""
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     return folder / f"perdure-{os.getuid()}"

@@ -173,8 +173,8 @@ def offered(world: Path) -> list[str]:
             continue
         asked = [*program.split(), "-h" if program.startswith("git") else "--help"]
         said = subprocess.run(asked, capture_output=True, text=True, cwd=world, stdin=subprocess.DEVNULL, timeout=60)
-        letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-        options = {*WORD.findall(said.stdout + said.stderr), *(f"-{letter}" for letter in letters)}
+        characters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+        options = {*WORD.findall(said.stdout + said.stderr), *(f"-{character}" for character in characters)}
         after = " ".join(USED.get(program.split()[0], ["a.txt"]))
         made += [f"{program} {option}{value} {after}" for option in sorted(options) for value in values]
     return made

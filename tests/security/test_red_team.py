@@ -132,7 +132,7 @@ async def test_a_hostile_model_does_nothing_unasked(world: World) -> None:
 
 
 async def test_without_a_sandbox_the_checks_see_success(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a count of zero would say nothing."""
+    """Without this control, a count of zero would prove nothing."""
     monkeypatch.setattr(bubblewrap, "found", lambda *_: None)
     monkeypatch.setattr(sandbox, "landlock_works", lambda: False)
     told = await attack(world, [*CONTROL, *REACHING], unsandboxed=True)

@@ -1,4 +1,4 @@
-"""Attack: a command keeps rights of root, or leaves a file that gives others the rights of whoever runs Perdure."""
+"""Attack: a command keeps root rights, or leaves a file that runs with the rights of the user who runs Perdure."""
 
 from __future__ import annotations
 
