@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -25,6 +27,17 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
             links = re.findall(r"\]\(([^)#:]+\.md)\)", text(page))
             waiting += [(page.parent / link).resolve() for link in links]
     assert [relative(page) for page in PAGES if page not in seen and page.name != "CHANGELOG.md"] == []
+
+
+def test_imports_in_python_blocks_exist() -> None:
+    wrong = []
+    for page in PAGES:
+        for block in blocks(page, "python"):
+            for node in ast.walk(ast.parse(block)):
+                if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "perdure":
+                    module = importlib.import_module(str(node.module))
+                    wrong += [f"{relative(page)}: {one.name}" for one in node.names if not hasattr(module, one.name)]
+    assert wrong == []
 
 
 def test_readme_program_and_commands_run_as_written(tmp_path: Path) -> None:
