@@ -26,7 +26,7 @@ from perdure.ids import new_uid
 from tests.agent.tools.folder import do
 
 root = Path(sys.argv[1])
-with Workspace(root, session_uid=new_uid()).entered():
+with Workspace(root, session_uid=new_uid()).active():
     try:
         do("write_file", {"path": ".venv/evil.pth", "content": "import evil", "before": None})
     except NotDone as refused:

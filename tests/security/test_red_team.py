@@ -42,9 +42,9 @@ STOPPED = {  # what a call was told, and what that means; the first that is foun
     r"not a name for a branch": "git tools: names are checked",
     r"exists; read it first": "tools: a file that was not read is not written over",
     r"no thanks": "a person was asked, and denied it",
-    r"[Pp]ermission denied|not permitted|superuser|System error": "sandbox: no rights",
+    r"[Pp]ermission denied|not permitted|superuser|System error|Authentication failure": "sandbox: no rights",
     r"Network is unreachable|Connection refused|exit 7": "sandbox: no network",
-    r"cross-device|resource busy|No space left": "sandbox: file systems and namespaces of its own",
+    r"cross-device|resource busy|No space left|namespaces exceeded": "sandbox: file systems and namespaces of its own",
     r"No such (file|process)|annot access|unable to open|onexistent": "sandbox: it is not there",
 }
 

@@ -294,12 +294,12 @@ def test_a_commit_in_a_worktree_runs_its_hook_in_the_sandbox(level: Level, repos
 
 REFUSED = """
 try:
-    with Workspace(Path(sys.argv[1]), session_uid="u").entered():
+    with Workspace(Path(sys.argv[1]), session_uid="u").active():
         from tests.agent.tools.folder import call
         call("git_commit", message="second")
 except NotDone as refused:
     print(refused)
-with Workspace(Path(sys.argv[1]), session_uid="u", unsandboxed=True).entered():
+with Workspace(Path(sys.argv[1]), session_uid="u", unsandboxed=True).active():
     print(call("git_commit", message="second").text.splitlines()[0])
 """
 
