@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from perdure import tool
-from perdure.agent.ledger import ask_first
 from perdure.agent.model import Model, OnText, Reply, Request
+from perdure.agent.permissions import ask_first
 from perdure.runtime.ledger.policy import Intent
 from tests.agent.conftest import opened
 from tests.agent.talk import Talk, calls, lines

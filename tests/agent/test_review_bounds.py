@@ -205,7 +205,7 @@ async def test_a_message_to_a_session_that_runs_once_is_not_lost_at_its_end(talk
         session = await talk.start(runtime, once=True)
         kept = await runtime.store.read(inbox.get, session.uid, "m-1")
         assert kept is not None
-        assert kept.promoted_as is not None, "it was taken in, and nobody will ever on_text it"
+        assert kept.promoted_as is not None, "it was taken in, and never read"
 
 
 async def test_a_run_that_is_cancelled_while_it_takes_the_lease_gives_it_back(talk: Talk) -> None:
@@ -234,7 +234,7 @@ async def test_an_outcome_that_comes_while_it_is_doubted_is_told_as_it_came(talk
 
     def ledger(run: Run) -> Ledger:
         made = open_ledger(run)
-        get = made._get
+        get = made.get
 
         async def settled_first(id: str) -> Effect:
             found = await get(id)
@@ -242,7 +242,7 @@ async def test_an_outcome_that_comes_while_it_is_doubted_is_told_as_it_came(talk
                 await runtime.store.write(effects.settle(found.session_uid, "worker", id, 1, known, retry=3))
             return await get(id)
 
-        made._get = settled_first  # type: ignore[method-assign]
+        made.get = settled_first  # type: ignore[method-assign]
         return made
 
     agent.ledger = ledger  # type: ignore[method-assign]

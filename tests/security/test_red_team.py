@@ -15,8 +15,7 @@ import pytest
 
 from perdure import Agent
 from perdure.agent.commands import bubblewrap, sandbox
-from perdure.agent.ledger import ask_first
-from perdure.agent.permissions import allowed
+from perdure.agent.permissions import allowed, ask_first
 from perdure.agent.tools.shipped import SHIPPED
 from perdure.testing import ScriptedModel
 from perdure.testing.proxy import wait_until

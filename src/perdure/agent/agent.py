@@ -20,9 +20,10 @@ from perdure.agent.files.branch import folder_path, snapshot_folder, storage_fol
 from perdure.agent.files.session_folder import open_folder
 from perdure.agent.files.workspace import Workspace
 from perdure.agent.history.state_reader import AgentRecords, read
-from perdure.agent.ledger import AgentLedger, ask_first
+from perdure.agent.ledger import AgentLedger
 from perdure.agent.loop import Loop
 from perdure.agent.model import Model, get_model
+from perdure.agent.permissions import ask_first
 from perdure.agent.settings import Limits, Settings
 from perdure.agent.toolbox import AgentTool, Toolbox, is_known
 from perdure.agent.tools.shipped import SHIPPED
@@ -115,14 +116,15 @@ class Agent(Program[[str, bool], str]):
         made = AgentLedger(run, self.asking(run.session), settings, home)
         made.enter = lambda root: self.workspace(run, root, beside)
         made.workspace = None if place is None else made.enter(place)
-        return made
+        return made.effects
 
     async def main(self, run: Run, ledger: Ledger) -> Any:
-        assert isinstance(ledger, AgentLedger)
+        agent = ledger.host
+        assert isinstance(agent, AgentLedger)
         assert isinstance(run.records, AgentRecords)
         given = run.session.arguments
-        await open_folder(ledger, run.records)
-        return await Loop(ledger, run.records).live(given["prompt"], bool(given.get("once")))
+        await open_folder(agent, run.records)
+        return await Loop(agent, run.records).live(given["prompt"], bool(given.get("once")))
 
     def settings(self, arguments: dict[str, Any]) -> Settings:  # noqa: ARG002 - some agents are kept as data
         """The settings of a run."""

@@ -23,7 +23,6 @@ from perdure.domain.wait import WaitKind
 from perdure.errors import ModelError, PerdureError
 from perdure.ids import decode, encode
 from perdure.runtime.description import describe
-from perdure.runtime.ledger.dispatch import Intent
 from perdure.runtime.live_text import LiveTextWriter
 from perdure.store.moves import effect_input as intents
 from perdure.store.moves import message, wait
@@ -160,10 +159,9 @@ async def _write(
     run = ledger.run
     arguments = {"model": model.name}
     key = idempotency_key(run.session.uid, position, NAME, arguments, 0)
-    intent = Intent(
+    intent = intents.NewEffect(
         id="e-" + key[:16], position=encode(position), generation=0, tool=NAME, replay=Replay.PURE, targets="[]",
         intent=encode(arguments), intent_digest=intent_digest(NAME, arguments, []), idempotency_key=key,
-        arguments=arguments,
     )  # fmt: skip
     worker = run.runtime.worker
     dispatch = intents.Dispatch(worker=worker.id, process=worker.process)

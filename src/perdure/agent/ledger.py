@@ -1,8 +1,8 @@
-"""The ledger as an agent uses it: the same order of writes, in the agent's folder, without holding the model up.
+"""The ledger as an agent uses it: the same order of writes, in the agent's folder, without blocking the model.
 
-A program that meets a doubt waits for a person. An agent is told that the outcome is unknown and may go on looking;
-only what would change something waits until the doubt is settled. A command that outlived its worker is found again:
-what came of it is known, and so it is not in doubt.
+A program that meets a doubt waits for a person. An agent is told that the outcome is unknown, and may continue to read;
+only calls that would change something wait until the doubt is settled. A command that outlived its worker is found
+again: its outcome is known, so it is not in doubt.
 """
 
 from __future__ import annotations
@@ -13,163 +13,107 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from perdure.agent.files.snapshot import Snapshots
 from perdure.agent.files.workspace import Workspace
-from perdure.agent.permissions import allowed
+from perdure.agent.permissions import AgentPolicy
 from perdure.agent.settings import Settings
 from perdure.agent.toolbox import shipped
 from perdure.agent.tools.result import source_of
 from perdure.domain.effect import SETTLED, Effect, EffectState
-from perdure.domain.fact import Fact
 from perdure.domain.wait import Wait, WaitKind
-from perdure.errors import NotDone, PerdureError, Suspended
+from perdure.errors import NotDone, PerdureError
 from perdure.ids import encode, host
-from perdure.runtime.definitions.tool import Gate, Outcome, Tool
+from perdure.runtime.definitions.tool import Tool
+from perdure.runtime.ledger.host import ActSite, OpenDoubt, Reattachment
 from perdure.runtime.ledger.ledger import Ledger
-from perdure.runtime.ledger.policy import Intent, Policy, Ruling
+from perdure.runtime.ledger.policy import Intent, Ruling
 from perdure.runtime.run.lineage import inherited
 from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.run import Run
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import doubt, wait
 from perdure.store.moves import effect as effects
-from perdure.store.moves import effect_input as intents
 from perdure.store.moves import session as sessions
 from perdure.store.moves.attempt import attempts_of
-
-ASKED = frozenset({"run_command", "git_push"})
-GATE = Gate("agent", expires=None, requester_may_decide=True)  # the model asks, and the person it works for decides
+from perdure.store.moves.effect_input import AttemptResult
 
 
-class OpenDoubt(Exception):
-    """Nobody can say what came of an effect; a person is asked, and the model is told."""
-
-    def __init__(self, effect: Effect) -> None:
-        super().__init__(effect.id)
-        self.effect = effect
-
-
-class AgentLedger(Ledger):
-    """The effects of one run of an agent."""
+class AgentLedger:
+    """The effects of one run of an agent: the runtime's ledger, and the agent as its host (`runtime.ledger.host`)."""
 
     def __init__(self, run: Run, policy: Callable[[Intent], str] | None, settings: Settings, home: Path | None) -> None:
-        super().__init__(run, run.runtime.policy)
-        self._own_policy = None if policy is None else Policy(policy, run.clock, GATE)
+        self.run = run
+        self.effects = Ledger(run, self)
         self.settings = settings
-        self.home = home  # where the snapshots of the folder are, if there is a place for them
+        self.home = home  # the folder of the snapshots, if there is one
         self.workspace: Workspace | None = None
         self.enter: Callable[[Path], Workspace]
         self.origins: tuple[str, ...] = ()
-        self._allowed: dict[str, Fact] = {}  # what a person always allows in this session
-        # Whether something may be in doubt; only a holder can put it there, so False is certain.
+        self._policy = AgentPolicy(run, policy)
+        self._uid = run.session.uid
+        # Whether an effect may be in doubt. Only a holder can put one in doubt, so False is certain.
         self.in_doubt = any(one.doubted_at is not None for one in run.records.effects.values())
-
-    def _rule(self, tool: Tool[..., Any], arguments: dict[str, Any]) -> Ruling:
-        """The stricter of the runtime's policy and the agent's own."""
-        ruling = self._asked(self._policy, tool, arguments)
-        if self._own_policy is None or ruling.answer == "deny":
-            return ruling
-        own = self._asked(self._own_policy, tool, arguments)
-        if own.answer == "ask" and tool.gate is None and (said := self._allowed.get(tool.name)) is not None:
-            own = Ruling("allow", f"{said.updated_by} always allows {tool.name} in this session.")
-        return own if own.answer == "deny" or ruling.answer == "allow" else ruling
-
-    def _asked(self, policy: Policy, tool: Tool[..., Any], arguments: dict[str, Any]) -> Ruling:
-        """What a policy says; one that fails cannot allow anything, so a person is asked."""
-        try:
-            return policy.rule(tool, self.run.session, arguments, self.origins)
-        except Exception:
-            careful = Policy(lambda _: "ask", self.run.clock, GATE)
-            return careful.rule(tool, self.run.session, arguments, self.origins)
-
-    def _dispatch(self, tool: Tool[..., Any]) -> intents.Dispatch:
-        made = super()._dispatch(tool)
-        offered = shipped(tool.name)
-        if offered is None or offered.level is None or self.workspace is None:
-            return made
-        try:
-            level = str(offered.level(self.workspace))
-        except NotDone:  # there is none; the act itself will say so
-            level = "none"
-        return msgspec.structs.replace(made, sandbox=level)
-
-    async def _call(
-        self, tool: Tool[..., Any], id: str, key: str, arguments: dict[str, Any], number: int
-    ) -> intents.AttemptResult:
-        with self._here():
-            known = await super()._call(tool, id, key, arguments, number)
-        if known.reference is None and known.result is not None and shipped(tool.name) is not None:
-            return msgspec.structs.replace(known, reference=source_of(known.result, arguments))
-        return known
-
-    async def _ask_probe(self, tool: Tool[..., Any], effect: Effect, number: int) -> tuple[Outcome, str | None]:
-        with self._here():
-            return await super()._ask_probe(tool, effect, number)
-
-    def _here(self) -> Any:
-        return nullcontext() if self.workspace is None else self.workspace.active()
-
-    async def _doubt(self, effect: Effect, why: str, lane: ExecutionLane | None) -> Effect:  # noqa: ARG002 - nobody is held
-        self.in_doubt = True
-        await self.run.write(doubt.open_doubt(self.run.holder, effect.id, why))
-        now = await self._get(effect.id)
-        if now.state in SETTLED:  # its outcome came meanwhile
-            return now
-        raise OpenDoubt(now)
-
-    async def recover(self, tool: Tool[..., Any], effect: Effect) -> None:
-        try:
-            await self._reattach(tool, effect)
-            await self.drive(tool, effect)
-        except OpenDoubt:
-            await self._stand_by()
-
-    async def undo(self, *args: Any, **kwargs: Any) -> Effect:
-        try:
-            return await super().undo(*args, **kwargs)
-        except OpenDoubt as doubted:  # an undo in doubt holds nobody up; its request stays, and is taken up again
-            await self._stand_by()
-            raise Suspended from doubted
-
-    async def _stand_by(self) -> None:
-        """The model is told, and goes on with what changes nothing; only a session that is to stop waits here."""
-        while self.run.holder.cancel_requested and (asked := await self.run.read(doubts, self._uid)):
-            await self.run.wait_for(asked[0].id)
-
-    async def _reattach(self, tool: Tool[..., Any], effect: Effect) -> None:
-        """Find a command that outlived its worker; what it came to is its outcome, and settles its attempt."""
-        offered = shipped(tool.name)
-        if offered is None or offered.reattach is None or self.workspace is None or effect.doubted_at is not None:
-            return
-        attempts = await self.run.read(attempts_of, effect.session_uid, effect.id)
-        if not attempts or attempts[-1].ended_at is not None:
-            return
-        ran_here = attempts[-1].process.get("host") == host()
-        number = attempts[-1].number if ran_here else None
-        found = await offered.reattach(effect.idempotency_key, self.workspace, attempt=number)
-        if found is not None:
-            known = intents.AttemptResult(
-                outcome=found.outcome, result=found.result, error=found.error, reference=found.reference
-            )
-            because = f"The command of attempt {attempts[-1].number} outlived its worker: {found.why}"
-            await self.run.write(doubt.record_recovery(self.run.holder, effect.id, because))
-            await self._settle(tool, effect.id, attempts[-1].number, known)
 
     async def perform(
         self, tool: Tool[..., Any], arguments: dict[str, Any], position: list[Any], there: Effect | None
     ) -> Effect:
-        """See one call through: a new effect, one of ours that was left, or one of the line's."""
+        """Do one call until it is settled: a new effect, an unfinished one of this session, or one of its lineage."""
         if there is not None and there.session_uid != self._uid:
             there = await inherited(self.run, there)
         if there is None:
-            if self._own_policy is not None:  # a person may have allowed something since
-                self._allowed = await self.run.read(allowed, self._uid)
-            return await self._begin(tool, self.intent(tool, arguments, position), None)
+            await self._policy.refresh()
+            return await self.effects.begin(tool, arguments, position, None)
         if there.session_uid != self._uid:
             return there
-        return await self.drive(tool, there, None)
+        return await self.effects.recovery.drive(tool, there)
+
+    def rule(self, tool: Tool[..., Any], arguments: dict[str, Any]) -> Ruling:
+        return self._policy.rule(tool, arguments, self.origins)
+
+    def act_site(self, tool: Tool[..., Any]) -> ActSite:
+        """The agent's folder, with the sandbox that a shipped tool uses there."""
+        enter = nullcontext if self.workspace is None else self.workspace.active
+        offered = shipped(tool.name)
+        if offered is None:
+            return ActSite(enter=enter)
+        level = None
+        if offered.level is not None and self.workspace is not None:
+            try:
+                level = str(offered.level(self.workspace))
+            except NotDone:  # there is no sandbox; the act itself reports that
+                level = "none"
+        return ActSite(level, enter, source_of)
+
+    async def reattach(self, tool: Tool[..., Any], effect: Effect) -> Reattachment | None:
+        """Find a command that outlived its worker; its outcome is known, so it is not in doubt."""
+        offered = shipped(tool.name)
+        if offered is None or offered.reattach is None or self.workspace is None or effect.doubted_at is not None:
+            return None
+        attempts = await self.run.read(attempts_of, effect.session_uid, effect.id)
+        if not attempts or attempts[-1].ended_at is not None:
+            return None
+        last = attempts[-1]
+        number = last.number if last.process.get("host") == host() else None
+        found = await offered.reattach(effect.idempotency_key, self.workspace, attempt=number)
+        if found is None:
+            return None
+        known = AttemptResult(outcome=found.outcome, result=found.result, error=found.error, reference=found.reference)
+        return Reattachment(
+            last.number, known, f"The command of attempt {last.number} outlived its worker: {found.why}"
+        )
+
+    async def doubt(self, effect: Effect, why: str, lane: ExecutionLane | None) -> None:  # noqa: ARG002 - no one waits
+        """Record the doubt. The model is told that the outcome is unknown, and continues."""
+        self.in_doubt = True
+        await self.run.write(doubt.open_doubt(self.run.holder, effect.id, why))
+        now = await self.effects.get(effect.id)
+        if now.state not in SETTLED:  # otherwise its outcome came meanwhile
+            raise OpenDoubt(now)
+
+    async def stand_by(self) -> None:
+        """The model continues with calls that change nothing; only a session that is to stop waits here."""
+        while self.run.holder.cancel_requested and (asked := await self.run.read(doubts, self._uid)):
+            await self.run.wait_for(asked[0].id)
 
     async def snapshot(self, words: str) -> dict[str, Any]:
         """Keep the files as they are now; what a line of the transcript says of that. Losing one loses no session."""
@@ -217,8 +161,3 @@ def placed(tx: StoreTransaction, uid: str, after: int, through: int = 2**62) -> 
         if at not in found or found[at].generation < effect.generation:
             found[at] = effect
     return found
-
-
-def ask_first(intent: Intent) -> str:
-    """The policy of an agent that was given none: what leaves the folder, or may, is asked for."""
-    return "ask" if intent.tool in ASKED else "allow"

@@ -22,14 +22,15 @@ from perdure.agent.history import catch_up, compaction, context
 from perdure.agent.history.inbox import InboxState, mode_of, read_inbox
 from perdure.agent.history.state_reader import FINGERPRINT, AgentRecords
 from perdure.agent.history.transcript import CODEC, Line, line_of
-from perdure.agent.ledger import AgentLedger, OpenDoubt, doubts
+from perdure.agent.ledger import AgentLedger, doubts
 from perdure.agent.model import Request
 from perdure.agent.settings import reached, time_left
 from perdure.agent.tool_calls import ToolCalls
 from perdure.domain.effect import Effect, EffectState
 from perdure.domain.fact import Fact
 from perdure.errors import ModelError, Suspended
-from perdure.runtime.ledger.ledger import tool_of
+from perdure.runtime.ledger.host import OpenDoubt
+from perdure.runtime.ledger.recovery import tool_of
 from perdure.runtime.live_text import LiveTextWriter
 from perdure.runtime.run.lineage import newest, wake_branches
 from perdure.store.move import StoreTransaction
@@ -137,7 +138,7 @@ class Loop:
             found = now
         elif found is not None and found.state == EffectState.PLANNED:
             with self.run.active(), suppress(OpenDoubt):
-                found = await self.ledger.drive(tool_of(found), found)
+                found = await self.ledger.effects.recovery.drive(tool_of(found), found)
         if found is not None and found.settled_at is not None:
             report = of_effect(found, await self.ledger.result_of(found))
             text = f"The call of {found.tool}, whose outcome was unknown, is settled. {report.status}: {report.text}"

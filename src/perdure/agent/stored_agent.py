@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from perdure.agent.agent import CONTEXT, DEFAULT_TOOLS, INSTRUCTIONS, Agent, limits_from
-from perdure.agent.ledger import ask_first
 from perdure.agent.model import get_model
+from perdure.agent.permissions import ask_first
 from perdure.agent.settings import Settings
 from perdure.agent.toolbox import Toolbox, is_known
 from perdure.domain.session import SessionRecord

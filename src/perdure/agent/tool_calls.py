@@ -7,7 +7,7 @@ While an effect is in doubt nothing that could change something begins. What can
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from perdure.agent import call_report
 from perdure.agent.call_report import CallReport
 from perdure.agent.history.state_reader import state_of
 from perdure.agent.history.transcript import OpenCall, State
-from perdure.agent.ledger import AgentLedger, OpenDoubt, doubts, line_of_effects
+from perdure.agent.ledger import AgentLedger, doubts, line_of_effects
 from perdure.agent.toolbox import AgentTool
 from perdure.domain.effect import SETTLED, Effect, EffectState, Replay
 from perdure.domain.session import SessionRecord
@@ -25,6 +25,7 @@ from perdure.errors import ConfigError, NotFound, PerdureError, Suspended
 from perdure.ids import digest, encode
 from perdure.runtime.definitions.program import Bound, get_program
 from perdure.runtime.definitions.tool import TOOLS, Tool
+from perdure.runtime.ledger.host import OpenDoubt
 from perdure.runtime.run.large_values import Values
 from perdure.runtime.run.lineage import expects_successor, inherited
 from perdure.runtime.run.records import as_open
@@ -164,7 +165,7 @@ class ToolCalls:
         if ours := offered.hidden & call.arguments.keys():
             raise ConfigError(f"{call.name} takes no {', '.join(sorted(ours))}.")
         arguments = call.arguments
-        with self.ledger._here():
+        with nullcontext() if self.ledger.workspace is None else self.ledger.workspace.active():
             if offered.prepare is not None:
                 arguments = offered.prepare(dict(arguments), self._known)
             tool = offered.tool if offered.pick is None else offered.pick(arguments)

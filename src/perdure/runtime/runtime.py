@@ -21,7 +21,7 @@ from perdure.runtime.definitions.program import PROGRAMS, Bound, check_bound, ge
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.description import Causes, recorded_summary
 from perdure.runtime.ledger import leases
-from perdure.runtime.ledger.execution import ACTING, BROKEN_OFF, LATE
+from perdure.runtime.ledger.attempt_registry import ACTING, BROKEN_OFF, LATE
 from perdure.runtime.ledger.late_outcomes import LateOutcomeWriter, write_late_outcomes
 from perdure.runtime.ledger.policy import Intent, Policy
 from perdure.runtime.live_text import Delta, LiveText

@@ -122,9 +122,11 @@ class Session(Keeping):
             elif recorded is not None and recorded.state in SETTLED and not expects_successor(recorded, tool.retry):
                 effect = recorded
             elif recorded is not None:
-                effect = await self._ledger.drive(tool, recorded, lane)
+                effect = await self._ledger.recovery.drive(tool, recorded, lane)
             if effect is None:
-                effect = await self._ledger.begin(tool, arguments, position, lane)
+                effect = await self._ledger.begin(
+                    tool, arguments, position.stored(self._run.session.restart_number), lane
+                )
             if not has_result(effect):
                 raise failure(effect)
             return tool.signature.decode_result(self._run.runtime.values.get(effect.result, effect.artifact))

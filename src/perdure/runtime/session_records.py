@@ -20,8 +20,8 @@ from perdure.runtime.awaitable import UnawaitedCalls
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.signature import Signature, argument_digest
 from perdure.runtime.description import describe
+from perdure.runtime.function_call import INTERRUPTIONS, call
 from perdure.runtime.ledger.errors import step_failed
-from perdure.runtime.ledger.execution import INTERRUPTIONS, call
 from perdure.runtime.run.position import CallPosition, ExecutionLane
 from perdure.runtime.run.records import recall
 from perdure.runtime.run.run import Run

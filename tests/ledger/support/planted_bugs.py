@@ -16,7 +16,7 @@ from perdure.domain.recovery import Action, RecoveryDecision
 from perdure.ids import new_name
 from perdure.runtime import queries
 from perdure.runtime.definitions.tool import Call, Outcome
-from perdure.runtime.ledger import dispatch, ledger
+from perdure.runtime.ledger import execution, ledger, recovery
 from perdure.runtime.run import records
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.workers import identity
@@ -82,67 +82,68 @@ def names_before_locks() -> None:
 def deadline_not_checked() -> None:
     """A worker acts after its dispatch, however long ago that was."""
 
-    async def act(self: Any, tool: Any, id: str, key: str, arguments: Any, number: int) -> Any:
+    async def act_and_settle(self: Any, tool: Any, context: Any, arguments: Any, site: Any) -> Any:
         faults.point("act.before")
-        return await self._settle(tool, id, number, await self._call(tool, id, key, arguments, number))
+        known = await self._act(tool, context, arguments, site)
+        return await self.settle(tool, context.effect_id, context.attempt, known)
 
-    dispatch.Dispatcher._act = act
+    ledger.Ledger._act_and_settle = act_and_settle
 
 
 @plant
 def exception_treated_as_failed() -> None:
-    real = dispatch.outcome
+    real = execution.outcome
 
-    def outcome(tool: Any, ended: Any) -> Known:
-        known = real(tool, ended)
+    def outcome(tool: Any, ended: Any, reference: str | None = None) -> Known:
+        known = real(tool, ended, reference)
         if known.outcome is AttemptOutcome.UNKNOWN:
             return Known(outcome=AttemptOutcome.FAILED, error=known.error)
         return known
 
-    dispatch.outcome = outcome
+    execution.outcome = outcome
 
 
 @plant
 def absent_believed_at_once() -> None:
-    ledger.after_absent = lambda *_, **__: RecoveryDecision(Action.DISPATCH, "The probe found nothing.")
+    recovery.after_absent = lambda *_, **__: RecoveryDecision(Action.DISPATCH, "The probe found nothing.")
 
 
 @plant
 def absent_dated_by_its_answer() -> None:
-    real = ledger.after_absent
+    real = recovery.after_absent
 
     def after_absent(evidence: Any, rule: Any) -> RecoveryDecision:
         return real(msgspec.structs.replace(evidence, at=time.time_ns() // 1000), rule)
 
-    ledger.after_absent = after_absent
+    recovery.after_absent = after_absent
 
 
 @plant
 def undo_dated_by_its_answer() -> None:
     """The undo begins immediately; only its end has to be late enough."""
-    real = ledger.recover
+    real = recovery.recover
 
     def recover(*evidence: Any) -> RecoveryDecision:
         course = real(*evidence)
         return RecoveryDecision(course.action, course.why) if course.action is Action.UNDO else course
 
-    ledger.recover = recover
+    recovery.recover = recover
 
 
 @plant
 def rule_of_the_loaded_code() -> None:
-    assert ledger.binding_rule is not None
-    ledger.binding_rule = lambda _effect, loaded: loaded
+    assert recovery.binding_rule is not None
+    recovery.binding_rule = lambda _effect, loaded: loaded
 
 
 @plant
 def key_from_the_attempt() -> None:
-    real = dispatch.Dispatcher._given
+    real = ledger.Ledger.context
 
-    def given(self: Any, id: str, key: str, number: int) -> Call:
+    def context(self: Any, id: str, key: str, number: int) -> Call:
         return real(self, id, f"{key}-{number}", number)
 
-    dispatch.Dispatcher._given = given
+    ledger.Ledger.context = context
 
 
 @plant
@@ -150,7 +151,7 @@ def probe_answer_ignored() -> None:
     async def ask_probe(*_: Any, **__: Any) -> tuple[Outcome, None]:
         return Outcome.absent(), None
 
-    ledger.Ledger._ask_probe = ask_probe
+    recovery.Recovery._ask_probe = ask_probe
 
 
 @plant
@@ -162,14 +163,14 @@ def approval_not_consumed() -> None:
 @plant
 def digest_without_arguments() -> None:
     real = domain.intent_digest
-    assert dispatch.intent_digest is real
-    dispatch.intent_digest = lambda tool, _arguments, targets: real(tool, {}, targets)
+    assert ledger.intent_digest is real
+    ledger.intent_digest = lambda tool, _arguments, targets: real(tool, {}, targets)
 
 
 @plant
 def settle_refused_after_lease_loss() -> None:
     """The settle is fenced by the epoch, as every other move of a holder is."""
-    real = dispatch.Dispatcher._settle
+    real = ledger.Ledger.settle
 
     async def settle(self: Any, *args: Any, **kwargs: Any) -> Any:
         holder, unfenced = self.run.holder, effects.settle
@@ -190,7 +191,7 @@ def settle_refused_after_lease_loss() -> None:
         finally:
             effects.settle = unfenced
 
-    dispatch.Dispatcher._settle = settle
+    ledger.Ledger.settle = settle
 
 
 @plant
@@ -259,15 +260,15 @@ def ambiguous_commit_guessed() -> None:
 
 @plant
 def compensated_successor_with_the_old_key() -> None:
-    real = dispatch.Dispatcher._act
+    real = ledger.Ledger._act
 
-    async def act(self: Any, tool: Any, id: str, key: str, arguments: Any, number: int) -> Any:
-        given = await self._get(id)
-        if given.supersedes is not None:
-            key = (await self._get(given.supersedes)).idempotency_key
-        return await real(self, tool, id, key, arguments, number)
+    async def act(self: Any, tool: Any, context: Any, arguments: Any, site: Any) -> Any:
+        effect = await self.get(context.effect_id)
+        if effect.supersedes is not None:
+            context.key = (await self.get(effect.supersedes)).idempotency_key
+        return await real(self, tool, context, arguments, site)
 
-    dispatch.Dispatcher._act = act
+    ledger.Ledger._act = act
 
 
 @plant

@@ -28,7 +28,7 @@ from perdure.cli.text.sentence import sentence
 from perdure.clock import SECOND
 from perdure.errors import IllegalMove, StoreUnavailable
 from perdure.runtime.definitions.tool import TOOLS
-from perdure.runtime.ledger.execution import BROKEN_OFF
+from perdure.runtime.ledger.attempt_registry import BROKEN_OFF
 from perdure.runtime.runtime import Runtime
 from perdure.store.moves import lease
 from perdure.store.store import open_store

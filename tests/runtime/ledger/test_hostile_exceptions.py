@@ -13,7 +13,8 @@ from perdure.errors import PerdureError
 from perdure.ids import decode
 from perdure.runtime.definitions.tool import Tool
 from perdure.runtime.description import describe, program_error
-from perdure.runtime.ledger.execution import Completion, outcome
+from perdure.runtime.function_call import Completion
+from perdure.runtime.ledger.execution import outcome
 from tests.runtime.support.scripted_world import World
 
 MEMORY = pytest.mark.databases("memory")

@@ -12,7 +12,7 @@ import perdure
 from perdure import Session, faults, program, tool
 from perdure.domain.effect import AttemptOutcome, Effect
 from perdure.errors import Damaged, IllegalMove, StoreUnavailable
-from perdure.runtime.ledger.execution import LATE, REFUSED, keep_late_outcome
+from perdure.runtime.ledger.attempt_registry import LATE, REFUSED, keep_late_outcome
 from perdure.runtime.ledger.late_outcomes import write_late_outcomes
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.workers.worker import Worker, WorkerNotice

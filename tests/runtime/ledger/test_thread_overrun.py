@@ -10,7 +10,7 @@ import pytest
 
 import perdure
 from perdure import Outcome, Session, program, tool
-from perdure.runtime.ledger.execution import is_acting
+from perdure.runtime.ledger.attempt_registry import is_acting
 from perdure.testing import ManualClock
 
 

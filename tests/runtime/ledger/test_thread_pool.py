@@ -12,7 +12,7 @@ import weakref
 import pytest
 
 from perdure import Session, program
-from perdure.runtime.ledger.execution import Completion, call_in_thread
+from perdure.runtime.function_call import Completion, call_in_thread
 from tests.forked import fork
 from tests.runtime.support.scripted_world import World
 

@@ -11,7 +11,7 @@ from perdure.domain.effect import Attempt, Effect
 from perdure.domain.session import Status
 from perdure.errors import StoreUnavailable
 from perdure.runtime.definitions.program import Bound
-from perdure.runtime.ledger.execution import LATE
+from perdure.runtime.ledger.attempt_registry import LATE
 from perdure.runtime.ledger.policy import Intent
 from perdure.runtime.queries import SessionView
 from perdure.runtime.runtime import Runtime

@@ -15,11 +15,12 @@ from perdure.agent.files.branch_merge import prepare_merge, record_merge
 from perdure.agent.git import command_line
 from perdure.agent.history.state_reader import AgentRecords
 from perdure.agent.history.transcript import Line, State
-from perdure.agent.ledger import AgentLedger, OpenDoubt, line_of_effects, placed
+from perdure.agent.ledger import AgentLedger, line_of_effects, placed
 from perdure.domain.effect import EffectState
 from perdure.errors import ConfigError, PerdureError
 from perdure.ids import decode, encode
 from perdure.runtime.ledger.errors import failure
+from perdure.runtime.ledger.host import OpenDoubt
 
 
 async def open_folder(ledger: AgentLedger, records: AgentRecords) -> None:

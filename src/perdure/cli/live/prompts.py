@@ -119,7 +119,7 @@ class WaitPrompt:
         self.screen.ask("y/n/a/m > " if self._may_always(row) else "y/n/m > ")
 
     def _may_always(self, row: Approval) -> bool:
-        from perdure.agent.ledger import GATE
+        from perdure.agent.permissions import GATE
 
         return row.gate == GATE.name and row.quorum == 1
 

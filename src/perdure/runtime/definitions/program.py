@@ -71,7 +71,7 @@ class Program(Generic[P, T]):
 
     def ledger(self, run: Run) -> Ledger:
         """What performs the effects of a run, and recovers those that an earlier one left."""
-        return Ledger(run, run.runtime.policy)
+        return Ledger(run)
 
     async def main(self, run: Run, ledger: Ledger) -> Any:
         """Run it from the top."""

@@ -20,7 +20,8 @@ from perdure.errors import ConfigError, LeaseLost
 from perdure.ids import storable
 from perdure.runtime.definitions.tool import TOOLS, Call, Tool
 from perdure.runtime.description import summary
-from perdure.runtime.ledger.execution import await_to_end, call_to_end, outcome
+from perdure.runtime.function_call import await_to_end, call_to_end
+from perdure.runtime.ledger.execution import outcome
 from perdure.runtime.ledger.isolation import IsolatedMessage, IsolatedRequest
 
 PR_SET_PDEATHSIG = 1

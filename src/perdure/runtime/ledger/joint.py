@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from perdure.domain.effect import AttemptOutcome
+from perdure.domain.effect import AttemptOutcome, Effect
 from perdure.errors import ConfigError, PerdureError
+from perdure.ids import decode
 from perdure.runtime.definitions.tool import Tool
-from perdure.store.move import Log
-from perdure.store.moves.effect_input import AttemptResult
+from perdure.runtime.description import describe
+from perdure.runtime.run.run import Run
+from perdure.store.move import Log, Move, StoreTransaction, hold
+from perdure.store.moves import effect as effects
+from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
+from perdure.store.store import Store
 
 
 class Transaction:
@@ -84,3 +90,47 @@ def act_inside(tool: Tool[..., Any], log: Log, arguments: dict[str, Any]) -> Att
     if log.tx.rolled_back is not None:
         raise JointRollback from log.tx.rolled_back
     return known
+
+
+def check_store(store: Store, tool: Tool[..., Any]) -> None:
+    """A tool's own tables need a database that keeps them; text files keep only the tables of Perdure."""
+    if not tool.wants_log and not store.database.keeps_other_tables:
+        raise ConfigError(
+            f"Tool {tool.name} is `joint`, and a files: store cannot keep the tables of a tool.",
+            hint="Use a SQLite file or PostgreSQL for this program.",
+        )
+
+
+async def act_and_record(
+    run: Run,
+    tool: Tool[..., Any],
+    intent: NewEffect,
+    arguments: dict[str, Any],
+    dispatch: Dispatch,
+    planned: Effect | None,
+    in_order: AbstractAsyncContextManager[None],
+) -> Effect:
+    """Act inside the transaction that records the effect. A rollback is proof that nothing happened."""
+    opened = tool.signature.unbind(arguments)
+
+    def write(tx: StoreTransaction) -> Effect:
+        log = hold(tx, run.holder)
+        if effects.is_held_back(log, decode(intent.position)):
+            done = planned or effects.plan.on(log, intent)
+        elif planned is None:
+            done = effects.record.on(log, intent, dispatch, act_inside(tool, log, opened))
+        else:
+            done = effects.dispatch_and_settle.on(log, intent.id, dispatch, act_inside(tool, log, opened))
+        log.close()
+        return done
+
+    try:
+        async with in_order:
+            return await run.write(Move("effect.joint", "holder", write))
+    except JointRollback as rolled_back:
+        cause = rolled_back.__cause__
+        assert cause is not None
+        failed = AttemptResult(outcome=AttemptOutcome.FAILED, error=describe(cause))
+        if planned is None:
+            return await run.write(effects.record(run.holder, intent, dispatch, failed))
+        return await run.write(effects.dispatch_and_settle(run.holder, intent.id, dispatch, failed))

@@ -17,8 +17,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from perdure.errors import NotFound, StoreError, StoreUnavailable
-from perdure.runtime.ledger import execution, leases
-from perdure.runtime.ledger.execution import LATE, REFUSED, AttemptKey
+from perdure.runtime.ledger import leases
+from perdure.runtime.ledger.attempt_registry import LATE, REFUSED, WRITERS, AttemptKey
 from perdure.runtime.run.lineage import wake_branches
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
@@ -82,7 +82,7 @@ class LateOutcomeWriter:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        execution.WRITERS.add(self)
+        WRITERS.add(self)
         if LATE:  # since an earlier runtime of this process
             self.wake()
 
@@ -138,7 +138,7 @@ class LateOutcomeWriter:
         """Stop, after one more try if something is owed."""
         self._stop.set()
         self._wake.set()
-        execution.WRITERS.discard(self)
+        WRITERS.discard(self)
         with self._lock:  # whoever starts the thread holds it until the thread has started
             thread = self._thread
         if thread is not None:

@@ -1,80 +1,133 @@
-"""The ledger at work. This is the crash story, and a real process is killed between every two lines in the tests.
+"""The ledger: how one effect is done. This is the crash story; the tests kill a real process between every two lines.
 
-    1 plan      one transaction: holder's epoch; the effect is in the ledger, planned
+    1 plan      one transaction: the holder's epoch; the effect is in the ledger, planned
     2 gate      policy and gate: allow, ask or deny
-    3 dispatch  one synced transaction: holder's epoch, approval; the attempt is in the ledger
+    3 dispatch  one synced transaction: the holder's epoch, the approval; the attempt is in the ledger
     4 act       the lease's deadline once more on the boot clock; the tool runs and is given the key
-    5 settle    one transaction, fenced by the attempt: what came of it
+    5 settle    one transaction, fenced by the attempt: the outcome
 
-When nothing asks, 1 and 3 are one transaction (`dispatch` has the details). After a crash `drive` takes up an effect
-wherever it was left and follows the replay table (`domain.recovery`) until it is settled or somebody must be
-waited for. Nothing here guesses: every action is one that the table allows, and the log says why it was taken.
+`begin` follows these lines from top to bottom. When nothing asks, 1 and 3 are one transaction. From dispatch to settle
+nothing interrupts: a caller that is cancelled meanwhile is told afterwards. An outcome that the store could not take is
+kept, and written as soon as the store is back (`late_outcomes`). A `pure` effect needs no intent: it runs and is
+recorded. A `joint` effect runs inside the transaction that records it (`joint`).
 
-A request to stop the session is honoured between acts: what it has begun is probed or undone, and nothing else begins.
+After a crash, `recovery` continues with an effect from its last durable line.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
+import msgspec
+
 from perdure import faults
-from perdure.domain.effect import SETTLED, AttemptOutcome, Effect, EffectState, Replay, Rule
-from perdure.domain.recovery import (
-    Action,
-    Evidence,
-    RecoveryDecision,
-    after_absent,
-    binding_rule,
-    open_attempts,
-    recover,
+from perdure.domain.effect import (
+    NOT_BEGUN,
+    SETTLED,
+    AttemptOutcome,
+    Effect,
+    EffectState,
+    Replay,
+    idempotency_key,
+    intent_digest,
 )
-from perdure.domain.wait import WaitKind
-from perdure.domain.worker import Liveness, combined
-from perdure.errors import ConfigError, IllegalMove, LeaseHeld
+from perdure.errors import LeaseHeld, StoreError
 from perdure.ids import encode
-from perdure.runtime.definitions.tool import TOOLS, Outcome, Tool
-from perdure.runtime.description import summary, type_name
-from perdure.runtime.ledger import leases
-from perdure.runtime.ledger.dispatch import Dispatcher, Intent
-from perdure.runtime.ledger.execution import call
+from perdure.runtime.definitions.tool import Call, Tool
+from perdure.runtime.ledger import joint
+from perdure.runtime.ledger.attempt_registry import BROKEN_OFF, keep_late_outcome
+from perdure.runtime.ledger.execution import act
+from perdure.runtime.ledger.host import ActSite, Host, ProgramHost
 from perdure.runtime.ledger.policy import Ruling
-from perdure.runtime.run.lineage import expects_successor
-from perdure.runtime.run.position import CallPosition, ExecutionLane
-from perdure.store.moves import approval, doubt, restore, wait
+from perdure.runtime.ledger.recovery import Recovery
+from perdure.runtime.run.large_values import LIMIT
+from perdure.runtime.run.position import ExecutionLane
+from perdure.runtime.run.run import Run
+from perdure.store.moves import approval, lease
 from perdure.store.moves import effect as effects
-from perdure.store.moves import effect_input as intents
-from perdure.store.moves.attempt import attempts_of
+from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
 
 logger = logging.getLogger(__name__)
 
 
-class Ledger(Dispatcher):
+class Ledger:
     """The effects of one run."""
 
-    async def begin(
-        self, tool: Tool[..., Any], arguments: dict[str, Any], position: CallPosition, lane: ExecutionLane | None
-    ) -> Effect:
-        """A call that nothing is recorded for: plan it, and see it through."""
-        return await self._begin(tool, self.intent(tool, arguments, self._at(position)), lane)
+    def __init__(self, run: Run, host: Host | None = None) -> None:
+        self.run = run
+        self.host: Host = host or ProgramHost(run)
+        self.recovery = Recovery(self)
+        self._uid = run.session.uid
+        self._worker = run.runtime.worker
+        self._order = asyncio.Lock()
+        self._fresh: dict[str, Effect] = {}  # effects dispatched for the first time and not settled, as they were then
+        self._one_writer = run.store.database.dialect == "sqlite"
 
-    async def _begin(self, tool: Tool[..., Any], intent: Intent, lane: ExecutionLane | None) -> Effect:
-        self._check_store(tool)
-        ruling, intent = self._rule(tool, intent.arguments), await self._placed(intent)
+    async def begin(
+        self,
+        tool: Tool[..., Any],
+        arguments: dict[str, Any],
+        position: list[Any],
+        lane: ExecutionLane | None,
+        *,
+        generation: int = 0,
+        supersedes: str | None = None,
+    ) -> Effect:
+        """Do an effect that nothing is recorded for, until it is settled."""
+        intent = self.intent(tool, arguments, position, generation=generation, supersedes=supersedes)
+        if tool.replay is Replay.JOINT:
+            joint.check_store(self.run.store, tool)
+        ruling, intent = self.host.rule(tool, arguments), await self.stored(intent, arguments)
         if ruling.answer != "allow":
             effect = await self.run.see_through(self._ask(intent, ruling))
         elif tool.replay is Replay.PURE:
-            return await self.run.see_through(self._pure(tool, intent))
+            return await self.run.see_through(self._run_and_record(tool, intent, arguments))
         elif tool.replay is Replay.JOINT:
-            effect = await self.run.see_through(self._joint(tool, intent, None))
+            effect = await self.run.see_through(self.act_inside_transaction(tool, intent, arguments, None))
             if effect.state in SETTLED:
                 return effect
         else:
-            effect = await self.run.see_through(self._plan_and_act(tool, intent))
-        return await self.drive(tool, effect, lane, fresh=True)
+            effect = await self.run.see_through(self.plan_and_act(tool, intent, arguments))
+        if effect.state == EffectState.ACKNOWLEDGED:
+            self.run.wake_branches(effect, at_once=False)
+            return effect
+        return await self.recovery.drive(tool, effect, lane, fresh=True)
 
-    async def _ask(self, intent: Intent, ruling: Ruling) -> Effect:
+    def intent(
+        self,
+        tool: Tool[..., Any],
+        arguments: dict[str, Any],
+        position: list[Any],
+        *,
+        generation: int = 0,
+        supersedes: str | None = None,
+    ) -> NewEffect:
+        targets, leases = tool.targets_of(arguments), tool.leases_of(arguments)
+        self.run.needs_leases |= bool(leases)
+        key, rule = idempotency_key(self._uid, position, tool.name, arguments, generation), tool.rule
+        return NewEffect(
+            id="e-" + key[:16],
+            position=encode(position),
+            generation=generation,
+            tool=tool.name,
+            replay=rule.replay,
+            inflight=rule.inflight,
+            key_ttl=rule.key_ttl,
+            retry=rule.retry,
+            targets=encode(targets),
+            intent=encode(arguments),
+            intent_digest=intent_digest(tool.name, arguments, targets),
+            idempotency_key=key,
+            rule=self.run.runtime.policy.name,
+            supersedes=supersedes,
+            leases=encode(leases) if leases else None,
+        )
+
+    async def _ask(self, intent: NewEffect, ruling: Ruling) -> Effect:
+        """Plan it, and ask for approval or refuse it."""
         async with self._in_order():
             if ruling.question is not None:
                 return await self.run.write(approval.request(self.run.holder, intent, ruling.question))
@@ -83,241 +136,142 @@ class Ledger(Dispatcher):
                 return planned
             return await self.run.write(effects.refuse(self.run.holder, planned.id, "policy-denied", ruling.why))
 
-    async def recover(self, tool: Tool[..., Any], effect: Effect) -> None:
-        """Settle an effect that an earlier run left under way, before the program runs again."""
-        await self.drive(tool, effect)
+    async def plan_and_act(self, tool: Tool[..., Any], intent: NewEffect, arguments: dict[str, Any]) -> Effect:
+        """Plan and dispatch in one transaction, then act and settle.
 
-    def _rule(self, tool: Tool[..., Any], arguments: dict[str, Any]) -> Ruling:
-        return self._policy.rule(tool, self.run.session, arguments)
-
-    async def drive(
-        self, tool: Tool[..., Any], effect: Effect, lane: ExecutionLane | None = None, *, fresh: bool = False
-    ) -> Effect:
-        """Take an effect from wherever it is to its end; one that was there long ago (not `fresh`) costs nothing."""
-        at_its_end = effect.state in SETTLED and not fresh
-        if effect.state not in SETTLED:
-            effect = await self._get(effect.id)  # its outcome may have come since the record was read
-        while effect.state not in SETTLED:
-            self.run.check()
-            effect = self.run.runtime.values.whole(effect)
-            if not self.run.holder.cancel_requested and await self._await_approval(effect, lane):
-                effect = await self._get(effect.id)
-                continue
-            rule, evidence = binding_rule(effect, tool.rule), await self._evidence(effect)
-            course = recover(effect, evidence, rule)
-            logger.info("Session %s: effect %s (%s): recovery: %s.", self._uid, effect.id, effect.tool, course.action)
-            if course.action is Action.PROBE:
-                course = await self._probe(tool, effect, evidence, rule, course.why)
-            self.run.check()
-            effect = await self._follow_or_look(tool, effect, course, rule, lane)
-        if expects_successor(effect, tool.retry):
-            self.run.honour_requests()
-            return await self._succeed(tool, effect, lane)
-        if not at_its_end:
-            self.run.tell(effect, at_once=not fresh)
-        return effect
-
-    async def _follow_or_look(
-        self, tool: Tool[..., Any], effect: Effect, course: RecoveryDecision, rule: Rule, lane: ExecutionLane | None
-    ) -> Effect:
-        """Follow a course, unless an outcome came in between and made it illegal, or somebody holds what it needs."""
-        try:
-            return await self._follow(tool, effect, course, rule, lane)
-        except LeaseHeld as held:
-            await leases.wait_until_free(self.run, effect, held, lane)
-            return await self._get(effect.id)
-        except IllegalMove:
-            now = await self._get(effect.id)
-            if now == effect:
-                raise
-            return now
-
-    async def _follow(
-        self, tool: Tool[..., Any], effect: Effect, course: RecoveryDecision, rule: Rule, lane: ExecutionLane | None
-    ) -> Effect:
-        """Do what was decided, unless it is too early for it."""
-        effect = self.run.runtime.values.whole(effect)
-        if course.not_before is not None and course.not_before > self.run.clock.now():
-            await self._until(effect, course, lane)
-            return await self._get(effect.id)
-        match course.action:
-            case Action.DISPATCH | Action.RUN_AGAIN:
-                return await self._again(tool, effect, course.why, lane)
-            case Action.PRESUME:
-                assert self.run.restore is not None
-                return await self.run.write(restore.presume(self.run.holder, effect.id, self.run.restore, rule))
-            case Action.REFUSE:
-                self.run.honour_requests()
-            case Action.UNDO:
-                return await self._undo(tool, effect, course, lane)
-            case Action.FAIL:
-                absent = rule.replay is not Replay.PURE
-                return await self.run.write(doubt.fail(self.run.holder, effect.id, course.why, absent=absent))
-            case Action.ASK if await self._is_original_in_doubt(effect):  # that is what a person is asked about
-                return await self.run.write(doubt.fail(self.run.holder, effect.id, course.why))
-            case Action.ASK:
-                return await self._doubt(effect, course.why, lane)
-        return await self._get(effect.id)
-
-    async def _is_original_in_doubt(self, effect: Effect) -> bool:
-        """Whether it takes back something of which nobody knows; an undo on request has an original that is known."""
-        if effect.position[0] != "undo":
-            return False
-        return (await self._get(effect.position[1])).state != EffectState.ACKNOWLEDGED
-
-    async def _doubt(self, effect: Effect, why: str, lane: ExecutionLane | None) -> Effect:
-        asked = await self.run.write(doubt.open_doubt(self.run.holder, effect.id, why))
-        await self.run.wait_for(asked, lane)
-        return await self._get(effect.id)
-
-    async def _again(self, tool: Tool[..., Any], effect: Effect, why: str, lane: ExecutionLane | None) -> Effect:
-        """Gate again, dispatch, act, settle. What was begun without an approval that counts now is in doubt."""
-        if effect.position[0] != "undo" and (ruling := self._rule(tool, effect.intent)).answer != "allow":
-            if effect.state == EffectState.DISPATCHED and effect.approval_id is None:
-                return await self._doubt(effect, f"It was begun without an approval. {ruling.why}", lane)
-            if effect.state == EffectState.PLANNED and ruling.question is None:
-                return await self.run.write(effects.refuse(self.run.holder, effect.id, "policy-denied", ruling.why))
-            if effect.state == EffectState.PLANNED and ruling.question is not None:
-                if await self.run.read(approval.must_ask, effect, ruling.question):
-                    return await self.run.write(approval.request(self.run.holder, intent_of(effect), ruling.question))
-        if tool.replay is Replay.JOINT:
-            return await self.run.see_through(self._joint(tool, intent_of(effect), effect))
-        return await self.run.see_through(self._dispatch_and_act(tool, effect, why))
-
-    async def _await_approval(self, effect: Effect, lane: ExecutionLane | None) -> bool:
-        if effect.approval_id is None or effect.state != EffectState.PLANNED:
-            return False
-        asked = await self.run.read(approval.get, self._uid, effect.approval_id)
-        if asked.decision is not None:
-            return False
-        await self.run.wait_for(asked.id, lane)
-        return True
-
-    async def _probe(
-        self, tool: Tool[..., Any], effect: Effect, evidence: Evidence, rule: Rule, why: str
-    ) -> RecoveryDecision:
-        """Ask the outside system; only a positive answer, or an absence that counts, settles anything.
-
-        The evidence was taken before the question, and an absence counts as of then, however late the answer comes.
+        It is only planned if it may have happened before a restore, if another effect holds a lease that it needs, or
+        if the session was asked to stop.
         """
-        number = evidence.attempts[-1].number
-        answer, result = await self._ask_probe(tool, effect, number)
-        said = answer.said if answer.why is None else f"{answer.said}: {answer.why}"
-        asked = {"attempt": number, "asked_at": evidence.at, "replay": rule.replay}
-        await self.run.write(
-            doubt.record_recovery(self.run.holder, effect.id, f"{why} It answers: {said}", evidence=asked)
-        )
-        if answer.said == "unknown":
-            return RecoveryDecision(Action.ASK, answer.why or "The probe cannot tell.")
-        known = intents.AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result=result, reference=answer.reference)
-        if answer.said != "happened":
-            course = after_absent(evidence, rule)
-            if course.action is not Action.DISPATCH:
-                return course
-            known = intents.AttemptResult(outcome=AttemptOutcome.ABSENT)
-        await self._settle(tool, effect.id, number, known)
-        return RecoveryDecision(Action.NOTHING, "The probe settled it.")
+        site = self.host.act_site(tool)
+        async with self._in_order():
+            await self._refresh_lease()
+            if self.run.restore is not None and tool.undoes is None:
+                return await self.run.write(effects.plan(self.run.holder, intent))
+            move = effects.plan_and_dispatch(self.run.holder, intent, self._dispatch(tool, site))
+            try:
+                planned = await self.run.write(move)
+            except LeaseHeld:
+                return await self.run.write(effects.plan(self.run.holder, intent))
+        if planned.state != EffectState.DISPATCHED:
+            return planned
+        self._fresh[intent.id] = planned
+        return await self._act_and_settle(tool, self.context(intent.id, intent.idempotency_key, 1), arguments, site)
 
-    async def _ask_probe(self, tool: Tool[..., Any], effect: Effect, number: int) -> tuple[Outcome, str | None]:
-        """The probe's answer, with its result as JSON text. A probe that fails cannot tell."""
-        assert tool.probe_function is not None
-        given = [self._given(effect.id, effect.idempotency_key, number)] if tool.wants_call else []
-        is_async = asyncio.iscoroutinefunction(tool.probe_function)
-        asked = call(tool.probe_function, is_async, tool.timeout, None, *given, **tool.signature.unbind(effect.intent))
-        ended = await self.run.see_through(asked)
-        faults.point("probe.after")
-        if ended.error is not None or not issubclass(type(ended.value), Outcome):
-            returned = f"it returned {type_name(ended.value)} and no Outcome"
-            why = returned if ended.error is None else summary(ended.error)
-            return Outcome.unknown(f"The probe failed: {why}."), None
-        answer = ended.value.storable()
-        if answer.said != "happened":
-            return answer, None
-        try:
-            return answer, tool.signature.encode_result(answer.result)
-        except ConfigError as error:
-            return Outcome.unknown(f"The probe says that it happened, but {error.message}"), None
+    async def dispatch_and_act(self, tool: Tool[..., Any], effect: Effect, why: str) -> Effect:
+        """Dispatch an effect that is on record, then act and settle."""
+        if effect.state == EffectState.DISPATCHED:
+            tool.signature.unbind(effect.intent)  # if it takes other arguments now, an earlier attempt stays unknown
+        site = self.host.act_site(tool)
+        await self._refresh_lease()
+        move = effects.dispatch(self.run.holder, effect.id, self._dispatch(tool, site), because=why)
+        if (number := await self.run.write(move)) is None:
+            return await self.get(effect.id)
+        context = self.context(effect.id, effect.idempotency_key, number)
+        return await self._act_and_settle(tool, context, effect.intent, site)
 
-    async def _undo(
-        self, tool: Tool[..., Any], effect: Effect, course: RecoveryDecision, lane: ExecutionLane | None
+    async def _act_and_settle(
+        self, tool: Tool[..., Any], context: Call, arguments: dict[str, Any], site: ActSite
     ) -> Effect:
-        """Take it back: an effect of its own. An undo that fails puts the original in doubt.
+        """Lines 4 and 5. A lease that has run out meanwhile is proof that the act did not begin."""
+        id, number = context.effect_id, context.attempt
+        faults.point("act.before")
+        if self.run.clock.boot() >= self.run.holder.boot_deadline or self.run.unwinding:
+            error = encode({"code": NOT_BEGUN, "message": "The lease had ended, or the run was being left."})
+            known = AttemptResult(outcome=AttemptOutcome.ABSENT, error=error)
+        else:
+            logger.debug("Session %s: effect %s (%s), attempt %s begins.", self._uid, id, tool.name, number)
+            known = await self._act(tool, context, arguments, site)
+            logger.debug("Session %s: effect %s, attempt %s ended: %s.", self._uid, id, number, known.outcome)
+        return await self.settle(tool, id, number, known)
 
-        One that began before anything in flight had landed is no evidence: it is done again, with a key of its own.
-        """
-        early = await self.run.read(doubt.early_undos, effect, course.not_before or 0)
-        undoing = await self.undo(tool, effect, None, lane, generation=early, because=course.why)
-        if undoing.state == EffectState.ACKNOWLEDGED:
-            return await self.run.write(doubt.record_compensation(self.run.holder, effect.id, by_effect=undoing.id))
-        error = (undoing.error or {}).get("message") or undoing.state
-        return await self._doubt(effect, f"Its undo {undoing.id} failed: {error}", lane)
+    async def _act(
+        self, tool: Tool[..., Any], context: Call, arguments: dict[str, Any], site: ActSite
+    ) -> AttemptResult:
+        if tool.wants_call and tool.undoes is not None:
+            undo = await self.get(context.effect_id)
+            context.undoes = (await self.get(undo.position[1])).idempotency_key
+        with site.enter():
+            known = await act(self.run, tool, context, arguments)
+        if known.reference is None and known.result is not None and site.reference is not None:
+            return msgspec.structs.replace(known, reference=site.reference(known.result, arguments))
+        return known
 
-    async def undo(
-        self, tool: Tool[..., Any], effect: Effect, result: Any, lane: ExecutionLane | None, *, generation: int = 0,
-        because: str | None = None,
-    ) -> Effect:  # fmt: skip
-        """The effect that takes another one back, seen through to its end."""
-        undo = tool.undo_tool
-        assert undo is not None
-        arguments = undo.signature.bind((), {"result": result} | effect.intent)
-        intent = self.intent(undo, arguments, ["undo", effect.id], generation=generation)
-        undoing = await self.run.read(effects.get_or_none, self._uid, intent.id)
-        if undoing is None:
-            if because is not None:
-                await self.run.write(doubt.record_recovery(self.run.holder, effect.id, because))
-            undoing = await self.run.see_through(self._plan_and_act(undo, await self._placed(intent)))
-        return await self.drive(undo, undoing, lane)
+    async def settle(self, tool: Tool[..., Any], id: str, number: int, known: AttemptResult) -> Effect:
+        """Record the outcome of an attempt. If the store is away, keep it as a late outcome."""
+        holder, fresh = self.run.holder, self._fresh.pop(id, None)
+        if known.outcome is not AttemptOutcome.UNKNOWN and BROKEN_OFF:
+            BROKEN_OFF.difference_update([one for one in list(BROKEN_OFF) if one[:2] == (self._uid, id)])
+        try:
+            kept = await self._small(known)
+            move = effects.settle(
+                self._uid, holder.name, id, number, kept, retry=tool.retry, holder=holder, known=fresh
+            )  # fmt: skip
+            return await self.run.store.write(move)
+        except StoreError as error:
+            keep_late_outcome((self._uid, id, number), known, tool.retry)
+            logger.warning("Session %s: the outcome of effect %s waits for the store [%s].", self._uid, id, error.code)
+            raise self.run.give_up(error) from error
 
-    async def _succeed(self, tool: Tool[..., Any], effect: Effect, lane: ExecutionLane | None) -> Effect:
-        """The next generation of an undone effect: a new key, planned where the old one is superseded."""
-        generation, effect = effect.generation + 1, self.run.runtime.values.whole(effect)
-        intent = self.intent(tool, effect.intent, effect.position, generation=generation, supersedes=effect.id)
-        return await self._begin(tool, intent, lane)
+    async def _run_and_record(self, tool: Tool[..., Any], intent: NewEffect, arguments: dict[str, Any]) -> Effect:
+        """Run a `pure` effect and record its outcome; one that raises runs again, up to `retry` times."""
+        known, attempt, site = AttemptResult(outcome=AttemptOutcome.UNKNOWN), 0, self.host.act_site(tool)
+        while known.outcome is not AttemptOutcome.ACKNOWLEDGED and attempt < tool.retry:
+            self.run.check()
+            attempt += 1
+            context = self.context(intent.id, intent.idempotency_key, attempt)
+            known = await self._act(tool, context, arguments, site)
+        if known.outcome is AttemptOutcome.UNKNOWN:
+            known = msgspec.structs.replace(known, outcome=AttemptOutcome.FAILED)
+        try:
+            known = await self._small(known)
+        except StoreError as error:
+            raise self.run.give_up(error) from error
+        return await self.run.write(effects.record(self.run.holder, intent, self._dispatch(tool, site), known))
 
-    async def _evidence(self, effect: Effect) -> Evidence:
-        """What is known now, after noting each process that was found dead."""
-        attempts = await self.run.read(attempts_of, self._uid, effect.id)
-        lives = [(one, self.run.runtime.life_of(one)) for one in open_attempts(attempts)]
-        for one, life in lives:
-            if life is Liveness.DEAD:
-                because = f"worker {one.worker} was found dead"
-                await self.run.write(
-                    doubt.record_end(self._uid, self.run.holder.name, effect.id, one.number, because=because)
-                )
-        if any(life is Liveness.DEAD for _, life in lives):
-            attempts = await self.run.read(attempts_of, self._uid, effect.id)
-        return Evidence(
-            attempts, self.run.clock.now(), combined([life for _, life in lives]), self.run.restore,
-            self.run.holder.cancel_requested,
-        )  # fmt: skip
+    async def act_inside_transaction(
+        self, tool: Tool[..., Any], intent: NewEffect, arguments: dict[str, Any], planned: Effect | None
+    ) -> Effect:
+        """Act inside the transaction that records it."""
+        joint.check_store(self.run.store, tool)
+        dispatch = self._dispatch(tool, self.host.act_site(tool))
+        return await joint.act_and_record(self.run, tool, intent, arguments, dispatch, planned, self._in_order())
 
-    async def _until(self, effect: Effect, course: RecoveryDecision, lane: ExecutionLane | None) -> None:
-        """Wait, durably, until a request can no longer be in flight."""
-        assert course.not_before is not None
-        id = f"inflight-{effect.id}-{course.not_before}"
-        move = wait.open_(
-            self.run.holder, id, WaitKind.TIMER, ref=effect.id, detail={"why": course.why}, due_at=course.not_before
+    def context(self, id: str, key: str, number: int) -> Call:
+        heartbeat, holder = self.run.runtime.heartbeat, self.run.holder
+        return Call(key, number, self.run.session.id, id, lambda: heartbeat.renew(holder))
+
+    def _dispatch(self, tool: Tool[..., Any], site: ActSite) -> Dispatch:
+        deadline = None if tool.timeout is None else self.run.clock.now() + tool.timeout
+        return Dispatch(
+            worker=self._worker.id, process=self._worker.process, deadline_at=deadline, sandbox=site.sandbox
         )
-        await self.run.write(move)
-        await self.run.wait_for(id, lane)
 
+    def _in_order(self) -> AbstractAsyncContextManager[None]:
+        """Plans commit in the order of the calls. One writer keeps the order by itself, and syncs once for many."""
+        return nullcontext() if self._one_writer else self._order
 
-def intent_of(effect: Effect) -> Intent:
-    """The intent of an effect as it was recorded."""
-    kept = {name: getattr(effect, name) for name in _KEPT}
-    position, targets, intent = (encode(one) for one in (effect.position, effect.targets, effect.intent))
-    return Intent(**kept, position=position, targets=targets, intent=intent, arguments=effect.intent)
+    async def _refresh_lease(self) -> None:
+        """Renew a lease that is about to end, so that a dispatch is not wasted on it."""
+        holder, ttl, asked_at = self.run.holder, self.run.runtime.heartbeat.ttl, self.run.clock.boot()
+        if holder.boot_deadline - asked_at < ttl // 10:
+            await self.run.write(lease.renew(holder, ttl))
+            holder.boot_deadline = asked_at + ttl
 
+    async def _small(self, known: AttemptResult) -> AttemptResult:
+        """An outcome whose result is small enough for a row."""
+        if known.result is None or len(known.result) * 4 <= LIMIT:
+            return known
+        return await self.run.runtime.values.keep(self._uid, self.run.holder.name, known)
 
-_KEPT = (
-    "id", "generation", "tool", "replay", "intent_digest", "idempotency_key", "rule", "inflight", "key_ttl", "retry",
-)  # fmt: skip
+    async def stored(self, intent: NewEffect, arguments: dict[str, Any]) -> NewEffect:
+        """An intent whose arguments are small enough for a row."""
+        if len(intent.intent) * 4 <= LIMIT:
+            return intent
+        try:
+            placed = await self.run.runtime.values.put_arguments(self._uid, self.run.holder.name, arguments)
+        except StoreError as error:
+            raise self.run.give_up(error) from error
+        return msgspec.structs.replace(intent, intent=encode(placed))
 
-
-def tool_of(effect: Effect) -> Tool[..., Any]:
-    """The code for a recorded effect. Rows name tools, never modules."""
-    if effect.tool not in TOOLS:
-        raise ConfigError(
-            f"No tool named {effect.tool} is loaded here.", hint="Name the module that defines it with --app."
-        )
-    return TOOLS[effect.tool]
+    async def get(self, id: str) -> Effect:
+        return self.run.runtime.values.whole(await self.run.read(effects.get, self._uid, id))

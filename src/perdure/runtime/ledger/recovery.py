@@ -1,148 +1,321 @@
-"""Recovery, shown before it runs: what would be done with each unsettled effect, and why.
+"""Recovery: continue with an effect from its last durable line, until it is settled or must wait.
 
-It follows the same table as a run does (`domain.recovery`), on the same evidence, and does nothing.
+Each round gathers the evidence, asks `domain.recovery` for a decision, and carries it out. Nothing here guesses: every
+action is one that the replay table allows, and the log records why it was taken. `recovery_plan` shows the decision of
+the same function before it is carried out.
+
+A request to stop the session is honoured between acts: effects that have begun are probed or undone, and no other act
+begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from perdure.domain.effect import PRESUMED, Attempt, Effect, EffectState
-from perdure.domain.recovery import Action, Evidence, binding_rule, open_attempts, recover
-from perdure.domain.restore import Restore, presumed_attempt
-from perdure.domain.session import SessionRecord
+from perdure import faults
+from perdure.domain.effect import SETTLED, AttemptOutcome, Effect, EffectState, Replay, Rule
+from perdure.domain.recovery import (
+    Action,
+    Evidence,
+    RecoveryDecision,
+    after_absent,
+    binding_rule,
+    open_attempts,
+    recover,
+)
+from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Liveness, combined
-from perdure.runtime.definitions.tool import TOOLS, Tool
-from perdure.runtime.ledger.policy import Policy
-from perdure.runtime.run.lineage import newest, was_cancelled
-from perdure.runtime.run.records import line_of
-from perdure.store.move import StoreTransaction
-from perdure.store.moves import approval, doubt, lease, restore
+from perdure.errors import ConfigError, IllegalMove, LeaseHeld, Suspended
+from perdure.ids import encode
+from perdure.runtime.definitions.tool import TOOLS, Outcome, Tool
+from perdure.runtime.description import summary, type_name
+from perdure.runtime.function_call import call
+from perdure.runtime.ledger import leases
+from perdure.runtime.ledger.host import OpenDoubt
+from perdure.runtime.run.lineage import expects_successor
+from perdure.runtime.run.position import ExecutionLane
+from perdure.store.moves import approval, doubt, restore, wait
 from perdure.store.moves import effect as effects
-from perdure.store.moves import session as sessions
+from perdure.store.moves import effect_input as intents
 from perdure.store.moves.attempt import attempts_of
 
-LifeOf = Callable[[Attempt], Liveness]
-Whole = Callable[[Effect], Effect]
+if TYPE_CHECKING:
+    from perdure.runtime.ledger.ledger import Ledger
+
+logger = logging.getLogger(__name__)
 
 
-class RecoveryStep(msgspec.Struct, frozen=True):
-    """What a run would do with one effect."""
+class Recovery:
+    """Continues with the effects of one run."""
 
-    effect_id: str
-    tool: str
-    state: str
-    attempts: int
-    action: str
-    why: str
-    not_before: int | None
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._run = ledger.run
+        self._uid = ledger.run.session.uid
 
+    async def recover(self, tool: Tool[..., Any], effect: Effect) -> None:
+        """Settle an effect that an earlier run left under way, before the program runs again."""
+        try:
+            if (found := await self._ledger.host.reattach(tool, effect)) is not None:
+                await self._run.write(doubt.record_recovery(self._run.holder, effect.id, found.because))
+                await self._ledger.settle(tool, effect.id, found.number, found.outcome)
+            await self.drive(tool, effect)
+        except OpenDoubt:
+            await self._ledger.host.stand_by()
 
-def plan(
-    tx: StoreTransaction, uid: str, life_of: LifeOf, policy: Policy | None = None, whole: Whole = lambda effect: effect
-) -> list[RecoveryStep]:
-    """The recovery plan of a session; reads only. `life_of` tells whether an attempt may still be under way, and
-    `whole` opens arguments that are not in their row."""
-    session = sessions.get(tx, uid)
-    own = [_for(tx, whole(effect), session, policy, life_of) for effect in doubt.unfinished(tx, uid)]
-    return own + _of_line(tx, session)
-
-
-def _for(
-    tx: StoreTransaction, effect: Effect, session: SessionRecord, policy: Policy | None, life_of: LifeOf
-) -> RecoveryStep:
-    attempts = attempts_of(tx, effect.session_uid, effect.id)
-    tool = TOOLS.get(effect.tool)
-    if session.policy_at is not None and policy is not None and not policy.is_given:
-        return _say(effect, attempts, "wait for policy", "The session was started under a policy; there is none here.")
-    if tool is None:
-        return _say(effect, attempts, "wait for code", f"No tool named {effect.tool} is loaded here.")
-    if effect.undo_requested_at is not None:
-        why = f"{effect.undo_by} asks to take it back: {effect.undo_because}"
-        return _say(effect, attempts, Action.UNDO, why)
-    stopping, rule = session.cancel_requested_at is not None, binding_rule(effect, tool.rule)
-    gated = None if stopping or effect.state != EffectState.PLANNED else _gated(tx, effect, tool, session, policy)
-    if gated is not None:
-        return _say(effect, attempts, *gated)
-    evidence = _evidence(attempts, life_of, tx.now, restore.unreleased_for(tx, session), stopping)
-    course = recover(effect, evidence, rule)
-    if course.action is Action.PRESUME and evidence.restore is not None:  # what follows from it is what matters
-        attempts = [*evidence.attempts, presumed_attempt(effect, attempts, evidence.restore, tx.now)]
-        evidence = msgspec.structs.replace(evidence, attempts=attempts)
-        effect = msgspec.structs.replace(effect, state=EffectState.DISPATCHED, doubted_at=None, verdict=None)
-        course = recover(effect, evidence, rule)
-    attempts = evidence.attempts
-    if course.action is Action.ASK and tool.outlives_worker and effect.doubted_at is None:
-        why = "It may have outlived its worker: it is looked for, and a person is asked only if nobody can say."
-        return _say(effect, attempts, "look for it", why)
-    if course.action in (Action.DISPATCH, Action.RUN_AGAIN) and (held := lease.blocking_lease(tx, effect)) is not None:
-        return _say(effect, attempts, "wait for lease", held.message)
-    return _say(effect, attempts, course.action, course.why + _last_word(attempts, course.action), course.not_before)
-
-
-def _evidence(attempts: list[Attempt], life_of: LifeOf, now: int, over: Restore | None, stopping: bool) -> Evidence:
-    """The evidence as a run would take it: it would note now that a process is dead."""
-    lives = {one.number: life_of(one) for one in open_attempts(attempts)}
-    dead = {number for number, life in lives.items() if life is Liveness.DEAD}
-    found = [msgspec.structs.replace(one, ended_at=now) if one.number in dead else one for one in attempts]
-    return Evidence(found, now, combined(list(lives.values())), over, stopping)
-
-
-def _gated(
-    tx: StoreTransaction, effect: Effect, tool: Tool[..., Any], session: SessionRecord, policy: Policy | None
-) -> tuple[str, str] | None:
-    """What the gate makes of a planned effect, before anything else is done with it."""
-    if effect.position[0] == "undo":
-        return None
-    asked = None if effect.approval_id is None else approval.get(tx, effect.session_uid, effect.approval_id)
-    if asked is not None and asked.decision is None:
-        return "wait for approval", f"The gate {asked.gate} asks, and nobody has decided approval {asked.id}."
-    if policy is None:
-        return None
-    ruling = policy.rule(tool, session, effect.intent)
-    if ruling.answer == "deny":
-        return "refuse", ruling.why
-    if ruling.question is not None and approval.must_ask(tx, effect, ruling.question):
-        return "ask for approval", ruling.why
-    return None
-
-
-def _of_line(tx: StoreTransaction, session: SessionRecord) -> list[RecoveryStep]:
-    """What a branch would do about the effects of its line: wait for those unsettled at the fork, and do without those
-    that were planned after it."""
-    found = []
-    for one, after, through in line_of(tx, session):
-        if one.uid == session.uid:
-            continue
-        for effect in effects.of_session(tx, one.uid, after=after):
-            if effect.position[0] == "undo" or effect.state == EffectState.SUPERSEDED:
+    async def drive(
+        self, tool: Tool[..., Any], effect: Effect, lane: ExecutionLane | None = None, *, fresh: bool = False
+    ) -> Effect:
+        """Take an effect from wherever it is to its end; one that was there long ago (not `fresh`) costs nothing."""
+        at_its_end = effect.state in SETTLED and not fresh
+        if effect.state not in SETTLED:
+            effect = await self._ledger.get(effect.id)  # its outcome may have come since the record was read
+        while effect.state not in SETTLED:
+            self._run.check()
+            effect = self._run.runtime.values.whole(effect)
+            if not self._run.holder.cancel_requested and await self._await_approval(effect, lane):
+                effect = await self._ledger.get(effect.id)
                 continue
-            attempts = attempts_of(tx, one.uid, effect.id)
-            if effect.number > through:
-                why = f"Session {one.id} planned it after event {through}, where this branch begins."
-                found.append(_say(effect, attempts, "not inherited", why))
-            elif newest(tx, effect)[1]:
-                why = f"It belongs to session {one.id}; the branch waits for its outcome."
-                found.append(_say(effect, attempts, "wait for its session", why))
-            elif was_cancelled(effect):
-                why = f"It was refused when session {one.id} was; the branch plans its own."
-                found.append(_say(effect, attempts, "plan anew", why))
-    return found
+            rule, evidence = binding_rule(effect, tool.rule), await self._evidence(effect)
+            decision = recover(effect, evidence, rule)
+            logger.info("Session %s: effect %s (%s): recovery: %s.", self._uid, effect.id, effect.tool, decision.action)
+            if decision.action is Action.PROBE:
+                decision = await self._probe(tool, effect, evidence, rule, decision.why)
+            self._run.check()
+            effect = await self._follow_or_look(tool, effect, decision, rule, lane)
+        if expects_successor(effect, tool.retry):
+            self._run.honour_requests()
+            return await self._succeed(tool, effect, lane)
+        if not at_its_end:
+            self._run.wake_branches(effect, at_once=not fresh)
+        return effect
+
+    async def _follow_or_look(
+        self, tool: Tool[..., Any], effect: Effect, decision: RecoveryDecision, rule: Rule, lane: ExecutionLane | None
+    ) -> Effect:
+        """Follow a decision, unless an outcome came in between and made it illegal, or somebody holds what it needs."""
+        try:
+            return await self._follow(tool, effect, decision, rule, lane)
+        except LeaseHeld as held:
+            await leases.wait_until_free(self._run, effect, held, lane)
+            return await self._ledger.get(effect.id)
+        except IllegalMove:
+            now = await self._ledger.get(effect.id)
+            if now == effect:
+                raise
+            return now
+
+    async def _follow(
+        self, tool: Tool[..., Any], effect: Effect, decision: RecoveryDecision, rule: Rule, lane: ExecutionLane | None
+    ) -> Effect:
+        """Do what was decided, unless it is too early for it."""
+        effect = self._run.runtime.values.whole(effect)
+        if decision.not_before is not None and decision.not_before > self._run.clock.now():
+            await self._until(effect, decision, lane)
+            return await self._ledger.get(effect.id)
+        match decision.action:
+            case Action.DISPATCH | Action.RUN_AGAIN:
+                return await self._again(tool, effect, decision.why, lane)
+            case Action.PRESUME:
+                assert self._run.restore is not None
+                return await self._run.write(restore.presume(self._run.holder, effect.id, self._run.restore, rule))
+            case Action.REFUSE:
+                self._run.honour_requests()
+            case Action.UNDO:
+                return await self._undo(tool, effect, decision, lane)
+            case Action.FAIL:
+                absent = rule.replay is not Replay.PURE
+                return await self._run.write(doubt.fail(self._run.holder, effect.id, decision.why, absent=absent))
+            case Action.ASK if await self._is_original_in_doubt(effect):  # that is what a person is asked about
+                return await self._run.write(doubt.fail(self._run.holder, effect.id, decision.why))
+            case Action.ASK:
+                return await self._doubt(effect, decision.why, lane)
+        return await self._ledger.get(effect.id)
+
+    async def _is_original_in_doubt(self, effect: Effect) -> bool:
+        """Whether it takes back something of which nobody knows; an undo on request has an original that is known."""
+        if effect.position[0] != "undo":
+            return False
+        return (await self._ledger.get(effect.position[1])).state != EffectState.ACKNOWLEDGED
+
+    async def _doubt(self, effect: Effect, why: str, lane: ExecutionLane | None) -> Effect:
+        await self._ledger.host.doubt(effect, why, lane)
+        return await self._ledger.get(effect.id)
+
+    async def _again(self, tool: Tool[..., Any], effect: Effect, why: str, lane: ExecutionLane | None) -> Effect:
+        """Gate again, dispatch, act, settle. What was begun without an approval that counts now is in doubt."""
+        ledger = self._ledger
+        if effect.position[0] != "undo" and (ruling := ledger.host.rule(tool, effect.intent)).answer != "allow":
+            if effect.state == EffectState.DISPATCHED and effect.approval_id is None:
+                return await self._doubt(effect, f"It was begun without an approval. {ruling.why}", lane)
+            if effect.state == EffectState.PLANNED and ruling.question is None:
+                return await self._run.write(effects.refuse(self._run.holder, effect.id, "policy-denied", ruling.why))
+            if effect.state == EffectState.PLANNED and ruling.question is not None:
+                if await self._run.read(approval.must_ask, effect, ruling.question):
+                    return await self._run.write(approval.request(self._run.holder, intent_of(effect), ruling.question))
+        if tool.replay is Replay.JOINT:
+            return await self._run.see_through(
+                ledger.act_inside_transaction(tool, intent_of(effect), effect.intent, effect)
+            )
+        return await self._run.see_through(ledger.dispatch_and_act(tool, effect, why))
+
+    async def _await_approval(self, effect: Effect, lane: ExecutionLane | None) -> bool:
+        if effect.approval_id is None or effect.state != EffectState.PLANNED:
+            return False
+        asked = await self._run.read(approval.get, self._uid, effect.approval_id)
+        if asked.decision is not None:
+            return False
+        await self._run.wait_for(asked.id, lane)
+        return True
+
+    async def _probe(
+        self, tool: Tool[..., Any], effect: Effect, evidence: Evidence, rule: Rule, why: str
+    ) -> RecoveryDecision:
+        """Ask the outside system; only a positive answer, or an absence that counts, settles anything.
+
+        The evidence was taken before the question, and an absence counts as of then, however late the answer comes.
+        """
+        number = evidence.attempts[-1].number
+        answer, result = await self._ask_probe(tool, effect, number)
+        said = answer.said if answer.why is None else f"{answer.said}: {answer.why}"
+        asked = {"attempt": number, "asked_at": evidence.at, "replay": rule.replay}
+        await self._run.write(
+            doubt.record_recovery(self._run.holder, effect.id, f"{why} It answers: {said}", evidence=asked)
+        )
+        if answer.said == "unknown":
+            return RecoveryDecision(Action.ASK, answer.why or "The probe cannot tell.")
+        known = intents.AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result=result, reference=answer.reference)
+        if answer.said != "happened":
+            decision = after_absent(evidence, rule)
+            if decision.action is not Action.DISPATCH:
+                return decision
+            known = intents.AttemptResult(outcome=AttemptOutcome.ABSENT)
+        await self._ledger.settle(tool, effect.id, number, known)
+        return RecoveryDecision(Action.NOTHING, "The probe settled it.")
+
+    async def _ask_probe(self, tool: Tool[..., Any], effect: Effect, number: int) -> tuple[Outcome, str | None]:
+        """The probe's answer, with its result as JSON text. A probe that fails cannot tell."""
+        assert tool.probe_function is not None
+        given = [self._ledger.context(effect.id, effect.idempotency_key, number)] if tool.wants_call else []
+        is_async = asyncio.iscoroutinefunction(tool.probe_function)
+        asked = call(tool.probe_function, is_async, tool.timeout, None, *given, **tool.signature.unbind(effect.intent))
+        with self._ledger.host.act_site(tool).enter():
+            ended = await self._run.see_through(asked)
+        faults.point("probe.after")
+        if ended.error is not None or not issubclass(type(ended.value), Outcome):
+            returned = f"it returned {type_name(ended.value)} and no Outcome"
+            why = returned if ended.error is None else summary(ended.error)
+            return Outcome.unknown(f"The probe failed: {why}."), None
+        answer = ended.value.storable()
+        if answer.said != "happened":
+            return answer, None
+        try:
+            return answer, tool.signature.encode_result(answer.result)
+        except ConfigError as error:
+            return Outcome.unknown(f"The probe says that it happened, but {error.message}"), None
+
+    async def _undo(
+        self, tool: Tool[..., Any], effect: Effect, decision: RecoveryDecision, lane: ExecutionLane | None
+    ) -> Effect:
+        """Take it back: an effect of its own. An undo that fails puts the original in doubt.
+
+        One that began before anything in flight had landed is no evidence: it is done again, with a key of its own.
+        """
+        early = await self._run.read(doubt.early_undos, effect, decision.not_before or 0)
+        undoing = await self.undo(tool, effect, None, lane, generation=early, because=decision.why)
+        if undoing.state == EffectState.ACKNOWLEDGED:
+            return await self._run.write(doubt.record_compensation(self._run.holder, effect.id, by_effect=undoing.id))
+        error = (undoing.error or {}).get("message") or undoing.state
+        return await self._doubt(effect, f"Its undo {undoing.id} failed: {error}", lane)
+
+    async def undo(
+        self,
+        tool: Tool[..., Any],
+        effect: Effect,
+        result: Any,
+        lane: ExecutionLane | None,
+        *,
+        generation: int = 0,
+        because: str | None = None,
+    ) -> Effect:
+        """Do the effect that takes another one back, until it is settled.
+
+        If the undo is in doubt and the caller does not wait for it, the request stays, and a later run continues it.
+        """
+        undo, ledger = tool.undo_tool, self._ledger
+        assert undo is not None
+        arguments = undo.signature.bind((), {"result": result} | effect.intent)
+        intent = ledger.intent(undo, arguments, ["undo", effect.id], generation=generation)
+        try:
+            undoing = await self._run.read(effects.get_or_none, self._uid, intent.id)
+            if undoing is None:
+                if because is not None:
+                    await self._run.write(doubt.record_recovery(self._run.holder, effect.id, because))
+                intent = await ledger.stored(intent, arguments)
+                undoing = await self._run.see_through(ledger.plan_and_act(undo, intent, arguments))
+            return await self.drive(undo, undoing, lane)
+        except OpenDoubt as open_doubt:
+            await ledger.host.stand_by()
+            raise Suspended from open_doubt
+
+    async def _succeed(self, tool: Tool[..., Any], effect: Effect, lane: ExecutionLane | None) -> Effect:
+        """The next generation of an undone effect: a new key, planned where the old one is superseded."""
+        whole = self._run.runtime.values.whole(effect)
+        return await self._ledger.begin(
+            tool, whole.intent, whole.position, lane, generation=whole.generation + 1, supersedes=whole.id
+        )
+
+    async def _evidence(self, effect: Effect) -> Evidence:
+        """What is known now, after noting each process that was found dead."""
+        attempts = await self._run.read(attempts_of, self._uid, effect.id)
+        lives = [(one, self._run.runtime.life_of(one)) for one in open_attempts(attempts)]
+        for one, life in lives:
+            if life is Liveness.DEAD:
+                because = f"worker {one.worker} was found dead"
+                await self._run.write(
+                    doubt.record_end(self._uid, self._run.holder.name, effect.id, one.number, because=because)
+                )
+        if any(life is Liveness.DEAD for _, life in lives):
+            attempts = await self._run.read(attempts_of, self._uid, effect.id)
+        return Evidence(
+            attempts, self._run.clock.now(), combined([life for _, life in lives]), self._run.restore,
+            self._run.holder.cancel_requested,
+        )  # fmt: skip
+
+    async def _until(self, effect: Effect, decision: RecoveryDecision, lane: ExecutionLane | None) -> None:
+        """Wait, durably, until a request can no longer be in flight."""
+        assert decision.not_before is not None
+        id = f"inflight-{effect.id}-{decision.not_before}"
+        move = wait.open_(
+            self._run.holder,
+            id,
+            WaitKind.TIMER,
+            ref=effect.id,
+            detail={"why": decision.why},
+            due_at=decision.not_before,
+        )
+        await self._run.write(move)
+        await self._run.wait_for(id, lane)
 
 
-def _say(effect: Effect, attempts: list[Attempt], action: str, why: str, not_before: int | None = None) -> RecoveryStep:
-    return RecoveryStep(effect.id, effect.tool, effect.state, len(attempts), action, why, not_before)
+def intent_of(effect: Effect) -> intents.NewEffect:
+    """The intent of an effect as it was recorded."""
+    kept = {name: getattr(effect, name) for name in _KEPT}
+    position, targets, intent = (encode(one) for one in (effect.position, effect.targets, effect.intent))
+    return intents.NewEffect(**kept, position=position, targets=targets, intent=intent)
 
 
-def _last_word(attempts: list[Attempt], action: Action) -> str:
-    if not attempts or action in (Action.DISPATCH, Action.REFUSE):
-        return ""
-    last = attempts[-1]
-    if last.worker == PRESUMED:
-        return " The store was put back to an earlier time, and it may have been done before."
-    if last.outcome is not None:
-        return f" Attempt {last.number} ended without saying what came of it."
-    return f" Worker {last.worker} ended in the middle of attempt {last.number}." if last.ended_at else ""
+_KEPT = (
+    "id", "generation", "tool", "replay", "intent_digest", "idempotency_key", "rule", "inflight", "key_ttl", "retry",
+)  # fmt: skip
+
+
+def tool_of(effect: Effect) -> Tool[..., Any]:
+    """The code for a recorded effect. Rows name tools, never modules."""
+    if effect.tool not in TOOLS:
+        raise ConfigError(
+            f"No tool named {effect.tool} is loaded here.", hint="Name the module that defines it with --app."
+        )
+    return TOOLS[effect.tool]

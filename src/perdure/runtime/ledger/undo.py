@@ -31,9 +31,11 @@ async def take_back(ledger: Ledger, tool: Tool[..., Any], effect: Effect) -> Non
     result = decode(run.runtime.values.get(effect.result, effect.artifact))
     earlier = await run.read(doubt.undos, effect)
     generation = sum(one.state == EffectState.FAILED for one in earlier)
-    undoing = await ledger.undo(tool, effect, result, None, generation=generation)
+    undoing = await ledger.recovery.undo(tool, effect, result, None, generation=generation)
     if undoing.state == EffectState.ACKNOWLEDGED:
-        run.tell(await run.write(doubt.record_compensation(run.holder, effect.id, by_effect=undoing.id)), at_once=True)
+        run.wake_branches(
+            await run.write(doubt.record_compensation(run.holder, effect.id, by_effect=undoing.id)), at_once=True
+        )
     else:
         why = (undoing.error or {}).get("message") or undoing.state
         await run.write(doubt.record_undo_failure(run.holder, effect.id, f"Its undo {undoing.id} failed: {why}"))

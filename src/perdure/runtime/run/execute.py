@@ -23,10 +23,12 @@ from perdure.errors import ConfigError, LeaseLost, Suspended
 from perdure.runtime.definitions.program import PROGRAMS, Program, get_program
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.description import program_error
+from perdure.runtime.function_call import Completion
 from perdure.runtime.ledger import leases
-from perdure.runtime.ledger.execution import Completion, has_late_outcome, is_acting
+from perdure.runtime.ledger.attempt_registry import has_late_outcome, is_acting
 from perdure.runtime.ledger.late_outcomes import write_late_outcomes
-from perdure.runtime.ledger.ledger import Ledger, tool_of
+from perdure.runtime.ledger.ledger import Ledger
+from perdure.runtime.ledger.recovery import tool_of
 from perdure.runtime.ledger.undo import take_back
 from perdure.runtime.run.records import load_session_only
 from perdure.runtime.run.run import Run
@@ -153,7 +155,7 @@ async def _recover(run: Run, program: Program[..., Any], ledger: Ledger) -> bool
                 if effect.id in run.undos:
                     await take_back(ledger, tool_of(effect), effect)
                 else:
-                    await ledger.recover(tool_of(effect), effect)
+                    await ledger.recovery.recover(tool_of(effect), effect)
 
         ends = await run.see_through(_all([drive(effect) for effect in left]), unwinds=True)
         for error in ends:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 LINGER = 0.01
-TELL_AFTER = 0.1
+WAKE_AFTER = 0.1
 HOLD_SHORT = SECOND  # a timer that is due this soon is waited for in place
 
 
@@ -65,8 +65,8 @@ class Run:
         self._main_awaits: Any = None
         self._hushed: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._hushed_last: asyncio.Task[Any] | None = None
-        self._untold: list[Effect] = []
-        self._telling: set[asyncio.Task[None]] = set()
+        self._settled: list[Effect] = []
+        self._waking: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
 
     async def write(self, move: Move[T]) -> T:
@@ -101,22 +101,22 @@ class Run:
             _ = ended.cancelled() or ended.exception()
             raise error from None
 
-    def tell(self, effect: Effect, *, at_once: bool) -> None:
+    def wake_branches(self, effect: Effect, *, at_once: bool) -> None:
         """Let branches go on that wait for this effect: of many together, a moment later, before the run is left."""
-        self._untold.append(effect)
+        self._settled.append(effect)
         if at_once:
-            self._tell_soon()
-        elif len(self._untold) == 1:
-            self._loop.call_later(TELL_AFTER, self._tell_soon)
+            self._wake_soon()
+        elif len(self._settled) == 1:
+            self._loop.call_later(WAKE_AFTER, self._wake_soon)
 
-    def _tell_soon(self) -> None:
-        if self._untold:
-            task = self._loop.create_task(self._tell())
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+    def _wake_soon(self) -> None:
+        if self._settled:
+            task = self._loop.create_task(self._wake())
+            self._waking.add(task)
+            task.add_done_callback(self._waking.discard)
 
-    async def _tell(self) -> None:
-        settled, self._untold = self._untold, []
+    async def _wake(self) -> None:
+        settled, self._settled = self._settled, []
         if settled:
             await wake_branches_of_all(self.store, settled, self.holder.name)
         if any(effect.leases for effect in settled):
@@ -279,7 +279,7 @@ class Run:
         while self._active:
             self._idle.clear()
             await self._idle.wait()
-        await asyncio.gather(self._tell(), *self._telling, return_exceptions=True)
+        await asyncio.gather(self._wake(), *self._waking, return_exceptions=True)
         if self._watcher is not None:
             self._watcher.cancel()
 

@@ -13,7 +13,7 @@ from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Liveness
 from perdure.errors import LeaseHeld, NotFound, PerdureError, StoreError
 from perdure.ids import new_uid
-from perdure.runtime.ledger.execution import is_acting
+from perdure.runtime.ledger.attempt_registry import is_acting
 from perdure.store.moves import lease, worker
 from perdure.store.moves import session as sessions
 

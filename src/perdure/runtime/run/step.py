@@ -15,7 +15,7 @@ from typing import Any
 
 from perdure.errors import LeaseLost, PerdureError, StoreError
 from perdure.runtime.definitions.signature import Signature
-from perdure.runtime.ledger.execution import Completion, await_value, call, call_in_thread, is_awaitable
+from perdure.runtime.function_call import Completion, await_value, call, call_in_thread, is_awaitable
 from perdure.runtime.run.large_values import LIMIT
 from perdure.runtime.run.run import Run
 from perdure.store.move import Move

@@ -23,7 +23,7 @@ from typing import Any
 from perdure.clock import SECOND
 from perdure.domain.lease import Holder
 from perdure.errors import LeaseLost, PerdureError, StoreError
-from perdure.runtime.ledger.execution import has_late_outcome, is_acting
+from perdure.runtime.ledger.attempt_registry import has_late_outcome, is_acting
 from perdure.store.moves import lease, session
 from perdure.store.store import Store
 from perdure.store.writer.ticket import Ticket

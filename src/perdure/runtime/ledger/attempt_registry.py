@@ -1,0 +1,58 @@
+"""What only this process knows of the attempts that it made, by (session, effect, attempt).
+
+It outlives a runtime that is closed and opened again in the same process. A forked child starts without it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+from weakref import WeakSet
+
+from perdure.domain.effect import Attempt
+from perdure.domain.worker import Liveness
+from perdure.process import forget_in_child
+from perdure.store.moves.effect_input import AttemptResult
+
+
+class Wakeable(Protocol):
+    """A writer of late outcomes (`late_outcomes`)."""
+
+    def wake(self) -> None: ...
+
+
+AttemptKey = tuple[str, str, int]
+ACTING: set[AttemptKey] = set()  # acts under way in this process
+BROKEN_OFF: set[AttemptKey] = set()  # coroutines that were cancelled; work that they started may still be running
+LATE: dict[
+    AttemptKey, tuple[AttemptResult, int]
+] = {}  # outcomes that the store could not take yet, with the tool's `retry`
+REFUSED: set[AttemptKey] = set()  # of the late outcomes, those that the store refused; the reason is in the log
+WRITERS: WeakSet[Wakeable] = WeakSet()  # the writers of late outcomes, one for each runtime of this process
+forget_in_child(ACTING.clear)
+forget_in_child(BROKEN_OFF.clear)
+forget_in_child(LATE.clear)
+
+
+def keep_late_outcome(attempt: AttemptKey, known: AttemptResult, retry: int) -> None:
+    """Keep an outcome that the store could not take, and wake the writers, which try again until it can."""
+    LATE[attempt] = (known, retry)
+    for writer in list(WRITERS):
+        writer.wake()
+
+
+def has_late_outcome(uid: str) -> bool:
+    """Whether an outcome of a session is known in this process only."""
+    return any(attempt[0] == uid and attempt not in REFUSED for attempt in list(LATE))
+
+
+def is_acting(uid: str) -> bool:
+    """Whether an act of a session is under way in this process."""
+    return any(attempt[0] == uid for attempt in list(ACTING))
+
+
+def liveness_here(attempt: Attempt) -> Liveness:
+    """Whether an attempt of this process may still be under way."""
+    key = (attempt.session_uid, attempt.effect_id, attempt.number)
+    if key in ACTING:
+        return Liveness.ALIVE
+    return Liveness.CANNOT_TELL if key in BROKEN_OFF else Liveness.DEAD

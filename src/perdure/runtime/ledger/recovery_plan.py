@@ -1,0 +1,148 @@
+"""Recovery, shown before it runs: what would be done with each unsettled effect, and why.
+
+It follows the same table as a run does (`domain.recovery`), on the same evidence, and does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from perdure.domain.effect import PRESUMED, Attempt, Effect, EffectState
+from perdure.domain.recovery import Action, Evidence, binding_rule, open_attempts, recover
+from perdure.domain.restore import Restore, presumed_attempt
+from perdure.domain.session import SessionRecord
+from perdure.domain.worker import Liveness, combined
+from perdure.runtime.definitions.tool import TOOLS, Tool
+from perdure.runtime.ledger.policy import Policy
+from perdure.runtime.run.lineage import newest, was_cancelled
+from perdure.runtime.run.records import line_of
+from perdure.store.move import StoreTransaction
+from perdure.store.moves import approval, doubt, lease, restore
+from perdure.store.moves import effect as effects
+from perdure.store.moves import session as sessions
+from perdure.store.moves.attempt import attempts_of
+
+LifeOf = Callable[[Attempt], Liveness]
+Whole = Callable[[Effect], Effect]
+
+
+class RecoveryStep(msgspec.Struct, frozen=True):
+    """What a run would do with one effect."""
+
+    effect_id: str
+    tool: str
+    state: str
+    attempts: int
+    action: str
+    why: str
+    not_before: int | None
+
+
+def plan(
+    tx: StoreTransaction, uid: str, life_of: LifeOf, policy: Policy | None = None, whole: Whole = lambda effect: effect
+) -> list[RecoveryStep]:
+    """The recovery plan of a session; reads only. `life_of` tells whether an attempt may still be under way, and
+    `whole` opens arguments that are not in their row."""
+    session = sessions.get(tx, uid)
+    own = [_for(tx, whole(effect), session, policy, life_of) for effect in doubt.unfinished(tx, uid)]
+    return own + _of_line(tx, session)
+
+
+def _for(
+    tx: StoreTransaction, effect: Effect, session: SessionRecord, policy: Policy | None, life_of: LifeOf
+) -> RecoveryStep:
+    attempts = attempts_of(tx, effect.session_uid, effect.id)
+    tool = TOOLS.get(effect.tool)
+    if session.policy_at is not None and policy is not None and not policy.is_given:
+        return _say(effect, attempts, "wait for policy", "The session was started under a policy; there is none here.")
+    if tool is None:
+        return _say(effect, attempts, "wait for code", f"No tool named {effect.tool} is loaded here.")
+    if effect.undo_requested_at is not None:
+        why = f"{effect.undo_by} asks to take it back: {effect.undo_because}"
+        return _say(effect, attempts, Action.UNDO, why)
+    stopping, rule = session.cancel_requested_at is not None, binding_rule(effect, tool.rule)
+    gated = None if stopping or effect.state != EffectState.PLANNED else _gated(tx, effect, tool, session, policy)
+    if gated is not None:
+        return _say(effect, attempts, *gated)
+    evidence = _evidence(attempts, life_of, tx.now, restore.unreleased_for(tx, session), stopping)
+    course = recover(effect, evidence, rule)
+    if course.action is Action.PRESUME and evidence.restore is not None:  # what follows from it is what matters
+        attempts = [*evidence.attempts, presumed_attempt(effect, attempts, evidence.restore, tx.now)]
+        evidence = msgspec.structs.replace(evidence, attempts=attempts)
+        effect = msgspec.structs.replace(effect, state=EffectState.DISPATCHED, doubted_at=None, verdict=None)
+        course = recover(effect, evidence, rule)
+    attempts = evidence.attempts
+    if course.action is Action.ASK and tool.outlives_worker and effect.doubted_at is None:
+        why = "It may have outlived its worker: it is looked for, and a person is asked only if nobody can say."
+        return _say(effect, attempts, "look for it", why)
+    if course.action in (Action.DISPATCH, Action.RUN_AGAIN) and (held := lease.blocking_lease(tx, effect)) is not None:
+        return _say(effect, attempts, "wait for lease", held.message)
+    return _say(effect, attempts, course.action, course.why + _last_word(attempts, course.action), course.not_before)
+
+
+def _evidence(attempts: list[Attempt], life_of: LifeOf, now: int, over: Restore | None, stopping: bool) -> Evidence:
+    """The evidence as a run would take it: it would note now that a process is dead."""
+    lives = {one.number: life_of(one) for one in open_attempts(attempts)}
+    dead = {number for number, life in lives.items() if life is Liveness.DEAD}
+    found = [msgspec.structs.replace(one, ended_at=now) if one.number in dead else one for one in attempts]
+    return Evidence(found, now, combined(list(lives.values())), over, stopping)
+
+
+def _gated(
+    tx: StoreTransaction, effect: Effect, tool: Tool[..., Any], session: SessionRecord, policy: Policy | None
+) -> tuple[str, str] | None:
+    """What the gate makes of a planned effect, before anything else is done with it."""
+    if effect.position[0] == "undo":
+        return None
+    asked = None if effect.approval_id is None else approval.get(tx, effect.session_uid, effect.approval_id)
+    if asked is not None and asked.decision is None:
+        return "wait for approval", f"The gate {asked.gate} asks, and nobody has decided approval {asked.id}."
+    if policy is None:
+        return None
+    ruling = policy.rule(tool, session, effect.intent)
+    if ruling.answer == "deny":
+        return "refuse", ruling.why
+    if ruling.question is not None and approval.must_ask(tx, effect, ruling.question):
+        return "ask for approval", ruling.why
+    return None
+
+
+def _of_line(tx: StoreTransaction, session: SessionRecord) -> list[RecoveryStep]:
+    """What a branch would do about the effects of its line: wait for those unsettled at the fork, and do without those
+    that were planned after it."""
+    found = []
+    for one, after, through in line_of(tx, session):
+        if one.uid == session.uid:
+            continue
+        for effect in effects.of_session(tx, one.uid, after=after):
+            if effect.position[0] == "undo" or effect.state == EffectState.SUPERSEDED:
+                continue
+            attempts = attempts_of(tx, one.uid, effect.id)
+            if effect.number > through:
+                why = f"Session {one.id} planned it after event {through}, where this branch begins."
+                found.append(_say(effect, attempts, "not inherited", why))
+            elif newest(tx, effect)[1]:
+                why = f"It belongs to session {one.id}; the branch waits for its outcome."
+                found.append(_say(effect, attempts, "wait for its session", why))
+            elif was_cancelled(effect):
+                why = f"It was refused when session {one.id} was; the branch plans its own."
+                found.append(_say(effect, attempts, "plan anew", why))
+    return found
+
+
+def _say(effect: Effect, attempts: list[Attempt], action: str, why: str, not_before: int | None = None) -> RecoveryStep:
+    return RecoveryStep(effect.id, effect.tool, effect.state, len(attempts), action, why, not_before)
+
+
+def _last_word(attempts: list[Attempt], action: Action) -> str:
+    if not attempts or action in (Action.DISPATCH, Action.REFUSE):
+        return ""
+    last = attempts[-1]
+    if last.worker == PRESUMED:
+        return " The store was put back to an earlier time, and it may have been done before."
+    if last.outcome is not None:
+        return f" Attempt {last.number} ended without saying what came of it."
+    return f" Worker {last.worker} ended in the middle of attempt {last.number}." if last.ended_at else ""
