@@ -30,8 +30,8 @@ from perdure.domain.effect import Effect, EffectState
 from perdure.domain.fact import Fact
 from perdure.errors import ModelError, Suspended
 from perdure.runtime.ledger.host import OpenDoubt
-from perdure.runtime.ledger.recovery import tool_of
 from perdure.runtime.live_text import LiveTextWriter
+from perdure.runtime.recovery.recovery import tool_of
 from perdure.runtime.run.lineage import newest, wake_branches
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import checkpoint, message

@@ -15,9 +15,9 @@ from perdure.domain.task import Task
 from perdure.domain.wait import FOR_A_PERSON, Wait
 from perdure.domain.worker import Liveness
 from perdure.runtime.definitions.program import PROGRAMS
-from perdure.runtime.ledger import recovery_plan
 from perdure.runtime.ledger.attempt_registry import liveness_here
 from perdure.runtime.ledger.policy import Policy
+from perdure.runtime.recovery import plan
 from perdure.runtime.run.large_values import Values
 from perdure.runtime.workers.identity import WorkerIdentity, is_here, liveness_of, worker_locks
 from perdure.store.move import StoreTransaction
@@ -79,7 +79,7 @@ class Looking:
         found, waits = await self.store.read(_with_waits, name)
         return SessionView(**self.values.of_session(found).to_dict(), waits=tuple(waits))
 
-    async def recovery_plan(self, name: str) -> list[recovery_plan.RecoveryStep]:
+    async def recovery_plan(self, name: str) -> list[plan.RecoveryStep]:
         """What a run would do with each unsettled effect, and why; nothing is done."""
         session = await self.store.read(sessions.find, name)
         locks = worker_locks(self.store)  # a look is no reason to become a worker
@@ -87,7 +87,7 @@ class Looking:
         def life_of(attempt: Attempt) -> Liveness:
             return liveness_here(attempt) if is_here(attempt.process) else liveness_of(locks, attempt.process)
 
-        return await self.store.read(recovery_plan.plan, session.uid, life_of, self.policy, self.values.shown)
+        return await self.store.read(plan.plan, session.uid, life_of, self.policy, self.values.shown)
 
     async def state_at(self, name: str, number: int | None = None) -> SessionState:
         """Time travel: the state of a session after event `number`."""

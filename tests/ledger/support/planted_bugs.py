@@ -16,7 +16,8 @@ from perdure.domain.recovery import Action, RecoveryDecision
 from perdure.ids import new_name
 from perdure.runtime import queries
 from perdure.runtime.definitions.tool import Call, Outcome
-from perdure.runtime.ledger import execution, ledger, recovery
+from perdure.runtime.ledger import execution, ledger
+from perdure.runtime.recovery import recovery
 from perdure.runtime.run import records
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.workers import identity
@@ -151,7 +152,7 @@ def probe_answer_ignored() -> None:
     async def ask_probe(*_: Any, **__: Any) -> tuple[Outcome, None]:
         return Outcome.absent(), None
 
-    recovery.Recovery._ask_probe = ask_probe
+    recovery.ask_probe = ask_probe
 
 
 @plant

@@ -11,7 +11,7 @@ from perdure.cli.shell import Shell, by_option, command
 
 if TYPE_CHECKING:
     from perdure.domain.session import SessionRecord
-    from perdure.runtime.ledger.recovery_plan import RecoveryStep
+    from perdure.runtime.recovery.plan import RecoveryStep
     from perdure.runtime.runtime import Runtime, SessionView
     from perdure.store.move import StoreTransaction
 

@@ -42,7 +42,7 @@ from perdure.runtime.ledger.attempt_registry import BROKEN_OFF, keep_late_outcom
 from perdure.runtime.ledger.execution import act
 from perdure.runtime.ledger.host import ActSite, Host, ProgramHost
 from perdure.runtime.ledger.policy import Ruling
-from perdure.runtime.ledger.recovery import Recovery
+from perdure.runtime.recovery.recovery import Recovery
 from perdure.runtime.run.large_values import LIMIT
 from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.run import Run

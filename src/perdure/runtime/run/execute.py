@@ -28,8 +28,8 @@ from perdure.runtime.ledger import leases
 from perdure.runtime.ledger.attempt_registry import has_late_outcome, is_acting
 from perdure.runtime.ledger.late_outcomes import write_late_outcomes
 from perdure.runtime.ledger.ledger import Ledger
-from perdure.runtime.ledger.recovery import tool_of
-from perdure.runtime.ledger.undo import take_back
+from perdure.runtime.recovery.recovery import tool_of
+from perdure.runtime.recovery.undo import take_back
 from perdure.runtime.run.records import load_session_only
 from perdure.runtime.run.run import Run
 from perdure.runtime.run.session_lease import acquire_shielded, give_back, reacquire

@@ -10,11 +10,9 @@ begins.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from perdure import faults
 from perdure.domain.effect import SETTLED, AttemptOutcome, Effect, EffectState, Replay, Rule
 from perdure.domain.recovery import (
     Action,
@@ -29,11 +27,10 @@ from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Liveness, combined
 from perdure.errors import ConfigError, IllegalMove, LeaseHeld, Suspended
 from perdure.ids import encode
-from perdure.runtime.definitions.tool import TOOLS, Outcome, Tool
-from perdure.runtime.description import summary, type_name
-from perdure.runtime.function_call import call
+from perdure.runtime.definitions.tool import TOOLS, Tool
 from perdure.runtime.ledger import leases
 from perdure.runtime.ledger.host import OpenDoubt
+from perdure.runtime.recovery.probe import ask_probe
 from perdure.runtime.run.lineage import expects_successor
 from perdure.runtime.run.position import ExecutionLane
 from perdure.store.moves import approval, doubt, restore, wait
@@ -178,7 +175,7 @@ class Recovery:
         The evidence was taken before the question, and an absence counts as of then, however late the answer comes.
         """
         number = evidence.attempts[-1].number
-        answer, result = await self._ask_probe(tool, effect, number)
+        answer, result = await ask_probe(self._ledger, tool, effect, number)
         said = answer.said if answer.why is None else f"{answer.said}: {answer.why}"
         asked = {"attempt": number, "asked_at": evidence.at, "replay": rule.replay}
         await self._run.write(
@@ -194,27 +191,6 @@ class Recovery:
             known = intents.AttemptResult(outcome=AttemptOutcome.ABSENT)
         await self._ledger.settle(tool, effect.id, number, known)
         return RecoveryDecision(Action.NOTHING, "The probe settled it.")
-
-    async def _ask_probe(self, tool: Tool[..., Any], effect: Effect, number: int) -> tuple[Outcome, str | None]:
-        """The probe's answer, with its result as JSON text. A probe that fails cannot tell."""
-        assert tool.probe_function is not None
-        given = [self._ledger.context(effect.id, effect.idempotency_key, number)] if tool.wants_call else []
-        is_async = asyncio.iscoroutinefunction(tool.probe_function)
-        asked = call(tool.probe_function, is_async, tool.timeout, None, *given, **tool.signature.unbind(effect.intent))
-        with self._ledger.host.act_site(tool).enter():
-            ended = await self._run.see_through(asked)
-        faults.point("probe.after")
-        if ended.error is not None or not issubclass(type(ended.value), Outcome):
-            returned = f"it returned {type_name(ended.value)} and no Outcome"
-            why = returned if ended.error is None else summary(ended.error)
-            return Outcome.unknown(f"The probe failed: {why}."), None
-        answer = ended.value.storable()
-        if answer.said != "happened":
-            return answer, None
-        try:
-            return answer, tool.signature.encode_result(answer.result)
-        except ConfigError as error:
-            return Outcome.unknown(f"The probe says that it happened, but {error.message}"), None
 
     async def _undo(
         self, tool: Tool[..., Any], effect: Effect, decision: RecoveryDecision, lane: ExecutionLane | None
