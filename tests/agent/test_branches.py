@@ -269,7 +269,7 @@ async def test_what_cannot_be_merged_is_said(talk: Talk, repository: Path, tmp_p
     talk.declare(["Hello."], ["write_file"])
     async with opened(talk.target, **own(tmp_path)) as runtime:
         await talk.start(runtime, repository=repository)
-        with pytest.raises(ConfigError, match="no branch"):
+        with pytest.raises(ConfigError, match="not a branch"):
             await merge(runtime, "talk")
         branch = await runtime.fork("talk")
         with pytest.raises(IllegalMove, match="no folder here yet"):
@@ -406,7 +406,7 @@ async def test_the_files_of_any_two_events_can_be_compared(talk: Talk, repositor
         assert "2 files changed" in (await diff(runtime, "talk", stat=True)).text
         with pytest.raises(NotFound, match="No files are recorded"):
             await diff(runtime, "talk", first=1)
-        with pytest.raises(ConfigError, match="no branch"):
+        with pytest.raises(ConfigError, match="not a branch"):
             await diff(runtime, "talk", parent=True)
 
 

@@ -110,8 +110,8 @@ HOLDER = """
 import os, sys
 from pathlib import Path
 from perdure.agent.files.snapshot import Snapshots
-with Snapshots(Path(sys.argv[1]), Path(sys.argv[2])).held() as held:
-    process = held.start("cat-file", "--batch", stdin=os.open(sys.argv[3], os.O_RDONLY))
+with Snapshots(Path(sys.argv[1]), Path(sys.argv[2])).lock() as store:
+    process = store.start("cat-file", "--batch", stdin=os.open(sys.argv[3], os.O_RDONLY))
     print(process.pid, flush=True)
     sys.stdin.read()
 """

@@ -56,7 +56,7 @@ def test_conflicts_are_for_a_person(terminal: Terminal, repository: Path) -> Non
 def test_what_cannot_be_merged_is_refused(terminal: Terminal, repository: Path) -> None:
     assert repository.is_dir()
     work(terminal, ["Hello."])
-    assert "is no branch" in terminal("merge", "s").err
+    assert "is not a branch" in terminal("merge", "s").err
     terminal("fork", "s", "--id", "b")
     said = terminal("merge", "b")
     assert (said.code, "has no folder here yet" in said.err) == (1, True)

@@ -68,7 +68,7 @@ def test_an_exit_code_is_a_result(workspace: Workspace) -> None:
 def test_a_command_that_takes_too_long_says_so(workspace: Workspace) -> None:
     with workspace.active():
         said = run_command(call(), "echo begun; sleep 1000", timeout=1)
-    assert (said.text, said.failed) == ("It was ended: its time was up.\nbegun", True)
+    assert (said.text, said.failed) == ("Stopped: it reached its time limit.\nbegun", True)
 
 
 def test_long_output_is_cut_in_the_middle_and_kept_whole(workspace: Workspace, folder: Path) -> None:
@@ -270,7 +270,7 @@ async def test_a_surviving_command_is_ended_when_asked(
     found = await reattach("k", workspace)
     assert found is not None
     said = msgspec.json.decode(found.result or "", type=ToolResult)
-    assert (said.text, said.failed) == ("It was ended: Ada wants it gone.", True)
+    assert (said.text, said.failed) == ("Stopped: Ada wants it gone.", True)
     assert living(f"DEN={folder}") == []
     assert not command.end("k", workspace, because="again")
 
@@ -280,7 +280,7 @@ async def test_a_shepherd_that_is_told_to_stop_says_so(workspace: Workspace, fol
     with hire(folder, f"{ONCE}; sleep 1000") as worker:
         until(lambda: runs(workspace))
         os.kill(command.running("k", workspace) or 0, signal.SIGTERM)
-        assert worker.communicate()[0].strip() == '["It was ended: its shepherd was told to stop.", true]'
+        assert worker.communicate()[0].strip() == '["Stopped: its runner was asked to stop.", true]'
 
 
 @pytest.mark.slow

@@ -94,7 +94,7 @@ def test_an_edit_replaces_one_place_or_all(place: Path) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "why"),
-    [("", "x", "Nothing would change"), ("one", "one", "Nothing would change"), ("none", "x", "does not stand")],
+    [("", "x", "Nothing would change"), ("one", "one", "Nothing would change"), ("none", "x", "does not occur")],
 )
 def test_an_edit_that_cannot_be_made_is_not_planned(old: str, new: str, why: str, place: Path) -> None:
     (place / "a.txt").write_text("one")

@@ -53,7 +53,7 @@ def test_a_large_file_is_bounded_and_counted(place: Path) -> None:
 def test_one_endless_line_is_cut(place: Path) -> None:
     (place / "min.js").write_text("x" * 3_000_000)
     said = read_file("min.js")
-    assert "[3000000 letters]" in said.text
+    assert "[3000000 characters]" in said.text
     assert len(said.text) < 3000
 
 

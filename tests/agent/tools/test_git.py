@@ -180,7 +180,7 @@ def test_a_hook_that_takes_the_mark_away_is_noticed(repository: Path) -> None:
     do("git_commit", arguments)
     outcome = probe("git_commit", arguments)
     assert outcome.said == "unknown"
-    assert "mark" in (outcome.why or "")
+    assert "trailer" in (outcome.why or "")
 
 
 def test_a_commit_goes_to_the_branch_it_was_meant_for(repository: Path) -> None:
@@ -292,7 +292,7 @@ def test_a_branch_is_made_and_checked_out(repository: Path) -> None:
     assert probe("git_branch", arguments).result == said
     assert do("git_branch", arguments) == said
     run_git(repository, "switch", "--quiet", "main")
-    assert prepared_fails("fix/one") == "There is a branch fix/one already."
+    assert prepared_fails("fix/one") == "Branch fix/one exists already."
 
 
 def prepared_fails(name: str) -> str:

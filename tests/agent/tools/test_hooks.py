@@ -249,7 +249,7 @@ def test_what_would_run_outside_may_not_lie_in_the_folder(key: str, value: str, 
     run_git(repository, "config", key, value.format(root=repository))
     (repository / "a.txt").write_text("two\n")
     for act, given in (("git_commit", {"message": "third"}), ("git_push", {})):
-        with pytest.raises(NotDone, match=r"an agent can write|cannot be kept"):
+        with pytest.raises(NotDone, match=r"an agent can write|cannot be run"):
             call(act, key="l" * 64, **given)
 
 

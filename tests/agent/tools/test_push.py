@@ -149,7 +149,7 @@ def test_only_a_known_branch_goes_to_a_known_remote(given: dict[str, str], ahead
 def test_a_remote_of_two_places_is_refused(ahead: Path, remote: Path) -> None:
     run_git(ahead, "remote", "set-url", "--add", "--push", "origin", str(remote))
     run_git(ahead, "remote", "set-url", "--add", "--push", "origin", str(remote) + "2")
-    with pytest.raises(NotDone, match="2 places"):
+    with pytest.raises(NotDone, match="2 push addresses"):
         prepared("git_push", {}, {})
 
 

@@ -1,9 +1,9 @@
-"""Branches of work: a folder of its own for each branch of a session, and a snapshot after each change of files.
+"""Folders of branches: where a session works, and the effects that open a worktree and merge a branch.
 
-A session works in the folder it was started in; a branch of it in a worktree that begins with the files of the snapshot
-at its fork; a child where its parent works. The worktree is made by an effect of the branch, before anything else is
-done there, so a kill in between is no more than an effect to be recovered. A snapshot is named in the line of the
-transcript after which it was taken: the state at any event knows its files.
+A session works in the folder it was started in; a branch of it in a worktree that starts with the files of the snapshot
+at its fork; a child session works where its parent works. The worktree is made by an effect of the branch before
+anything else runs there, so a kill in between leaves an ordinary effect to recover. A snapshot is recorded in the line
+of the transcript after which it was taken, so the state at any event knows its files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class SessionFolder(msgspec.Struct, frozen=True):
 
 
 def session_folder(tx: StoreTransaction, session: SessionRecord) -> SessionFolder | None:
-    """A child works where its parent does, a branch in a place of its own; None for a session without a folder."""
+    """The folder of a session: a child's is its parent's, a branch has one of its own; None for a session without a
+    folder.
+    """
     while session.forked_from is None and session.parent_uid is not None:
         session = sessions.get(tx, session.parent_uid)
     if session.repository is None:
@@ -45,14 +47,14 @@ def session_folder(tx: StoreTransaction, session: SessionRecord) -> SessionFolde
 
 
 def storage_folder(runtime: Runtime) -> Path | None:
-    """The folder of the store, or the one that was named for its large things."""
+    """The folder of the store, or the folder that was named for its large values."""
     if runtime.store.folder is not None:
         return runtime.store.folder
     return None if runtime.values.directory is None else runtime.values.directory.folder
 
 
 def snapshot_folder(repository: str, data: Path | None) -> Path | None:
-    """Where the snapshots of a repository are kept: beside the store, unless that is inside the repository."""
+    """Where the snapshots of a repository are stored: beside the store, unless that is inside the repository."""
     if data is None:
         return None
     root, home = Path(repository).resolve(), data.resolve()
@@ -72,7 +74,7 @@ def folder_path(folder: SessionFolder, home: Path | None) -> Path | None:
 
 @tool(replay="idempotent", inflight="1s", retry=5, name="open_worktree")
 def open_worktree(call: Call, repository: str, home: str, branch: str, commit: str | None, snapshot: str | None) -> str:
-    """Give a branch a folder of its own; doing it again finishes what was begun."""
+    """Give a branch a folder of its own; a second call completes what the first one started."""
     try:
         made = str(worktree.add(Path(repository), Path(home), branch, commit=commit, snapshot=snapshot))
     except (Conflict, NotFound) as error:
@@ -82,21 +84,23 @@ def open_worktree(call: Call, repository: str, home: str, branch: str, commit: s
 
 
 class MergeReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a merge came to: the paths that were written or removed, and those that a person has to decide on."""
+    """The result of a merge: the paths that were written or removed, and those that a person has to decide on."""
 
     tree: str
     written: list[str] = []
     removed: list[str] = []
     conflicts: list[str] = []
     marked: bool = False  # the conflicts are in the files, between markers
-    snapshot: str | None = None  # of the folder after it
+    snapshot: str | None = None  # of the folder after the merge
 
 
 @tool(replay="idempotent", inflight="1s", retry=5, name="merge_branch", targets=("folder:{folder}",))
 def merge_branch(
     call: Call, folder: str, home: str, base: str, ours: str, theirs: str, mark: bool = False
 ) -> MergeReport:
-    """Bring the changes of a branch home. What is written twice is the same; what changed meanwhile is refused."""
+    """Merge the changes of a branch. Writing a file twice gives the same file; a file that changed meanwhile is
+    refused.
+    """
     try:
         made = merge_into(
             Snapshots(Path(folder), Path(home)), base=base, ours=ours, theirs=theirs, write_conflicts=mark

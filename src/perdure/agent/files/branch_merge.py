@@ -1,13 +1,13 @@
-"""Bringing a branch home: what is merged into what, and what the session at home is told.
+"""Merges a branch into the folder of the session that it was forked from, and records the merge there.
 
-A branch that lives carries its merge out itself, ordered by a person. For one that has ended a session of its own does
-it, `bring_home`. Both look in the same way before the effect is planned: nobody but a person says whether conflicts are
-to be marked, and everything else is on record. What was written becomes a line of the session at home, with the
-snapshot after it, unless that session has ended; then its log is closed.
+A live branch performs its merge itself, ordered by a person. For a branch that has ended, a session of its own does it,
+with the program `bring_home`. Both prepare the merge in the same way before the effect is planned: only a person
+decides whether conflicts are marked in the files, and everything else is recorded. What was written becomes a line of
+the parent session, with the snapshot after it, unless that session has ended; then its log is closed.
 
-    look       a snapshot of both folders; where they were last the same
+    look       a snapshot of both folders, and the snapshot at which they were last the same
     merge      one effect, which names these three
-    tell       the line at home; told again after a crash, it is the same line
+    tell       the line in the parent session; recorded again after a crash, it is the same line
 """
 
 from __future__ import annotations
@@ -41,54 +41,54 @@ from perdure.store.moves import effect as effects
 from perdure.store.moves import message
 from perdure.store.moves import session as sessions
 
-SHOWN = 4000  # letters of what was written and removed
+SHOWN = 4000  # characters of the list of written and removed files
 MERGE_PROGRAM = "bring_home"
 
 
 @program
 async def bring_home(s: Session, branch: str, mark: bool = False) -> MergeReport:
-    """The merge of a branch that has ended."""
+    """Merge a branch that has ended."""
     runtime = s._run.runtime
 
-    async def looked() -> dict[str, Any]:
+    async def prepare() -> dict[str, Any]:
         return await prepare_merge(runtime, branch, mark)
 
-    async def told() -> None:
+    async def record() -> None:
         await record_merge(runtime, branch, made, s.uid)
 
-    arguments = await s.step("look", looked)
+    arguments = await s.step("look", prepare)
     made = await s.do(merge_branch, **arguments)
-    await s.step("tell", told)
+    await s.step("tell", record)
     return made
 
 
 def branch_and_parent(tx: StoreTransaction, uid: str) -> tuple[SessionRecord, SessionRecord]:
-    """A branch, and the session that it was branched from."""
+    """A branch, and the session that it was forked from."""
     branch = sessions.get(tx, uid)
     if branch.forked_from is None:
-        raise ConfigError(f"Session {branch.id} is no branch: there is nowhere to bring it.", hint="Name a branch.")
+        raise ConfigError(f"Session {branch.id} is not a branch, so it cannot be merged.", hint="Name a branch.")
     return branch, sessions.get(tx, branch.forked_from)
 
 
 async def merge_folders(
     runtime: Runtime, branch: SessionRecord, parent: SessionRecord
 ) -> tuple[Path, Path | None, Path]:
-    """Where the snapshots are, where the branch works if it still has a folder, and where it is brought."""
+    """The folder of the snapshots, the folder of the branch if it still exists, and the folder to merge into."""
     both = [await runtime.store.read(session_folder, one) for one in (branch, parent)]
     if both[0] is None or both[1] is None:
-        raise ConfigError(f"Session {branch.id} works in no folder: there are no files to merge.")
+        raise ConfigError(f"Session {branch.id} has no folder, so there are no files to merge.")
     home = snapshot_folder(both[0].repository, storage_folder(runtime))
     own, there = (folder_path(one, home) if one else None for one in both)
     own = own if own is not None and own.is_dir() else None
     if home is None or (own is None and branch.status not in TERMINAL):
-        raise IllegalMove(f"Branch {branch.id} has no folder here yet.", hint="Run it first: `perdure resume` does.")
+        raise IllegalMove(f"Branch {branch.id} has no folder here yet.", hint="Run it first, with `perdure resume`.")
     if there is None or not there.is_dir():
-        raise IllegalMove(f"The folder of session {parent.id} is not here: there is nowhere to bring the branch.")
+        raise IllegalMove(f"The folder of session {parent.id} does not exist here, so the branch cannot be merged.")
     return home, own, there
 
 
 async def prepare_merge(runtime: Runtime, uid: str, mark: bool) -> dict[str, Any]:
-    """The arguments of a merge, from what is on record and in the folders now."""
+    """The arguments of a merge, from what is recorded and what the folders hold now."""
     branch, parent = await runtime.store.read(branch_and_parent, uid)
     home, own, folder = await merge_folders(runtime, branch, parent)
     base = await _base(runtime, branch, str(folder))
@@ -97,13 +97,13 @@ async def prepare_merge(runtime: Runtime, uid: str, mark: bool) -> dict[str, Any
     else:
         theirs = (await asyncio.to_thread(Snapshots(own, home).take, "before the merge")).commit
     if theirs is None:
-        raise NotFound(f"No files of branch {branch.id} were kept.", hint="There is nothing to merge.")
+        raise NotFound(f"There is no snapshot of branch {branch.id}.", hint="There is nothing to merge.")
     ours = (await asyncio.to_thread(Snapshots(folder, home).take, f"before the merge of {branch.id}")).commit
     return {"folder": str(folder), "home": str(home), "base": base, "ours": ours, "theirs": theirs, "mark": mark}
 
 
 async def _base(runtime: Runtime, branch: SessionRecord, folder: str) -> str:
-    """Where the branch and the folder were last the same: at the last merge, or else at the fork."""
+    """The snapshot at which the branch and the folder were last the same: the last merge, or else the fork."""
     done, fork = await runtime.store.read(_merges_and_fork, branch)
     for one in reversed(done):
         if one.state == EffectState.ACKNOWLEDGED and one.intent["folder"] == folder:
@@ -112,7 +112,7 @@ async def _base(runtime: Runtime, branch: SessionRecord, folder: str) -> str:
                 return str(one.intent["theirs"])
     if fork is None:
         raise NotFound(
-            f"The files at the fork of {branch.id} were not kept, so nobody can tell what it changed.",
+            f"There is no snapshot of the files at the fork of {branch.id}, so its changes are unknown.",
             hint="Compare the two folders by hand.",
         )
     return fork
@@ -126,7 +126,7 @@ def _merges_and_fork(tx: StoreTransaction, branch: SessionRecord) -> tuple[list[
 
 
 def merge_sessions(tx: StoreTransaction, branch: SessionRecord) -> list[SessionRecord]:
-    """The sessions that brought a branch home after its end, in order."""
+    """The sessions that merged a branch after its end, in order."""
     found: list[SessionRecord] = []
     while True:
         try:
@@ -144,11 +144,11 @@ def _state(tx: StoreTransaction, session: SessionRecord) -> Any:
 
 
 async def record_merge(runtime: Runtime, uid: str, made: MergeReport, key: str) -> None:
-    """Make the merged files part of the log at home, once; `key` names the merge."""
+    """Record the merge in the log of the parent session, once; `key` identifies the merge."""
     branch, parent = await runtime.store.read(branch_and_parent, uid)
     if made.snapshot is None or not (made.written or made.removed):
         return
     paths = [f"written {one}" for one in made.written] + [f"removed {one}" for one in made.removed]
-    said = bounded(f"The person merged branch {branch.id} into this folder: {', '.join(paths)}.", SHOWN)
-    body = {"role": "note", "about": "performed", "content": said, "snapshot": made.snapshot, "merge": key}
+    text = bounded(f"The person merged branch {branch.id} into this folder: {', '.join(paths)}.", SHOWN)
+    body = {"role": "note", "about": "performed", "content": text, "snapshot": made.snapshot, "merge": key}
     await runtime.store.write(message.add_note(parent.uid, runtime.by, body, key="merge"))

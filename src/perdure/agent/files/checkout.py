@@ -1,14 +1,15 @@
-"""Makes a folder what it was in a snapshot.
+"""Checks out a snapshot: makes a folder hold the files that it held in the snapshot.
 
-    keep       a snapshot of what the folder holds now, with every file that is about to be overwritten
-    check      nothing that is not kept stands in the way; else refuse before anything is touched
-    stage      every new content beside the others in one place inside the folder, whole and synced
-    move       remove what the snapshot does not hold, then rename each new file into its place
-    sync       the folders; then the place is removed
+    keep       take a snapshot of what the folder holds now, with every file that is about to be overwritten
+    check      nothing unsaved is in the way; otherwise refuse before anything is touched
+    stage      write every new content, whole and synced, to one folder inside the folder
+    move       remove what the snapshot does not hold, then rename each new file to its path
+    sync       sync the folders; then remove the staging folder
 
-A crash before `move` leaves the folder as it was, a crash within it leaves every file either as before or as in the
-snapshot. The same restore again comes to the same end: it compares the folder as it finds it. Nothing is lost, because
-what was there is in the first snapshot. Ignored files are left alone, by the rules before and by those restored.
+A crash before `move` leaves the folder as it was; a crash within it leaves every file either as before or as in the
+snapshot. The same checkout again has the same result, because it compares the folder as it finds it. Nothing is lost,
+because the first snapshot holds what was there. Ignored files are left alone, by the rules before and by those in the
+snapshot.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ FEW = 64  # more than this are synced together
 
 
 class CheckoutResult(msgspec.Struct, frozen=True):
-    """What a restore did. `before` is what the folder held; `spared` stayed because the restored rules ignore it."""
+    """What a checkout did. `before` is what the folder held; `ignored` files stayed because the rules in the snapshot
+    ignore them.
+    """
 
     before: Snapshot
     after: Snapshot
@@ -61,12 +64,12 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def is_removed(self) -> bool:
-        """A repository inside is never removed: its content is not ours to bring back."""
+        """A nested repository is never removed: its content is in no snapshot."""
         return not self.is_written and self.old_mode not in (NOTHING, NESTED)
 
 
 def changes_between(store: LockedStore, a: str, b: str) -> list[Change]:
-    """What differs from one tree to another, file by file."""
+    """The differences from one tree to another, file by file."""
     out = store.out("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", a, b)
     fields = out.split(b"\0")[:-1]
     found = []
@@ -77,20 +80,20 @@ def changes_between(store: LockedStore, a: str, b: str) -> list[Change]:
 
 
 def _check_path(path: str) -> str:
-    """Refuse a path that no folder of a person could have given."""
+    """Refuse a path that no ordinary folder can hold."""
     if any(part in ("", ".", "..") or part.lower() == ".git" for part in path.split("/")):
-        raise Damaged(f"The snapshot holds a path that cannot be: {path[:100]!r}.")
+        raise Damaged(f"The snapshot holds an impossible path: {path[:100]!r}.")
     return path
 
 
 def check_out(store: LockedStore, snapshots: Snapshots, tree: str) -> CheckoutResult:
-    """Make the folder of `snapshots` what the tree says."""
+    """Make the folder of `snapshots` hold what the tree holds."""
     view = snapshots.view
-    before = snapshots.take_locked(store, f"before the restore of {tree[:12]}")
+    before = snapshots.take_locked(store, f"before the checkout of {tree[:12]}")
     changes = changes_between(store, before.tree, tree)
     hidden = [one.path for one in changes if one.is_written and one.old_mode == NOTHING and _is_file(view, one.path)]
-    if hidden:  # ignored now, and not then: they are about to be overwritten, so they are kept
-        before = snapshots.take_locked(store, f"before the restore of {tree[:12]}", extra=hidden)
+    if hidden:  # ignored now and not in the snapshot: they are about to be overwritten, so they are saved
+        before = snapshots.take_locked(store, f"before the checkout of {tree[:12]}", extra=hidden)
         changes = changes_between(store, before.tree, tree)
     ignored = _ignored_by_snapshot(store, view, tree, changes)
     written = [one for one in changes if one.is_written]
@@ -101,36 +104,36 @@ def check_out(store: LockedStore, snapshots: Snapshots, tree: str) -> CheckoutRe
         _move(view.folder, staged, removed)
     clear_staging(view.folder)
     unfilled = {one.path: one.new for one in changes if one.mode == NESTED and _unfilled(view.folder / one.path)}
-    after = snapshots.take_locked(store, f"after the restore of {tree[:12]}", unfilled=unfilled)
+    after = snapshots.take_locked(store, f"after the checkout of {tree[:12]}", unfilled=unfilled)
     paths = tuple(one.path for one in written)
     return CheckoutResult(before, after, paths, tuple(removed), tuple(sorted(ignored)))
 
 
 def clear_staging(folder: Path) -> None:
-    """Remove what a restore that did not end left behind."""
-    if os.path.lexists(place := folder / STAGING):
-        shutil.rmtree(place)
+    """Remove what an interrupted checkout left behind."""
+    if os.path.lexists(target := folder / STAGING):
+        shutil.rmtree(target)
 
 
-def _unfilled(place: Path) -> bool:
-    """Leave an empty folder where a repository inside was, as git does; False when something is there."""
-    if not os.path.lexists(place):
-        place.mkdir(parents=True)
-    return is_unfilled(place)
+def _unfilled(target: Path) -> bool:
+    """Leave an empty folder for a nested repository, as git does; False when something is there."""
+    if not os.path.lexists(target):
+        target.mkdir(parents=True)
+    return is_unfilled(target)
 
 
 def _is_file(view: GitView, path: str) -> bool:
-    place = view.folder / path
-    return place.is_symlink() or place.is_file()
+    target = view.folder / path
+    return target.is_symlink() or target.is_file()
 
 
 def _ignored_by_snapshot(store: LockedStore, view: GitView, tree: str, changes: Iterable[Change]) -> set[str]:
-    """Of what would be removed, what the rules of the snapshot ignore: it may have been there all the time."""
+    """Of the files to remove, those that the rules of the snapshot ignore: they may have existed at that time."""
     removed = [one.path for one in changes if one.is_removed]
     if not removed or not any(os.path.basename(one.path) == ".gitignore" for one in changes):
         return set()
-    with TemporaryDirectory(prefix="rules-", dir=store.path.parent) as place:
-        top = Path(place)
+    with TemporaryDirectory(prefix="rules-", dir=store.path.parent) as target:
+        top = Path(target)
         for depth in range(view.prefix.count("/")):
             above = Path(*view.prefix.split("/")[:depth])
             if (rules := view.top / above / ".gitignore").is_file():
@@ -146,26 +149,27 @@ def _ignored_by_snapshot(store: LockedStore, view: GitView, tree: str, changes: 
         for name, content in zip(rules_then, read_blobs(store, rules_then.values()), strict=True):
             (then.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (then.folder / name).write_bytes(b"".join(content))
-        stdin = b"".join(b"./" + os.fsencode(path) + b"\0" for path in removed)  # or `:` and `*` would mean something
+        # `./` because a `:` or `*` at the start has a meaning for git
+        stdin = b"".join(b"./" + os.fsencode(path) + b"\0" for path in removed)
         answer = store.git("check-ignore", "-z", "--no-index", "--stdin", view=then, stdin=stdin, answers=(0, 1))[1]
     return {os.fsdecode(path.removeprefix(b"./")) for path in answer.split(b"\0") if path}
 
 
 def _refuse_obstacles(folder: Path, written: Iterable[Change], removed: set[str]) -> None:
-    """Refuse when something that is not kept would have to go, or a link would lead out of the folder."""
+    """Refuse when an unsaved file would have to go, or a link would lead out of the folder."""
     for change in written:
         if change.old_mode == NESTED:
             raise _obstacle(change.path)
         for depth in range(1, change.path.count("/") + 1):
             above = "/".join(change.path.split("/")[:depth])
-            place = folder / above
-            if (place.is_symlink() or (place.exists() and not place.is_dir())) and above not in removed:
+            target = folder / above
+            if (target.is_symlink() or (target.exists() and not target.is_dir())) and above not in removed:
                 raise _obstacle(above)
-            if os.path.lexists(place / ".git") and not place.is_symlink():
+            if os.path.lexists(target / ".git") and not target.is_symlink():
                 raise _obstacle(above)
-        place = folder / change.path
-        if place.is_dir() and not place.is_symlink():
-            for root, folders, files in os.walk(place):
+        target = folder / change.path
+        if target.is_dir() and not target.is_symlink():
+            for root, folders, files in os.walk(target):
                 links = [one for one in folders if os.path.islink(os.path.join(root, one))]
                 for name in (*files, *links):
                     if (path := os.path.relpath(os.path.join(root, name), folder)) not in removed:
@@ -174,23 +178,23 @@ def _refuse_obstacles(folder: Path, written: Iterable[Change], removed: set[str]
 
 def _obstacle(path: str) -> Conflict:
     return Conflict(
-        f"{path} is not part of any snapshot and stands where a file has to go; nothing was changed.",
-        hint="Move it away and restore again.",
+        f"{path} is in no snapshot and is in the way of a file; nothing was changed.",
+        hint="Move it away and try again.",
     )
 
 
 def _stage(store: LockedStore, folder: Path, written: list[Change]) -> dict[str, Path]:
-    """Write every new content whole and synced; the paths and where their content waits."""
+    """Write every new content, whole and synced; returns the paths and where their content is staged."""
     (folder / STAGING).mkdir()
     staged = {}
     for number, (change, chunks) in enumerate(
         zip(written, read_blobs(store, [one.new for one in written]), strict=True)
     ):
-        place = staged[change.path] = folder / STAGING / str(number)
+        target = staged[change.path] = folder / STAGING / str(number)
         if change.mode == LINK:
-            os.symlink(b"".join(chunks), os.fsencode(place))
+            os.symlink(b"".join(chunks), os.fsencode(target))
             continue
-        with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777), "wb") as file:
+        with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777), "wb") as file:
             file.writelines(chunks)
             file.flush()
             os.fchmod(file.fileno(), _permissions(os.fstat(file.fileno()), folder / change.path, change.mode))
@@ -201,10 +205,10 @@ def _stage(store: LockedStore, folder: Path, written: list[Change]) -> dict[str,
     return staged
 
 
-def _permissions(made: os.stat_result, place: Path, mode: str) -> int:
-    """Those of the file that is replaced, or what a new file gets here; executable as the snapshot says."""
+def _permissions(made: os.stat_result, target: Path, mode: str) -> int:
+    """The permissions of the file that is replaced, or of a new file here; executable as in the snapshot."""
     try:
-        old = place.lstat()
+        old = target.lstat()
     except OSError:
         old = made
     bits = (old if stat.S_ISREG(old.st_mode) else made).st_mode & 0o777
@@ -217,12 +221,12 @@ def _move(folder: Path, staged: dict[str, Path], removed: list[str]) -> None:
         (folder / path).unlink(missing_ok=True)
         touched.add((folder / path).parent)
     for path, waiting in staged.items():
-        place = folder / path
-        if place.is_dir() and not place.is_symlink():
-            _remove_empty(place)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        waiting.replace(place)
-        touched.add(place.parent)
+        target = folder / path
+        if target.is_dir() and not target.is_symlink():
+            _remove_empty(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        waiting.replace(target)
+        touched.add(target.parent)
     for path in removed:
         _remove_emptied(folder, (folder / path).parent)
     there = [parent for parent in touched if parent.is_dir()]
@@ -233,9 +237,9 @@ def _move(folder: Path, staged: dict[str, Path], removed: list[str]) -> None:
             sync_folder(parent)
 
 
-def _remove_empty(place: Path) -> None:
-    """Remove a folder that holds only folders; what stands in the way was refused before."""
-    for root, _, _ in os.walk(place, topdown=False):
+def _remove_empty(target: Path) -> None:
+    """Remove a folder that holds only folders; anything else was refused before."""
+    for root, _, _ in os.walk(target, topdown=False):
         os.rmdir(root)
 
 

@@ -1,12 +1,12 @@
-"""Brings our index in line with a folder: what is new, changed or gone there, and what is left out and why.
+"""Updates our git index from a folder: new, changed and deleted files, and the paths left out with the reason.
 
-Git lists the differences; what each of them is, is looked up here once more, because git gives up on the whole folder
-for one path that it cannot take. Ignored files are left alone unless a person's own index tracks them. A path that
-became ignored leaves our index; its file stays where it is.
+Git lists the differences. Each of them is checked once more here, because git gives up on the whole folder for one path
+that it cannot read. Ignored files are left alone unless the user's own index tracks them. A path that became ignored
+leaves our index; its file stays.
 
-Left out, and told: a repository inside the folder (its commit is recorded, its files are not), a file that is too large
-or cannot be read, a name that git refuses. An entry that is left out leaves the index too: an old content that stands
-for a new one would be a lie.
+Left out, and reported: a nested repository (its commit is recorded, its files are not), a file that is too large or
+cannot be read, a name that git refuses. An entry that is left out also leaves the index: otherwise the snapshot would
+hold old content in place of new.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class OmittedPath(msgspec.Struct, frozen=True):
 
 
 class IndexUpdate(msgspec.Struct, frozen=True):
-    """What bringing the index in line came to. `links` are the repositories inside the folder that it records."""
+    """The result of an update of the index. `links` are the nested repositories that it records."""
 
     changed: bool
     links: frozenset[str]
@@ -44,7 +44,7 @@ class IndexUpdate(msgspec.Struct, frozen=True):
 
 
 class _PathSorter:
-    """The listed paths by what has to be done with each."""
+    """Sorts the listed paths by what has to be done with each."""
 
     def __init__(self, folder: Path, largest: int) -> None:
         self.folder = folder
@@ -68,31 +68,31 @@ class _PathSorter:
                 self.left_out.append(OmittedPath(path, why))
 
     def _reason(self, path: str) -> str | None:
-        """Why the path cannot be put into the index: None when it can, empty when there is nothing to put."""
+        """Why the path cannot be added to the index: None when it can, empty when there is nothing to add."""
         if any(part.lower() == ".git" for part in path.split("/")):
             return REFUSED
-        place = os.path.join(self.folder, path)
+        full_path = os.path.join(self.folder, path)
         if not self._is_real(os.path.dirname(path)):
             return ""
         try:
-            found = os.lstat(place)
+            found = os.lstat(full_path)
         except OSError:
             return ""
         if stat.S_ISLNK(found.st_mode):
             return None
         if stat.S_ISDIR(found.st_mode):
-            return NESTED if os.path.lexists(os.path.join(place, ".git")) else ""
+            return NESTED if os.path.lexists(os.path.join(full_path, ".git")) else ""
         if not stat.S_ISREG(found.st_mode):
             return ""
         if found.st_size > self.largest:
             return LARGE
-        return None if os.access(place, os.R_OK) else UNREADABLE
+        return None if os.access(full_path, os.R_OK) else UNREADABLE
 
     def _is_real(self, parent: str) -> bool:
-        """Whether a folder is one, and is not reached through a link."""
+        """Whether a path is a folder that is not reached through a link."""
         if parent not in self._real:
-            place = os.path.join(self.folder, parent)
-            here = os.path.isdir(place) and not os.path.islink(place)
+            full_path = os.path.join(self.folder, parent)
+            here = os.path.isdir(full_path) and not os.path.islink(full_path)
             self._real[parent] = here and self._is_real(os.path.dirname(parent))
         return self._real[parent]
 
@@ -117,14 +117,13 @@ def refresh(
     unfilled: Mapping[str, str] | None = None,
     largest: int = LARGEST,
 ) -> IndexUpdate:
-    """Bring the index in line. `links` is what it recorded of repositories inside; `extra` is put though ignored.
+    """Update the index. `links` are the nested repositories that it records; `extra` is added though ignored.
 
-    `unfilled` are repositories inside by their commits whose folders are empty; they stay recorded while they are.
+    `unfilled` are nested repositories, by commit, whose folders are empty; they stay recorded while they are empty.
     """
     unfilled = unfilled or {}
     known = frozenset(links) | unfilled.keys()
-    places = {link: view.folder / link for link in known}
-    lost = {link for link, place in places.items() if not (os.path.lexists(place / ".git") or is_unfilled(place))}
+    lost = {link for link in known if not _is_nested(view.folder / link)}
     _replace(store, view, dict.fromkeys(lost) | {path: name for path, name in unfilled.items() if path not in lost})
     listed = _list_files(store, view, "-o", "-m", "-d", "-t")
     tracked = {entry[2:]: not entry.startswith("?") for entry in listed}
@@ -148,9 +147,13 @@ def refresh(
     )
 
 
-def is_unfilled(place: Path) -> bool:
-    """Whether a repository inside has its folder here and is not in it, as with a submodule in a new worktree."""
-    return place.is_dir() and not place.is_symlink() and not any(place.iterdir())
+def _is_nested(folder: Path) -> bool:
+    return os.path.lexists(folder / ".git") or is_unfilled(folder)
+
+
+def is_unfilled(full_path: Path) -> bool:
+    """Whether a nested repository has an empty folder here, like a submodule in a new worktree."""
+    return full_path.is_dir() and not full_path.is_symlink() and not any(full_path.iterdir())
 
 
 def _list_files(store: LockedStore, view: GitView, *what: str) -> list[str]:
@@ -159,7 +162,7 @@ def _list_files(store: LockedStore, view: GitView, *what: str) -> list[str]:
 
 
 def _tracked_but_ignored(view: GitView, repository: Repository) -> list[str]:
-    """Files that a person added in spite of his exclude rules, from his index, which is only read."""
+    """Files that the user added in spite of the exclude rules, from the user's index, which is only read."""
     _, out = run(
         *("ls-files", "-z", "-c", "-i", "--exclude-standard"),
         cwd=view.folder,
@@ -170,7 +173,7 @@ def _tracked_but_ignored(view: GitView, repository: Repository) -> list[str]:
 
 
 def _replace(store: LockedStore, view: GitView, entries: Mapping[str, str | None]) -> None:
-    """Set entries to the commit of a repository inside, or remove them."""
+    """Set entries to the commit of a nested repository, or remove them."""
     if entries:
         lines = [
             f"160000 {commit} 0\t{view.prefix}{path}" if commit else f"0 {store.null_name()}\t{view.prefix}{path}"

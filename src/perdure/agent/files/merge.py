@@ -1,12 +1,12 @@
-"""Brings what a branch changed home into the folder that it was branched from.
+"""Merges what a branch changed into the folder that it was forked from.
 
     merge      three trees, file by file: where the branch began, what the folder holds, where the branch ended
-    check      the folder still holds what the caller saw, or part of this very merge already
-    restore    the result into the folder, each file whole
+    check      the folder still holds what the caller saw, or part of this same merge already
+    write      check out the result into the folder, each file whole
 
-Nothing is written when there are conflicts, unless the caller asks for the files with conflict markers. A crash within
-the last line leaves every file either as it was or as merged; the same merge again sees that and goes on. A person's
-index, branches and commits are not touched: he finds changed files, and decides what to do with them.
+Nothing is written when there are conflicts, unless the caller asks for files with conflict markers. A crash within the
+last step leaves every file either as it was or as merged; the same merge again detects that and completes. The user's
+index, branches and commits are not touched: the user finds changed files and decides what to do with them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from perdure.agent.files.object_store import LockedStore
 from perdure.agent.files.snapshot import Snapshot, Snapshots, commit
 from perdure.errors import Conflict, NotFound
 
-PARENT, BRANCH = "folder", "branch"  # what the sides are called in conflict markers
+PARENT, BRANCH = "folder", "branch"  # the names of the sides in conflict markers
 
 
 class MergeConflict(msgspec.Struct, frozen=True):
-    """A path that a person has to decide on. `text` is the file with its conflict markers, where there is such."""
+    """A path that a person has to decide on. `text` is the file with its conflict markers, if it has any."""
 
     path: str
     kind: str
@@ -34,9 +34,10 @@ class MergeConflict(msgspec.Struct, frozen=True):
 
 
 class MergeResult(msgspec.Struct, frozen=True):
-    """What a merge came to. `tree` is the result, with conflict markers when there are conflicts.
+    """The result of a merge. `tree` is the merged tree, with conflict markers when there are conflicts.
 
-    `before` and `after` are what the folder held when the result was written into it; None when nothing was.
+    `before` and `after` are what the folder held before and after the result was written; None when nothing was
+    written.
     """
 
     tree: str
@@ -52,9 +53,9 @@ class MergeResult(msgspec.Struct, frozen=True):
 
 
 def merge_into(parent: Snapshots, *, base: str, ours: str, theirs: str, write_conflicts: bool = False) -> MergeResult:
-    """Merge a branch into the folder of `parent`. All three are snapshots, by tree or commit, in its home.
+    """Merge a branch into the folder of `parent`. All three are snapshots in its store, by tree or commit.
 
-    `base` is where the branch began, `theirs` where it ended, `ours` what the folder held when the caller looked.
+    `base` is where the branch began, `theirs` where it ended, `ours` what the folder held when the caller read it.
     """
     with parent.lock() as store:
         sides = [store.tree(name) for name in (base, ours, theirs)]
@@ -72,7 +73,7 @@ def merge_into(parent: Snapshots, *, base: str, ours: str, theirs: str, write_co
 
 
 def _refuse_changed(store: LockedStore, ours: str, now: str, tree: str) -> None:
-    """Whatever differs from what the caller saw must be this merge's own work."""
+    """Every difference from what the caller saw must be the work of this merge."""
     wanted = {(one.path, one.mode, one.new) for one in changes_between(store, ours, tree)}
     for one in changes_between(store, ours, now):
         if (one.path, one.mode, one.new) not in wanted:
@@ -95,7 +96,9 @@ def _merge_trees(
 
 
 def _conflicts(store: LockedStore, tree: str, fields: list[bytes]) -> tuple[MergeConflict, ...]:
-    """First the conflicted entries, an empty field, then messages: a count, so many paths, a type, a sentence."""
+    """Parse git's output: the conflicted entries, an empty field, then messages (a count, the paths, a type, a
+    sentence).
+    """
     end = fields.index(b"")
     entries = dict.fromkeys(os.fsdecode(entry.partition(b"\t")[2]) for entry in fields[:end])
     kinds: dict[str, str] = {}

@@ -1,17 +1,17 @@
-"""Where snapshots are kept: a git dir of our own, in a home of ours, used by one process at a time.
+"""The store of snapshots: a git dir of our own, used by one process at a time.
 
-    home/lock        held by flock around every use; handed to the git processes, so that it outlives us with them
-    home/git         our git dir: objects, excludes, attributes; a person's objects are lent to single commands
-    home/git/ready   made last; a git dir without it is thrown away and made anew
-    home/folders/X   for every folder that is kept here: its index, and the record of its last snapshot
+    home/lock        held with flock during every use; the git processes inherit it, so it lives as long as they do
+    home/git         our git dir: objects, excludes, attributes; single commands can read the user's objects too
+    home/git/ready   made last; a git dir without it is deleted and made again
+    home/folders/X   for every folder with snapshots here: its index, and the record of its last snapshot
 
-A process that dies in the middle leaves lock files of git behind. They are removed by whoever holds our lock next: at
-that moment neither the dead process nor a git that it started is alive.
+A process that dies in the middle leaves lock files of git behind. The next holder of our lock removes them: at that
+moment neither the dead process nor a git that it started is alive.
 
-Git syncs one object after another, and never the folder that names it. So while a snapshot is made nothing is synced,
-and everything at once before it is given out: one sync in place of fifty. When the power fails in between, one may
-be there under its name and torn, and git would take it for the one it needs. So after a start of the machine every
-loose object is checked before the first use, and a damaged one removed: no snapshot that was given out needs it.
+Git syncs one object after another, and never the folder that names it. So nothing is synced while a snapshot is made,
+and everything is synced together before the snapshot is returned: one sync instead of fifty. After a power failure in
+between, an object may exist under its name with damaged content, and git would use it. So after every boot each loose
+object is checked before the first use, and a damaged one is removed: no snapshot that was returned needs it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from perdure.ids import boot_id
 from perdure.process import open_for_parent
 from perdure.store.writer.lock import LockRequest, holder_of
 
-LOCK_SECONDS = 120.0  # seconds to wait for another process that uses the same home
-NO_SYNC = ("core.fsync=none",)  # for what is synced as a whole afterwards
-STAGING = ".perdure-restore"  # files on their way into a folder; never part of a snapshot
+LOCK_SECONDS = 120.0  # to wait for another process that uses the same store
+NO_SYNC = ("core.fsync=none",)  # for objects that are synced together afterwards
+STAGING = ".perdure-restore"  # files to be moved into a folder; never part of a snapshot
 
 CONFIG = """[core]
 \trepositoryformatversion = {version}
@@ -63,7 +63,7 @@ ATTRIBUTES = (
 
 
 class ObjectStore:
-    """Our own git dir in a home of ours."""
+    """Our own git dir."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -71,7 +71,7 @@ class ObjectStore:
 
     @contextmanager
     def lock(self, repository: Repository | None = None) -> Iterator[LockedStore]:
-        """Use the git dir, alone; it is made when it is not there. `repository` is whose objects are borrowed."""
+        """Use the git dir exclusively; it is made when it does not exist. Objects are borrowed from `repository`."""
         with lock_folder(self.home) as lock:
             if not (self.path / "ready").exists():
                 self._make(lock, repository)
@@ -102,9 +102,9 @@ class ObjectStore:
         write_whole(self.path / "ready", b"")
 
     def _copy_excludes(self, repository: Repository) -> None:
-        """Take over the repository's exclude file."""
+        """Copy the repository's exclude file."""
         if (form := (self.path / "format").read_text()) != repository.object_format:
-            raise ConfigError(f"The snapshots are {form} and the repository is {repository.object_format}.")
+            raise ConfigError(f"The snapshots use {form} and the repository uses {repository.object_format}.")
         excludes = repository.exclude.read_bytes() if repository.exclude.is_file() else b""
         write_changed(self.path / "info" / "exclude", excludes + b"\n" + STAGING.encode() + b"/\n")
 
@@ -120,12 +120,12 @@ class GitView(msgspec.Struct, frozen=True):
 
 
 class LockedStore:
-    """The right to use a git dir, as long as its lock is held."""
+    """A git dir whose lock is held."""
 
     def __init__(self, path: Path, lock: int, borrowed_objects: Path | None) -> None:
         self.path = path
         self._lock = lock
-        self.borrowed_objects = borrowed_objects  # a person's objects; only commands that borrow see them
+        self.borrowed_objects = borrowed_objects  # the user's objects; only commands with `borrow` see them
         self.stale = False
 
     def git(
@@ -137,7 +137,7 @@ class LockedStore:
         settings: tuple[str, ...] = (),
         borrow: bool = False,
     ) -> tuple[int, bytes]:
-        """Run a command on our git dir; with an area, in its folder and with its index."""
+        """Run a command on our git dir; with a view, in its folder and with its index."""
         cwd, env = self._where(view)
         env |= self._borrow() if borrow else {}
         settings = (*(view.settings if view else ()), *settings)
@@ -147,11 +147,11 @@ class LockedStore:
         self, *arguments: str, view: GitView | None = None, stdin: bytes = b"", settings: tuple[str, ...] = (),
         borrow: bool = False,
     ) -> bytes:  # fmt: skip
-        """What a command that has to succeed says."""
+        """The output of a command that has to succeed."""
         return self.git(*arguments, view=view, stdin=stdin, settings=settings, borrow=borrow)[1]
 
     def start(self, *arguments: str, stdin: int) -> subprocess.Popen[bytes]:
-        """A command that is read while it runs."""
+        """Start a command whose output is read while it runs."""
         cwd, env = self._where(None)
         return start(*arguments, cwd=cwd, env=env, stdin=stdin, keep=self._lock)
 
@@ -162,30 +162,30 @@ class LockedStore:
         return view.folder, env
 
     def _borrow(self) -> dict[str, str]:
-        """Quoted, because a colon separates the folders of this variable."""
+        """Quoted, because a colon separates the folders in this variable."""
         if self.borrowed_objects is None:
             return {}
         path = str(self.borrowed_objects).replace("\\", "\\\\").replace('"', '\\"')
         return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{path}"'}
 
     def tree(self, name: str) -> str:
-        """The tree that a snapshot's commit or tree stands for."""
+        """The tree of a snapshot, given by commit or tree."""
         if not name or set(name) - set("0123456789abcdef"):
             raise NotFound(f"{name[:40]!r} is not the name of a snapshot.")
         code, out = self.git("rev-parse", "--verify", "--quiet", f"{name}^{{tree}}", answers=(0, 1, 128))
         if code:
-            raise NotFound(f"Snapshot {name[:12]} is not here.")
+            raise NotFound(f"Snapshot {name[:12]} does not exist.")
         return out.decode().strip()
 
     def null_name(self) -> str:
-        """The name that git gives to no object."""
+        """The object name that git uses for "no object"."""
         return "0" * 2 * hashlib.new(self._form()).digest_size
 
     def _form(self) -> str:
         return (self.path / "format").read_text()
 
     def remove_stale(self) -> None:
-        """Remove what processes that died here left locked."""
+        """Remove the lock files of processes that died here."""
         left = [*self.path.glob("*.lock"), *self.path.glob("refs/**/*.lock"), *self.path.glob("objects/info/*.lock")]
         left += [*self.path.glob("objects/pack/.tmp-*"), *self.path.glob("objects/pack/tmp_*")]
         left += self.path.parent.glob("folders/*/index.lock")
@@ -194,7 +194,7 @@ class LockedStore:
             self.stale = True
 
     def remove_torn(self) -> None:
-        """After a start of the machine, remove the objects that it tore."""
+        """After a boot, remove the objects that a power failure damaged."""
         mark = self.path / "boot"
         if mark.is_file() and mark.read_text() == boot_id():
             return
@@ -218,7 +218,7 @@ class LockedStore:
 
 @contextmanager
 def lock_folder(home: Path, name: str = "lock") -> Iterator[int]:
-    """Hold a lock of this home; its descriptor may be handed to processes that must be over before the next holder."""
+    """Hold a lock in this folder. Processes that must end before the next holder inherit its descriptor."""
     make_folder(home)
     lock = open_for_parent(home / name, os.O_RDWR | os.O_CREAT)
     try:
@@ -233,7 +233,7 @@ def lock_folder(home: Path, name: str = "lock") -> Iterator[int]:
 
 
 def signature(path: Path) -> list[int]:
-    """Changes whenever a file does."""
+    """A value that changes whenever the file changes."""
     try:
         found = path.stat()
     except OSError:
@@ -242,7 +242,7 @@ def signature(path: Path) -> list[int]:
 
 
 def write_changed(path: Path, content: bytes) -> None:
-    """The same, when it does not hold this already."""
+    """Write the file, unless it holds this content already."""
     if not path.is_file() or path.read_bytes() != content:
         write_whole(path, content)
 

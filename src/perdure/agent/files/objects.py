@@ -1,10 +1,9 @@
-"""Reads contents out of our git dir, many in one go and none of them whole in memory.
+"""Reads contents from our git dir, many in one run and none of them whole in memory, and copies borrowed objects.
 
-What a person's repository lends while a snapshot is made: objects that are there already are not written again.
-
-Borrowing ends before the snapshot is given out. What it names and we do not have is copied, a few objects one by one
-and many as one pack, so a commit may be amended away and collected afterwards: no snapshot needs it. Only what differs
-from the folder's last snapshot is looked at, because that one is whole.
+While a snapshot is made, git can read the objects of the user's repository, so that it does not write them again.
+Borrowing ends before the snapshot is returned: objects that it names and we do not have are copied, a few one by one
+and many as one pack. So a commit of the user can be amended away and garbage-collected afterwards; no snapshot needs
+it. Only the differences from the folder's last snapshot are checked, because that one is complete.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ CHUNK = 1 << 20
 
 
 def read_blobs(store: LockedStore, names: Iterable[str]) -> Iterator[Iterator[bytes]]:
-    """The content of each blob, in pieces, in the order asked. Each must be read to its end before the next."""
+    """The content of each blob, in pieces, in the given order. Each must be read to its end before the next."""
     names = list(names)
     with TemporaryFile() as wanted:
         wanted.write("".join(f"{name}\n" for name in names).encode())
@@ -54,12 +53,12 @@ def _content(process: subprocess.Popen[bytes], name: str) -> Iterator[bytes]:
     process.stdout.read(1)  # the line break after each content
 
 
-FEW = 100  # up to so many are kept loose, as git does with what it fetches: a pack each time would be a heap of packs
+FEW = 100  # up to this many stay loose, as git does after a fetch: one pack each time would make many packs
 TREE, NESTED, NOTHING = "040000", "160000", "000000"
 
 
 def changed_objects(store: LockedStore, view: GitView, before: str | None, tree: str) -> tuple[int, list[str]]:
-    """How many files differ from one tree to another, and every object that only the second one names."""
+    """How many files differ between two trees, and every object that only the second one names."""
     empty = before or store.out("mktree").decode().strip()
     words = ("diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", "--no-abbrev", empty, tree)
     fields = store.out(*words, view=view, borrow=True).split(b"\0")[:-1]
@@ -70,14 +69,14 @@ def changed_objects(store: LockedStore, view: GitView, before: str | None, tree:
 
 
 def copy_borrowed(store: LockedStore, names: list[str]) -> None:
-    """Copy those of these objects that we only have because somebody lends them."""
+    """Copy those of these objects that only the user's repository has."""
     loose = store.path / "objects"
     maybe = [one for one in names if not os.path.exists(loose / one[:2] / one[2:])]
     if not maybe or store.borrowed_objects is None:
         return
     said = store.out("cat-file", "--batch-check=%(objectname)", stdin=_lines(maybe)).decode().splitlines()
     lent = [one for one, line in zip(maybe, said, strict=True) if " " in line]
-    pack = ("pack-objects", "-q", "--window=0")  # what is packed there stays as it is packed
+    pack = ("pack-objects", "-q", "--window=0")  # keeps the packing of the source
     if len(lent) > FEW:
         store.out(*pack, str(loose / "pack" / "pack"), stdin=_lines(lent), borrow=True)
     elif lent:

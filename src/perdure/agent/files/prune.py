@@ -1,8 +1,8 @@
-"""Drops snapshots that nobody keeps, and what only they hold.
+"""Deletes snapshots that are no longer needed, and the objects that only they hold.
 
-    refs       one for every kept commit, and for what each folder's index names; the others go
-    repack     what is kept into one pack
-    prune      the rest, unless it is younger than the grace: its snapshot may not be recorded yet
+    refs       one for every kept commit, and for each folder's last snapshot; the others are deleted
+    repack     pack what is kept
+    prune      delete the rest, unless it is younger than the grace period: its snapshot may not be recorded yet
 
 A crash between the lines leaves more than is needed, never less.
 """
@@ -20,7 +20,9 @@ from perdure.agent.files.object_store import LockedStore, signature
 
 
 class PruneResult(msgspec.Struct, frozen=True):
-    """What is left, or would be. `missing` names what was to be kept and is not here, `dropped` counts snapshots."""
+    """What is left, or would be. `missing` names snapshots to keep that do not exist; `dropped` counts deleted
+    snapshots.
+    """
 
     kept: int
     missing: tuple[str, ...]
@@ -30,7 +32,7 @@ class PruneResult(msgspec.Struct, frozen=True):
 
 
 def prune(store: LockedStore, keep: Iterable[str], grace: int) -> PruneResult:
-    """Keep these snapshots, commits or trees, and what the folders stand on; drop the rest."""
+    """Keep these snapshots, given by commit or tree, and the last snapshot of each folder; delete the rest."""
     before, commits = size_of(store.path), _commits(_objects(store))
     wanted, missing = _find_kept(store, keep)
     roots = (set(wanted) - set(missing)) | _folder_commits(store)
@@ -49,7 +51,7 @@ def prune(store: LockedStore, keep: Iterable[str], grace: int) -> PruneResult:
 
 
 def plan(store: LockedStore, keep: Iterable[str], grace: int, now: float) -> PruneResult:
-    """What `prune` would leave; what it packs more tightly is not counted."""
+    """What `prune` would leave; savings from better packing are not counted."""
     before, there = size_of(store.path), _objects(store)
     wanted, missing = _find_kept(store, keep)
     young = {name for name in _commits(there) if _age(store, name, now) < grace}
@@ -62,14 +64,14 @@ def plan(store: LockedStore, keep: Iterable[str], grace: int, now: float) -> Pru
 
 
 def _find_kept(store: LockedStore, keep: Iterable[str]) -> tuple[list[str], tuple[str, ...]]:
-    """What is to be kept, and what of it is not here."""
+    """What is to be kept, and which of it does not exist."""
     wanted = list(dict.fromkeys(keep))
     lines = store.out("cat-file", "--batch-check=%(objectname)", stdin="".join(f"{one}\n" for one in wanted).encode())
     return wanted, tuple(one for one, line in zip(wanted, lines.decode().splitlines(), strict=True) if " " in line)
 
 
 def _objects(store: LockedStore) -> dict[str, tuple[str, int]]:
-    """Every object by its name: its type, and its bytes on disk."""
+    """Every object by name, with its type and its bytes on disk."""
     words = ("cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objecttype) %(objectsize:disk)")
     lines = (line.split(" ") for line in store.out(*words).decode().splitlines())
     return {name: (kind, int(size)) for name, kind, size in lines}
@@ -80,14 +82,14 @@ def _commits(objects: dict[str, tuple[str, int]]) -> set[str]:
 
 
 def _age(store: LockedStore, name: str, now: float) -> float:
-    """Seconds; a packed one is as young as the youngest pack."""
+    """Seconds; a packed object is as young as the youngest pack."""
     loose, packs = store.path / "objects" / name[:2] / name[2:], store.path.glob("objects/pack/*.pack")
     times = [one.stat().st_mtime for one in ([loose] if loose.exists() else packs)]
     return now - max(times, default=now)
 
 
 def _folder_commits(store: LockedStore, *, forget: bool = True) -> set[str]:
-    """What the folders stand on. A folder that is gone is forgotten, and an index that is ahead of its record too."""
+    """The last snapshot of each folder. Removes records of missing folders, and an index newer than its record."""
     found = set()
     for record in store.path.parent.glob("folders/*/record.json"):
         about = msgspec.json.decode(record.read_bytes(), type=dict[str, object])
@@ -97,7 +99,7 @@ def _folder_commits(store: LockedStore, *, forget: bool = True) -> set[str]:
             continue
         found.add(str(about["commit"]))
         if forget and signature(index := record.with_name("index")) != about["index"]:
-            index.unlink(missing_ok=True)  # it may name what nobody keeps; it is a cache of the folder
+            index.unlink(missing_ok=True)  # it may name deleted objects; it is a cache of the folder
     return found
 
 

@@ -1,14 +1,14 @@
-"""Files beneath the folder of a session: found by a model's path, opened without following a link, replaced at once.
+"""Safe access to files in the folder of a session: opens without following links, replaces atomically.
 
-`here().inside()` gives a path without links. Somebody may put a link in its place a moment later, so every folder on
-the way is opened by itself and refuses to be one.
+`here().inside()` returns a path without links. Another process may put a link there a moment later, so every folder on
+the way is opened by itself, and opening fails if it is a link.
 
     temp      the bytes are in a file of their own, in the same folder
     sync      the bytes are durable
-    rename    the file has its name: old or new, never half
+    rename    the file has its name: the old or the new content, never a part
     sync      the name is durable
 
-The name of the temporary file follows from what is written, so an attempt after a crash takes it away again.
+The name of the temporary file follows from what is written, so an attempt after a crash removes it.
 """
 
 from __future__ import annotations
@@ -34,28 +34,30 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a fifo must not wait for its other end
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 CHUNK = 1 << 20
-LARGEST = 100 << 20  # of a file that is read at all
+LARGEST = 100 << 20  # bytes of a file that is read
 
 
 def real_path(path: str) -> Path:
-    """A model's path as a real one inside the folder; whatever is wrong with it is a sentence."""
+    """A model's path as a real path inside the folder; every problem with it becomes a `NotDone`."""
     try:
         found = here().inside(path)
         whole = os.fsencode(found)
         if len(whole) > 4000 or any(len(part) > 255 for part in whole.split(b"/")):
-            raise ValueError("it is too long")  # opened folder by folder, it would be made, and nobody could open it
+            raise ValueError("it is too long")  # opened folder by folder it could be made, but not opened by its path
         return found
-    except (OSError, RuntimeError, ValueError) as error:  # or a circle of links, or half a letter
+    except (OSError, RuntimeError, ValueError) as error:  # a circle of links, or half a surrogate pair
         raise NotDone(f"{short(path)} is not a usable path: {_why(error)}.") from None
 
 
 def writable_path(path: str) -> Path:
-    """The same for a path that is written; the inside of any repository, also a nested one, is git's alone."""
+    """The same for a path to write; the inside of any repository, nested ones too, belongs to git."""
     found = real_path(path)
     if any(part.lower() == ".git" for part in found.relative_to(here().root).parts):
         raise NotDone(f"{short(path)} is protected.")
     if found.name.lower() == FILE_OF_SETTINGS:
-        raise NotDone(f"{short(path)} is protected: Perdure reads its settings from it, so only a person changes it.")
+        raise NotDone(
+            f"{short(path)} is protected: Perdure reads its settings from it, so only a person may change it."
+        )
     if found == here().root:
         raise NotDone(f"{short(path)} is a folder.")
     if any(found == own or own in found.parents for own in own_code(here().root)):
@@ -64,13 +66,13 @@ def writable_path(path: str) -> Path:
 
 
 def label(path: Path) -> str:
-    """How the record names a file: its path from the folder of the session."""
+    """The name of a file in the record: its path relative to the folder of the session."""
     return path.relative_to(here().root).as_posix()
 
 
 @contextmanager
 def folder(path: Path, *, make: bool = False) -> Iterator[int]:
-    """A descriptor of a folder, reached from the top without following a link; `make` makes what is missing."""
+    """A descriptor of a folder, reached from the top without following a link; `make` makes missing folders."""
     descriptor = os.open(here().root, FOLDER)
     try:
         for name in path.relative_to(here().root).parts:
@@ -88,7 +90,7 @@ def folder(path: Path, *, make: bool = False) -> Iterator[int]:
 
 @contextmanager
 def open_file(path: Path) -> Iterator[BinaryIO | None]:
-    """A regular file, open for reading; None if there is nothing by that name."""
+    """A regular file, open for reading; None if it does not exist."""
     with _as_not_done(path):
         descriptor = _open(path)
         if descriptor is None:
@@ -116,13 +118,13 @@ def _open(path: Path) -> int | None:
 
 
 def content_of(path: Path) -> bytes | None:
-    """What a file holds, or None if there is none."""
+    """The content of a file, or None if it does not exist."""
     with open_file(path) as file:
         return None if file is None else file.read(LARGEST)
 
 
 def digest_of(path: Path) -> str | None:
-    """The digest of what a file holds, or None if there is none."""
+    """The digest of a file's content, or None if it does not exist."""
     with open_file(path) as file:
         if file is None:
             return None
@@ -133,14 +135,16 @@ def digest_of(path: Path) -> str | None:
 
 
 def replace(path: Path, content: bytes, before: str | None) -> None:
-    """Make a file hold `content`, if it holds what it held before. Done already: nothing is written."""
+    """Make a file hold `content`, if it still holds the content with digest `before`. If it holds `content` already,
+    nothing is written.
+    """
     with _as_not_done(path):
         with folder(path.parent, make=True) as above:
             _replace(path, content, before, above)
             kept = os.dup(above)
     try:
         faults.point("file.renamed")
-        os.fsync(kept)  # it is done by now: an error here is no proof of anything
+        os.fsync(kept)  # the file is replaced by now: an error here does not mean that it failed
     finally:
         os.close(kept)
 
@@ -158,7 +162,7 @@ def _replace(path: Path, content: bytes, before: str | None, above: int) -> None
             _write(path, content, temporary, above)
             there = digest_of(path)
         if there != before:
-            raise NotDone(f"{short(label(path))} was changed meanwhile; read it again.")
+            raise NotDone(f"{short(label(path))} has changed meanwhile; read it again.")
         os.rename(temporary, path.name, src_dir_fd=above, dst_dir_fd=above)
     except BaseException:
         with suppress(OSError):
@@ -182,7 +186,7 @@ def _write(path: Path, content: bytes, temporary: str, above: int) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make what a file holds now durable: what was found there must not be lost to a power cut."""
+    """Make the current content of a file durable, so that a power failure cannot lose it."""
     with _as_not_done(path), folder(path.parent) as above:
         _sync(path, above)
 
@@ -198,7 +202,7 @@ def _sync(path: Path, above: int) -> None:
 
 @contextmanager
 def _as_not_done(path: Path) -> Iterator[None]:
-    """What the file system refuses, as a sentence. A disk that fails proves nothing, and its error is passed on."""
+    """Turn an error of the file system into `NotDone`. A disk error proves nothing, so it is passed on."""
     try:
         yield
     except OSError as error:

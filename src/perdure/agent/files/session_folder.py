@@ -1,4 +1,4 @@
-"""Where a run finds its folder, and what it does when a person orders something: both are effects of the session."""
+"""Opens the folder of a session, and performs what a person ordered: both are effects of the session."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from perdure.runtime.ledger.host import OpenDoubt
 
 
 async def open_folder(ledger: AgentLedger, records: AgentRecords) -> None:
-    """Give a branch its place before anything is done there."""
+    """Give a branch its folder before anything runs there."""
     folder = records.folder
     if folder is None or ledger.workspace is not None:
         return
     run = ledger.run
     if ledger.home is None or folder.branch != run.session.uid:
-        return  # there is no place for it here: its tools say so, and nothing else is lost
+        return  # it cannot have a folder here: its tools report that, and the rest works
     arguments = {
         "repository": folder.repository, "home": str(ledger.home), "branch": folder.branch,
         "commit": await asyncio.to_thread(_commit_of, Path(folder.repository), records.state),
@@ -46,7 +46,7 @@ async def open_folder(ledger: AgentLedger, records: AgentRecords) -> None:
 
 
 def _commit_of(repository: Path, state: State) -> str | None:
-    """The commit that was checked out at the fork, if the repository still has it; None: whatever is now."""
+    """The commit that was checked out at the fork, if the repository still has it; None means the current one."""
     then = str((state.head or {}).get("commit"))
     if re.fullmatch("[0-9a-f]{40,64}", then) is None:
         return None
@@ -56,26 +56,28 @@ def _commit_of(repository: Path, state: State) -> str | None:
 
 
 def branch_note(ledger: AgentLedger, state: State) -> dict[str, Any] | None:
-    """The first line of a branch: where it works. What it reads of that folder is compared with this from then on.
+    """The first line of a branch: where it works. Changes of that folder are detected against this line.
 
-    A branch that was rewound has lines from the moment it exists, and gets its folder after them.
+    A branch that was rewound has lines from the start, and gets its folder after them.
     """
-    place = ledger.workspace
-    if place is None or ledger.run.session.forked_from is None:
+    workspace = ledger.workspace
+    if workspace is None or ledger.run.session.forked_from is None:
         return None
     newest = state.lines[-1].body.get("about") if state.lines else None
     if state.number and newest != "rewound":
         return None
-    said = f"This is a branch. It works in a folder of its own, {place.root}, with the files of its fork."
-    return {"role": "note", "about": "performed", "content": said, "head": place.head(), "snapshot": state.snapshot}
+    text = (
+        f"This is a branch. It works in a folder of its own, {workspace.root}, with the files as they were at the fork."
+    )
+    return {"role": "note", "about": "performed", "content": text, "head": workspace.head(), "snapshot": state.snapshot}
 
 
 async def perform(ledger: AgentLedger, line: Line) -> CallReport:
-    """Carry out what a person ordered, once."""
+    """Perform what a person ordered, once."""
     order: dict[str, Any] = line.order or {}
     tool = ORDERS.get(str(order.get("tool")))
     if tool is None:
-        return not_started(f"nothing called {order.get('tool')!r:.80} can be ordered.")
+        return not_started(f"{order.get('tool')!r:.80} cannot be ordered.")
     run, position = ledger.run, ["order", line.uid, line.number]
     with run.active():
         there = (await run.read(line_of_effects, run.session.uid, line.uid, line.number)).get(encode(position))
@@ -96,8 +98,8 @@ async def perform(ledger: AgentLedger, line: Line) -> CallReport:
 
 
 async def _arguments(ledger: AgentLedger, given: Any) -> dict[str, Any]:
-    """What an order says of a merge is how to write conflicts. Where to and what is the session's own knowledge."""
+    """The order only says how to write conflicts. The session itself knows what is merged into which folder."""
     mark = given.get("mark", False) if isinstance(given, dict) and not given.keys() - {"mark"} else None
     if not isinstance(mark, bool):
-        raise ConfigError("an order to merge says whether to mark conflicts, and nothing else.")
+        raise ConfigError("an order to merge takes only `mark`, which is true or false.")
     return await prepare_merge(ledger.run.runtime, ledger.run.session.uid, mark)

@@ -1,18 +1,18 @@
-"""Snapshots of a folder: every file that is not ignored, kept in a git dir of our own.
+"""Snapshots of a folder: every file that is not ignored, stored in a git dir of our own.
 
-    index      bring our index in line with the folder; git writes each new content
-    tree       name the whole
-    own        copy what a person's repository lent until now
-    commit     name it with its words; the same files and words are the same commit
-    sync       all of it, at once
-    record     what the last snapshot of this folder was, in place whole or not at all
+    index      update our index from the folder; git writes each new content
+    tree       write the tree
+    own        copy objects that were borrowed from the user's repository
+    commit     commit it with a message; the same files and message are the same commit
+    sync       all of it, together
+    record     write the record of the folder's last snapshot, whole or not at all
 
 A crash before the last line leaves objects that nothing names and an index that may be ahead of the record; the next
-snapshot goes on from there and comes to the same result. A damaged index is thrown away: it is a cache of the folder.
+snapshot continues from there and has the same result. A damaged index is deleted: it is a cache of the folder.
 
-A person's repository is never written to, and no snapshot needs anything of it once it is made. Not kept: ignored
-files, empty folders, owners and times, permissions other than the executable bit, the content of repositories inside
-the folder (submodules too), files above `LARGEST`. `left_out` names the last two.
+The user's repository is never written to, and no snapshot needs anything in it once it is made. Not included: ignored
+files, empty folders, owners and times, permissions other than the executable bit, the content of nested repositories
+(submodules too), files above `LARGEST`. `left_out` names the last two.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ OUTSIDE = (
 )
 
 
-TOLD = 50  # paths that a record of a snapshot names one by one
+MAX_LISTED = 50  # paths that a record of a snapshot lists
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What a folder held. `files_changed` counts against the snapshot before, on the first one every file."""
+    """What a folder held. `files_changed` counts against the previous snapshot; in the first one it is every file."""
 
     tree: str
     commit: str
@@ -54,18 +54,18 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     @property
     def incomplete(self) -> tuple[str, ...]:
-        """The paths that are there and not in the snapshot, though not ignored."""
+        """The paths that are in the folder and not in the snapshot, though not ignored."""
         return tuple(one.path for one in self.left_out)
 
     @property
     def not_kept(self) -> list[str]:
-        """The same in words, with why, and not more than `TOLD` of them."""
-        told = [f"{short(one.path)} ({one.why})" for one in self.left_out[:TOLD]]
-        return told if len(self.left_out) <= TOLD else [*told, f"and {len(self.left_out) - TOLD} more"]
+        """The same as text, each with the reason, at most `MAX_LISTED` of them."""
+        listed = [f"{short(one.path)} ({one.why})" for one in self.left_out[:MAX_LISTED]]
+        return listed if len(self.left_out) <= MAX_LISTED else [*listed, f"and {len(self.left_out) - MAX_LISTED} more"]
 
 
 class SnapshotFile(msgspec.Struct, frozen=True):
-    """A file of a snapshot: its mode and object as git names them."""
+    """A file of a snapshot: its mode and object name in git."""
 
     path: str
     mode: str
@@ -73,7 +73,7 @@ class SnapshotFile(msgspec.Struct, frozen=True):
 
 
 class SnapshotRecord(msgspec.Struct, frozen=True):
-    """The last snapshot of a folder, and what it was made of. `index` and `rules` tell whether they changed since."""
+    """The last snapshot of a folder. `index` and `rules` show whether the index and the rules changed since."""
 
     folder: bytes
     tree: str
@@ -84,7 +84,7 @@ class SnapshotRecord(msgspec.Struct, frozen=True):
 
 
 class Snapshots:
-    """The snapshots of one folder. Several folders, such as the worktrees of one repository, may share a home."""
+    """The snapshots of one folder. Several folders, such as the worktrees of one repository, may share a store."""
 
     def __init__(self, folder: Path, home: Path, *, largest: int = LARGEST) -> None:
         self.folder = folder.resolve()
@@ -93,7 +93,7 @@ class Snapshots:
         if not self.folder.is_dir():
             raise NotFound(f"{folder} is not a folder.")
         if self.home == self.folder or self.folder in self.home.parents:
-            raise ConfigError(f"The home of the snapshots, {home}, is inside the folder that they are of.")
+            raise ConfigError(f"The folder for the snapshots, {home}, is inside the folder that is snapshotted.")
         self._store = ObjectStore(self.home)
         self._located: tuple[Path | None, Repository | None, GitView] | None = None
 
@@ -104,27 +104,27 @@ class Snapshots:
 
     @property
     def missing(self) -> str | None:
-        """What cannot be had here, as a sentence for a person; None when nothing is."""
+        """What is not available here, as a sentence for a person; None when everything is."""
         return None if self.is_git else OUTSIDE
 
     def head(self) -> str | None:
-        """The commit that the person's repository has checked out; None outside git and before the first commit."""
+        """The commit that the user's repository has checked out; None outside git and before the first commit."""
         if not self.is_git:
             return None
         code, out = run("rev-parse", "--verify", "--quiet", "HEAD", cwd=self.folder, answers=(0, 1, 128), settings=SAFE)
         return out.decode().strip() if code == 0 else None
 
     def take(self, message: str) -> Snapshot:
-        """Keep what the folder holds now. When that is what was kept last, that snapshot is returned.
+        """Take a snapshot of the folder. If nothing changed since the last snapshot, that one is returned.
 
-        Of a repository inside the folder, such as a submodule, only its commit is kept: `left_out` names it.
+        Of a nested repository, such as a submodule, only its commit is recorded: `left_out` names it.
         """
         check_text("The message of a snapshot", message)
         with self.lock() as store:
             return self.take_locked(store, message)
 
     def check_out(self, tree: str, into: Path | None = None) -> checkout.CheckoutResult:
-        """Make a folder what it was in a snapshot, given by tree or commit. What it held before is kept first."""
+        """Make a folder hold the files of a snapshot, given by tree or commit. What it held before is saved first."""
         target = self if into is None else Snapshots(into, self.home, largest=self.largest)
         with target.lock() as store:
             return checkout.check_out(store, target, store.tree(tree))
@@ -155,9 +155,9 @@ class Snapshots:
         return out
 
     def prune(self, keep: Iterable[str], *, grace: int = 3600, plan_at: float | None = None) -> prune.PruneResult:
-        """Drop every snapshot but those named, the last of each folder, and what is younger than `grace` seconds.
+        """Delete every snapshot except those named, the last of each folder, and those younger than `grace` seconds.
 
-        With a time, only say what would be dropped then.
+        With a time, only report what would be deleted then.
         """
         with self.lock() as store:
             if plan_at is not None:
@@ -166,32 +166,34 @@ class Snapshots:
 
     @contextmanager
     def lock(self) -> Iterator[LockedStore]:
-        """The right to use the store, for several acts that belong together."""
+        """Lock the store, for several steps that belong together."""
         try:
             with self._store.lock(self._locate()[0]) as store:
                 yield store
         except OSError as error:
             if error.errno in FULL:
-                raise StoreFull("The disk is full; the files were not all written.") from error
+                raise StoreFull("The disk is full; not all files were written.") from error
             raise StoreUnavailable(f"The files cannot be read or written: {error}.") from error
 
     def take_locked(
         self, store: LockedStore, message: str, extra: Iterable[str] = (), unfilled: Mapping[str, str] | None = None
     ) -> Snapshot:
-        """Take while the store is held; `extra` is kept though ignored, `unfilled` though its folder is empty."""
+        """Take a snapshot with the store locked; `extra` is included though ignored, `unfilled` though its folder is
+        empty.
+        """
         repository, view = self._locate()
         view.index.parent.mkdir(parents=True, exist_ok=True)
         checkout.clear_staging(view.folder)
-        refreshed = partial(refresh, extra=tuple(extra), unfilled=unfilled, largest=self.largest)
+        update = partial(refresh, extra=tuple(extra), unfilled=unfilled, largest=self.largest)
         try:
-            return self._take(store, repository, view, message, refreshed)
+            return self._take(store, repository, view, message, update)
         except StoreFull:
             raise
         except StoreError:
             if not view.index.exists():
                 raise
-            view.index.unlink()  # it may be torn, or name what is gone; the folder knows better
-            return self._take(store, repository, view, message, refreshed)
+            view.index.unlink()  # it may be damaged, or name deleted objects; it can be made again from the folder
+            return self._take(store, repository, view, message, update)
 
     def _take(
         self,
@@ -199,13 +201,13 @@ class Snapshots:
         repository: Repository | None,
         view: GitView,
         message: str,
-        refreshed: Callable[..., IndexUpdate],
+        update: Callable[..., IndexUpdate],
     ) -> Snapshot:
         last, rules = self.last(view), _rules(repository, view)
         whole = last is not None and last.index == signature(view.index) and not store.stale
         fresh = not (last is not None and last.rules == rules and view.index.exists())
         links = map(os.fsdecode, last.links) if last and view.index.exists() else ()
-        found = refreshed(store, view, repository, links, new_rules=fresh)
+        found = update(store, view, repository, links, new_rules=fresh)
         if last is not None and whole and not fresh and not found.changed:
             return Snapshot(last.tree, last.commit, 0, found.left_out)
         tree = _write_tree(store, view)
@@ -234,7 +236,7 @@ class Snapshots:
         return self._locate()[1]
 
     def _locate(self) -> tuple[Repository | None, GitView]:
-        """Where the folder stands; looked up again when a repository appears or goes."""
+        """The repository and view of the folder; determined again when a repository appears or disappears."""
         nearest = next((one for one in (self.folder, *self.folder.parents) if os.path.lexists(one / ".git")), None)
         if self._located is None or self._located[0] != nearest:
             self._located = (nearest, *_locate(self.folder, self.home))
@@ -253,7 +255,7 @@ def _locate(folder: Path, home: Path) -> tuple[Repository | None, GitView]:
 
 
 def _is_ignored(repository: Repository, settings: tuple[str, ...]) -> bool:
-    """Whether the repository ignores the folder as a whole; it is then kept by its own rules alone."""
+    """Whether the repository ignores the whole folder; then only the folder's own rules apply."""
     if not repository.prefix:
         return False
     env = {"GIT_DIR": str(repository.git_dir), "GIT_WORK_TREE": str(repository.top)}
@@ -275,14 +277,14 @@ def _write_tree(store: LockedStore, view: GitView) -> str:
 
 
 def commit(store: LockedStore, tree: str, message: str, *parents: str) -> str:
-    """Name a tree with words; the same in, the same out."""
+    """Commit a tree with a message; the same input gives the same commit."""
     words = [word for parent in parents for word in ("-p", parent)]
     out = store.out("commit-tree", tree, *words, "-F", "-", stdin=message.encode(), settings=NO_SYNC)
     return out.decode().strip()
 
 
 def _rules(repository: Repository | None, view: GitView) -> list[list[int]]:
-    """Changes when a person's index does, or the exclude rules outside the folder."""
+    """A value that changes when the user's index or the exclude rules outside the folder change."""
     above = [view.top.joinpath(*view.prefix.split("/")[:depth]) for depth in range(view.prefix.count("/"))]
     paths = [one / ".gitignore" for one in above]
     paths += [Path(one.partition("=")[2]) for one in view.settings]

@@ -1,7 +1,7 @@
-"""Where an agent works: the folder that its tools may touch, and what they need to know of the session.
+"""The workspace of an agent: the folder that its tools may touch, and what they need to know of the session.
 
-A tool asks `here()`. The ledger sets it around every act, probe and undo, in the first run and in recovery alike, so a
-tool never keeps a folder of its own.
+A tool calls `here()`. The ledger sets it around every act, probe and undo, in the first run and in recovery alike, so a
+tool never stores a folder itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HERE: ContextVar[Workspace | None] = ContextVar("perdure_workspace", default=No
 
 
 class Workspace:
-    """One session's place on this machine."""
+    """The workspace of one session on this machine."""
 
     def __init__(
         self,
@@ -34,10 +34,10 @@ class Workspace:
         unsandboxed: bool = False,
         environment: tuple[str, ...] = (),
     ) -> None:
-        """`scratch` is where commands leave their output until it is kept; `protected` is what no tool may write.
+        """`scratch` is where commands leave their output until it is stored; `protected` is what no tool may write.
 
         `network` lets commands and fetches reach the network, `private_network` lets fetches reach addresses that are
-        not public; `unsandboxed` lets commands run where no sandbox can be had. `environment` names variables that
+        not public; `unsandboxed` lets commands run where no sandbox is available. `environment` names variables that
         commands may see besides those that are known to be harmless.
         """
         self.root = root.resolve()
@@ -51,9 +51,9 @@ class Workspace:
         self.environment = environment
 
     def inside(self, path: str) -> Path:
-        """A path that a tool was given, as a real path inside the folder; nothing outside is reachable."""
+        """A path from a tool call, as a real path inside the folder; nothing outside is reachable."""
         if "\0" in path:
-            raise NotDone("The path holds a NUL.")
+            raise NotDone("The path contains a NUL character.")
         real = (self.root / path).resolve()
         if real.is_symlink():  # resolved as far as it goes: from Python 3.13 on, a circle of links raises nothing
             raise NotDone(f"{path} is a link that leads to itself.")
@@ -64,12 +64,12 @@ class Workspace:
         return real
 
     def head(self) -> dict[str, str | None] | None:
-        """The branch and the commit that the folder is on; None outside git."""
+        """The branch and the commit that the folder has checked out; None outside git."""
         return head_of(self.root)
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Be here for a while."""
+        """Make this the current workspace inside the `with` block."""
         token = _HERE.set(self)
         try:
             yield
@@ -82,12 +82,12 @@ def _within(path: Path, folder: Path) -> bool:
 
 
 def here() -> Workspace:
-    """The place of the session whose tool is running."""
+    """The workspace of the session whose tool is running."""
     if (found := _HERE.get()) is None:
-        raise ConfigError("This tool works in an agent's folder, and there is none here.")
+        raise ConfigError("This tool needs the folder of an agent, and there is none here.")
     return found
 
 
 def use_workspace(workspace: Workspace) -> None:
-    """Be in a place for the rest of this context: for a process that serves one session only, such as a swept one."""
+    """Make this the current workspace for the rest of this context: for a process that serves one session only."""
     _HERE.set(workspace)

@@ -1,24 +1,25 @@
-"""A place of its own for every branch of a session: a git worktree, or a plain folder where there is no git.
+"""A folder for every branch of a session: a git worktree, or a plain folder outside git.
 
-    clear      what an addition that did not end left: the folder, and its entry in the repository
-    intend     record what is about to be made, so that half of it can be found and removed
+    clear      remove what an interrupted addition left: the folder, and its entry in the repository
+    intend     record what is about to be made, so that a part of it can be found and removed
     add        `git worktree add --detach`: the folder, its own index and head; no branch, no hook
-    restore    the snapshot on top, so that the branch begins with exactly those files
-    record     that it is ready; from here on the worktree is there
+    fill       check out the snapshot on top, so that the branch starts with exactly those files
+    record     record that it is ready; from here on the worktree exists
 
-A crash before the last line leaves a folder that nobody was given; the same addition again begins anew. A worktree
-that is there is never touched by adding it again.
+A crash before the last line leaves a folder that is not in use; the same addition again starts over. Adding a worktree
+that exists never touches it.
 
-In a person's repository this writes `.git/worktrees/NAME` and nothing else, and removing takes that away again. What is
-committed in the worktree goes to the repository's objects, as with every worktree; a branch that names it is made by
-`publish` alone, when a person asks for it. Submodules are not filled, and no filter is run, whoever configured it: the
-files come from the snapshot, byte for byte. Without one they are what is committed: of a file in Git LFS its pointer.
+In the user's repository this writes `.git/worktrees/NAME` and nothing else, and removing the worktree deletes that
+again. Commits in the worktree go to the repository's objects, as with every worktree; a branch that names them is made
+only by `publish`, when a person asks for it. Submodules are not filled, and no filter is run, whoever configured it:
+the files come from the snapshot, byte for byte. Without a snapshot they are the committed files: for a file in Git LFS,
+its pointer.
 
-The folder of a branch that has ended: removed when nothing in it would be lost, and otherwise left where it is.
-
-Lost would be files that the branch's last snapshot does not hold, what no snapshot can hold (a repository inside, a
-file that is too large), and commits that no branch of the person's names. Ignored files go with the folder, as with
-`git worktree remove`. Removing begins with a record that says so: killed half-way, nobody takes what is left for files.
+The folder of a branch that has ended is removed when nothing in it would be lost, and otherwise left where it is. What
+counts as a loss: files that the branch's last snapshot does not hold, what no snapshot can hold (a nested repository, a
+file that is too large), and commits that no branch of the user names. Ignored files are deleted with the folder, as
+with `git worktree remove`. Removal begins with a record: if it is interrupted, the rest is never treated as the
+branch's files.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ LOCK = "worktrees.lock"
 
 
 class Worktree(msgspec.Struct, frozen=True):
-    """The record of a branch's place: `folder` stands for the one that was branched, `git_dir` lists the worktree."""
+    """The record of a branch's folder: `folder` corresponds to the folder that was branched, `git_dir` lists the
+    worktree.
+    """
 
     branch: str
     commit: str | None
@@ -56,10 +59,11 @@ class Worktree(msgspec.Struct, frozen=True):
 
 
 def add(repository: Path, home: Path, branch: str, *, commit: str | None = None, snapshot: str | None = None) -> Path:
-    """Give a branch its place, beginning at a commit, with the files of a snapshot, or both; the folder to work in.
+    """Give a branch its folder, starting at a commit, with the files of a snapshot, or both; returns the folder to work
+    in.
 
-    `repository` is the folder that is branched, `home` where its snapshots are. Without a commit it is the one checked
-    out now; before the first commit and outside git the place is a plain folder.
+    `repository` is the folder that is branched, `home` where its snapshots are. Without a commit, the checked-out
+    commit is used; before the first commit and outside git the folder is a plain one.
     """
     check_name("A branch", branch)
     parent = Snapshots(repository, home)
@@ -88,30 +92,30 @@ def add(repository: Path, home: Path, branch: str, *, commit: str | None = None,
 
 
 def remove(home: Path, branch: str) -> None:
-    """Remove a branch's place with everything in it. Removing what is not there is fine."""
+    """Remove a branch's folder with everything in it. Does nothing if there is none."""
     home = home.resolve()
     with lock_folder(home, LOCK):
         record = _record(home, branch)
         if (there := _read(record)) is not None:
             write_whole(record, msgspec.json.encode(msgspec.structs.replace(there, is_ready=False)))
             _clear(there)
-            record.unlink()  # last: until then, removing again finds what is left
+            record.unlink()  # last: until then, another removal finds what is left
 
 
 def list_worktrees(home: Path) -> list[Worktree]:
-    """Every place that was given or begun here."""
+    """Every worktree that exists or was begun here."""
     found = [_read(one) for one in sorted((home.resolve() / "worktrees").glob("perdure-*.json"))]
     return [one for one in found if one is not None]
 
 
 def worktree_path(home: Path, branch: str) -> Path | None:
-    """Where a branch works, if it has a place here."""
+    """The folder of a branch, if it has one here."""
     there = _read(_record(home.resolve(), branch))
     return Path(os.fsdecode(there.folder)) if there and there.is_ready else None
 
 
 def publish(home: Path, branch: str, name: str) -> str:
-    """Make the branch `perdure/NAME` in the person's repository point at what was committed in the worktree.
+    """Make the branch `perdure/NAME` in the user's repository point at the last commit of the worktree.
 
     It is only ever moved forward. Changes that were not committed are not in it.
     """
@@ -133,10 +137,11 @@ def publish(home: Path, branch: str, name: str) -> str:
 
 def _check_existing(there: Worktree, commit: str | None, snapshot: str | None) -> Path:
     if (there.commit, there.snapshot) != (commit, snapshot):
-        raise Conflict(f"Branch {there.branch} has a place already, with another beginning.")
+        raise Conflict(f"Branch {there.branch} has a folder already, with another start.")
     if not (folder := Path(os.fsdecode(there.folder))).is_dir():
         raise NotFound(
-            f"The folder of branch {there.branch} is gone.", hint="Remove its place, add it again, and restore."
+            f"The folder of branch {there.branch} is gone.",
+            hint="Remove its worktree, add it again, and check out its snapshot.",
         )
     return folder
 
@@ -148,7 +153,7 @@ def _check_out(theirs: Repository, root: Path, commit: str, lock: int) -> None:
 
 
 def _clear(made: Worktree) -> None:
-    """Remove a worktree whole or half; of the repository's list only the entry with our name, which nobody else has."""
+    """Remove a complete or partial worktree; in the repository's list, only the entries with our own, unique name."""
     root = Path(os.fsdecode(made.root))
     if made.git_dir is not None:
         entries = Path(os.fsdecode(made.git_dir)) / "worktrees"
@@ -162,13 +167,13 @@ def _clear(made: Worktree) -> None:
 
 
 def _common(git_dir: Path) -> Path:
-    """The git dir that the worktrees of a repository share; that of a single one goes when it is removed."""
+    """The git dir that the worktrees of a repository share; a worktree's own git dir is deleted with it."""
     pointer = git_dir / "commondir"
     return Path(os.path.normpath(git_dir / pointer.read_text().strip())) if pointer.is_file() else git_dir
 
 
 def _root(home: Path, branch: str) -> Path:
-    """Named by home and branch, so that no two homes claim one entry of a repository."""
+    """Named by store and branch, so that no two stores use one entry of a repository."""
     words = re.sub("[^A-Za-z0-9]+", "-", branch)[:40].strip("-")
     return home / "worktrees" / f"perdure-{words}-{digest(os.fsencode(home) + b'/' + branch.encode())[:12]}"
 
@@ -186,7 +191,7 @@ def _read(record: Path) -> Worktree | None:
 
 
 class FolderRemoval(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of a branch's folder. `kept` says why it is still there."""
+    """The result for one branch's folder. `kept` says why the folder still exists."""
 
     branch: str
     folder: str
@@ -229,7 +234,7 @@ def _is_saved(shots: Snapshots, last: str | None, tree: str) -> bool:
 
 
 def _has_own_commits(there: Worktree, folder: Path) -> bool:
-    """Whether the worktree's commit is no ref's, and not where it began."""
+    """Whether the worktree's commit is on no branch and is not the one that it started from."""
     code, out = run("rev-parse", "--verify", "--quiet", "HEAD", cwd=folder, answers=(0, 1, 128), settings=SAFE)
     head = out.decode().strip()
     if code or head == there.commit:

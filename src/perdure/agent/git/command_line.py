@@ -1,9 +1,9 @@
-"""Git as a subordinate: runs the command line in a clean environment, and finds a person's repository.
+"""Runs the git command line in a clean environment, and finds the user's repository.
 
-Nothing of a person's settings reaches the commands: no `GIT_*` variable, no global or system configuration, no hook, no
-file system monitor, no prompt, no network, no background work. What is read of a person is where his repository keeps
-its objects, index and exclude file, and which exclude file he named for all of them. Nothing of his is written here,
-and no program that his repository names is run (`perdure.agent.git.programs`).
+No user setting reaches the commands: no `GIT_*` variable, no global or system configuration, no hook, no file system
+monitor, no prompt, no network, no background work. The only things read from the user are where the repository keeps
+its objects, index and exclude file, and which global exclude file is configured. Nothing of the user's is written here,
+and no program that the repository names is run (`perdure.agent.git.programs`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from perdure.errors import ConfigError, Damaged, StoreError, StoreFull, StoreUna
 
 LIMIT = 600.0  # seconds that one git command may take
 
-SAFE = ("safe.directory=*",)  # for commands that run nothing of the repository, whoever owns it
+SAFE = ("safe.directory=*",)  # for commands that run nothing of the repository, whoever the owner is
 NO_USER_CONFIG = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 CLEAN = {
     "GIT_ATTR_NOSYSTEM": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_AUTHOR_NAME": "Perdure",
     "GIT_AUTHOR_EMAIL": "perdure@localhost",
-    "GIT_AUTHOR_DATE": "@0 +0000",  # the same files and words are the same commit, whenever they were kept
+    "GIT_AUTHOR_DATE": "@0 +0000",  # the same files and message are the same commit, at any time
     "GIT_COMMITTER_NAME": "Perdure",
     "GIT_COMMITTER_EMAIL": "perdure@localhost",
     "GIT_COMMITTER_DATE": "@0 +0000",
@@ -45,7 +45,7 @@ SETTINGS = (
 
 
 class Repository(msgspec.Struct, frozen=True):
-    """Where a person's git keeps what belongs to a folder; `prefix` is the folder below `top`, ending in `/`."""
+    """Where the user's git keeps what belongs to a folder; `prefix` is the folder below `top`, ending in `/`."""
 
     top: Path
     prefix: str
@@ -66,7 +66,7 @@ def run(
     settings: tuple[str, ...] = (),
     personal: bool = False,
 ) -> tuple[int, bytes]:
-    """Run git and return its exit status, one of `answers`, and its output. `keep` is a descriptor it holds on to."""
+    """Run git and return its exit status, one of `answers`, and its output. Git inherits the descriptor `keep`."""
     process = start(
         *arguments, cwd=cwd, env=env, stdin=subprocess.PIPE, keep=keep, settings=settings, personal=personal
     )
@@ -75,7 +75,7 @@ def run(
     except BaseException as error:
         stop(process)
         if isinstance(error, subprocess.TimeoutExpired):
-            raise StoreUnavailable(f"git {arguments[0]} did not end within {LIMIT:g} s.") from None
+            raise StoreUnavailable(f"git {arguments[0]} did not finish within {LIMIT:g} s.") from None
         raise
     if process.returncode not in answers:
         raise failure(arguments[0], process.returncode, complaint)
@@ -91,7 +91,7 @@ def start(
     settings: tuple[str, ...] = (),
     personal: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start git in a session of its own: what a person types at a terminal does not reach it."""
+    """Start git in a session of its own, so that signals from a terminal do not reach it."""
     clean = programs.environment(cwd) | (CLEAN if personal else CLEAN | NO_USER_CONFIG)
     options = [word for setting in (*SETTINGS, *settings) for word in ("-c", setting)]
     if (program := executable("git", cwd)) is None:
@@ -108,7 +108,7 @@ def start(
             start_new_session=True,
         )
     except FileNotFoundError:
-        raise StoreUnavailable(f"{cwd} is not there.") from None
+        raise StoreUnavailable(f"{cwd} does not exist.") from None
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
@@ -119,22 +119,22 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def failure(command: str, code: int, complaint: bytes) -> StoreError | ConfigError:
-    """What git said, as one of our errors."""
+    """Git's error message as one of our errors."""
     text = complaint.decode(errors="replace").strip()
-    said = next((line for line in text.splitlines() if re.match("fatal|error", line)), text.partition("\n")[0])
+    error_line = next((line for line in text.splitlines() if re.match("fatal|error", line)), text.partition("\n")[0])
     if "No space left" in text or "quota exceeded" in text:
-        return StoreFull("The disk is full; git wrote nothing that counts.")
+        return StoreFull("The disk is full; git could not write.")
     if re.search(r"(missing|invalid|bad|corrupt|unable to read|could not read|not a valid) .*(object|blob|tree)", text):
-        return Damaged(f"An object is missing or damaged: {said[:200]}.")
+        return Damaged(f"An object is missing or damaged: {error_line[:200]}.")
     if code == 129:
-        return ConfigError(f"This git does not know how to {command}.", hint="Install git 2.38 or later.")
-    return StoreError(f"git {command} failed: {said[:300]}.", code=code, complaint=text[:4000])
+        return ConfigError(f"This version of git does not support `git {command}`.", hint="Install git 2.38 or later.")
+    return StoreError(f"git {command} failed: {error_line[:300]}.", code=code, complaint=text[:4000])
 
 
 def find(folder: Path) -> Repository | None:
     """The repository whose work tree holds the folder, or None outside git.
 
-    One that does not confirm that the work tree is its own is none.
+    A repository that does not confirm that the work tree is its own does not count.
     """
     if (nearest := top_of(folder)) is None or find_git_folders(nearest) is None:
         return None
@@ -152,13 +152,13 @@ def find(folder: Path) -> Repository | None:
         raise ConfigError(f"{folder} has a line break in its path.", hint="Work in a folder with an ordinary name.")
     top, git_dir, *paths = lines[1:6]
     if Path(top) != Path(os.path.realpath(nearest)):
-        return None  # by its settings, the work tree is another folder
+        return None  # its settings name another folder as the work tree
     objects, index, exclude = (Path(os.path.normpath(folder / path)) for path in paths)
     return Repository(Path(top), lines[7], Path(git_dir), objects, index, exclude, lines[6])
 
 
 def disable_programs(repository: Repository) -> dict[str, str]:
-    """The environment by which git runs no program that the repository's settings name."""
+    """The environment that stops git from running programs named in the repository's settings."""
     env = {"GIT_DIR": str(repository.git_dir), "GIT_WORK_TREE": str(repository.top)}
     listed = run("config", "--list", "--name-only", "-z", cwd=repository.top, env=env)[1]
     keys = dict.fromkeys(os.fsdecode(listed).split("\0"))
@@ -166,7 +166,9 @@ def disable_programs(repository: Repository) -> dict[str, str]:
 
 
 def global_excludes(folder: Path) -> str | None:
-    """The exclude file that a person names in his configuration. This command alone reads it, and runs nothing."""
+    """The exclude file that the user's configuration names. Only this command reads that configuration; it runs
+    nothing.
+    """
     code, out = run(
         *("config", "--type=path", "-z", "--get", "core.excludesFile"),
         cwd=folder,

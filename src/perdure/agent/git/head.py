@@ -1,4 +1,4 @@
-"""Where a folder's branch points, read from git's own files: no process, no lock, nothing written."""
+"""Where a folder's branch points, read from git's own files: no process, no lock, no write."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from perdure.agent.git.links import GitFolders, find_git_folders, top_of
 
 
 def head_of(root: Path) -> dict[str, str | None] | None:
-    """The branch and the commit that a folder is on; None outside git."""
+    """The branch and the commit that a folder has checked out; None outside git."""
     top = top_of(root)
     found = None if top is None else find_git_folders(top)
     if found is None:
         return None
     git = found.own
     try:
-        said = (git / "HEAD").read_text().strip()
+        text = (git / "HEAD").read_text().strip()
     except (OSError, UnicodeDecodeError):
         return None
-    if not said.startswith("ref: "):
-        return {"branch": None, "commit": said}
-    name = said.removeprefix("ref: ")
+    if not text.startswith("ref: "):
+        return {"branch": None, "commit": text}
+    name = text.removeprefix("ref: ")
     if not name.startswith("refs/") or ".." in name.split("/"):
         return None
     return {"branch": name.removeprefix("refs/heads/"), "commit": _commit(found, name)}
 
 
 def _commit(found: GitFolders, name: str) -> str | None:
-    for place in (found.own, found.common):
+    for folder in (found.own, found.common):
         try:
-            return (place / name).read_text().strip()
+            return (folder / name).read_text().strip()
         except (OSError, UnicodeDecodeError):
             continue
     try:

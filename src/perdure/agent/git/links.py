@@ -1,7 +1,7 @@
-"""Which git folder belongs to a working tree, believed only when both sides say so.
+"""Which git folder belongs to a working tree, accepted only when both sides agree.
 
 A file `.git` can name any folder of this machine, and so can a `commondir`, `core.worktree` or symbolic link in a git
-folder. A repository that came from elsewhere could make git read, commit and list worktrees in another one. So a git
+folder. A repository from elsewhere could make git read, commit and list worktrees in another repository. So a git
 folder counts only if it lies in the working tree itself, or if the other side names this working tree:
 
     worktree     REPOSITORY/worktrees/NAME/gitdir names the file `.git`
@@ -30,7 +30,7 @@ class GitFolders(msgspec.Struct, frozen=True):
 
 
 def find_git_folders(top: Path) -> GitFolders | None:
-    """The git folder of a working tree; None if there is none, or if it is another one's."""
+    """The git folders of a working tree; None if it has none, or if they belong to another working tree."""
     link = top / ".git"
     try:
         if link.is_symlink():
@@ -67,7 +67,7 @@ def _submodule(own: Path, top: Path) -> GitFolders | None:
 
 
 def _read_link(file: Path, prefix: str = "") -> Path:
-    """The folder that a file of git names, from the folder that it lies in."""
+    """The folder that a file of git names, relative to the folder of that file."""
     with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
         text = os.fsdecode(opened.read(LONGEST)).strip()
     if not text.startswith(prefix):
@@ -76,9 +76,9 @@ def _read_link(file: Path, prefix: str = "") -> Path:
 
 
 def _leads_out(found: GitFolders) -> bool:
-    """Whether what git writes there is a link to somewhere else."""
-    for place in {found.own, found.common}:
-        for path in (place / name for name in _GIT_WRITES):
+    """Whether a path that git writes there is a link to somewhere else."""
+    for folder in {found.own, found.common}:
+        for path in (folder / name for name in _GIT_WRITES):
             if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(found.common):
                 return True
     return False

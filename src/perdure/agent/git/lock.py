@@ -36,27 +36,27 @@ TRIES = 50  # ten in a second
 
 @contextmanager
 def repository_lock() -> Iterator[int]:
-    """Hold the lock: while it is held, no git that this or a dead worker began runs here."""
+    """Hold the lock: while it is held, no git started by this or a dead worker runs here."""
     require_repository()
     folder = Path(query("rev-parse", "--absolute-git-dir").line)
     try:
         lock = open_for_parent(folder / "perdure.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     except OSError as error:
-        raise NotDone(f"git's folder cannot be locked: {error.strerror}.") from None
+        raise NotDone(f"Git's folder cannot be locked: {error.strerror}.") from None
     try:
         if not LockRequest(lock).granted_within(LOCK_SECONDS):
-            raise NotDone("A git command that began earlier still runs here; nothing was done.")
+            raise NotDone("An earlier git command still runs here; nothing was done.")
         try:
             yield lock
         finally:
-            fcntl.flock(lock, fcntl.LOCK_UN)  # also for a daemon that git left behind with our descriptor
+            fcntl.flock(lock, fcntl.LOCK_UN)  # also if a daemon that git left behind has our descriptor
     finally:
         os.close(lock)
 
 
 @contextmanager
 def write_lock(*names: str) -> Iterator[int]:
-    """Hold the lock in order to act; `names` are the lock files that git will want for it."""
+    """Hold the lock in order to change something; `names` are the lock files that git will need."""
     with repository_lock() as lock:
         files = [Path(here().root, query("rev-parse", "--git-path", name).line) for name in names]
         marked = os.fstat(lock).st_size > 0
@@ -79,34 +79,34 @@ def _clear(file: Path, marked: bool) -> None:
             return
         time.sleep(0.1)
     raise NotDone(
-        f"Another git is at work in this repository, or was killed: {file.name} is there.",
-        hint=f"If no git runs there, remove {file}.",
+        f"Another git process uses this repository, or was killed: {file.name} exists.",
+        hint=f"If no git process runs there, remove {file}.",
     )
 
 
 def _may_be_in_use(file: Path) -> bool:
-    """Whether a living process may rely on a lock file of git. What cannot be known counts as yes."""
-    places = (str(here().root), str(file.parent))
+    """Whether a living process may rely on a lock file of git. When in doubt, yes."""
+    folders = (str(here().root), str(file.parent))
     try:
         processes = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
         return True
-    return any(_uses_lock(Path("/proc", str(pid)), file, places) for pid in processes if pid != os.getpid())
+    return any(_uses_lock(Path("/proc", str(pid)), file, folders) for pid in processes if pid != os.getpid())
 
 
-def _uses_lock(process: Path, file: Path, places: tuple[str, ...]) -> bool:
+def _uses_lock(process: Path, file: Path, folders: tuple[str, ...]) -> bool:
     try:
         is_git = (process / "comm").read_text(errors="replace").startswith("git")
     except OSError:
         return False  # it has ended
     try:
-        if is_git and f"{os.readlink(process / 'cwd')}/".startswith(tuple(f"{place}/" for place in places)):
+        if is_git and f"{os.readlink(process / 'cwd')}/".startswith(tuple(f"{folder}/" for folder in folders)):
             return True
         return any(_is(one, file) for one in (process / "fd").iterdir())
     except (FileNotFoundError, ProcessLookupError):
         return False
     except OSError:
-        return is_git  # somebody else's git, of which nothing can be seen
+        return is_git  # a git of another user, whose files cannot be seen
 
 
 def _is(descriptor: Path, file: Path) -> bool:

@@ -1,9 +1,9 @@
-"""The settings of git that name a program, and what keeps git from running one that a repository names.
+"""The settings of git that name a program, and how git is kept from running one that a repository names.
 
 The settings of a repository (`.git/config`, what it includes, those of its worktrees) are data, whoever wrote them. Git
-outside the sandbox runs no program that they name. What is always the same is set for every git that we start: no
-monitor, pager or editor, no fetch of missing objects, no protocol. What has a name of its own, such as a filter, is
-looked up and set to nothing.
+outside the sandbox runs no program that they name. Settings with a fixed name are overridden for every git that we
+start: no monitor, pager or editor, no fetch of missing objects, no protocol. Settings with a name of their own, such as
+filters, are looked up and set to nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from perdure.agent.commands.executables import search_path
 from perdure.agent.commands.sandbox import ADDED
 
-PERSONAL = frozenset({"system", "global"})  # the scopes of settings that are a person's own
+PERSONAL = frozenset({"system", "global"})  # the scopes of the user's own settings
 SETTINGS = (
     *("core.fsmonitor=false", "core.pager=cat", "core.editor=true", "sequence.editor=true", "core.askPass="),
     *("core.alternateRefsCommand=false", "gc.auto=0", "maintenance.auto=false", "submodule.recurse=false"),
@@ -49,16 +49,16 @@ _USER_NAMES = frozenset(
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE"),
     ]
 )
-PROTOCOLS = "file:git:http:https:ssh"  # what a push may use; every other git command uses none
+PROTOCOLS = "file:git:http:https:ssh"  # for a push; every other git command uses none
 
 
 def names_program(key: str) -> bool:
-    """Whether a setting, with its name as `git config --list` gives it, names a program."""
+    """Whether a setting names a program; `key` is its name as `git config --list` prints it."""
     return any(one.fullmatch(key) for one in _PROGRAM_KEYS)
 
 
 def disable(keys: Collection[str]) -> dict[str, str]:
-    """Settings by which git takes none of these for a program."""
+    """Settings that make git treat none of these keys as a program."""
     chosen = {key: "" if FILTER.fullmatch(key) or key.endswith(".helper") else "false" for key in keys}
     chosen |= {key: "none" for key in keys if key.startswith("submodule.")}
     chosen |= {f"filter.{found[1]}.required": "false" for key in keys if (found := FILTER.fullmatch(key))}
@@ -66,17 +66,17 @@ def disable(keys: Collection[str]) -> dict[str, str]:
 
 
 def as_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """The environment that gives git these settings. Unlike `-c`, it can give a key that has a `=` in it."""
-    told = {"GIT_CONFIG_COUNT": str(len(settings))}
+    """The environment that passes these settings to git. Unlike `-c`, it can pass a key that contains a `=`."""
+    variables = {"GIT_CONFIG_COUNT": str(len(settings))}
     for nth, (key, value) in enumerate(settings.items()):
-        told |= {f"GIT_CONFIG_KEY_{nth}": key, f"GIT_CONFIG_VALUE_{nth}": value}
-    return told
+        variables |= {f"GIT_CONFIG_KEY_{nth}": key, f"GIT_CONFIG_VALUE_{nth}": value}
+    return variables
 
 
 def environment(folder: Path, *, personal: bool = False, network: bool = False) -> dict[str, str]:
-    """What git outside the sandbox is told: names that it needs, and those that a person adds.
+    """The environment of git outside the sandbox: the variables that it needs, and those that the user adds.
 
-    With `personal` also what agents of a person need, that hold keys; with `network` it may reach a remote.
+    `personal` adds the variables of the user's key agents; `network` lets git reach a remote.
     """
     added = {name.strip() for name in os.environ.get(ADDED, "").split(",")}
     wanted = _NEEDED | added | (_USER_NAMES if personal else frozenset())

@@ -32,11 +32,11 @@ MAX_TEXT = 1 << 20
 
 SETTINGS = (*programs.SETTINGS, "core.quotePath=false", "color.ui=false")
 NO_HOOKS = ("core.hooksPath=/dev/null",)
-REMOTE = frozenset({"push", "fetch", "ls-remote"})  # what reaches a remote; only after a push was approved
+REMOTE = frozenset({"push", "fetch", "ls-remote"})  # commands that reach a remote; only after a push was approved
 
 
 class GitResult(msgspec.Struct, frozen=True):
-    """What git said. `code` is negative where it had to be killed."""
+    """The output of git. `code` is negative where git had to be killed."""
 
     code: int
     text: bytes
@@ -49,12 +49,12 @@ class GitResult(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """Everything it said, for a person or a model; the end is where the reason stands."""
+        """All output, for a person or a model; the end of it holds the reason."""
         return "\n".join(part for part in (self.line, self.error.strip()) if part)[-4000:]
 
 
 def query_files(*arguments: str, limit: int = MAX_TEXT) -> GitResult:
-    """Run a git command that compares files with what is recorded; that may run filters, so it is fenced."""
+    """Run a git command that compares files with what is recorded; it may run filters, so it runs in the sandbox."""
     with TemporaryDirectory() as temporary:
         return query(*arguments, limit=limit, sandbox=GitSandbox(Path(temporary)))
 
@@ -66,7 +66,7 @@ def query(
     seconds: float = QUERY_SECONDS,
     sandbox: GitSandbox | None = None,
 ) -> GitResult:
-    """Run a git command that changes nothing; at most `limit` bytes of its output."""
+    """Run a git command that changes nothing; returns at most `limit` bytes of its output."""
     with (
         TemporaryFile() as error,
         start_git(arguments, subprocess.DEVNULL, subprocess.PIPE, error, sandbox=sandbox) as git,
@@ -83,7 +83,7 @@ def query(
             timer.cancel()
         done = GitResult(code, text[:limit], text_of(error), truncated=len(text) > limit)
     if check and done.code and not done.truncated:
-        raise NotDone(f"git {arguments[0]}: {short(done.message or f'it ended with {done.code}', 600)}")
+        raise NotDone(f"git {arguments[0]}: {short(done.message or f'exit code {done.code}', 600)}")
     return done
 
 
@@ -92,11 +92,11 @@ def start_git(
     lock: int | None = None, settings: Sequence[str] = (), sandbox: GitSandbox | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:  # fmt: skip
-    """Start git in the folder, in a process group of its own; with a `fence`, in the sandbox.
+    """Start git in the folder, in a process group of its own; with a `sandbox`, inside it.
 
-    `told` is laid over its environment.
+    `variables` override its environment.
     """
-    is_query = lock is None and arguments[0] != "rev-parse"  # which is asked where the hooks are
+    is_query = lock is None and arguments[0] != "rev-parse"  # `rev-parse` is asked where the hooks are
     chosen = (*SETTINGS, *(NO_HOOKS if is_query else ()), *settings)
     command = [git_program(), *(part for one in chosen for part in ("-c", one)), *arguments]
     variables = _environment(arguments[0], lock is None) | dict(variables or {})
@@ -111,11 +111,11 @@ def start_git(
         )  # fmt: skip
     except (OSError, ValueError) as failure:
         why = getattr(failure, "strerror", None) or str(failure)
-        raise NotDone(f"git cannot be started: {why}.") from None
+        raise NotDone(f"Git cannot be started: {why}.") from None
 
 
 class GitSandbox:
-    """The sandbox for a look at the files: filters may run, and nested repositories be read with their settings."""
+    """The sandbox for a query about files: filters may run, and nested repositories are read with their settings."""
 
     def __init__(self, temporary: Path) -> None:
         self._level = level_for(here())
@@ -133,13 +133,13 @@ class GitSandbox:
 
 
 def lfs_folders(common: Path) -> tuple[Path, ...]:
-    """Where Git LFS keeps its objects, which filters and hooks may write; a link to elsewhere is not."""
+    """Where Git LFS keeps its objects, which filters and hooks may write; a link to elsewhere does not count."""
     lfs = common / "lfs"
     return (lfs,) if lfs.is_dir() and not lfs.is_symlink() else ()
 
 
 def git_program() -> str:
-    """Where git is, but never in the folder: what lies there may be anything."""
+    """The path of git, never one inside the folder: what lies there may be anything."""
     if (found := executable("git", here().root)) is None:
         raise NotDone("git is not installed.")
     return found
@@ -153,7 +153,7 @@ def git_folders(*names: str) -> tuple[Path, ...]:
 
 
 def _environment(command: str, is_query: bool) -> dict[str, str]:
-    """What git needs, without what would send it elsewhere, ask a person, or change what it says."""
+    """The variables that git needs, without any that redirect it, make it prompt, or change its output."""
     remote = command in REMOTE
     return programs.environment(here().root, personal=remote or command == "commit", network=remote) | {
         "GIT_CEILING_DIRECTORIES": str(here().root.parent),
@@ -164,7 +164,7 @@ def _environment(command: str, is_query: bool) -> dict[str, str]:
 
 
 def stop_git(git: subprocess.Popen[bytes]) -> None:
-    """End git with all that it started in its group: first so that it removes its lock files."""
+    """End git and its process group; the first signal lets git remove its lock files."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(git.pid, how)
@@ -178,7 +178,7 @@ def text_of(file: IO[bytes]) -> str:
 
 
 def is_repository() -> bool:
-    """Whether the folder of the session is the top of a repository's working tree, and the repository says so too."""
+    """Whether the folder of the session is the top of a repository's working tree, and the repository confirms it."""
     if find_git_folders(here().root) is None:
         return False
     try:
@@ -193,7 +193,7 @@ def require_repository() -> None:
     if os.path.lexists(here().root / ".git") and find_git_folders(here().root) is None:
         raise NotDone(
             "The .git of this folder names a repository that does not name this folder, so git is not run here.",
-            hint="A worktree is repaired by `git worktree repair`, typed in its repository.",
+            hint="A worktree can be repaired with `git worktree repair` in its repository.",
         )
     raise NotDone("The folder of this session is not a git repository.")
 
@@ -204,5 +204,5 @@ def current_branch() -> str:
 
 
 def commit_of(name: str) -> str | None:
-    """The commit that a ref stands at, or None."""
+    """The commit that a ref points to, or None."""
     return query("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", check=False).line or None

@@ -1,16 +1,17 @@
-"""Git's acts, with what git runs by itself kept in the sandbox.
+"""Git commands that change something, with the programs that git runs by itself kept in the sandbox.
 
-Git stays outside: it needs `.git`, the person's keys and, for a push, the network. What it would run for the folder,
-every hook and every filter, is replaced by the hook runner (`perdure.agent.git.hook_runner`), so it runs as a command
-would: the same level, the same bounds, the same refusal where no sandbox can be had.
+Git itself stays outside: it needs `.git`, the user's keys and, for a push, the network. The programs that git would run
+for the folder, every hook and every filter, are replaced by the hook runner (`perdure.agent.git.hook_runner`), so they
+run as commands do: at the same level, with the same limits, and refused where no sandbox is available.
 
-Some programs have to run outside: those that sign, that know passwords, that reach the remote. They count only where
-they are named by the person's own settings, for all his repositories or with `includeIf`. An act that needs one which
-the repository names is refused. One that lies in the folder is refused, and so are settings that do: an agent could
-write it. Every other program that the repository names is set to nothing (`perdure.agent.git.programs`).
+Some programs have to run outside: those that sign, supply passwords or reach the remote. They are accepted only from
+the user's own settings, global or through `includeIf`. A git command that needs such a program from the repository's
+settings is refused. So is a program or a settings file that lies in the folder: an agent could have written it. Every
+other program that the repository names is disabled (`perdure.agent.git.programs`).
 
-A person who trusts what the hooks of a repository run says so with `git config --global --add perdure.hooks FOLDER`, or
-with the word `trusted` for all repositories; then git runs them itself. A repository's own word does not count.
+A user who trusts what the hooks of a repository run says so with `git config --global --add perdure.hooks FOLDER`, or
+with the word `trusted` for all repositories; then git runs them itself. The repository's own settings cannot grant
+this.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ _SCRIPT = (
 class GitSetting(msgspec.Struct, frozen=True):
     """One of git's settings, and the file that it comes from.
 
-    An agent can write a file of the folder, and by a hook what Git LFS keeps. `is_personal`: not from the repository.
+    An agent can write a file of the folder and, through a hook, the folder of Git LFS. `is_personal`: not from the
+    repository.
     """
 
     key: str
@@ -78,7 +80,7 @@ class GitSetting(msgspec.Struct, frozen=True):
 
 
 def run_git(lock: int, *arguments: str, given: bytes = b"", settings: Sequence[str] = ()) -> GitResult:
-    """Run a git command that changes something, with the lock of `acting`."""
+    """Run a git command that changes something, with the lock of `write_lock`."""
     with (
         _hook_environment(arguments[0]) as variables,
         TemporaryFile() as source,
@@ -100,23 +102,23 @@ def run_git(lock: int, *arguments: str, given: bytes = b"", settings: Sequence[s
 
 def check_programs() -> None:
     """Refuse a push that would run, outside the sandbox, what an agent could have written or the repository names."""
-    configured = _read_settings()
-    if not _is_trusted(configured):
-        _check(configured, "push")
+    git_settings = _read_settings()
+    if not _is_trusted(git_settings):
+        _check(git_settings, "push")
 
 
 def level_of(workspace: Workspace) -> Level:
-    """The level that hooks and filters run at in this workspace."""
+    """The sandbox level of hooks and filters in this workspace."""
     with workspace.active():
         return _level(_read_settings())
 
 
-def _level(configured: list[GitSetting]) -> Level:
-    return Level.NONE if _is_trusted(configured) else level_for(here())
+def _level(git_settings: list[GitSetting]) -> Level:
+    return Level.NONE if _is_trusted(git_settings) else level_for(here())
 
 
 def _read_settings() -> list[GitSetting]:
-    """Every setting of git here but those that we give on the command line, the last word last."""
+    """Every setting of git here except those that we pass on the command line; later entries win."""
     listed = query("config", "--list", "--show-scope", "--show-origin", "-z", limit=8 << 20)
     parts = listed.text.decode(errors="surrogateescape").split("\0")
     repository = find_git_folders(here().root)
@@ -133,9 +135,9 @@ def _read_settings() -> list[GitSetting]:
     return found
 
 
-def _is_trusted(configured: list[GitSetting]) -> bool:
-    """By the word of a person, in his own settings: for every repository, or for this one by its folder."""
-    words = [one.value for one in configured if one.key == TRUSTED and one.is_personal]
+def _is_trusted(git_settings: list[GitSetting]) -> bool:
+    """Whether the user's own settings trust every repository, or this one by its folder."""
+    words = [one.value for one in git_settings if one.key == TRUSTED and one.is_personal]
     found = find_git_folders(here().root)
     folders = {str(here().root)} | ({str(found.common.parent)} if found and found.common.name == ".git" else set())
     return words[-1:] == ["trusted"] or bool(folders & set(words))
@@ -145,16 +147,16 @@ def _is_in_folder(file: Path) -> bool:
     return here().root in file.parents and here().root / ".git" not in file.parents
 
 
-def _check(configured: list[GitSetting], command: str) -> None:
+def _check(git_settings: list[GitSetting], command: str) -> None:
     way = f"Take it out of the folder, or trust the folder: git config --global --add {TRUSTED} {here().root}"
-    for one in configured:
+    for one in git_settings:
         if one.is_writable:
             raise NotDone(f"Git's settings include {one.file}, which an agent can write.", hint=way)
         runs = [uses for uses in (SIGNS, REACHES) if uses.fullmatch(one.key)]
         if runs and (found := _in_folder(one.value)) is not None:
             raise NotDone(f"Git's {one.key} runs {found}, which an agent can write.", hint=way)
         if HOOK.fullmatch(one.key):
-            raise NotDone(f"{one.key} is a hook that cannot be kept in the sandbox.", hint=way)
+            raise NotDone(f"{one.key} is a hook that cannot be run in the sandbox.", hint=way)
         if not one.is_personal and any(uses in _RUNS_OUTSIDE.get(command, ()) for uses in runs):
             raise NotDone(
                 f"The settings of this repository name a program, {one.key}, and only your own settings may.",
@@ -163,7 +165,7 @@ def _check(configured: list[GitSetting], command: str) -> None:
 
 
 def _in_folder(command: str) -> Path | None:
-    """The file of the folder that a command names, if it does."""
+    """The file in the folder that a command names, if any."""
     try:
         words = shlex.split(command.removeprefix("!"))
     except ValueError:
@@ -177,23 +179,27 @@ def _in_folder(command: str) -> Path | None:
 
 @contextmanager
 def _hook_environment(command: str) -> Iterator[dict[str, str]]:
-    """The environment by which git runs keepers, while they can be run, and no program that the repository names."""
-    configured = _read_settings()
-    level = _level(configured)
-    if level is Level.NONE:  # git runs hooks itself, so it is told what they need
+    """The environment that makes git use hook runners, while they are installed, and no program that the repository
+    names.
+    """
+    git_settings = _read_settings()
+    level = _level(git_settings)
+    if level is Level.NONE:  # git runs hooks itself, so it gets the variables that they need
         told = environment(here(), level, Path(gettempdir()))
         yield {name: value for name, value in told.items() if name != "PATH" and not name.startswith("GIT_")}
         return
-    _check(configured, command)
-    named = {one.key for one in configured if not one.is_personal and programs.names_program(one.key)}
+    _check(git_settings, command)
+    named = {one.key for one in git_settings if not one.is_personal and programs.names_program(one.key)}
     settings = programs.disable({key for key in named if not FILTER.fullmatch(key)})
     scratch = here().scratch or runtime_folder() / "commands" / here().session_uid
     folder = scratch / f"git-{digest(os.fsencode(here().root))[:16]}"
-    shutil.rmtree(folder, ignore_errors=True)  # of an act that was killed: we hold the lock, so it has ended
+    shutil.rmtree(
+        folder, ignore_errors=True
+    )  # left by a git command that was killed: we hold the lock, so it has ended
     make_folder(folder)
     group = cgroup.make(Bounds().processes)
     try:
-        settings |= _install_hooks(level, scratch, folder, configured, str(group or ""))
+        settings |= _install_hooks(level, scratch, folder, git_settings, str(group or ""))
         yield programs.as_environment(settings)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -202,21 +208,21 @@ def _hook_environment(command: str) -> Iterator[dict[str, str]]:
 
 
 def _install_hooks(
-    level: Level, scratch: Path, folder: Path, configured: list[GitSetting], group: str
+    level: Level, scratch: Path, folder: Path, git_settings: list[GitSetting], group: str
 ) -> dict[str, str]:
-    """Write down what each keeper has to know, and make one for every hook and filter that there is."""
+    """Write the specification of the hook runners, and install one for every hook and filter."""
     git_dir, common, hooks_folder, objects = git_folders("hooks", "objects")
     hooks = {path.name: str(path) for path in _hooks(hooks_folder)}
-    filters = {one.key.removeprefix("filter."): one.value for one in configured if FILTER.fullmatch(one.key)}
-    spec, place = folder / "spec.json", folder / "place"
+    filters = {one.key.removeprefix("filter."): one.value for one in git_settings if FILTER.fullmatch(one.key)}
+    spec, temporary = folder / "spec.json", folder / "place"
     lfs = lfs_folders(common)
     line = command_line(
-        here(), [], level=level, temporary=place, hidden=(scratch,), shown=(git_dir, common, hooks_folder),
-        granted=(*lfs, place) if level is Level.BUBBLEWRAP else lfs,
+        here(), [], level=level, temporary=temporary, hidden=(scratch,), shown=(git_dir, common, hooks_folder),
+        granted=(*lfs, temporary) if level is Level.BUBBLEWRAP else lfs,
     )  # fmt: skip
     told = {
-        "line": line[:-1], "place": str(place), "refs": _own_refs(level, place, common), "common": str(common),
-        "environment": environment(here(), level, place), "limits": limits_of(Bounds(seconds=GIT_SECONDS)),
+        "line": line[:-1], "place": str(temporary), "refs": _own_refs(level, temporary, common), "common": str(common),
+        "environment": environment(here(), level, temporary), "limits": limits_of(Bounds(seconds=GIT_SECONDS)),
         "pen": group, "hooks": hooks, "filters": filters, "git": git_program(), "index": str(git_dir / "index"),
         "objects": str(objects),
     }  # fmt: skip
@@ -229,16 +235,16 @@ def _install_hooks(
 
 def _hooks(folder: Path) -> Iterator[Path]:
     for path in folder.iterdir() if folder.is_dir() else ():
-        if "." not in path.name and path.is_file() and os.access(path, os.X_OK):  # the samples have an ending
+        if "." not in path.name and path.is_file() and os.access(path, os.X_OK):  # the samples have a file extension
             yield path
 
 
-def _own_refs(level: Level, place: Path, common: Path) -> list[str]:
-    """Bubblewrap can lay a copy of the refs over the person's, so that a hook can stash."""
+def _own_refs(level: Level, temporary: Path, common: Path) -> list[str]:
+    """Bubblewrap can mount a copy of the refs over the user's, so that a hook can stash."""
     if level is not Level.BUBBLEWRAP:
         return []
     names = [name for name in ("refs", "logs") if (common / name).is_dir()]
-    return [word for name in names for word in ("--bind", str(place / name), str(common / name))]
+    return [word for name in names for word in ("--bind", str(temporary / name), str(common / name))]
 
 
 def _filter_settings(spec: Path, filters: dict[str, str]) -> dict[str, str]:
@@ -252,8 +258,8 @@ def _filter_settings(spec: Path, filters: dict[str, str]) -> dict[str, str]:
 def _write_hook(path: Path, call: str) -> None:
     path.write_text(f'#!/bin/sh\nexec {call} "$@"\n', encoding="utf-8")
     path.chmod(0o700)
-    if not os.access(path, os.X_OK):  # git would leave it out without a word
-        raise NotDone(f"Nothing can be run from {path.parent}, so hooks cannot be kept in the sandbox.")
+    if not os.access(path, os.X_OK):  # git would skip it silently
+        raise NotDone(f"No program can be run from {path.parent}, so hooks cannot be run in the sandbox.")
 
 
 def _call(spec: Path, *words: str) -> str:

@@ -1,8 +1,8 @@
-"""Running commands: one tool to the model, two in the ledger.
+"""Running commands: one tool for the model, two in the ledger.
 
-A command that only looks is `pure`. Any other is `escalate`: nobody can know from outside what it did, so it is never
-run again by itself. But its shepherd outlives the worker and writes down how it ended; `reattach` finds that, and a
-person is asked only when even the shepherd was killed. An exit code is a result and never an error.
+A command that only reads is `pure`. Any other is `escalate`: its effects cannot be known from outside, so it is never
+run again automatically. But its command runner outlives the worker and records how it ended; `reattach` finds that
+record, and a person is asked only when the runner was killed too. An exit code is a result and never an error.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from perdure.runtime.definitions.tool import Call, Tool, tool
 
 __all__ = ["READ_ONLY", "end", "forget", "is_read_only", "pick", "reattach", "run_command", "run_read_only"]
 
-SHOWN = 16 << 10  # bytes of output in a result, half of them from its end
+SHOWN = 16 << 10  # bytes of output in a result, half of them from the end
 LONGEST = 3600
 CHUNK = 1 << 20
 _POLL_SECONDS = 0.1
-_NO_SETTINGS = "no-settings"  # in the folder of an attempt: there was no perdure.toml when it began
+_NO_SETTINGS = "no-settings"  # in the folder of an attempt: no perdure.toml existed when it began
 UNTRUSTED = f"{FILE}.untrusted"
 _ENDINGS = {
-    "timeout": "It was ended: its time was up.",
-    "processes": "It was ended: it had too many processes.",
-    "disk": "It was ended: it wrote too much.",
+    "timeout": "Stopped: it reached its time limit.",
+    "processes": "Stopped: it started too many processes.",
+    "disk": "Stopped: it wrote too much to the disk.",
 }
 
 
 @tool(replay="escalate")
 def run_command(call: Call, command: str, timeout: int = 120) -> ToolResult:
-    """Run a shell command in the folder; gives its exit code and what it said. `timeout` is in seconds.
+    """Run a shell command in the folder; returns its exit code and its output. `timeout` is in seconds.
 
-    It ends with everything that it started: nothing goes on in the background. It may write in the folder and in /tmp.
+    It ends with everything that it started: no process stays in the background. It may write in the folder and in /tmp.
     """
     trail = Trail(here(), call.key)
     return _run(trail, call, ["/bin/sh", "-c", command], command, timeout, read_only=False)
@@ -58,7 +58,7 @@ run_command.outlives_worker = True
 
 @tool(name="run_command.look", replay="pure", retry=1)
 def run_read_only(call: Call, command: str, timeout: int = 120) -> ToolResult:
-    """Run a command that only looks."""
+    """Run a command that only reads."""
     if not _is_read_only(command) or (argv := words(command)) is None:
         raise NotDone(f"{short(command)} may change something.")
     if (line := read_only_line(argv)) is None:
@@ -72,19 +72,21 @@ def run_read_only(call: Call, command: str, timeout: int = 120) -> ToolResult:
 
 
 def pick(arguments: dict[str, Any]) -> Tool[..., Any]:
-    """The tool that a call of `run_command` means."""
+    """The tool that a call of `run_command` uses."""
     command = arguments.get("command")
     return run_read_only if isinstance(command, str) and _is_read_only(command) else run_command
 
 
 def _is_read_only(command: str) -> bool:
-    """Git may run a filter that the repository names; it does so unasked only in a sandbox."""
+    """Git may run a filter that the repository names; without approval it does so only in a sandbox."""
     found = words(command)
     return is_read_only(command) and (found is None or found[0] != "git" or available(here().root) is not Level.NONE)
 
 
 def read_only_line(argv: list[str]) -> list[str] | None:
-    """What is run for a command that only looks: a program outside the folder, and git without what it would start."""
+    """The command line of a read-only command: a program outside the folder, and git without the programs it would
+    start.
+    """
     if (program := executable(argv[0], here().root)) is None:
         return None
     if argv[0] != "git":
@@ -94,13 +96,15 @@ def read_only_line(argv: list[str]) -> list[str] | None:
 
 
 def read_only_environment(workspace: Workspace, level: Level, temporary: Path) -> dict[str, str]:
-    """What a command that only looks is told: no program of the folder is found, and no missing object is fetched."""
+    """The environment of a read-only command: no program of the folder is found, and no missing object is fetched."""
     quiet = {"PATH": search_path(workspace.root), "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
     return environment(workspace, level, temporary) | quiet
 
 
 class CommandOutcome(msgspec.Struct, frozen=True):
-    """What is known of a command that outlived its worker: the outcome of its attempt, as the ledger wants it."""
+    """What is known of a command that outlived its worker: the outcome of its attempt, in the form that the ledger
+    needs.
+    """
 
     outcome: AttemptOutcome
     why: str
@@ -110,10 +114,10 @@ class CommandOutcome(msgspec.Struct, frozen=True):
 
 
 async def reattach(key: str, workspace: Workspace, *, attempt: int | None = None) -> CommandOutcome | None:
-    """Find a command again, on the machine where it was run, and wait for it if it is under way.
+    """Find a command again, on the machine where it was run, and wait for it if it is still running.
 
-    With the number of the attempt, one that never began is found too, and from then on it cannot begin: only for an
-    attempt that was made on this machine. None: nobody can say what came of it.
+    With the number of the attempt, a command that never began is found too, and from then on it cannot begin: only for
+    an attempt that was made on this machine. None: the outcome is unknown.
     """
     trail = Trail(workspace, key)
     number = attempt or trail.newest()
@@ -125,7 +129,7 @@ async def reattach(key: str, workspace: Workspace, *, attempt: int | None = None
         await asyncio.sleep(_POLL_SECONDS)
     ending = trail.ending(number)
     if ending is not None:
-        why = "it was waited for." if waited else "it had ended, and how was written down."
+        why = "it was waited for until it ended." if waited else "it had ended, and its exit was recorded."
         result = run_command.signature.encode_result(_result(ending, workspace, changed=True))
         return CommandOutcome(AttemptOutcome.ACKNOWLEDGED, why, result, reference=_describe_exit(ending))
     if fate is Fate.NEVER and attempt is not None:
@@ -134,17 +138,17 @@ async def reattach(key: str, workspace: Workspace, *, attempt: int | None = None
 
 
 def running(key: str, workspace: Workspace) -> int | None:
-    """The process that watches over a command that is under way; None where there is none."""
+    """The process id of the runner of a running command; None if there is none."""
     return Trail(workspace, key).pid()
 
 
 def end(key: str, workspace: Workspace, *, because: str) -> bool:
-    """End a command that is under way, with all that it started; its result says so. False: there is none."""
+    """End a running command with everything it started; its result says so. False if there is none."""
     return Trail(workspace, key).end(because)
 
 
 def forget(key: str, workspace: Workspace) -> None:
-    """Remove what a command left behind, once its outcome is in the ledger."""
+    """Remove the files of a command, once its outcome is in the ledger."""
     Trail(workspace, key).forget()
 
 
@@ -186,24 +190,24 @@ def _result(ending: Ending, workspace: Workspace, *, changed: bool) -> ToolResul
 
 
 def _rename_settings(ending: Ending, workspace: Workspace) -> str:
-    """Rename a perdure.toml that the command made: a sandbox cannot protect a file that was not there."""
+    """Rename a perdure.toml that the command made: a sandbox cannot protect a file that did not exist."""
     made = workspace.root / FILE
     if not (ending.folder / _NO_SETTINGS).exists() or not os.path.lexists(made):
         return ""
     made.rename(made.with_name(UNTRUSTED))
-    return f"{FILE} holds the settings of Perdure, so the one that this command made was renamed to {UNTRUSTED}."
+    return f"{FILE} holds the settings of Perdure, so the file that this command made was renamed to {UNTRUSTED}."
 
 
 def _describe_exit(ending: Ending) -> str:
     if ending.how == "ended":
-        return f"It was ended: {ending.because or 'its shepherd was told to stop'}."
+        return f"Stopped: {ending.because or 'its runner was asked to stop'}."
     if ending.how != "exited":
         return _ENDINGS[ending.how]
-    return f"exit {ending.code}" if ending.code >= 0 else f"It was ended by signal {-ending.code}."
+    return f"exit {ending.code}" if ending.code >= 0 else f"Ended by signal {-ending.code}."
 
 
 def _output_text(output: Path, size: int) -> str:
-    """The output, or its beginning and its end with what was left out between them."""
+    """The output, or its beginning and its end with a count of what is left out between them."""
     if size <= SHOWN:
         return plain(output.read_bytes().decode(errors="replace")).rstrip() if size else ""
     half = SHOWN // 2
@@ -228,7 +232,9 @@ def _pieces(read: Callable[[], bytes]) -> Iterator[bytes]:
 
 
 def _store_output(output: Path, workspace: Workspace) -> str | None:
-    """The bytes first; whoever records the result claims them. A full disk costs the rest of the output and no more."""
+    """Store the bytes first; the record of the result claims them. A full disk costs the rest of the output and no
+    more.
+    """
     if workspace.artifacts is None:
         return None
     try:

@@ -1,8 +1,8 @@
-"""Commits. Each carries the key of its effect as a trailer, and the probe looks for that.
+"""Commits. Each carries the key of its effect as a trailer, and the probe searches for that trailer.
 
-Git moves the branch in one step, so a commit is there or it is not. It counts as found wherever it is: on a branch, or
-in a reflog after somebody moved the branch back. A hook may rewrite messages; a new commit with our subject and without
-our mark is something that a person has to look at.
+Git moves the branch in one step, so a commit exists or it does not. It counts wherever it is found: on a branch, or in
+a reflog after the branch was moved back. A hook may rewrite messages; a new commit with our subject and without our
+trailer needs a decision by a person.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def git_commit(call: Call, message: str, branch: str, before: str | None, paths:
         if (found := _find(call.key, before)) is not None:
             return _found_result(call, found)
         if (current := current_branch()) != branch:
-            raise NotDone(f"Another branch was checked out meanwhile: {short(current or 'none')}.")
-        specs = _specs(paths)  # once: what is staged changes what they are
+            raise NotDone(f"Another branch is checked out now: {short(current or 'none')}.")
+        specs = _specs(paths)  # only once, because staging changes the result
         staged = run_git(lock, "add", "--all", "--", *specs)
         if staged.code:
             raise NotDone(f"git add: {short(staged.message, 600)}")
@@ -48,7 +48,7 @@ def git_commit(call: Call, message: str, branch: str, before: str | None, paths:
         only = [] if paths is None else ["--only", "--", *specs]
         text = _add_trailer(message, call.key).encode()
         done = run_git(lock, "commit", "--cleanup=whitespace", "--file=-", *only, given=text, settings=_identity())
-        found = _find(call.key, before)  # git may fail after the commit is made, and has ended by now
+        found = _find(call.key, before)  # git has ended, and may have failed after it made the commit
     if found is not None:
         return _found_result(call, found)
     call.reference(f"exit {done.code}")
@@ -66,20 +66,20 @@ def _(call: Call, message: str, branch: str, before: str | None, paths: list[str
     if found is not None:
         return Outcome.happened(_commit_result(found), reference=found)
     if alike is not None:
-        return Outcome.unknown(f"Commit {alike[:12]} has this subject and not the mark of this effect.")
+        return Outcome.unknown(f"Commit {alike[:12]} has this subject, but not the trailer of this effect.")
     return Outcome.absent()
 
 
 @prepares(git_commit, "branch", "before")
 def prepare_commit(_: ReadDigests, *, message: str, paths: list[str] | None) -> dict[str, Any]:
-    """Where the repository stands now; without a message, a branch or a change there is nothing to plan."""
+    """The current state of the repository; without a message, a branch or a change there is nothing to plan."""
     require_repository()
     if not message.strip() or len(message) > MESSAGE or "\0" in message:
-        raise NotDone(f"A commit needs a message of up to {MESSAGE} letters.")
+        raise NotDone(f"A commit needs a message of up to {MESSAGE} characters.")
     if not (branch := current_branch()):
-        raise NotDone("No branch is checked out; make one first.")
+        raise NotDone("No branch is checked out; create one first.")
     if paths is not None and not paths:
-        raise NotDone("`paths` is empty; name what to commit, or leave it out to commit everything.")
+        raise NotDone("`paths` is empty; list what to commit, or omit it to commit everything.")
     status = query_files("status", "--porcelain", "--untracked-files=normal", "--", *_specs(paths), limit=1000)
     if not status.text:
         raise NotDone("There is nothing to commit.")
@@ -87,7 +87,7 @@ def prepare_commit(_: ReadDigests, *, message: str, paths: list[str] | None) -> 
 
 
 def _specs(paths: list[str] | None) -> list[str]:
-    """What git is to look at, taken literally; what is protected stays out of it."""
+    """Literal path specifications for git, without what is protected."""
     root = here().root
     guarded = [one.relative_to(root).as_posix() for one in here().protected if root in one.parents]
     without = [f":(top,exclude,literal){one}" for one in (*guarded, *_embedded())]
@@ -97,7 +97,7 @@ def _specs(paths: list[str] | None) -> list[str]:
 
 
 def _embedded(folder: Path | None = None) -> Iterator[str]:
-    """Committed repositories that git must not look into: their `.git` is in an agent's reach, or names programs."""
+    """Committed repositories that git must not enter: an agent can write their `.git`, or it names programs."""
     folder = folder or here().root
     listed = query("-C", str(folder), "ls-files", "--stage", "-z", limit=64 << 20).text.split(b"\0")
     for link in (os.fsdecode(entry.partition(b"\t")[2]) for entry in listed if entry.startswith(b"160000 ")):
@@ -106,7 +106,9 @@ def _embedded(folder: Path | None = None) -> Iterator[str]:
 
 
 def _is_submodule(nested: Path) -> bool:
-    """Whether its git folder lies in the repository's own, names no program, and so do those within it."""
+    """Whether its git folder lies in the repository's own and names no program, and the same holds for repositories in
+    it.
+    """
     found = find_git_folders(nested)
     if found is None or found.own.is_relative_to(nested):
         return False
@@ -118,7 +120,7 @@ def _is_submodule(nested: Path) -> bool:
 
 
 def _from_top(path: str) -> str:
-    """A path from the top. A link is committed as one, so only the folder that it is in has to be inside."""
+    """A path relative to the top. A link is committed as a link, so only the folder that holds it has to be inside."""
     full = os.path.normpath(here().root / path.replace("\0", ""))
     if full == str(here().root):
         return ""
@@ -129,7 +131,7 @@ def _from_top(path: str) -> str:
 
 
 def _add_trailer(message: str, key: str) -> str:
-    """The message with our trailer, in the last paragraph if that is one of trailers."""
+    """The message with our trailer, in the last paragraph if that consists of trailers."""
     body = message.strip()
     last = body.split("\n\n")[-1].split("\n") if "\n\n" in body else []
     joined = bool(last) and all(re.match(r"[A-Za-z0-9-]+: \S", line) for line in last)
@@ -137,14 +139,14 @@ def _add_trailer(message: str, key: str) -> str:
 
 
 def _find(key: str, before: str | None) -> str | None:
-    """The commit of this effect, wherever it is by now."""
+    """The commit of this effect, on any branch or in a reflog."""
     since = [] if before is None else [f"^{before}"]
     mark = f"{TRAILER}: {key}"
     return query("rev-list", "-n", "1", "-F", f"--grep={mark}", "--branches", "--reflog", *since).line or None
 
 
 def _lookalike(message: str, branch: str, before: str | None) -> str | None:
-    """A commit made on the branch since then whose subject is ours."""
+    """A new commit on the branch that has our subject."""
     if commit_of(f"refs/heads/{branch}") is None:
         return None
     subject = " ".join(message.strip().split("\n\n")[0].split())
@@ -155,7 +157,7 @@ def _lookalike(message: str, branch: str, before: str | None) -> str | None:
 
 
 def _identity() -> list[str]:
-    """The user's own name and address, as far as they are set."""
+    """Fallbacks for the user's name and address, where they are not set."""
     wanted = {"user.name": "Perdure agent", "user.email": "agent@perdure.invalid"}
     return [f"{name}={value}" for name, value in wanted.items() if not query("config", name, check=False).line]
 
@@ -171,6 +173,6 @@ def _commit_result(commit: str) -> ToolResult:
 
 
 def _failure_result(done: GitResult) -> ToolResult:
-    """Git, or a hook, did not let it through: an answer, and not one that asking again would change."""
-    why = f"ended with {done.code}" if done.code >= 0 else "took too long and was ended"
+    """Git or a hook refused the commit: a final answer, because trying again would not change it."""
+    why = f"exited with {done.code}" if done.code >= 0 else "took too long and was stopped"
     return ToolResult(f"Nothing was committed; git commit {why}.\n{plain(done.message)}", failed=True, changed=True)

@@ -1,7 +1,7 @@
 """Writing files: what the model asks for, with the digests before and after in the intent.
 
-The probe decides by content. The file holds what the write would give: it happened. It still holds what it held
-before: it did not. Anything else was written by somebody else meanwhile, and a person is asked.
+The probe decides by content. The file holds what the write would produce: it happened. It still holds what it held
+before: it did not. With any other content the file was changed by something else meanwhile, and a person is asked.
 
 A local write cannot land after its process has died, so `inflight` is short.
 """
@@ -26,7 +26,7 @@ DIFF = 120  # lines of a diff
 
 @tool(replay="probe", inflight="1s", targets=("file:{path}",))
 def write_file(call: Call, path: str, content: str, before: str | None) -> ToolResult:
-    """Write a whole file, new or read before, and make the folders it needs. Says how much was written."""
+    """Write a whole file, new or read before, and make the folders it needs. Returns how much was written."""
     call.reference(path)
     replace(writable_path(path), _bytes(content), before)
     return _write_result(path, content)
@@ -34,13 +34,13 @@ def write_file(call: Call, path: str, content: str, before: str | None) -> ToolR
 
 @write_file.probe
 def _(call: Call, path: str, content: str, before: str | None) -> Outcome:  # noqa: ARG001
-    said = _check_file(path, before, digest(_bytes(content)))
-    return Outcome.happened(_write_result(path, content), reference=path) if said is None else said
+    outcome = _check_file(path, before, digest(_bytes(content)))
+    return Outcome.happened(_write_result(path, content), reference=path) if outcome is None else outcome
 
 
 @prepares(write_file, "before")
 def prepare_write(known: ReadDigests, *, path: str, content: str) -> dict[str, Any]:
-    """What the file holds now; a file that was not read, or was changed since, is not written over."""
+    """The digest of the file now; a file that was not read, or has changed since, is not overwritten."""
     real = writable_path(path)
     _bytes(content)
     name, before = label(real), digest_of(real)
@@ -52,11 +52,11 @@ def prepare_write(known: ReadDigests, *, path: str, content: str) -> dict[str, A
 
 @tool(replay="probe", inflight="1s", targets=("file:{path}",))
 def edit_file(call: Call, path: str, old: str, new: str, before: str, after: str, all: bool = False) -> ToolResult:
-    """Replace `old`, which must stand in the file exactly once, by `new`; or every `old`, with `all`. Shows a diff."""
+    """Replace `old`, which must occur in the file exactly once, with `new`; with `all`, every `old`. Shows a diff."""
     real = writable_path(path)
     content = content_of(real)
     if content is None or digest(content) not in (before, after):
-        raise NotDone(f"{short(path)} was changed meanwhile; read it again.")
+        raise NotDone(f"{short(path)} has changed meanwhile; read it again.")
     call.reference(path)
     made = content if digest(content) == after else _edit(content, path, old, new, all)
     replace(real, made, before)
@@ -65,13 +65,13 @@ def edit_file(call: Call, path: str, old: str, new: str, before: str, after: str
 
 @edit_file.probe
 def _(call: Call, path: str, old: str, new: str, before: str, after: str, all: bool = False) -> Outcome:  # noqa: ARG001
-    said = _check_file(path, before, after)
-    return Outcome.happened(_edit_result(path, old, new, after), reference=path) if said is None else said
+    outcome = _check_file(path, before, after)
+    return Outcome.happened(_edit_result(path, old, new, after), reference=path) if outcome is None else outcome
 
 
 @prepares(edit_file, "before", "after")
 def prepare_edit(known: ReadDigests, *, path: str, old: str, new: str, all: bool) -> dict[str, Any]:
-    """What the file holds now and will hold; whoever knows the old text has read it, unless it was changed since."""
+    """The digests before and after. The model has read a text that it can quote, unless the file has changed since."""
     real = writable_path(path)
     name, content = label(real), content_of(real)
     if content is None:
@@ -83,11 +83,11 @@ def prepare_edit(known: ReadDigests, *, path: str, old: str, new: str, all: bool
 
 def _require_unchanged(name: str, there: str | None, known: ReadDigests) -> None:
     if name in known and known[name] != there:
-        raise NotDone(f"{short(name)} was changed since it was read; read it again.")
+        raise NotDone(f"{short(name)} has changed since it was read; read it again.")
 
 
 def _check_file(path: str, before: str | None, after: str) -> Outcome | None:
-    """What the file says about a write; None: it happened, and is durable."""
+    """What the content of the file shows about a write; None: it happened, and is durable."""
     try:
         real = writable_path(path)
         there = digest_of(real)
@@ -98,31 +98,33 @@ def _check_file(path: str, before: str | None, after: str) -> Outcome | None:
         return Outcome.unknown(error.message)
     if there == before:
         return Outcome.absent()
-    return Outcome.unknown(f"{short(path)} holds neither what it held before nor what was to be written.")
+    return Outcome.unknown(f"{short(path)} holds neither the content before the write nor the content to be written.")
 
 
 def _bytes(text: str) -> bytes:
     try:
         content = text.encode()
     except UnicodeEncodeError:
-        raise NotDone("The content holds half of a pair of letters, which no file can hold.") from None
+        raise NotDone("The content holds half of a surrogate pair, which a file cannot hold.") from None
     if len(content) > LARGEST:
-        raise NotDone(f"The content has {len(content)} bytes; {LARGEST} is the most that is written at once.")
+        raise NotDone(f"The content has {len(content)} bytes; a single write is limited to {LARGEST}.")
     return content
 
 
 def _edit(content: bytes, path: str, old: str, new: str, all: bool) -> bytes:
-    """The content with the replacement made. Bytes: what is not UTF-8 elsewhere in the file stays as it is."""
+    """The content with the replacement made. On bytes: parts of the file that are not UTF-8 stay as they are."""
     if not old or old == new:
         raise NotDone("Nothing would change: `old` is empty, or the same as `new`.")
     there, instead = _bytes(old), _bytes(new)
-    if there not in content and b"\r\n" in content:  # a model sees lines, and writes them with its own ends
+    if there not in content and b"\r\n" in content:  # a model writes lines with its own line ends
         there, instead = (text.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n") for text in (there, instead))
     times = content.count(there)
     if times == 0:
-        raise NotDone(f"`old` does not stand in {short(path)}; read it again.")
+        raise NotDone(f"`old` does not occur in {short(path)}; read the file again.")
     if times > 1 and not all:
-        raise NotDone(f"`old` stands in {short(path)} {times} times; give more of what is around it, or set `all`.")
+        raise NotDone(
+            f"`old` occurs in {short(path)} {times} times; include more of the lines around it, or set `all`."
+        )
     if len(content) + times * (len(instead) - len(there)) > max(LARGEST, len(content)):
         raise NotDone(f"{short(path)} would have more than {LARGEST} bytes.")
     return content.replace(there, instead)
@@ -144,6 +146,6 @@ def _edit_result(path: str, old: str, new: str, after: str) -> ToolResult:
 
 
 def _diff(old: list[str], new: list[str]) -> list[str]:
-    if len(old) + len(new) > 4 * DIFF:  # comparing takes the product of both
+    if len(old) + len(new) > 4 * DIFF:  # the time to compare grows with the product of both
         return [f"-{line}" for line in old[: DIFF // 2]] + [f"+{line}" for line in new]
     return list(difflib.unified_diff(old, new, n=2, lineterm=""))[2:]

@@ -1,8 +1,8 @@
 """Fetching a page. Nothing is changed, so it may be fetched again.
 
-The address is looked up once, checked, and then connected to: a name that answers differently the second time gains
-nothing. Every hop of a redirect is a connection of its own and checked likewise. Proxies of the environment are not
-used, because behind one the address could not be checked.
+The address is resolved once, checked, and then connected to, so a name that resolves differently the second time has no
+effect. Every redirect is a new connection with the same check. Proxies of the environment are not used, because the
+address behind a proxy could not be checked.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ TEXTUAL = ("json", "xml", "javascript", "yaml", "toml", "csv", "form-urlencoded"
 
 @tool(replay="pure", retry=1)
 def fetch_url(url: str) -> ToolResult:
-    """Fetch an http or https address and give its text; HTML is reduced to what a reader sees."""
+    """Fetch an http or https address and return its text; HTML is reduced to the visible text."""
     if not here().network:
         raise NotDone("This session may not use the network.")
     with _Deadline() as watch:
         try:
             said = _fetch(url, watch)
-            if watch.over:  # what came until then looks like a whole answer
+            if watch.over:  # what arrived until then looks like a complete response
                 raise TimeoutError
             return said
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -62,11 +62,11 @@ def _fetch(url: str, watch: _Deadline) -> ToolResult:
             at = urljoin(at, to)
         finally:
             connection.close()
-    raise NotDone(f"{short(url)} leads to other addresses more than {HOPS} times.")
+    raise NotDone(f"{short(url)} redirects more than {HOPS} times.")
 
 
 def _check_url(url: str) -> str:
-    """An address that may be asked for, with what is not ASCII in it quoted."""
+    """A usable address, with characters that are not ASCII quoted."""
     plain = quote(url, safe="%/:=&?~#+!$,;'@()*[]-._")
     try:
         parts = urlsplit(plain)
@@ -106,7 +106,7 @@ class _Secure(_Plain):
 
 
 class _Deadline:
-    """Ends whatever connection is open when time is up: a server that sends a byte now and then would take for ever."""
+    """Closes every open connection when time is up: a server that sends a byte now and then would never end."""
 
     def __init__(self) -> None:
         self.over = False
@@ -155,7 +155,7 @@ def _addresses(host: str, port: int) -> list[str]:
 
 
 def _is_public(address: str) -> bool:
-    """Public, also seen through the forms in which IPv6 carries an IPv4 address."""
+    """Whether an address is public, also in the forms in which IPv6 carries an IPv4 address."""
     one = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(one, ipaddress.IPv6Address):
         if one.is_site_local or one in _LOCAL_NAT64:
@@ -173,7 +173,7 @@ def _is_public(address: str) -> bool:
 
 
 def _result(at: str, answer: http.client.HTTPResponse) -> ToolResult:
-    """An answer as text. One that says 404 is an answer too."""
+    """A response as text. A 404 is a response too."""
     content = answer.read(LARGEST + 1)
     kind = answer.headers.get_content_type()
     about = f"{answer.status} {answer.reason}, {kind}, from {at}"
@@ -182,7 +182,9 @@ def _result(at: str, answer: http.client.HTTPResponse) -> ToolResult:
     failed, origin = answer.status >= 300, f"web:{at}"
     encoding = answer.headers.get("Content-Encoding", "identity")
     if encoding != "identity" or not (kind.startswith("text/") or any(word in kind for word in TEXTUAL)):
-        return ToolResult(f"{short(about, 600)}\nThis is not text; it is not shown.", origin=origin, failed=failed)
+        return ToolResult(
+            f"{short(about, 600)}\nThe content is not text, so it is not shown.", origin=origin, failed=failed
+        )
     text = _decode(content[:LARGEST], answer.headers.get_content_charset())
     if kind in ("text/html", "application/xhtml+xml"):
         text = _html_text(text)
@@ -205,9 +207,9 @@ _INLINE = frozenset(
 
 
 def _html_text(page: str) -> str:
-    """What a reader of a page sees, more or less: its text, with a line for every block.
+    """Roughly the visible text of a page, with a line for every block.
 
-    One pass from the beginning to the end, whatever the page holds: what is opened and never closed hides the rest.
+    One pass from beginning to end, whatever the page holds: an element that is never closed hides the rest.
     """
     parts: list[str] = []
     at = 0
@@ -221,7 +223,7 @@ def _html_text(page: str) -> str:
 
 
 def _markup(page: str, opened: int) -> tuple[int, str]:
-    """Where the text goes on after a `<`, and what a reader sees of what stands there."""
+    """Where the text continues after a `<`, and the visible text for the markup there."""
     if page.startswith("<!--", opened):
         return _after(page, "-->", opened), ""
     if page.startswith(("<!", "<?"), opened):

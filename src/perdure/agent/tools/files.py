@@ -16,14 +16,14 @@ from perdure.agent.tools.result import LIMIT, LINE, ToolResult, plain, short, te
 from perdure.errors import NotDone
 from perdure.runtime.definitions.tool import tool
 
-ENTRIES = 500  # that are listed
-FILES = 50_000  # that are walked
-BINARY = 256  # bytes of a binary file that are shown
+ENTRIES = 500  # listed at most
+FILES = 50_000  # walked at most
+BINARY = 256  # bytes shown of a binary file
 
 
 @tool(replay="pure", retry=1)
 def read_file(path: str, offset: int = 1, limit: int = 400) -> ToolResult:
-    """Read a text file, from line `offset` on, at most `limit` lines. Gives numbered lines, and how many there are."""
+    """Read a text file from line `offset`, at most `limit` lines. Returns numbered lines and the number of lines."""
     if offset < 1 or limit < 1:
         raise NotDone("`offset` counts lines from 1, and `limit` is at least 1.")
     name = label(found := real_path(path))
@@ -36,7 +36,7 @@ def read_file(path: str, offset: int = 1, limit: int = 400) -> ToolResult:
 
 
 class _Pages:
-    """The asked lines of a file, and what is to be said about the whole."""
+    """The requested lines of a file, and facts about the whole file."""
 
     def __init__(self, file: BinaryIO, offset: int, limit: int) -> None:
         self._offset = offset
@@ -67,7 +67,7 @@ class _Pages:
             self._invalid = True
             text = line.removesuffix(b"\r").decode(errors="backslashreplace")
         if len(text) > LINE:
-            text = f"{text[:LINE]}… [{len(text)} letters]"
+            text = f"{text[:LINE]}… [{len(text)} characters]"
         shown = f"{self._count:6}\t{plain(text)}"
         self._room -= len(shown) + 1
         if self._room > 0 or not self._lines:
@@ -84,13 +84,13 @@ class _Pages:
         if self._offset > 1 or last < self._count:
             about += f"; lines {self._offset} to {last}"
         if self._invalid:
-            about += "; what is not UTF-8 is shown as \\x.."
+            about += "; bytes that are not UTF-8 are shown as \\x.."
         return "\n".join([about, *self._lines])
 
 
 @tool(replay="pure", retry=1)
 def list_files(path: str = ".", depth: int = 2) -> ToolResult:
-    """List the files beneath a folder, `depth` levels deep, without what git ignores. One path a line."""
+    """List the files in a folder, `depth` levels deep, without what git ignores. One path per line."""
     top = real_path(path)
     if not top.is_dir():
         return ToolResult(f"There is no folder {short(path)}.", failed=True)
@@ -104,13 +104,13 @@ def list_files(path: str = ".", depth: int = 2) -> ToolResult:
         shown[entry] = shown.get(entry, 0) + 1
     lines = [f"{one} ({count} files)" if one.endswith("/") else one for one, count in sorted(shown.items())]
     if len(lines) > ENTRIES:
-        lines = [*lines[:ENTRIES], f"[{len(lines) - ENTRIES} more entries; list a folder beneath]"]
+        lines = [*lines[:ENTRIES], f"[{len(lines) - ENTRIES} more entries; list a subfolder]"]
     many = f"more than {FILES}" if len(names) > FILES else str(len(names))
     return text_result("\n".join([f"{many} files", *lines]), origin=f"file:{label(top)}")
 
 
 def walk(top: Path) -> Iterator[str]:
-    """Every file beneath a folder, as the record names it: what git tracks or would track, or simply all."""
+    """Every file in a folder, as the record names it: what git tracks or would track, or simply all."""
     if is_repository():
         where = [] if top == here().root else ["--", label(top)]
         out = query(
@@ -122,7 +122,7 @@ def walk(top: Path) -> Iterator[str]:
     for name in names:
         full = here().root / name
         if ".." in full.parts:
-            continue  # the index of a repository may hold any name
+            continue  # the index of a repository can hold any name
         if os.path.lexists(full) and not any(full == one or one in full.parents for one in here().protected):
             yield name
 

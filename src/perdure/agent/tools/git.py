@@ -1,7 +1,7 @@
-"""Looking at the repository, and branches. Commits and pushes have modules of their own.
+"""Queries about the repository, and branches. Commits and pushes have modules of their own.
 
-A new branch leaves every file as it is. Git makes the branch first and checks it out then; a crash in between leaves
-the branch at the commit that was current, and the next attempt only checks it out.
+A new branch leaves every file as it is. Git first creates the branch and then checks it out; a crash in between leaves
+the branch at the current commit, and the next attempt only checks it out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["HIDDEN", "PREPARE", "git_branch", "git_commit", "git_diff", "git_log
 
 @tool(replay="pure", retry=1)
 def git_status() -> ToolResult:
-    """Show the branch, and which files are changed, staged or not tracked."""
+    """Show the branch, and which files are changed, staged or untracked."""
     require_repository()
     done = query_files("status", "--short", "--branch", "--untracked-files=all", "--ignore-submodules=dirty")
     return text_result(done.text.decode(errors="replace").rstrip(), origin="command:git status")
@@ -32,7 +32,7 @@ def git_status() -> ToolResult:
 
 @tool(replay="pure", retry=1)
 def git_diff(path: str | None = None) -> ToolResult:
-    """Show what differs from the last commit, in the whole folder or in one file or folder; new files are left out."""
+    """Show the differences from the last commit, in the whole folder or one file or folder; new files are left out."""
     require_repository()
     where = [] if path is None else ["--", label(real_path(path))]
     last = commit_of("HEAD") or query("hash-object", "--no-filters", "-t", "tree", "/dev/null").line
@@ -53,22 +53,22 @@ def git_log(limit: int = 20) -> ToolResult:
 
 @tool(replay="probe", inflight="1s", retry=5, targets=("branch:{name}",))
 def git_branch(call: Call, name: str, leaving: str, before: str | None) -> ToolResult:
-    """Make a new branch where the current one stands, and check it out. Says which branch is current."""
+    """Create a new branch at the current commit and check it out. Returns the current branch."""
     call.reference(f"refs/heads/{name}")
     with write_lock("index.lock", "HEAD.lock", f"refs/heads/{name}.lock") as lock:
         if (current := current_branch()) == name:
             return _branch_result(name)
         there = commit_of(f"refs/heads/{name}")
         if current != leaving:
-            raise NotDone(f"Another branch was checked out meanwhile: {short(current or 'none')}.")
+            raise NotDone(f"Another branch is checked out now: {short(current or 'none')}.")
         if there not in (None, before):
-            raise NotDone(f"There is a branch {short(name)} already.")
+            raise NotDone(f"Branch {short(name)} exists already.")
         done = run_git(lock, "switch", "--quiet", "--no-guess", *(["--create"] if there is None else []), name)
         if current_branch() == name:
             return _branch_result(name)
         if commit_of(f"refs/heads/{name}") is None:
             raise NotDone(f"git switch: {short(done.message, 600)}")
-        raise RuntimeError(f"the branch was made and not checked out: {done.message}")
+        raise RuntimeError(f"the branch was created but not checked out: {done.message}")
 
 
 @git_branch.probe
@@ -82,18 +82,18 @@ def _(call: Call, name: str, leaving: str, before: str | None) -> Outcome:  # no
         return Outcome.happened(_branch_result(name), reference=f"refs/heads/{name}")
     if there is None or (there == before and current == leaving):
         return Outcome.absent()
-    return Outcome.unknown(f"There is a branch {name}, and {current or 'no branch'} is checked out.")
+    return Outcome.unknown(f"Branch {name} exists, and {current or 'no branch'} is checked out.")
 
 
 @prepares(git_branch, "leaving", "before")
 def prepare_branch(_: ReadDigests, *, name: str) -> dict[str, Any]:
-    """Where the repository stands now; a branch that exists, or a name that git refuses, is not made."""
+    """The current state of the repository; a branch that exists, or a name that git refuses, is rejected."""
     require_repository()
     bad = name.startswith("-") or name == "HEAD" or "\0" in name
     if bad or query("check-ref-format", f"refs/heads/{name}", check=False).code:
-        raise NotDone(f"{short(name)} is not a name for a branch.")
+        raise NotDone(f"{short(name)} is not a valid branch name.")
     if commit_of(f"refs/heads/{name}") is not None or current_branch() == name:
-        raise NotDone(f"There is a branch {short(name)} already.")
+        raise NotDone(f"Branch {short(name)} exists already.")
     return {"leaving": current_branch(), "before": commit_of("HEAD")}
 
 

@@ -1,9 +1,9 @@
-"""What is added to a call before it is planned: arguments that the model is not shown and cannot give.
+"""Arguments that are added to a call before it is planned; the model does not see them and cannot set them.
 
-An effect whose probe compares before and after needs both in its intent. So the agent calls
-`PREPARE[tool](arguments, known)` before it plans: `arguments` is what the model gave, `known` is path -> digest of what
-the agent has read (`Said.read`, the newest wins). It gets the complete arguments, or `NotDone` with a sentence for the
-model: then nothing is planned. `HIDDEN[tool]` are the parameters to leave out of the schema; a value that the model
+An effect whose probe compares before and after needs both in its intent. So the agent calls `PREPARE[tool](arguments,
+known)` before it plans: `arguments` is what the model gave, `known` maps each path to the digest of what the agent has
+read (`ToolResult.read`, the newest wins). It returns the complete arguments, or raises `NotDone` with a sentence for
+the model: then nothing is planned. `HIDDEN[tool]` are the parameters to leave out of the schema; a value that the model
 gives for one of them is replaced.
 """
 
@@ -23,9 +23,10 @@ HIDDEN: dict[str, frozenset[str]] = {}
 
 
 def prepares(tool: Tool[..., Any], *hidden: str) -> Callable[[Callable[..., dict[str, Any]]], Prepare]:
-    """Declare what fills the hidden parameters of a tool: `(known, **what the model gave) -> them`, more or less.
+    """Declare the function that fills the hidden parameters of a tool: `(known, **arguments of the model) ->
+    arguments`.
 
-    What it returns is laid over the arguments, so that it may also put one of them right.
+    The arguments that it returns override the model's, so it may also correct one of them.
     """
 
     def declare(function: Callable[..., dict[str, Any]]) -> Prepare:
@@ -47,5 +48,5 @@ def prepares(tool: Tool[..., Any], *hidden: str) -> Callable[[Callable[..., dict
 
 
 def _filler(tool: Tool[..., Any], name: str) -> str:
-    """Every hidden parameter is text or nothing, so any text lets the rest be checked."""
+    """Every hidden parameter is a string or None, so any string lets the rest be checked."""
     return f"{tool.name}.{name}"

@@ -1,7 +1,7 @@
-"""What an agent keeps for itself: its plan, its decisions, what it knows, what it wants to keep, and whom it asks.
+"""What an agent records for itself: its plan, decisions, facts and artifacts; and its questions and sub-agents.
 
-These change the record and nothing outside, so each is `joint`: the change and the record of the call are one
-transaction. A question and a sub-agent are no effects at all: one is a wait, the other a session of its own.
+The recording tools change the record and nothing outside, so each is `joint`: the change and the record of the call are
+one transaction. A question and a sub-agent are not effects: one is a wait, the other a session of its own.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Item(msgspec.Struct, frozen=True):
 
 @tool(replay="joint")
 def plan(log: Log, tasks: list[Item]) -> ToolResult:
-    """Write down the plan as a list of tasks with their state, or bring it up to date; gives back the whole plan.
+    """Record the plan as a list of tasks with their state, or update it; returns the whole plan.
 
-    A task is known by its title. Leave a task out to leave it as it is.
+    A task is identified by its title. Tasks that you leave out stay as they are.
     """
     for nth, item in enumerate(tasks):
         id = "t-" + digest(item.title)[:12]
@@ -45,14 +45,14 @@ def plan(log: Log, tasks: list[Item]) -> ToolResult:
 
 
 def plan_text(tasks: list[Task]) -> str:
-    """A plan as a model and a person read it."""
+    """A plan as text for a model or a person."""
     marks = {TaskState.DONE: "x", TaskState.ACTIVE: ">", TaskState.BLOCKED: "!", TaskState.DROPPED: "-"}
     return "\n".join(f"[{marks.get(TaskState(one.state), ' ')}] {one.title}" for one in tasks) or "(no tasks)"
 
 
 @tool(replay="joint")
 def decide(log: Log, decision: str, because: str, then: str | None = None) -> ToolResult:
-    """Write down a decision and its reason before acting on it; gives back its id, for `decided`."""
+    """Record a decision and its reason before acting on it; returns its id, for `decided`."""
     id = "d-" + digest(encode([decision, because]))[:12]
     _decisions.decide.on(log, id, decision, because=because, then=then)
     return ToolResult(id)
@@ -60,25 +60,25 @@ def decide(log: Log, decision: str, because: str, then: str | None = None) -> To
 
 @tool(replay="joint")
 def decided(log: Log, id: str, outcome: str) -> ToolResult:
-    """Write down what came of a decision."""
+    """Record the outcome of a decision."""
     _decisions.settle.on(log, id, outcome)
-    return ToolResult(f"The outcome of {id} is on record.")
+    return ToolResult(f"The outcome of {id} is recorded.")
 
 
 @tool(replay="joint")
 def remember(log: Log, key: str, value: str, everywhere: bool = False, stale_after: str | None = None) -> ToolResult:
-    """Keep a fact under a key, for this session or, with `everywhere`, for every session of this repository.
+    """Store a fact under a key, for this session or, with `everywhere`, for every session of this repository.
 
-    `stale_after` such as "7d" says when it must be checked again.
+    `stale_after`, such as "7d", says when it must be checked again.
     """
     age = None if stale_after is None else microseconds(stale_after)
     kept = fact.remember.on(log, _scope(log, everywhere), key, value, stale_after=age)
-    return ToolResult(f"Kept {key}, version {kept.version}.")
+    return ToolResult(f"Stored {key}, version {kept.version}.")
 
 
 @tool(replay="joint")
 def recall(log: Log, key: str | None = None, everywhere: bool = False) -> ToolResult:
-    """Give back a fact by its key, or all facts that are known, each with its age."""
+    """Return a fact by its key, or all known facts, each with its age."""
     scope = _scope(log, everywhere)
     found = fact.listing(log.tx, scope) if key is None else [fact.get(log.tx, scope, key)]
     return ToolResult("\n".join(_fact(one, log.tx.now) for one in found if one is not None) or "(nothing)")
@@ -98,34 +98,34 @@ def _scope(log: Log, everywhere: bool) -> str:
 
 @tool(replay="joint")
 def save_artifact(log: Log, name: str, content: str, digest: str, size: int) -> ToolResult:
-    """Keep a text, such as a report or a log, beside the session; gives back its digest."""
+    """Store a text, such as a report or a log, with the session; returns its digest."""
     artifact.index.on(
         log, digest, kind="text/plain", size=size, location=f"{digest[:2]}/{digest}", retention=Retention.SESSION
     )
-    return ToolResult(f"{name} is kept as {digest}.", artifact=digest)
+    return ToolResult(f"{name} is stored as {digest}.", artifact=digest)
 
 
 def prepare_artifact(arguments: dict[str, Any], _known: Any) -> dict[str, Any]:
-    """The bytes come first, then the claim on them."""
+    """Store the bytes first, then the claim on them."""
     content, folder = arguments.get("content"), here().artifacts
     if not isinstance(content, str):
         return arguments
     if folder is None:
-        raise NotDone("This store has no folder for artifacts.")
+        raise NotDone("This store has no artifact folder.")
     name, size = folder.put(content.encode())
     return arguments | {"digest": name, "size": size}
 
 
 @tool(replay="pure")
 def ask_person(question: str, choices: list[str] | None = None) -> ToolResult:
-    """Ask the person something and wait, for as long as it takes, for the answer."""
-    raise NotDone("A question is asked by an agent, not called.")
+    """Ask the person a question and wait, for as long as it takes, for the answer."""
+    raise NotDone("Only an agent can ask a question; the tool cannot be called directly.")
 
 
 @tool(replay="pure")
 def delegate(task: str) -> ToolResult:
-    """Let a second agent with the same tools do a task of its own, and give back its answer."""
-    raise NotDone("A task is delegated by an agent, not called.")
+    """Let a second agent with the same tools do a task, and return its answer."""
+    raise NotDone("Only an agent can delegate a task; the tool cannot be called directly.")
 
 
 _decisions = decision

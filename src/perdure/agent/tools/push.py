@@ -1,16 +1,16 @@
 """Pushes: one commit to one branch of one remote, never by force.
 
-    plan       read here alone where the remote stood when it was last seen; before the approval nothing reaches it
-    look       the remote stands there, or at an older commit of ours
-    rehearse   a dry run, which also runs the hook: what fails here has sent nothing
-    push       the same, in earnest
+    plan       read locally where the remote was when it was last seen; before the approval nothing reaches the remote
+    look       check that the remote is there, or at an older commit of ours
+    rehearse   a dry run, which also runs the hook: if it fails, nothing was sent
+    push       the same, for real
 
-The probe asks the remote. It stands at our commit, or at one that contains it: it happened. It stands where it stood
-when this was planned, or at an older commit of ours: it did not. A remote may still be at work after the connection is
+The probe asks the remote. It is at our commit, or at one that contains it: the push happened. It is where it was when
+the push was planned, or at an older commit of ours: it did not. A remote may still be working after the connection is
 lost, so `inflight` is not short.
 
-One push to a branch of an address at a time: it is a lease, kept while a push is in doubt. So sessions that share a
-remote never push over each other; the second one looks again, and finds the branch moved.
+Only one push to a branch of an address at a time: it holds a lease, which is kept while a push is in doubt. So sessions
+that share a remote never push over each other; the second one checks again, and finds that the branch has moved.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def git_push(
     branch: str | None = None,
     address: str | None = None,  # noqa: ARG001 - for people who are asked; `shared` is what is compared
 ) -> ToolResult:
-    """Push a branch, by default the current one, to a remote; never by force. Says where the remote stands now."""
+    """Push a branch, by default the current one, to a remote; never by force. Returns the remote's new commit."""
     assert branch is not None
     if _lease_name(remote, branch) != shared:
-        raise NotDone(f"{short(remote)} has another address by now.")
+        raise NotDone(f"{short(remote)} has another address now.")
     what = f"{commit}:refs/heads/{branch}"
     call.reference(_reference(remote, branch, commit))
     with write_lock() as lock:
@@ -54,7 +54,7 @@ def git_push(
         if there == commit:
             return _push_result(remote, branch, commit)
         if there != remote_before and not _is_older(there, commit):
-            raise NotDone(f"{short(branch)} on {short(remote)} was moved meanwhile; fetch and look.")
+            raise NotDone(f"{short(branch)} on {short(remote)} has moved meanwhile; fetch it and compare.")
         rehearsed = run_git(lock, *PUSH, "--dry-run", remote, what)
         if rehearsed.code:
             raise _failure(rehearsed)
@@ -63,7 +63,7 @@ def git_push(
         return _push_result(remote, branch, commit)
     if _REJECTED.search(done.text):
         raise _failure(done)
-    raise RuntimeError(f"git push ended with {done.code}: {done.message}")
+    raise RuntimeError(f"git push exited with {done.code}: {done.message}")
 
 
 @git_push.probe
@@ -80,7 +80,7 @@ def _(
     try:
         with repository_lock():
             if _lease_name(remote, branch) != shared:
-                return Outcome.unknown(f"{remote} has another address by now.")
+                return Outcome.unknown(f"{remote} has another address now.")
             there = _tip(remote, branch)
             moved = there not in (None, commit, remote_before) and not _is_older(there, commit)
             held = there == commit or (moved and _contains(remote, branch, commit, there))
@@ -91,23 +91,23 @@ def _(
     if there == remote_before or (there is not None and not moved):
         return Outcome.absent()
     return Outcome.unknown(
-        f"{branch} on {remote} was moved to {(there or 'nothing')[:12]}, which is not on our commit."
+        f"{branch} on {remote} was moved to {(there or 'nothing')[:12]}, which does not contain our commit."
     )
 
 
 @prepares(git_push, "commit", "remote_before", "shared", "address")
 def prepare_push(_: ReadDigests, *, remote: str, branch: str | None) -> dict[str, Any]:
-    """Which commit goes where, and where the remote stood when it was last seen from here. No one is asked for it."""
+    """The commit, its target, and where the remote was when it was last seen from here. The remote is not contacted."""
     require_repository()
     name = branch or current_branch()
     if not name:
         raise NotDone("No branch is checked out; name one.")
     if "\0" in name or (commit := commit_of(f"refs/heads/{name}")) is None:
-        raise NotDone(f"There is no branch {short(name)} here.")
+        raise NotDone(f"Branch {short(name)} does not exist here.")
     shared = _lease_name(remote, name)
     before = commit_of(f"refs/remotes/{remote}/{name}")
     if before == commit:
-        raise NotDone(f"{short(name)} on {short(remote)} stands at {commit[:12]} already, as far as is known here.")
+        raise NotDone(f"{short(name)} on {short(remote)} is at {commit[:12]} already, as far as is known here.")
     return {
         "remote": remote, "branch": name, "commit": commit, "remote_before": before, "shared": shared,
         "address": _public(_url(remote)),
@@ -115,15 +115,17 @@ def prepare_push(_: ReadDigests, *, remote: str, branch: str | None) -> dict[str
 
 
 def _url(remote: str) -> str:
-    """Where a push goes. Only a remote that the user has set up; an address of the model's own is none."""
+    """The address of a push. Only a remote that the user has set up; the model cannot give an address of its own."""
     if remote not in query("remote").line.splitlines():
-        raise NotDone(f"There is no remote {short(remote)} here.")
+        raise NotDone(f"Remote {short(remote)} does not exist here.")
     urls = query("remote", "get-url", "--push", "--all", remote).line.splitlines()
     if len(urls) != 1:
-        raise NotDone(f"{short(remote)} is pushed to {len(urls)} places at once; that cannot be done exactly once.")
+        raise NotDone(f"{short(remote)} has {len(urls)} push addresses; a push to several cannot be done exactly once.")
     check_programs()
     if _is_in_folder(urls[0]):
-        raise NotDone(f"{short(remote)} is a repository in the folder of this session, whose hooks an agent can write.")
+        raise NotDone(
+            f"{short(remote)} is a repository in the folder of this session, so an agent can write its hooks."
+        )
     return urls[0]
 
 
@@ -137,7 +139,7 @@ def _public(url: str) -> str:
 
 
 def _is_in_folder(url: str) -> bool:
-    """Whether an address is a folder that lies in ours; a colon before any slash makes it another machine's."""
+    """Whether an address is a folder inside ours; with a colon before the first slash it is on another machine."""
     path = url.removeprefix("file://")
     if path == url and ":" in url.split("/", 1)[0]:
         return False
@@ -145,13 +147,13 @@ def _is_in_folder(url: str) -> bool:
 
 
 def _lease_name(remote: str, branch: str) -> str:
-    """What sessions have in common that push there, whatever they call the remote, as a name for a lease."""
+    """The name of the lease: the same for all sessions that push there, whatever they call the remote."""
     words = re.sub("[^A-Za-z0-9._/-]+", "-", branch)[:60]
     return f"{words}:{digest(f'{_url(remote)} {branch}'.encode(errors='surrogateescape'))[:16]}"
 
 
 def _tip(remote: str, branch: str) -> str | None:
-    """Where a branch stands on the remote, by its own word."""
+    """The commit of a branch on the remote, as the remote reports it."""
     name = f"refs/heads/{branch}"
     lines = query("ls-remote", "--", _url(remote), name).line.splitlines()
     found = [commit for commit, _, ref in (line.partition("\t") for line in lines) if ref == name]
@@ -159,12 +161,12 @@ def _tip(remote: str, branch: str) -> str | None:
 
 
 def _is_older(there: str | None, commit: str) -> bool:
-    """Whether the remote stands at a commit that ours goes on from: it was last seen some time ago, or never."""
+    """Whether the remote is at an ancestor of our commit: it was last seen some time ago, or never."""
     return there is not None and query("merge-base", "--is-ancestor", there, commit, check=False).code == 0
 
 
 def _contains(remote: str, branch: str, commit: str, there: str | None) -> bool:
-    """Whether what the remote stands at has our commit in its history; it is fetched, and no ref is moved."""
+    """Whether the remote's commit has ours in its history; it is fetched, and no ref is moved."""
     if there is None:
         return False
     if commit_of(there) is None:
@@ -174,13 +176,13 @@ def _contains(remote: str, branch: str, commit: str, there: str | None) -> bool:
 
 
 def _reference(remote: str, branch: str, commit: str) -> str:
-    """The ref at the remote and where it stands, as `git ls-remote` would say it."""
+    """The ref at the remote and its commit, as `git ls-remote` prints them."""
     return f"{remote} refs/heads/{branch} {commit}"
 
 
 def _push_result(remote: str, branch: str, commit: str) -> ToolResult:
-    return ToolResult(f"{short(branch)} on {short(remote)} stands at {commit[:12]} now.")
+    return ToolResult(f"{short(branch)} on {short(remote)} is now at {commit[:12]}.")
 
 
 def _failure(done: GitResult) -> NotDone:
-    return NotDone(f"Nothing was pushed: {plain(done.message)}", hint="Fetch, look at what differs, and push again.")
+    return NotDone(f"Nothing was pushed: {plain(done.message)}", hint="Fetch, compare, and push again.")

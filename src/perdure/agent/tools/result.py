@@ -1,4 +1,4 @@
-"""What a tool gives back: text for the model, bounded and harmless, and what the record wants to know of it."""
+"""The result of a tool: text for the model, limited and without control characters, and facts for the record."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import msgspec
 from perdure.agent.files.workspace import here
 from perdure.errors import StoreError
 
-LIMIT = 50_000  # letters of one result; the whole is kept as an artifact where there is a place for it
+LIMIT = 50_000  # characters of one result; the whole is stored as an artifact if the store has a folder for them
 LINE = 2_000
 
 
 class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a tool gives back: text for the model, and what the record wants to know of it.
+    """The result of a tool: text for the model, and facts for the record.
 
     origin    where the text came from: `file:src/a.py`, `web:https://…`, `command:…`
     read      path in the folder -> digest of its content as read or written; None: there is no such file
     artifact  digest of the whole, when the text is only a part of it
-    failed    it did what was asked, and the answer is bad news
+    failed    the call worked, and its result is a failure, such as an exit code
     changed   files in the folder may have changed
     """
 
@@ -41,7 +41,7 @@ class _Source(msgspec.Struct, frozen=True):
 
 
 def source_of(result: str, arguments: Mapping[str, Any]) -> str | None:
-    """The reference of a look, from its stored result: the path, the address or the command that it looked at."""
+    """The reference of a read-only call, from its stored result: the path, the address or the command that it read."""
     said = msgspec.json.decode(result, type=_Source)
     path = next(iter(said.read), arguments.get("path"))
     found = said.origin.removeprefix("file:").removeprefix("web:") if said.origin else path
@@ -49,7 +49,7 @@ def source_of(result: str, arguments: Mapping[str, Any]) -> str | None:
 
 
 def text_result(text: str, **more: Any) -> ToolResult:
-    """Text of any length, as a result: what is too long is cut, and kept whole elsewhere."""
+    """Text of any length, as a result: a long text is cut, and stored whole as an artifact."""
     shown = plain(text)
     if len(shown) <= LIMIT:
         return ToolResult(shown, **more)
@@ -61,7 +61,9 @@ def text_result(text: str, **more: Any) -> ToolResult:
 
 
 def _store_text(text: str) -> str | None:
-    """The bytes first; whoever records the result claims them. A full disk costs the rest of the text, not the call."""
+    """Store the bytes first; the record of the result claims them. A full disk costs the rest of the text, not the
+    call.
+    """
     if (artifacts := here().artifacts) is None:
         return None
     try:
@@ -71,7 +73,7 @@ def _store_text(text: str) -> str | None:
 
 
 def plain(text: str) -> str:
-    """The text with what could move a cursor, turn a line around or break an encoder shown as its escape."""
+    """The text with control and bidirectional characters and broken surrogates shown as escapes."""
     return _HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 

@@ -1,8 +1,8 @@
-"""Searching files by a regular expression.
+"""Searching files with a regular expression.
 
-The pattern is Python's, which models write best, and one pattern means the same on every machine; `grep` and `git grep`
-know other dialects in each build. A pattern can take for ever, and a thread cannot be stopped, so a child searches and
-is killed when its time is up. What it has found by then is still told.
+The pattern is Python's, which models write best, and it means the same on every machine; `grep` and `git grep` have
+other dialects in each build. A pattern can run forever, and a thread cannot be stopped, so a child process searches and
+is killed when its time is up. The matches found by then are still returned.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SECONDS = 20.0
 
 
 class _Line(msgspec.Struct):
-    """What the child says."""
+    """One line of the child's output."""
 
     name: str = ""
     line: int = 0
@@ -41,7 +41,8 @@ class _Line(msgspec.Struct):
 @tool(replay="pure", retry=1)
 def search_files(pattern: str, path: str = ".", glob: str | None = None) -> ToolResult:
     """Search text files for a Python regular expression, line by line; `glob`, such as `*.py` or `src/**/test_*.py`,
-    picks the files. Gives `path:line: text` for each match; what git ignores is left out."""
+    selects the files. Returns `path:line: text` for each match; what git ignores is left out.
+    """
     top = real_path(path)
     names = [label(top)] if top.is_file() else list(islice(walk(top), FILES + 1))
     if glob is not None:
@@ -51,21 +52,21 @@ def search_files(pattern: str, path: str = ".", glob: str | None = None) -> Tool
     lines = [f"{one.name}:{one.line}: {one.text}" for one in found]
     head = f"{len(lines)} matches in {len({one.name for one in found})} files"
     if len(lines) >= MATCHES:
-        head += f"; only the first {MATCHES} are given, narrow the search"
+        head += f"; only the first {MATCHES} are shown, narrow the search"
     elif not complete:
-        head += f"; the search took longer than {SECONDS:g} s and was ended, narrow it or simplify the pattern"
+        head += f"; the search took longer than {SECONDS:g} s and was stopped, narrow it or simplify the pattern"
     if len(names) > FILES:
         head += f"; only the first {FILES} files were searched"
     return text_result("\n".join([head, *lines]), origin=f"file:{label(top)}", failed=not lines and not complete)
 
 
 def _search(pattern: str, names: list[str]) -> tuple[list[_Line], bool]:
-    """What matches, and whether everything was looked at."""
+    """The matches, and whether everything was searched."""
     told = {"root": str(here().root), "pattern": pattern, "most": MATCHES, "longest": LONGEST}
     try:
         request = msgspec.json.encode(told) + b"\n" + "\0".join(names).encode()
     except UnicodeEncodeError:
-        raise NotDone("The pattern holds half of a pair of letters.") from None
+        raise NotDone("The pattern holds half of a surrogate pair.") from None
     command = [sys.executable, "-I", "-S", str(Path(search_process.__file__).resolve())]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
@@ -84,7 +85,7 @@ def _search(pattern: str, names: list[str]) -> tuple[list[_Line], bool]:
 
 
 def _translate(glob: str) -> re.Pattern[str]:
-    """A glob over whole paths; one without a slash is about names, at any depth."""
+    """A glob over whole paths; one without a slash applies to names, at any depth."""
     parts = re.split(r"(\*\*/|\*\*|\*|\?|\{[^{}]*\})", glob if "/" in glob else f"**/{glob}")
     known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     return re.compile("".join(known.get(part) or _choice(part) for part in parts) + r"\Z")

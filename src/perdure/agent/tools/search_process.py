@@ -1,7 +1,7 @@
-"""The child that searches: it knows Python's standard library only, and is killed when it takes too long.
+"""The child process that searches: it uses only Python's standard library, and is killed when it takes too long.
 
 In:  a line of JSON (root, pattern, most matches, longest line), then file names, each ended by NUL.
-Out: a line of JSON for each match: name, line number, text; or one with what is wrong with the pattern.
+Out: a line of JSON for each match: name, line number, text; or one with the error in the pattern.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ MEMORY = 2 << 30
 
 def search() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    told = json.loads(sys.stdin.buffer.readline())
+    request = json.loads(sys.stdin.buffer.readline())
     try:
-        pattern = re.compile(told["pattern"])
+        pattern = re.compile(request["pattern"])
     except (re.error, RecursionError, OverflowError) as error:
         write_line(error=str(error))
         return
-    root = os.open(told["root"], os.O_RDONLY | os.O_DIRECTORY)
-    left = told["most"]
+    root = os.open(request["root"], os.O_RDONLY | os.O_DIRECTORY)
+    left = request["most"]
     for name in sys.stdin.buffer.read().split(b"\0"):
         content = read(root, name)
         for number, line in enumerate(content.decode(errors="replace").split("\n"), 1) if content else ():
             if (found := pattern.search(line)) is None:
                 continue
             write_line(
-                name=name.decode(errors="replace"), line=number, text=around(line, found.start(), told["longest"])
+                name=name.decode(errors="replace"), line=number, text=around(line, found.start(), request["longest"])
             )
             left -= 1
             if not left:
@@ -58,7 +58,7 @@ def open_below(root: int, name: bytes) -> int:
     """Open a file folder by folder, none of which may be a link: one may have been put there since it was listed."""
     *folders, last = name.split(b"/")
     if b".." in folders:
-        raise ValueError("it leads up")  # which an index that came with a repository may say
+        raise ValueError("it leads up")  # the index of a foreign repository may contain this
     above = os.dup(root)
     try:
         for folder in folders:

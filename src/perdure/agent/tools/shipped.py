@@ -1,4 +1,4 @@
-"""Which tools ship, and what an agent must know to offer each."""
+"""The tools that ship with Perdure, and how an agent offers each."""
 
 from __future__ import annotations
 
