@@ -58,7 +58,7 @@ def test_a_full_disk_is_a_clear_error_until_there_is_room(pool: ServerPool, tmp_
     name = f"{'files' if files else 'SQLite'}, a full tmpfs"
     if result["why"]:
         pytest.skip(f"no file system can be mounted here: {result['why']}")
-    record("disk faults", ("wrong",), (f"{name}, {result['told']} moves", len(result["found"])))
+    record("disk faults", ("wrong",), (f"{name}, {result['taken']} moves", len(result["found"])))
     assert result["found"] == []
 
 

@@ -11,10 +11,11 @@ from perdure.testing.postgres import PostgresServer
 from perdure.testing.sweep.server_pool import ServerPool
 from perdure.testing.sweep.sweep import every_point
 from tests.crash.support import parallel_sessions, session_tasks
-from tests.crash.support.kill_sweep import Location, distinct, kinds_of, show, some, sweep, thinned
+from tests.crash.support.kill_sweep import Choice, Location, distinct, kinds_of, show, some, sweep, thinned
 
 Locate = Callable[[str, Path], Location]
 WORKLOAD = (session_tasks.run_workload, session_tasks.judge_session)
+POSTGRES = pytest.param("PostgreSQL", marks=pytest.mark.postgres)
 
 
 def on_sqlite(template: Path) -> Locate:
@@ -45,77 +46,51 @@ def around_commits(moments: list[str]) -> Iterable[int]:
             yield number
 
 
+# Which kill points are swept, and how many kills there must be at least.
+CHOICES: dict[str, tuple[Choice, int]] = {
+    "SQLite, some moments": (some(30, every_point), 20),
+    "SQLite": (some(90, thinned), 70),
+    "files": (some(90, partial(distinct, points=False)), 70),
+    "PostgreSQL": (some(40, around_commits), 30),
+}
+
+
+@pytest.fixture
+def locate(database: str, pool: ServerPool, request: pytest.FixtureRequest) -> Locate:
+    """Where the trials of a sweep have their stores."""
+    if database.startswith("SQLite"):
+        return on_sqlite(request.getfixturevalue("template"))
+    if database == "files":
+        return on_files
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    pool.call(session_tasks.make_store, target=(url := server.create_database()))
+    return on_postgres(url)
+
+
 @pytest.mark.slow
-def test_a_life_on_sqlite_survives_a_kill_at_some_moments(pool: ServerPool, template: Path, measure: Any) -> None:
-    """The few seconds of it that every commit can afford."""
-    place, name = on_sqlite(template), "SQLite, some moments"
-    report = show(sweep(pool, *WORKLOAD, name=name, locate=place, measure=measure, choose=some(30, every_point)))
+@pytest.mark.parametrize("database", ["SQLite, some moments", "SQLite", "files", POSTGRES])
+def test_a_session_survives_a_kill_at_any_point(database: str, locate: Locate, pool: ServerPool, measure: Any) -> None:
+    chosen, least = CHOICES[database]
+    report = show(sweep(pool, *WORKLOAD, name=database, locate=locate, measure=measure, choose=chosen))
     assert report.failures == []
-    assert report.kills > 20
+    assert report.kills > least
+    assert database != "SQLite" or kinds_of(report)["point"] > 20
 
 
 @pytest.mark.slow
-def test_a_life_on_sqlite_survives_a_kill_at_any_moment(pool: ServerPool, template: Path, measure: Any) -> None:
-    chosen = some(90, thinned)
-    report = show(sweep(pool, *WORKLOAD, name="SQLite", locate=on_sqlite(template), measure=measure, choose=chosen))
-    assert report.failures == []
-    assert report.kills > 70
-    assert kinds_of(report)["point"] > 20
-
-
-@pytest.mark.slow
-def test_a_life_in_text_files_survives_a_kill_at_any_moment(pool: ServerPool, measure: Any) -> None:
-    chosen = some(90, partial(distinct, points=False))
-    report = show(sweep(pool, *WORKLOAD, name="files", locate=on_files, measure=measure, choose=chosen))
-    assert report.failures == []
-    assert report.kills > 70
-
-
-@pytest.mark.slow
-def test_groups_of_moves_survive_a_kill_at_any_moment(pool: ServerPool, template: Path) -> None:
+def test_groups_of_moves_survive_a_kill_at_any_point(pool: ServerPool, template: Path) -> None:
     """How moves fall into groups differs from run to run: a kill late in the count may find that all is done."""
-    report = show(
-        sweep(
-            pool,
-            parallel_sessions.run_parallel_sessions,
-            parallel_sessions.judge_parallel_sessions,
-            name="SQLite, a crowd",
-            locate=on_sqlite(template),
-            choose=some(50, thinned),
-        )
-    )
+    tasks = (parallel_sessions.run_parallel_sessions, parallel_sessions.judge_parallel_sessions)
+    name, chosen = "SQLite, parallel sessions", some(50, thinned)
+    report = show(sweep(pool, *tasks, name=name, locate=on_sqlite(template), choose=chosen))
     assert report.failures == []
     assert report.kills > 20
 
 
-@pytest.mark.slow
-@pytest.mark.postgres
-def test_a_life_on_postgres_survives_a_kill_of_its_client_at_any_moment(
-    pool: ServerPool, postgres_server: PostgresServer, measure: Any
-) -> None:
-    url = postgres_server.create_database()
-    pool.call(session_tasks.make_store, target=url)
-    chosen = some(40, around_commits)
-    report = show(sweep(pool, *WORKLOAD, name="PostgreSQL", locate=on_postgres(url), measure=measure, choose=chosen))
-    assert report.failures == []
-    assert report.kills > 30
-
-
 @pytest.mark.soak
-def test_not_one_moment_is_left_out(pool: ServerPool, template: Path, measure: Any) -> None:
-    for name, place in (("SQLite, all", on_sqlite(template)), ("files, all", on_files)):
-        report = show(sweep(pool, *WORKLOAD, name=name, locate=place, measure=measure, choose=every_point))
-        assert report.failures == []
-
-
-@pytest.mark.soak
-@pytest.mark.postgres
-def test_not_one_moment_is_left_out_on_postgres(
-    pool: ServerPool, postgres_server: PostgresServer, measure: Any
+@pytest.mark.parametrize("database", ["SQLite", "files", POSTGRES])
+def test_a_session_survives_a_kill_at_every_point(
+    database: str, locate: Locate, pool: ServerPool, measure: Any
 ) -> None:
-    url = postgres_server.create_database()
-    pool.call(session_tasks.make_store, target=url)
-    report = show(
-        sweep(pool, *WORKLOAD, name="PostgreSQL, all", locate=on_postgres(url), measure=measure, choose=every_point)
-    )
+    report = show(sweep(pool, *WORKLOAD, name=f"{database}, all", locate=locate, measure=measure))
     assert report.failures == []

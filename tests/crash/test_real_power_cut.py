@@ -47,7 +47,7 @@ def cut_off(pool: ServerPool, tmp_path: Path) -> Callable[..., tuple[int, list[V
         after = [chance.randrange(2, 200) for _ in range(cuts)]
         trials = [partial(cut_once, tmp_path / str(number), files, acks, plant) for number, acks in enumerate(after)]
         results = pool.each(trials)
-        acks = sum(told for told, _ in results)
+        acks = sum(received for received, _ in results)
         found = [sum(bool(one[head]) for _, one in results) for head in HEADS]
         record("real cuts", ("cuts", "acknowledged", *HEADS), (f"ext4 shut down, {name}", cuts, acks, *found))
         return acks, [one for _, one in results if any(one.values())]

@@ -188,13 +188,13 @@ async def test_the_same_state_gives_the_same_bytes(opened: Open, sink: SinkClien
     """Also from another database, where rows come in another order."""
     here = opened("here")
     uid = (await start_session(here)).uid
-    told = BundleOrigin(mode=COPY, copy="c" * 32, store="s", by="ada", at=1)
+    origin = BundleOrigin(mode=COPY, copy="c" * 32, store="s", by="ada", at=1)
     line = here.store.read_now(session_export.read_lineage, uid)
     made = []
     for number in range(2):
         for suffix in (".zip", ""):
             path = folder / f"{number}{suffix}"
-            write(path, compose(line, told, here.values.directory)[0])
+            write(path, compose(line, origin, here.values.directory)[0])
             made.append(path)
         for kept in line:
             for rows in kept.tables.values():

@@ -45,10 +45,10 @@ async def there(opened: Open, folder: Path) -> AsyncIterator[Runtime]:
     assert not (folder / "evil").exists()
 
 
-async def refused(there: Runtime, path: Path, says: str, **options: Any) -> None:
+async def refused(there: Runtime, path: Path, message: str, **options: Any) -> None:
     with pytest.raises(BundleInvalid) as error:
         await import_session(there, path, **options)
-    assert says in error.value.message, error.value.message
+    assert message in error.value.message, error.value.message
     assert there.values.directory is not None
     assert list(there.values.directory.names()) == []
 
@@ -133,8 +133,8 @@ FORGED: dict[str, tuple[str, Callable[[list[Row]], None], str]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("what", FORGED)
 async def test_a_forged_row_is_refused(what: str, bundle: Files, there: Runtime, folder: Path) -> None:
-    name, change, says = FORGED[what]
-    await refused(there, write_folder(folder / "forged", with_rows(bundle, name, change)), says)
+    name, change, message = FORGED[what]
+    await refused(there, write_folder(folder / "forged", with_rows(bundle, name, change)), message)
 
 
 def at(*keys: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
@@ -177,8 +177,8 @@ MANIFESTS: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("what", MANIFESTS)
 async def test_a_forged_manifest_is_refused(what: str, bundle: Files, there: Runtime, folder: Path) -> None:
-    change, says = MANIFESTS[what]
-    await refused(there, write_folder(folder / "forged", with_manifest(bundle, change)), says)
+    change, message = MANIFESTS[what]
+    await refused(there, write_folder(folder / "forged", with_manifest(bundle, change)), message)
 
 
 async def test_a_forged_end_of_the_chain_is_refused(bundle: Files, there: Runtime, folder: Path) -> None:
@@ -237,11 +237,11 @@ async def test_rows_that_contradict_each_other_or_their_log_are_refused(
     assert [one async for one in there.sessions()] == []
 
 
-async def refused_in_the_store(there: Runtime, path: Path, says: str) -> None:
+async def refused_in_the_store(there: Runtime, path: Path, message: str) -> None:
     """Only the store finds out: artifacts were stored by then, and no row claims them."""
     with pytest.raises(BundleInvalid) as error:
         await import_session(there, path)
-    assert says in error.value.message
+    assert message in error.value.message
 
 
 async def test_names_and_code_in_rows_are_only_data(bundle: Files, opened: Open, folder: Path) -> None:
@@ -252,12 +252,12 @@ async def test_names_and_code_in_rows_are_only_data(bundle: Files, opened: Open,
     def lie(events: list[Row]) -> None:
         for one in events:
             body = json.loads(one["body"])
-            said = body.get("rows", {})
-            for row in said.get("effect", ()):
+            rows = body.get("rows", {})
+            for row in rows.get("effect", ()):
                 if row["id"] == id and "tool" in row:
                     row |= {"tool": hostile, "intent": {"__reduce__": hostile}}
-            if "program" in said.get("session", {}):
-                said["session"]["program"] = "subprocess:run"
+            if "program" in rows.get("session", {}):
+                rows["session"]["program"] = "subprocess:run"
             one["body"] = json.dumps(body)
 
     files = rechained(bundle, lie)
@@ -291,12 +291,12 @@ async def test_a_name_that_leads_outside_is_refused(name: str, bundle: Files, th
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         (folder / "evil.zip").write_bytes(zipped(bundle, (zipfile.ZipInfo(name), b"x")))
-    says = "cannot be the name" if name != "tables/" else "is a link or a device"
+    message = "cannot be the name" if name != "tables/" else "is a link or a device"
     if name == "tables/":
         info = zipfile.ZipInfo("tables/")
         info.external_attr = (stat.S_IFLNK | 0o777) << 16
         (folder / "evil.zip").write_bytes(zipped(bundle, (info, b"")))
-    await refused(there, folder / "evil.zip", says)
+    await refused(there, folder / "evil.zip", message)
 
 
 async def test_a_name_in_the_manifest_that_leads_outside_is_refused(

@@ -47,7 +47,7 @@ def ask(url: str, question: bytes) -> object:
         return row[0] if row else None
 
 
-def tell(url: str, *statements: bytes) -> None:
+def execute(url: str, *statements: bytes) -> None:
     with psycopg.connect(url) as connection:
         for statement in statements:
             connection.execute(statement)
@@ -86,7 +86,7 @@ def test_server_is_private_and_durable(server: PostgresServer) -> None:
 def test_server_is_postgresql_18_with_vectors(server: PostgresServer) -> None:
     assert str(ask(server.url, b"show server_version")).startswith("18.")
     url = server.create_database()
-    tell(url, b"create extension vector")
+    execute(url, b"create extension vector")
     assert ask(url, b"select '[1,2]'::vector <-> '[1,4]'::vector") == 2.0
 
 
@@ -108,12 +108,12 @@ def test_missing_wheel_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_databases_are_isolated(server: PostgresServer) -> None:
     one, two = server.create_database(), server.create_database()
-    tell(one, b"create table note (body text)")
+    execute(one, b"create table note (body text)")
     assert ask(two, b"select to_regclass('note')") is None
 
 
 def test_database_can_be_copied_from_a_template_and_dropped_while_in_use(server: PostgresServer) -> None:
-    tell(server.create_database("pattern"), b"create table note (body text)", b"insert into note values ('kept')")
+    execute(server.create_database("pattern"), b"create table note (body text)", b"insert into note values ('kept')")
     copy = server.create_database(template="pattern")
     with psycopg.connect(copy) as connection:
         assert connection.execute("select body from note").fetchone() == ("kept",)
@@ -127,7 +127,7 @@ def test_database_can_be_copied_from_a_template_and_dropped_while_in_use(server:
 def test_killed_server_comes_back_with_every_committed_row_and_no_other() -> None:
     with PostgresServer() as server:
         url = server.create_database()
-        tell(url, b"create table note (body text)", b"insert into note values ('committed')")
+        execute(url, b"create table note (body text)", b"insert into note values ('committed')")
         with psycopg.connect(url) as open_connection:
             open_connection.execute("insert into note values ('not committed')")
             family = family_of(server.data)
@@ -144,7 +144,7 @@ def test_killed_server_comes_back_with_every_committed_row_and_no_other() -> Non
 def test_stopped_server_comes_back_on_the_same_url() -> None:
     with PostgresServer() as server:
         url = server.create_database()
-        tell(url, b"create table note (body text)")
+        execute(url, b"create table note (body text)")
         server.stop()
         with pytest.raises(psycopg.OperationalError, match="refused"):
             psycopg.connect(url)

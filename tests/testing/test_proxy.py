@@ -158,7 +158,7 @@ def test_late_commit_lands_only_when_healed(proxy: Proxy, direct: Connection, wo
     assert notes(direct) == ["a"]
 
 
-def test_a_row_lock_sees_a_commit_in_flight_and_a_plain_read_does_not(proxy: Proxy, direct: Connection) -> None:
+def test_only_a_row_lock_sees_a_commit_in_flight(proxy: Proxy, direct: Connection) -> None:
     with psycopg.connect(proxy.url) as connection:
         proxy.arm("cut_late_commit")
         connection.execute("update session set cursor = 1 where id = 1")

@@ -200,7 +200,7 @@ def sweep(log: Log, check: Check, *, states: int = 2000, seed: int = 0) -> Repor
 
 
 def rebuild(log: Log, label: str, folder: Path, *, seed: int = 0) -> list[str]:
-    """Build the one disk a failure names, to look at it; returns its marks."""
+    """Build the one disk a failure names, to inspect it; returns its marks."""
     number, disk_state = int(label.split()[1]), DiskState()
     for at, op in enumerate(log.ops[:number]):
         disk_state.apply(at, op)

@@ -45,7 +45,7 @@ def fill(channel: Channel, *, folder: str, files: bool) -> dict[str, Any]:
             found += sentences
         if store.folder is not None and not files:
             found += [] if (store.folder / "reserve").stat().st_size == Reserve.SIZE else ["there is no new reserve"]
-    return {"why": None, "found": found, "told": len(acknowledged)}
+    return {"why": None, "found": found, "taken": len(acknowledged)}
 
 
 def open_full(channel: Channel, *, folder: str) -> dict[str, Any]:
@@ -106,21 +106,21 @@ def _advice(target: str) -> list[str]:
 
 def _until_refused(store: Store, holder: Holder) -> tuple[list[int], list[str]]:
     """Large moves until there is no room for one, then smaller ones until there is no room at all."""
-    told, number = list[int](), 0
+    taken, number = list[int](), 0
     for size in (200_000, 20_000, 0):
         for _ in range(1000):
             number += 1
             try:
                 store.write_now(event.append(holder, "note", {"n": number, "text": "t" * size}))
-                told.append(number)
+                taken.append(number)
             except StoreFull:
                 break
             except PerdureError as error:
-                return told, [f"{error!r} instead of StoreFull"]
+                return taken, [f"{error!r} instead of StoreFull"]
         else:
             if size:
-                return told, ["the disk is never full"]
-    return told, [] if len(told) > 10 else [f"only {told} were taken"]
+                return taken, ["the disk is never full"]
+    return taken, [] if len(taken) > 10 else [f"only {taken} were taken"]
 
 
 def _housekeeping(store: Store) -> list[str]:

@@ -111,7 +111,7 @@ def _copy(old: str, new: str) -> None:
 def judge_migration(_: object, *, acks: list[str], measure: None, target: str, old: str, kind: str) -> Verdict:
     """The next process finds the store whole, at some version, and migrates it with every row."""
 
-    def look() -> Verdict:
+    def judge() -> Verdict:
         found = verdict()
         if target.startswith("postgresql:"):
             with newer_code(kind), connect(target) as db:
@@ -134,7 +134,7 @@ def judge_migration(_: object, *, acks: list[str], measure: None, target: str, o
                 merge(found, _sessions(store))
         return found
 
-    return judge_safely(look)
+    return judge_safely(judge)
 
 
 def _sessions(store: Store) -> Verdict:

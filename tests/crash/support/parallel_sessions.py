@@ -65,7 +65,7 @@ async def _one(channel: Channel, store: Store, holder: Holder, id: str) -> None:
 def judge_parallel_sessions(_: object, *, acks: list[dict[str, Any]], measure: None, target: str, **__: Any) -> Verdict:
     """Every acknowledged number is where it was acknowledged; at most one more is there, which was under way."""
 
-    def look() -> Verdict:
+    def judge() -> Verdict:
         found = verdict()
         with open_store(target, clock=ManualClock()) as store:
             for id in IDS:
@@ -73,7 +73,7 @@ def judge_parallel_sessions(_: object, *, acks: list[dict[str, Any]], measure: N
         found["broken"] += integrity_problems(Path(target))
         return found
 
-    return judge_safely(look)
+    return judge_safely(judge)
 
 
 def _session(store: Store, id: str, acks: list[dict[str, Any]]) -> Verdict:

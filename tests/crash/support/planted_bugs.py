@@ -33,15 +33,15 @@ def synchronous(setting: str) -> Callable[[], None]:
 
 
 def answered_before_commit() -> None:
-    real, told = GroupCommit._commit, set[Ticket[Any]]()
+    real, answered = GroupCommit._commit, set[Ticket[Any]]()
 
     def commit(self: GroupCommit, engine: Engine, ran: Ran) -> bool:
-        told.update(ticket for ticket, _ in ran)
+        answered.update(ticket for ticket, _ in ran)
         answer(ticket for ticket, _ in ran)
         return real(self, engine, ran)
 
     mock.patch.object(GroupCommit, "_commit", commit).start()
-    mock.patch("perdure.store.writer.group_commit.answer", lambda batch: answer(set(batch) - told)).start()
+    mock.patch("perdure.store.writer.group_commit.answer", lambda batch: answer(set(batch) - answered)).start()
 
 
 def chain_not_advanced() -> None:

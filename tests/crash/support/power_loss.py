@@ -61,7 +61,7 @@ class PowerLoss:
     """Records one folder while entered. Enter it before anything there is open; what is there already is durable.
 
     Open databases with `vfs=disk.vfs_name`, and `mark` what was acknowledged, right after it was.
-    `swallow_syncs` is a disk that lies: SQLite's syncs do nothing and say that they did.
+    `swallow_syncs` is a disk whose syncs do nothing and report success.
     """
 
     _numbers = itertools.count(1)
@@ -97,7 +97,7 @@ class PowerLoss:
         self._stack.close()
 
     def mark(self, label: str) -> None:
-        """Note what the outside was told, such as an acknowledgement: every later disk must honour it."""
+        """Note an acknowledgement: every later disk must have what was acknowledged."""
         self.record(Mark(label))
 
     def record(self, op: Op) -> None:
@@ -135,7 +135,7 @@ class PowerLoss:
             self.record(Name(old, new, inode))
 
     def observe(self, path: str) -> int:
-        """Record what changed in a plain file since it was last looked at."""
+        """Record what changed in a plain file since it was last read."""
         with self.lock:
             inode = self.inode(path)
             if inode in self.databases:  # closing a second descriptor would drop SQLite's locks

@@ -101,10 +101,10 @@ def check_sessions(target: Callable[[Path], str], measure: dict[str, Any]) -> Ch
     """Both sessions are as they were after their last acknowledged move, or after the one that was under way."""
 
     def check(folder: Path, marks: list[str], label: str) -> str | None:
-        def look() -> Verdict:
+        def judge() -> Verdict:
             found = verdict()
             with open_store(target(folder), clock=ManualClock()) as store:
-                merge(found, store.read_now(examine_both, folder_of(store, folder), measure["looks"], marks))
+                merge(found, store.read_now(examine_both, folder_of(store, folder), measure["states"], marks))
                 merge(
                     found,
                     verdict() if any(found.values()) else continue_session(store, ("first", "second")[len(marks) % 2]),
@@ -113,13 +113,15 @@ def check_sessions(target: Callable[[Path], str], measure: dict[str, Any]) -> Ch
                 found["broken"] += integrity_problems(Path(target(folder)))
             return found
 
-        return lost_or_raise(judge_safely(look))
+        return lost_or_raise(judge_safely(judge))
 
     return check
 
 
-def examine_both(tx: StoreTransaction, directory: Directory, looks: list[dict[str, str]], marks: list[str]) -> Verdict:
-    first, second = (examine_session(tx, id, directory, looks, marks.count(id)) for id in ("first", "second"))
+def examine_both(
+    tx: StoreTransaction, directory: Directory, expected: list[dict[str, str]], marks: list[str]
+) -> Verdict:
+    first, second = (examine_session(tx, id, directory, expected, marks.count(id)) for id in ("first", "second"))
     return merge(first, second)
 
 
@@ -225,21 +227,21 @@ def check_numbers(target: Callable[[Path], str]) -> Check:
     """Every marked number is there once, in order, in a log that holds together; and the log can be continued."""
 
     def check(folder: Path, marks: list[str], label: str) -> str | None:
-        def look() -> Verdict:
+        def judge() -> Verdict:
             found = verdict()
             with open_store(target(folder), clock=ManualClock()) as store:
                 for uid in dict.fromkeys(mark.split()[0] for mark in marks):
                     there = store.read_now(numbers, uid)
-                    told = {int(mark.split()[1]) for mark in marks if mark.startswith(uid)}
-                    gone = {number for number in told if number > 0} - set(there)
+                    marked = {int(mark.split()[1]) for mark in marks if mark.startswith(uid)}
+                    gone = {number for number in marked if number > 0} - set(there)
                     found["lost"] += [f"{sorted(gone)} are gone"] if gone else []
-                    back = {-number for number in told if number < 0} & set(there)
+                    back = {-number for number in marked if number < 0} & set(there)
                     found["half"] += [f"{sorted(back)} were refused and are there"] if back else []
                     found["half"] += [f"the numbers are {there}"] if there != sorted(set(there)) else []
                     merge(found, store.read_now(examine, uid))
                     merge(found, continue_session(store, store.read_now(session.get, uid).id))
             return found
 
-        return lost_or_raise(judge_safely(look))
+        return lost_or_raise(judge_safely(judge))
 
     return check

@@ -101,22 +101,22 @@ def write_until_cut(channel: Channel, *, target: str, place: str, after: int, pl
 
 
 def judge_cut(_: object, *, target: str, acks: list[tuple[str, int, int]], begun: list[str], cut_at: int) -> Verdict:
-    def look() -> Verdict:
+    def judge() -> Verdict:
         found = verdict()
         with open_store(target, clock=ManualClock()) as store:
             for uid, id in zip(begun, ("first", "second"), strict=True):
                 there = store.read_now(all_numbers, uid)
-                told = [number for owner, number, at in acks if owner == uid and at < cut_at]
+                received = [number for owner, number, at in acks if owner == uid and at < cut_at]
                 most = len([ack for ack in acks if ack[0] == uid]) + 1
-                if told != there[: len(told)]:
-                    found["lost"].append(f"acknowledged {len(told)}, there are {len(there)}")
+                if received != there[: len(received)]:
+                    found["lost"].append(f"acknowledged {len(received)}, there are {len(there)}")
                 if len(there) > most:
                     found["half"].append(f"acknowledged {most - 1}, there are {len(there)}")
                 merge(found, store.read_now(examine, uid))
                 merge(found, continue_session(store, id))
         return found
 
-    return judge_safely(look)
+    return judge_safely(judge)
 
 
 def all_numbers(tx: Any, uid: str) -> list[int]:

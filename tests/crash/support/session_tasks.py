@@ -43,7 +43,7 @@ def measure_workload() -> dict[str, Any]:
         for move in MOVES.values():
             answers.append(work.apply(move))
             rows.append(fingerprint(store.read_now(session_rows, work.id)))
-    return {"looks": rows, "answers": answers, "few": FEW}
+    return {"states": rows, "answers": answers, "few": FEW}
 
 
 def run_workload(
@@ -88,17 +88,17 @@ def judge_session(
 ) -> Verdict:
     """Open what a killed process left, as the next process does, and compare it with an undisturbed run."""
 
-    def look() -> Verdict:
+    def judge() -> Verdict:
         found = verdict(lost=_answered(acks, measure["answers"]))
         with opened_by_the_next_process(target, id) as store:
             directory = folder_of(store, Path(folder))
-            merge(found, store.read_now(examine_session, id, directory, measure["looks"], len(acks)))
+            merge(found, store.read_now(examine_session, id, directory, measure["states"], len(acks)))
             merge(found, verdict() if any(found.values()) else continue_session(store, id))
         if ":" not in target:
             found["broken"] += integrity_problems(Path(target))
         return found
 
-    return judge_safely(look)
+    return judge_safely(judge)
 
 
 @contextmanager
@@ -122,10 +122,10 @@ _open: dict[str, tuple[Store, psycopg.Connection[Any]]] = {}
 
 
 def examine_session(
-    tx: StoreTransaction, id: str, directory: Directory, looks: list[dict[str, str]], acks: int
+    tx: StoreTransaction, id: str, directory: Directory, states: list[dict[str, str]], acks: int
 ) -> Verdict:
     """A session in one read: as expected, and consistent in itself."""
-    return merge(compare(fingerprint(session_rows(tx, id)), looks, acks), inspect(tx, id, directory))
+    return merge(compare(fingerprint(session_rows(tx, id)), states, acks), inspect(tx, id, directory))
 
 
 def _answered(acks: list[dict[str, Any]], answers: list[Any]) -> list[str]:

@@ -212,10 +212,10 @@ def merge(into: Verdict, more: Verdict) -> Verdict:
     return into
 
 
-def judge_safely(look: Callable[[], Verdict]) -> Verdict:
+def judge_safely(judge: Callable[[], Verdict]) -> Verdict:
     """A verdict even where reading fails: a store that cannot be read is broken, one that refuses is stuck."""
     try:
-        return look()
+        return judge()
     except Damaged as error:
         return verdict(broken=[error.message])
     except (apsw.Error, psycopg.Error, PerdureError, OSError) as error:

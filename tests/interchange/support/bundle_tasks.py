@@ -106,13 +106,13 @@ def judge_export(_: Channel, *, folder: str, form: str, target: str, sink: str, 
     """A bundle is only there if its session is sealed; in any case the session can be exported and continues."""
     found: list[str] = []
 
-    async def look(rt: Runtime) -> None:
+    async def judge(rt: Runtime) -> None:
         sealed = (await rt.get("t-1")).sealed_at is not None
         if bundle(folder, form).exists() and not sealed:
             found.append("the bundle is there, and the session is not sealed")
         found.extend(await _same_again(rt, folder, form))
 
-    on(source(folder), folder, look)
+    on(source(folder), folder, judge)
     return verdict(half=found + _import_problems(folder, form, target, sink))
 
 
@@ -134,7 +134,7 @@ def _import_problems(folder: str, form: str, target: str, sink: str) -> list[str
     found: list[str] = []
     sent = on(source(folder), folder, _tables)
 
-    async def look(rt: Runtime) -> None:
+    async def judge(rt: Runtime) -> None:
         here = [one async for one in rt.sessions()]
         assert rt.values.directory is not None
         gone = [await rt.store.read(missing, rt.values.directory, one.uid) for one in here]
@@ -158,7 +158,7 @@ def _import_problems(folder: str, form: str, target: str, sink: str) -> list[str
         for one in [one async for one in rt.sessions()]:
             transfer.verify(rt, one.uid)
 
-    on(target, folder, look)
+    on(target, folder, judge)
     return found
 
 

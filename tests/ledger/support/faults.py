@@ -1,6 +1,6 @@
 """The faults of the sweeps, and at which kill points each is tried: one runner for every cell of the matrix.
 
-What is outside is counted at the sink. For `escalate` a simulated person answers who looks at the sink first.
+What is outside is counted at the sink. For `escalate` a simulated person answers by what the sink shows.
 """
 
 from __future__ import annotations

@@ -176,10 +176,10 @@ def settle_refused_after_lease_loss() -> None:
     async def settle(self: Any, *args: Any, **kwargs: Any) -> Any:
         holder, unfenced = self.run.holder, effects.settle
 
-        def fenced(uid: str, by: str, *told: Any, **more: Any) -> move.Move[Any]:
+        def fenced(uid: str, by: str, *settled: Any, **more: Any) -> move.Move[Any]:
             def run(tx: move.StoreTransaction) -> Any:
                 log = move.hold(tx, holder)
-                result = unfenced.on(log, *told, **more)
+                result = unfenced.on(log, *settled, **more)
                 log.close()
                 return result
 

@@ -64,7 +64,7 @@ def be_very_patient() -> None:
 
 
 def _fail_commit(number: int, held: bool) -> None:
-    """The n-th commit of this process fails with an unknown outcome; `held` tells whether it holds."""
+    """The n-th commit of this process fails with an unknown outcome; `held`: whether it was made."""
     real, lock, seen = SQLiteEngine.commit, threading.Lock(), [0]
 
     def commit(self: SQLiteEngine) -> None:
