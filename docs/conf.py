@@ -20,6 +20,7 @@ NAVIGATION = {
         "how-to/crash-sweep",
         "how-to/move-a-session",
         "how-to/json-stream",
+        "how-to/record",
         "how-to/branches",
         "how-to/postgres",
         "how-to/write-an-agent",

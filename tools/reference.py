@@ -12,6 +12,7 @@ import click
 
 import perdure
 from perdure import cli, config, errors
+from perdure.cli.subcommands import ListingCommand
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 MADE = (
@@ -125,7 +126,17 @@ list; the field names are those of the records. An error is then an object on st
         assert found is not None
         parts.append(f"## perdure {name}")
         parts.append(usage(click.Context(found, parent=top, info_name=name)))
+        for word, one in subcommands(found).items():
+            parts.append(f"### perdure {name} {word}")
+            parts.append(usage(click.Context(one, parent=top, info_name=f"{name} {word}".removesuffix(" EFFECT"))))
     return page("The command line", intro, codes, *parts)
+
+
+def subcommands(found: click.Command) -> dict[str, click.Command]:
+    """The subcommands of a listing command, and the command for one record."""
+    if not isinstance(found, ListingCommand):
+        return {}
+    return found.subcommands | ({} if found.record is None else {"EFFECT": found.record})
 
 
 def usage(context: click.Context) -> str:

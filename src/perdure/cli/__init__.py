@@ -46,6 +46,7 @@ COMMANDS = {
     "tasks": "Show a session's plan: what is open, active, blocked, done and dropped.",
     "decisions": "List decisions, of one session or of all: what was chosen, why, and what came of it.",
     "facts": "List what sessions remember; a fact past its age is marked stale.",
+    "artifacts": "List, copy and print artifacts: output and other large data of sessions.",
     "export": "Write a session as one bundle that can travel: as a copy, or as a move.",
     "import": "Take a bundle in: a copy goes on beside its original, a move goes on in its place.",
     "keys": "List your public key and those that you know, and add or remove one: for signed bundles.",
@@ -57,6 +58,9 @@ COMMANDS = {
     "trust": "Show the settings of this folder, and trust them.",
     "completion": "Print what makes a shell complete commands, options and session ids.",
 }
+
+# Listing commands with subcommands, and the module that adds these.
+SUBCOMMANDS = {"effects": "effect_details"}
 
 EXIT_CODES: dict[type[PerdureError], int] = {ConfigError: 2, ProgramUnknown: 2, SessionWaiting: 3, LeaseHeld: 4}
 PIPE_CLOSED = 141  # the exit code when a reader closed its end of the pipe: 128 + SIGPIPE, as shells have it
@@ -74,6 +78,9 @@ class Commands(click.Group):
             return None
         own = f"{name}_" if iskeyword(name) else name
         found: click.Command = getattr(importlib.import_module(f"perdure.cli.commands.{own}"), own)
+        if name in SUBCOMMANDS:
+            extended: click.Command = importlib.import_module(f"perdure.cli.commands.{SUBCOMMANDS[name]}").extend(found)
+            return extended
         return found
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -120,6 +120,12 @@ class Shell:
         import msgspec
 
         _print(msgspec.json.encode(value).decode())
+
+    def echo_bytes(self, chunks: Iterable[bytes]) -> None:
+        """Write bytes to the standard output, unchanged."""
+        with _output():
+            for chunk in chunks:
+                click.echo(chunk, nl=False)
 
     @property
     def is_store_durable(self) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from perdure.domain.approval import Approval
+from perdure.domain.artifact import Artifact
 from perdure.domain.decision import Decision
 from perdure.domain.effect import Attempt, Effect
 from perdure.domain.event import Event
@@ -14,14 +17,16 @@ from perdure.domain.state import SessionState
 from perdure.domain.task import Task
 from perdure.domain.wait import FOR_A_PERSON, Wait
 from perdure.domain.worker import Liveness
+from perdure.errors import NotFound
 from perdure.runtime.definitions.program import PROGRAMS
+from perdure.runtime.effect_details import EffectDetails, read_details, with_artifacts
 from perdure.runtime.ledger.attempt_registry import liveness_here
 from perdure.runtime.ledger.policy import Policy
 from perdure.runtime.recovery import plan
 from perdure.runtime.run.large_values import Values
 from perdure.runtime.workers.identity import WorkerIdentity, is_here, liveness_of, worker_locks
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import approval, decision, event, fact, task, wait
+from perdure.store.moves import approval, artifact, decision, event, fact, task, wait
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
 from perdure.store.store import Store
@@ -129,6 +134,27 @@ class Looking:
         ):
             for before in page:
                 yield self.values.shown(before)
+
+    async def effect(self, effect_id: str, *, session: str | None = None) -> EffectDetails:
+        """One effect with its attempts, its result and its whole output."""
+        found = await self.store.read(read_details, effect_id, session)
+        return await asyncio.to_thread(with_artifacts, found, self._artifact_folder)
+
+    async def artifacts(self, *, session: str | None = None) -> AsyncIterator[Artifact]:
+        """What is stored as artifacts, the newest first."""
+        for one in await self.store.read(artifact.listing, await self._uid(session), limit=MANY):
+            yield one
+
+    async def artifact(self, digest: str) -> bytes:
+        """The bytes of an artifact, given by its digest or a unique prefix, checked against the digest."""
+        name = await self.store.read(artifact.find_digest, digest)
+        if self.values.directory is None:
+            raise NotFound(f"Artifact {name[:12]} is not here: this store has no folder for artifacts.")
+        return await asyncio.to_thread(self.values.directory.get, name)
+
+    @property
+    def _artifact_folder(self) -> Path | None:
+        return None if self.values.directory is None else self.values.directory.folder
 
     async def approvals(self, *, session: str | None = None, decision: str | None = None) -> AsyncIterator[Approval]:
         """Approvals; those that wait come first."""

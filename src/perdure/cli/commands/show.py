@@ -23,7 +23,8 @@ EFFECTS = 20
 @click.option("--last", type=click.IntRange(0, 100_000), default=10, show_default=True, help="So many events.")
 @click.option("--at", type=click.IntRange(1), metavar="N", help="As it was after event N.")
 @click.option("--follow", is_flag=True, help="Go on with each new event, until the session has ended.")
-def show(shell: Shell, id: str, last: int, at: int | None, follow: bool) -> None:
+@click.option("--effect", metavar="EFFECT", help="Only this effect, with its attempts, result and whole output.")
+def show(shell: Shell, id: str, last: int, at: int | None, follow: bool, effect: str | None) -> None:
     """Show a session: its state, what it waits for and what to type, its effects, its events.
 
     With --at, everything is shown as it was after that event. With --json and --follow, events come one a line. At a
@@ -35,6 +36,13 @@ def show(shell: Shell, id: str, last: int, at: int | None, follow: bool) -> None
 
     if follow and at is not None:
         raise ConfigError("--at looks back and --follow looks forward.", hint="Give one of them.")
+    if effect is not None:
+        from perdure.cli.commands.effect_details import show_effect
+
+        if follow or at is not None:
+            raise ConfigError("--effect shows an effect as it is now.", hint="Leave --at and --follow out.")
+        show_effect(shell, effect, id)
+        return
     with read_store(shell) as tx:
         found = session.find(tx, id)
         events = event.last(tx, found.uid, limit=last, through=at or found.cursor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure.domain.artifact import Artifact, Retention
+from perdure.errors import Conflict, NotFound
 from perdure.ids import check_text
 from perdure.store.move import Log, StoreTransaction, outsider_move
 
@@ -44,3 +45,20 @@ def of_session(tx: StoreTransaction, uid: str, *, limit: int = 10_000) -> list[A
 def digests(tx: StoreTransaction, *, after: str = "", limit: int = 10_000) -> list[str]:
     """Digests that some session claims, in order, a page at a time."""
     return [row[0] for row in tx.all("artifact.digests", after=after, limit=limit)]
+
+
+def listing(tx: StoreTransaction, uid: str | None = None, *, limit: int = 100) -> list[Artifact]:
+    """Artifacts of one session or of all, the newest first. Each session that claims the same bytes has its own row."""
+    return [Artifact.from_row(row) for row in tx.all("artifact.list", uid=uid, limit=limit)]
+
+
+def find_digest(tx: StoreTransaction, prefix: str) -> str:
+    """The digest of an artifact, given in full or by a unique prefix."""
+    wanted = check_text("The digest", prefix).lower()
+    rows = tx.all("artifact.by_prefix", prefix=wanted, beyond=wanted + "g", limit=3) if wanted else []
+    if not rows:
+        raise NotFound(f"There is no artifact {prefix[:64]!r}.", hint="`perdure artifacts ls` lists them.")
+    if len(rows) > 1:
+        names = ", ".join(row[0][:16] for row in rows)
+        raise Conflict(f"{prefix!r} is the prefix of several artifacts: {names}.", hint="Give more characters.")
+    return str(rows[0][0])

@@ -298,9 +298,9 @@ def get_or_none(tx: StoreTransaction, uid: str, id: str) -> Effect | None:
     return Effect.from_row(row) if row else None
 
 
-def find(tx: StoreTransaction, name: str) -> Effect:
-    """One effect by its id, or by a beginning of it that only it has."""
-    rows = tx.all("effect.by_id", prefix=name, beyond=name + "\U0010ffff", limit=3) if name else []
+def find(tx: StoreTransaction, name: str, uid: str | None = None) -> Effect:
+    """One effect by its id or a unique prefix of it, of one session or of any."""
+    rows = tx.all("effect.by_id", prefix=name, beyond=name + "\U0010ffff", uid=uid, limit=3) if name else []
     if not rows:
         raise NotFound(f"There is no effect {name!r}.", hint="`perdure effects` lists them.")
     if len(rows) > 1:

@@ -11,3 +11,12 @@ select {columns:artifact} from artifact where session_uid = :uid order by create
 -- name: artifact.digests
 -- Every digest that somebody claims, in order.
 select distinct digest from artifact where digest > :after order by digest limit :limit;
+
+-- name: artifact.list
+-- Claims on artifacts, of one session or of all, the newest first.
+select {columns:artifact} from artifact where (cast(:uid as text) is null or session_uid = :uid)
+order by created_at desc, digest, session_uid limit :limit;
+
+-- name: artifact.by_prefix
+-- Digests that begin with a prefix.
+select distinct digest from artifact where digest >= :prefix and digest < :beyond order by digest limit :limit;

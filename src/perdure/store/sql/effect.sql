@@ -109,8 +109,10 @@ update effect set approval_id = :approval_id where session_uid = :uid and id = :
 select {columns:effect} from effect where session_uid = :uid and id = :id;
 
 -- name: effect.by_id
--- One effect by its id, or by a beginning of it.
-select {columns:effect} from effect where id >= :prefix and id < :beyond order by id, session_uid limit :limit;
+-- One effect by its id or a prefix of it, of one session or of any.
+select {columns:effect} from effect where id >= :prefix and id < :beyond
+    and (cast(:uid as text) is null or session_uid = :uid)
+order by id, session_uid limit :limit;
 
 -- name: effect.of_session
 -- Everything a session planned between two events, in order.
