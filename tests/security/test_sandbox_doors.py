@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from perdure.agent.commands import home_folders
 from perdure.agent.commands.sandbox import Level
 from tests.agent.hostile import Den
 from tests.agent.needs import need_bubblewrap
@@ -109,3 +112,11 @@ def test_a_journal_left_beside_a_store_in_the_folder_changes_nothing(work: Work)
     assert work(*begin, "--allow", "run_command", "--once", "--store", str(store)).code == 0
     assert Path(f"{store}-journal").stat().st_size == 0
     assert work("verify", "--store", str(store)).code == 0
+
+
+def test_only_the_installation_is_visible_below_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as other, tempfile.TemporaryDirectory(dir="/tmp") as prefix:
+        monkeypatch.setattr(sys, "prefix", prefix)
+        visible = home_folders.readable(tmp_path)
+        assert Path(prefix) in visible
+        assert not {Path("/tmp"), Path(other)} & {*visible}

@@ -26,14 +26,13 @@ import msgspec
 
 from perdure.agent.commands import launcher, seccomp
 from perdure.agent.commands.executables import executable, own_code
-from perdure.agent.commands.home_folders import homes, readable
+from perdure.agent.commands.home_folders import EMPTY, homes, readable
 from perdure.agent.commands.launcher import NEEDED, USER
 from perdure.agent.files.workspace import Workspace
 from perdure.config import FILE
 from perdure.errors import NotDone
 
 TEMPORARY = 1 << 30
-_EMPTY = (Path("/tmp"), Path("/dev/shm"), Path("/run"))  # where the command finds nothing
 _READ_ONLY = tuple(f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "asound"))
 _ALONE = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 _BOUND = ("--new-session", "--die-with-parent", "--cap-drop", "ALL")
@@ -112,7 +111,7 @@ class Found:
         line += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
         for door in _READ_ONLY:
             line += ["--ro-bind-try", door, door]
-        for empty in (*_EMPTY, *(homes() if root is not None else ())):
+        for empty in (*EMPTY, *(homes() if root is not None else ())):
             line += (["--perms", "1777"] if apart else []) + self._empty(empty)
         for path in readable(root) if root is not None else ():
             line += [*_passable(path), "--ro-bind-try", str(path), str(path)]
@@ -165,7 +164,7 @@ class Folders(msgspec.Struct, frozen=True, kw_only=True):
 
 def _is_covered(path: Path) -> bool:
     """Whether a path lies where a command finds nothing, unless it is put back."""
-    return any(path == empty or empty in path.parents for empty in (*_EMPTY, *homes()))
+    return any(path == empty or empty in path.parents for empty in (*EMPTY, *homes()))
 
 
 def _there(path: Path) -> Path:

@@ -15,6 +15,7 @@ from pathlib import Path
 import perdure
 from perdure.agent.git.links import find_git_folders
 
+EMPTY = (Path("/tmp"), Path("/dev/shm"), Path("/run"))  # folders that every command finds empty
 READABLE = "PERDURE_READABLE"  # more paths that commands may read, separated by colons
 _TOOLS = [
     ".pyenv",
@@ -95,20 +96,23 @@ def homes() -> tuple[Path, ...]:
 
 
 def readable(root: Path) -> tuple[Path, ...]:
-    """What of them a command may read. Never a whole home folder, and never one that holds it."""
+    """The paths in home folders and in `EMPTY` that a command may read. Never a whole home folder, nor its parent.
+
+    Perdure itself may be installed below `/tmp`, for example in a test environment.
+    """
     own = [Path.home() / name for name in _TOOLS]
     own += [Path(place) for place in os.get_exec_path() if os.path.isabs(place)]
     own += [Path(sys.prefix), Path(sys.base_prefix), Path(perdure.__file__).parents[1]]
     own += [Path(os.environ[name]) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name)]
     own += [Path(place) for place in os.environ.get(READABLE, "").split(":") if os.path.isabs(place)]
     own += _repository(root)
-    tops = homes()
+    tops = (*homes(), *EMPTY)
     inside = dict.fromkeys(path for path in own if os.path.exists(path) and _is_inside(path, tops))
     return tuple(path for path in inside if not any(other in path.parents for other in inside))
 
 
 def _is_inside(path: Path, tops: tuple[Path, ...]) -> bool:
-    """Whether a path lies in a home folder and is not one itself, however it is reached."""
+    """Whether a path lies in one of these folders, and is not a home folder itself, also by its real path."""
     real = Path(os.path.realpath(path))
     if real.parent == Path("/home") or real == Path(os.path.realpath(Path.home())):
         return False
