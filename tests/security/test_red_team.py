@@ -38,7 +38,7 @@ STOPPED = {  # what a call was told, and what that means; the first that is foun
     r"outside the folder|not a usable path": "tools: a path outside the folder",
     r"not a public address|not an http or https address": "fetch_url: public addresses only",
     r"there is no tool|takes no": "agent: no such tool or argument",
-    r"not a name for a branch": "git tools: names are checked",
+    r"not a valid branch name": "git tools: names are checked",
     r"exists; read it first": "tools: a file that was not read is not written over",
     r"no thanks": "a person was asked, and denied it",
     r"[Pp]ermission denied|not permitted|superuser|System error|Authentication failure": "sandbox: no rights",
