@@ -1,8 +1,8 @@
-"""Time, in whole microseconds, as an argument.
+"""Time, in microseconds, passed as an argument.
 
-A store has one clock; its reading is passed into every move, so nothing below the shell ever looks at the time.
-Two readings exist and are never mixed: `now` is the store's time, which other processes and people see;
-`boot` runs evenly through clock changes and suspends, and is what a deadline on this machine is checked against.
+A store has one clock. Its time is passed into every move, so that no code below the store reads a clock. There are two
+times that are never mixed: `now` is the store's time, which other processes and people see; `boot` is not affected by
+clock changes and suspends, and is used for deadlines on this machine.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import time
 from typing import Protocol
 
 SECOND = 1_000_000
-QUICK = SECOND // 2  # an answer within this says what time the server has
+QUICK = SECOND // 2  # an answer within this time gives the server's time
 REFRESH = 60 * SECOND
 SOON = 2 * SECOND
 
 
 def format_time(microseconds: int) -> str:
-    """When, for people: in UTC to the second."""
+    """A time for people: in UTC to the second."""
     from datetime import UTC, datetime, timedelta
 
     try:
@@ -28,7 +28,7 @@ def format_time(microseconds: int) -> str:
 
 
 class Clock(Protocol):
-    """What a store needs to know about time."""
+    """The clock of a store."""
 
     def now(self) -> int:
         """The store's time, microseconds since 1970."""
@@ -40,7 +40,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clocks: right for a store that lives on one machine."""
+    """The clocks of this machine, for a store on one machine."""
 
     def now(self) -> int:
         return time.time_ns() // 1000
@@ -50,10 +50,10 @@ class SystemClock:
 
 
 class ServerClock:
-    """A database server's time, told by this machine's boot clock and a measured offset.
+    """A database server's time, from this machine's boot clock and a measured offset.
 
     Workers on many machines then agree about leases as well as their round trips allow, and a step of the local
-    wall clock moves nothing.
+    wall clock has no effect.
     """
 
     def __init__(self) -> None:
@@ -71,11 +71,10 @@ class ServerClock:
         return boot_time() >= self.measure_after
 
     def measured(self, *, asked: int, server: int, answered: int) -> None:
-        """Take a measurement: the server read its clock at some moment between our asking and its answer.
+        """Add a measurement: the server read its clock between the request and the answer.
 
-        A quick answer gives the offset: the moment was half-way. After a slow one (a stalled network, a machine that
-        slept) it was anywhere, so the offset is corrected only as far as it cannot have been right, and measured again
-        soon.
+        A quick answer gives the offset: the middle of that time. After a slow one (a stalled network, a suspended
+        machine) the offset is corrected only as far as it cannot have been right, and measured again soon.
         """
         lowest, highest = server - answered, server - asked
         if answered - asked <= QUICK:

@@ -83,7 +83,7 @@ def check_name(kind: str, name: str) -> str:
     """Refuse a name that a shell, a path or a database could misinterpret."""
     if not NAME.match(name):
         raise ConfigError(
-            f"{kind} {name[:40]!r} is not a usable name.",
+            f"{kind} {name[:40]!r} is not a valid name.",
             hint="Use up to 200 letters, digits and . _ : @ / + -, starting with a letter or digit.",
         )
     return name

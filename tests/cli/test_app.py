@@ -103,7 +103,7 @@ def test_a_value_is_json_where_it_is_json(terminal: Terminal, given: list[str], 
         (["number=1", "number=2"], "number is given twice."),
         (["number=99999999999999999999"], "no canonical JSON form"),
         (["number=1", "--id", " "], "The session's id is empty."),
-        (["number=1", "--id", "a b"], "is not a usable name"),
+        (["number=1", "--id", "a b"], "is not a valid name"),
     ],
 )
 def test_wrong_arguments_are_wrong_use_and_leave_no_session(

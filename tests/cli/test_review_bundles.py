@@ -82,7 +82,7 @@ def test_a_session_that_was_moved_away_asks_nothing_of_anybody_here(work: Work) 
     for words in (("resume", "one"), ("resume", "one", "--plan"), ("attach", "one"), ("send", "one", "more")):
         said = work(*words)
         assert (said.code, said.out) == (1, "")
-        assert "it was moved away on 20" in said.err
+        assert "it was moved to another store on 20" in said.err
         assert "--take-back" in said.err
     assert "needs a person" not in work("ls").out
     assert "No session matches" in work("ls", "--waiting-for", "input").out
@@ -98,7 +98,7 @@ def test_history_that_came_with_a_copy_is_not_said_to_have_been_moved_away(work:
     assert work("import", "one.zip", "--store", "other.db").code == 0
     (history,) = (one["id"] for one in work("ls", "--json", "--store", "other.db").lines if one["sealed_at"])
     said = work("resume", history, "--store", "other.db")
-    assert (said.code, "came as the history of a copy" in said.err) == (1, True)
+    assert (said.code, "was imported as the history of a copy" in said.err) == (1, True)
 
 
 @pytest.mark.postgres

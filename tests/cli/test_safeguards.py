@@ -45,7 +45,7 @@ def test_an_effect_is_undone_by_a_command(branches: Terminal) -> None:
     assert not booked.exists()
     assert branches("resume", "b").out.endswith("never mind\n")
     late = branches("undo", effect["id"], "--because", "again")
-    assert (late.code, "no longer taken back" in late.err) == (1, True)
+    assert (late.code, "can no longer be undone" in late.err) == (1, True)
 
 
 def test_large_arguments_are_named_in_a_table_and_whole_in_json(branches: Terminal) -> None:

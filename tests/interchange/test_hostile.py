@@ -108,7 +108,7 @@ FORGED: dict[str, tuple[str, Callable[[list[Row]], None], str]] = {
     "a number as text": (EFFECT, edit(0, number="1"), "Expected `int`"),
     "a truth as number": (EFFECT, edit(0, number=True), "Expected `int`"),
     "a number too large": (EFFECT, edit(0, planned_at=2**63), "too large"),
-    "a NUL": (EFFECT, edit(0, tool="a\0b"), "holds a NUL"),
+    "a NUL": (EFFECT, edit(0, tool="a\0b"), "contains a NUL"),
     "JSON that is none": (EFFECT, edit(0, intent="{"), "is not a row of it"),
     "JSON not as text": (EFFECT, edit(0, intent={"a": 1}), "not JSON as text"),
     "a column missing": (EFFECT, without("tool"), "missing required field"),

@@ -251,7 +251,7 @@ async def test_a_session_that_continued_in_two_stores_is_refused(opened: Open, s
         await export_session(rt, "t-1", folder / path, move=True)
     await import_session(here, folder / "one.zip")
     before = transfer.stored_session(here, uid)
-    with pytest.raises(Conflict, match="went on in two places"):
+    with pytest.raises(Conflict, match="continued in two stores"):
         await import_session(here, folder / "two.zip")
     assert transfer.stored_session(here, uid) == before
 

@@ -138,7 +138,7 @@ def test_what_is_no_error_of_the_driver_stays_what_it_is(error: BaseException) -
 
 
 SAID_BY_POSTGRES: dict[str, tuple[tuple[str, ...], type[PerdureError], str]] = {
-    "disk full": (("do $$ begin raise exception 'no room' using errcode = 'disk_full'; end $$",), StoreFull, "room"),
+    "disk full": (("do $$ begin raise exception 'no room' using errcode = 'disk_full'; end $$",), StoreFull, "is full"),
     "too slow": (("set local statement_timeout = 20", "select pg_sleep(5)"), StoreUnavailable, "took too long"),
     "a deadlock": (
         ("do $$ begin raise exception 'dead' using errcode = 'deadlock_detected'; end $$",),

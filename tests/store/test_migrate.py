@@ -140,7 +140,7 @@ def test_a_newer_store_is_refused_unless_it_says_that_it_is_compatible(target: s
     with open_store(target) as store:
         made = a_session(store)
     outgrow(target)
-    with pytest.raises(SchemaMismatch, match=f"schema {KNOWN + 2}, which needs code that knows {KNOWN + 1}"):
+    with pytest.raises(SchemaMismatch, match=f"schema {KNOWN + 2}, which needs Perdure with schema {KNOWN + 1}"):
         open_store(target)
     with evolve.a_migrator(target) as database:
         evolve.write(database, meta.put("compatible_from", str(KNOWN)))
@@ -196,7 +196,7 @@ def test_a_process_notices_before_its_next_write_that_the_schema_outgrew_it(targ
         holder = a_holder(store)
         outgrow(target)
         for _ in range(2):
-            with pytest.raises(SchemaMismatch, match=f"needs code that knows {KNOWN + 1}") as refused:
+            with pytest.raises(SchemaMismatch, match=f"needs Perdure with schema {KNOWN + 1}") as refused:
                 store.write_now(WRITES[kind](holder))
             assert "Upgrade" in refused.value.hint
     assert ask(target, "select cursor from session") == [(2,)]
@@ -278,8 +278,8 @@ def test_a_read_goes_on_while_a_file_is_migrated(blank: str, steps: Path) -> Non
 
 WRONG = {
     "a gap": ("0003_next.sql", "-- phase: expand\n-- compatible_from: 1\n", "0003_next is out of order"),
-    "no phase": ("0002_next.sql", "-- compatible_from: 1\n", "does not say its phase"),
-    "no compatibility": ("0002_next.sql", "-- phase: expand\n", "does not say its phase"),
+    "no phase": ("0002_next.sql", "-- compatible_from: 1\n", "does not declare its phase"),
+    "no compatibility": ("0002_next.sql", "-- phase: expand\n", "does not declare its phase"),
     "only for one": ("0002_next.postgres.sql", "-- phase: expand\n-- compatible_from: 1\n", "0002_next"),
 }
 
@@ -317,7 +317,7 @@ def test_opening_does_not_migrate_under_a_living_worker_of_an_older_version(blan
     with evolve.a_migrator(blank) as database:
         evolve.write(database, worker.register(old))
     alive = Presence(companion(Path(blank)) / "workers", "w-old")
-    with pytest.raises(SchemaMismatch, match="would break older workers that live: w-old"):
+    with pytest.raises(SchemaMismatch, match="would break older workers that are running: w-old"):
         open_store(blank)
     assert version_of(blank) == 2
     alive.close()

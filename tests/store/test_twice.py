@@ -88,7 +88,7 @@ PLAIN: dict[str, Scene] = {
     "meta.put": lambda store, clock: meta.put("colour", "red"),
     "worker.forget": lambda store, clock: worker.forget(["w-1", "w-2"]),
     "worker.register": lambda store, clock: worker.register(WORKER),
-    "worker.seen": lambda store, clock: worker.heartbeat("w-1"),
+    "worker.heartbeat": lambda store, clock: worker.heartbeat("w-1"),
 }
 
 WITHOUT_EVENT: dict[str, Scene] = {

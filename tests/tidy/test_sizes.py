@@ -23,6 +23,9 @@ LONG_FILES: dict[str, Allowed] = {
     "src/perdure/agent/commands/runner.py": Allowed(
         318, "it is started alone, by path: every command waits for its import"
     ),
+    "src/perdure/store/databases/postgres/connection.py": Allowed(
+        310, "the story of a lost connection and its implementation are read together"
+    ),
     "src/perdure/store/moves/effect.py": Allowed(350, "plan, dispatch and settle are read together"),
     "src/perdure/cli/live/conversation.py": Allowed(310, "it handles every item of its queue"),
 }

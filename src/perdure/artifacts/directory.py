@@ -1,13 +1,13 @@
 """Artifacts in a folder: `artifacts/ab/abcdef...`, written once, never changed.
 
-    temp       write the bytes under a name nobody looks for
+    temp       write the bytes under a temporary name
     sync       the bytes are durable
-    rename     the file has its name: it appears whole or not at all
+    rename     the file has its name: it appears complete or not at all
     sync       the name is durable
     index      a row in the store claims it for a session
 
-A crash before the last line leaves a file that no row claims: an orphan, which costs room and nothing else. A row
-never claims bytes that are not there. Every read checks the digest.
+A crash before the last line leaves a file that no row claims: an orphan, which only costs space. A row never claims
+bytes that are missing. Every read checks the digest.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Directory:
         self._temporary = folder / "temp"
 
     def put(self, content: bytes | Iterable[bytes]) -> tuple[str, int]:
-        """Store bytes and return their digest and size. Bytes that are there already are not written again."""
+        """Store bytes and return their digest and size. Bytes that are stored already are not written again."""
         chunks: Iterable[bytes] = [content] if isinstance(content, bytes) else content
         if isinstance(content, bytes) and self._is_whole(path := self._path(name := digest(content)), len(content)):
             return name, path.stat().st_size
@@ -44,7 +44,7 @@ class Directory:
             return self._write(chunks)
         except OSError as error:
             if error.errno in FULL:
-                raise StoreFull("The disk is full; the artifact was not kept.") from error
+                raise StoreFull("The disk is full; the artifact was not stored.") from error
             raise StoreUnavailable(f"The artifact cannot be written: {error.strerror}.") from error
 
     def _write(self, chunks: Iterable[bytes]) -> tuple[str, int]:
@@ -79,7 +79,7 @@ class Directory:
         return content
 
     def open(self, name: str) -> Iterator[bytes]:
-        """The bytes in pieces; the digest is checked at the end, and a mismatch raises there."""
+        """The bytes in chunks; the digest is checked at the end, and a mismatch raises an error there."""
         hashing = sha256()
         try:
             with open(self._path(name), "rb") as file:
@@ -95,7 +95,7 @@ class Directory:
         return self._path(name).is_file()
 
     def size(self, name: str) -> int:
-        """How many bytes it has; raises `OSError` when it is not there."""
+        """Its size in bytes; raises `OSError` if it does not exist."""
         return self._path(name).stat().st_size
 
     def names(self) -> Iterator[str]:
@@ -113,7 +113,7 @@ class Directory:
         return self.folder / name[:2] / name
 
     def _is_whole(self, path: Path, size: int) -> bool:
-        """A file under its final name was synced before it got that name; its name may not have been."""
+        """Whether the file exists in full, with a durable name: its content was synced before it got its name."""
         if not path.is_file() or path.stat().st_size != size:
             return False
         sync_folder(path.parent)
@@ -123,7 +123,7 @@ class Directory:
 def directory_of(store: Store) -> Directory:
     """The artifact folder that belongs to a store on this machine."""
     if store.folder is None:
-        raise NotFound("This store has no folder for artifacts.", hint="Give one in the settings.")
+        raise NotFound("This store has no folder for artifacts.", hint="Set `artifacts` in the settings.")
     return Directory(store.folder / "artifacts")
 
 
@@ -137,7 +137,7 @@ async def save(
     kind: str = "application/octet-stream",
     retention: Retention = Retention.SESSION,
 ) -> str:
-    """Keep bytes for a session: the bytes first, then the row that claims them."""
+    """Store bytes for a session: the bytes first, then the row that claims them."""
     name, size = directory.put(content)
     await store.write(
         artifact.index(uid, by, name, kind=kind, size=size, location=name[:2] + "/" + name, retention=retention)
@@ -146,7 +146,7 @@ async def save(
 
 
 def orphans(tx: StoreTransaction, directory: Directory) -> list[str]:
-    """Files that no row claims: what a crash between the bytes and the row leaves behind."""
+    """Files that no row claims, left by a crash between writing the bytes and the row."""
     claimed, after = set[str](), ""
     while page := artifact.digests(tx, after=after):
         claimed.update(page)
@@ -155,6 +155,6 @@ def orphans(tx: StoreTransaction, directory: Directory) -> list[str]:
 
 
 def missing(tx: StoreTransaction, directory: Directory, uid: str) -> list[Artifact]:
-    """Rows whose bytes are gone: this never happens by a crash."""
+    """Rows whose bytes are missing; a crash never causes this."""
     session.get(tx, uid)
     return [row for row in artifact.of_session(tx, uid) if not directory.has(row.digest)]

@@ -6,4 +6,4 @@ does nothing, `store.write(move)` commits it. This package never decides what to
 
 import logging
 
-logging.getLogger("perdure").addHandler(logging.NullHandler())  # a library says nothing unless logging is configured
+logging.getLogger("perdure").addHandler(logging.NullHandler())  # a library logs nothing unless logging is configured

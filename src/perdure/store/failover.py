@@ -1,33 +1,35 @@
 """Failover: another PostgreSQL server took over, and the evidence that nothing was lost.
 
-A new timeline begins a restore, for it may have lost acknowledged commits. That is in force before anything else is
-read or written there. Evidence then takes sessions out of it, one by one or all at once:
+A new timeline begins a restore, because it may have lost acknowledged commits. That takes effect before anything else
+is read or written there. Evidence then exempts sessions from it, one by one or all together:
 
     register   before a process writes: its row in `writer`, and a file on its host
-    note       after every acknowledged commit, before anybody is told: the event, and whether it waited for a standby
+    note       after every acknowledged commit, before its caller gets the answer: the event, and whether the commit
+               waited for a standby
     switch     the first connection to the new timeline begins the restore; every lease is void (`restore.begin`)
-    vouch      each writer looks for what it had noted; all there and synchronous: its row moves to the new timeline
+    vouch      each writer searches for what it had noted; if all is there and was synchronous, its row moves to the new
+               timeline
     keep       a holder whose process found everything, and whose own log ends as it knows, gets its lease back
-    conclude   no writer's row is left behind: it was a failover, and the restore is released
+    conclude   every writer's row is at the new timeline: it was a failover, and the restore is released
 
 What a crash after each line means:
 
-    register   a row whose process is dead. The next process on that host reads the file and vouches in its place. If
-               host or file are gone nobody can, and `conclude` does not come: a restore, until a person releases it
-    note       the same. A crash before it: nobody was told of the commit, so nobody acted on it
-    switch     nobody has vouched: a restore
-    vouch      one transaction with `conclude`. Others are still missing: a restore for every session without a holder
-    keep       one transaction with the move that it lets through: it is kept, or will be by the holder's next move
-    conclude   it is over
+    register   a row whose process is dead. The next process on that host reads the file and vouches for it. If the host
+               or the file is gone, `conclude` never happens: it stays a restore until a person releases it
+    note       the same. After a crash before it, no caller knew of the commit, so none acted on it
+    switch     no writer has vouched: a restore
+    vouch      one transaction with `conclude`. If others are missing: a restore for every session without a holder
+    keep       one transaction with the move that needs it: the lease is kept, or will be by the holder's next move
+    conclude   done
 
-Only the holder's own process matters to `keep`: while the lease's time has not run out on the boot clock, nobody else
-can have moved the session in the time that may be lost. After that somebody may have, so the holder waits for
-`conclude`. Whoever would take the session over waits for one full lease, on its own boot clock, from when it saw the
+For `keep`, only the holder's own process matters: until the lease ends on the boot clock, no other process can have
+moved the session in the time that may be lost. After that another one may have, so the holder waits for `conclude`. A
+process that wants to take the session over waits for one full lease, on its own boot clock, from when it detected the
 new server.
 
 An old primary that still answers is refused by every process that has seen the new one, and a commit that it
-acknowledges after that is looked for on the new one. One that nobody can tell from the primary, because its commits do
-not wait for the promoted standby, is a case that only the operator can exclude.
+acknowledges after that is searched for on the new one. An old primary that cannot be distinguished from the new one,
+because its commits do not wait for the promoted standby, can only be excluded by the operator.
 """
 
 from __future__ import annotations
@@ -50,14 +52,14 @@ BECAUSE = "It was a failover: every process found what it had acknowledged, and 
 
 
 class WriterFinding(msgspec.Struct, frozen=True):
-    """What a writer found after a switch: whether everything is there, and why it cannot vouch for that, if so."""
+    """What a writer found after a switch: whether its commits are there, and why it cannot vouch for them, if so."""
 
     intact: bool
     finding: str | None
 
 
 def register(tx: StoreTransaction, id: str, host: str, timeline: str) -> None:
-    """Say that a process writes. Writers that were silent for long are forgotten: this commit comes after theirs."""
+    """Register a writer. Writers that were silent for long are removed: this commit comes after theirs."""
     tx.send("writer.forget_idle", timeline=timeline, before=tx.now - FORGOTTEN_AFTER)
     tx.send("writer.put", id=id, host=host, timeline=timeline, finding=None, now=tx.now)
 
@@ -65,12 +67,12 @@ def register(tx: StoreTransaction, id: str, host: str, timeline: str) -> None:
 def vouch(
     tx: StoreTransaction, id: str, host: str, timeline: str, noted: Sequence[Acknowledgment], *, registered: bool = True
 ) -> WriterFinding:
-    """Look for everything that a writer had noted, and say so in its row; the last one to say so concludes.
+    """Search for everything that a writer had noted, and record the result in its row; the last writer concludes.
 
-    `registered`: its row must be there, because it is too young to be forgotten. What is found to be lost after all was
-    concluded or released is another restore.
+    `registered`: its row must be there, because it is too young to be removed. A loss that is found after the restore
+    was concluded or released begins another restore.
     """
-    tx.one("meta.lock", key=restore.TIMELINE)  # one at a time, so that the last one sees that it is the last
+    tx.one("meta.lock", key=restore.TIMELINE)  # one at a time, so that the last writer knows that it is the last
     known = get(tx, id)
     lost = next((one for one in noted if not _is_there(tx, one)), None)
     undecided = [one for one in restore.listing(tx) if one.timeline is not None and one.released_at is None]
@@ -95,9 +97,9 @@ def vouch(
 
 
 def adopt(tx: StoreTransaction, id: str, timeline: str, noted: Sequence[Acknowledgment]) -> None:
-    """Vouch for a writer that died on this host, by what it had noted; an empty list is one that cannot be read."""
+    """Vouch for a dead writer of this host, by its notes; an empty list means that they cannot be read."""
     known = get(tx, id)
-    if known is None:  # it had left, or was forgotten; or its registration is lost
+    if known is None:  # it had ended, or was removed; or its registration is lost
         if any(not _is_there(tx, one) for one in noted):
             vouch(tx, id, "", timeline, noted, registered=False)
     elif known.timeline == timeline:
@@ -126,12 +128,12 @@ def writers_behind(tx: StoreTransaction, timeline: str, *, limit: int = 1000) ->
 
 
 def missing_writers(tx: StoreTransaction) -> list[Writer]:
-    """The writers whose word would show that the newest change of server lost nothing."""
+    """The writers that have not confirmed that the newest change of server lost nothing."""
     return writers_behind(tx, meta.get(tx, restore.TIMELINE) or "")
 
 
 def keep_lease(log: Log, holder: Holder) -> bool:
-    """Give a holder the lease back that a change of server ended, if its session has lost nothing."""
+    """Give a holder its lease back after a change of server, if its session has lost nothing."""
     head, tx = log.head, log.tx
     if head.lease_nonce != holder.nonce or not is_void(head.lease_epoch, tx.restore_epoch):
         return False
@@ -147,7 +149,7 @@ def keep_lease(log: Log, holder: Holder) -> bool:
     undecided = [one for one in since if one.released_at is None]
     if undecided and tx.boot >= holder.boot_deadline:
         raise LossUnknown(
-            f"Another server took over, and it is not known whether session {head.id} was moved by somebody else since "
+            f"Another server took over, and it is not known whether another worker has moved session {head.id} since "
             f"the lease of {holder.name} ended."
         )
     _give_back(log, holder, since[0], undecided)
@@ -160,7 +162,7 @@ def _give_back(log: Log, holder: Holder, newest: Restore, undecided: list[Restor
     tx.send("session.keep", uid=holder.uid, epoch=epoch, until=tx.now + holder.ttl)
     for one in undecided:
         tx.send("restore.exempt", epoch=one.epoch, uid=holder.uid)
-    holder.epoch = epoch  # at once: what this very move writes is written under it
+    holder.epoch = epoch  # now: this move is written under it
     log.append("lease.kept", {"epoch": epoch, "timeline": newest.timeline})
 
     def confirm() -> None:

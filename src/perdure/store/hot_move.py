@@ -1,14 +1,14 @@
-"""Hot moves: what a holder who knows the end of the log writes without looking first.
+"""Hot moves: what a holder that knows the end of the log writes without reading first.
 
-    guard     the session's row moves on, if lease and end of the log are as the holder knows them
+    guard     the session's row advances, if the lease and the end of the log are as the holder knows them
     writes    the event and the rows; none of them needs an answer in between
 
 PostgreSQL has guard and writes in one statement, which is a transaction by itself; SQLite runs them one after another.
-When the guard does not hold nothing was written, and the move goes the long way: it looks. Whatever an outsider does, a
-message or a request to stop, appends an event, so the log has another end and the long way hears of it.
+When the guard does not hold, nothing was written, and the move runs the regular way: it reads first. Whatever an
+outsider does, a message or a request to cancel, appends an event, so the end of the log differs and the guard fails.
 
 Several moves of one holder may be built at once, on PostgreSQL in several threads, and each commit replaces the end
-that the holder knows. So a hot move reads that end once, and number, chain, body and answer are all made from it.
+that the holder knows. So a hot move reads that end once, and derives number, chain, body and answer from it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ P = ParamSpec("P")
 
 
 class GuardedWrite(Generic[T]):
-    """A hot move, ready to be tried: as one statement, and as parts of which the first is the guard."""
+    """A hot move, ready to be written: as one statement, or as parts of which the first is the guard."""
 
     __slots__ = ("answer", "holder", "parts", "statement", "values")
 
@@ -77,7 +77,7 @@ def guarded_write(
 
 
 class HotHolderMove(HolderMove[P, T]):
-    """A holder move with a hot way."""
+    """A holder move that can also be written as a hot move."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class HotHolderMove(HolderMove[P, T]):
 
 
 class HotOutsiderMove(OutsiderMove[P, T]):
-    """An outsider move with a hot way, for an outsider who may be the holder."""
+    """An outsider move that can also be written as a hot move, if its caller is the holder."""
 
     def __init__(
         self,
@@ -113,19 +113,19 @@ class HotOutsiderMove(OutsiderMove[P, T]):
 def hot_holder_move(
     hot: Callable[Concatenate[StoreTransaction, Holder, P], GuardedWrite[T] | None],
 ) -> Callable[[Callable[Concatenate[Log, P], T]], HotHolderMove[P, T]]:
-    """A holder move that `hot` makes without a look, or says that it cannot."""
+    """A holder move that `hot` writes without reading first; None where that is not possible."""
     return lambda on: HotHolderMove(on, hot)
 
 
 def hot_outsider_move(
     hot: Callable[Concatenate[StoreTransaction, P], GuardedWrite[T] | None],
 ) -> Callable[[Callable[Concatenate[Log, P], T]], HotOutsiderMove[P, T]]:
-    """An outsider move that `hot` makes without a look, or says that it cannot."""
+    """An outsider move that `hot` writes without reading first; None where that is not possible."""
     return lambda on: HotOutsiderMove(on, hot)
 
 
 def write(tx: StoreTransaction, move: Move[T]) -> T:
-    """Write a move in an open transaction: the hot way if its guard holds, else the long way."""
+    """Write a move in an open transaction: as a hot move if its guard holds, else the regular way."""
     if move.hot is not None and (ready := move.hot(tx)) is not None and ready.attempt(tx):
         return ready.answer
     return move.run(tx)

@@ -1,18 +1,18 @@
 """Migrations: numbered SQL files, applied once, in order, by one process at a time.
 
-A file says what it is in its first lines:
+The first lines of a file declare:
 
-    -- phase: expand | contract    expand only adds; contract removes what no living version reads any more
+    -- phase: expand | contract    expand only adds; contract removes what no running version reads any more
     -- compatible_from: N          the oldest schema version whose code can still use the store afterwards
 
 `NNNN_name.sql` is for both databases; `NNNN_name.sqlite.sql` and `NNNN_name.postgres.sql`, where they exist, follow it
 in the same transaction. A file `NNNN_name.backfill.sql` holds one statement, run in small batches, each a transaction
-of its own, until it changes nothing more; the version rises only then, so a crash in the middle begins it again. What
-it fills was added by an earlier number: a migration with a backfill has no other statement, because beginning again
+of its own, until it changes nothing more; the version rises only then, so a crash in the middle starts it again. The
+columns it fills were added by an earlier number: a migration with a backfill has no other statement, because a restart
 would run that twice.
 
 Order of writes: lock, read the version, (SQLite) back up, one transaction for each migration with the version in it.
-A crash leaves the store at some version, whole. A store newer than this code is refused unless it says that it is
+A crash leaves the store at one version, complete. A store newer than this code is refused unless it declares that it is
 compatible; an older one is migrated.
 """
 
@@ -38,7 +38,7 @@ _COMPATIBLE = re.compile(r"^-- compatible_from: (\d+)$", re.MULTILINE)
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """One numbered change of the schema, as the given database wants to read it."""
+    """One numbered change of the schema, in the dialect of the given database."""
 
     number: int
     name: str
@@ -49,7 +49,7 @@ class Migration(msgspec.Struct, frozen=True):
 
 
 class Migrator(ABC):
-    """What a database must offer to be migrated."""
+    """The interface that a database needs for migrations."""
 
     dialect: str
 
@@ -66,7 +66,7 @@ class Migrator(ABC):
 
     @abstractmethod
     def back_up(self, version: int) -> None:
-        """Keep a copy of what there is, where that is this database's way."""
+        """Back up the database, where the store is responsible for that."""
 
     @abstractmethod
     def apply(self, scripts: Iterable[str], properties: Mapping[str, str]) -> None:
@@ -78,7 +78,7 @@ class Migrator(ABC):
 
 
 def load(dialect: str, folder: Traversable | None = None) -> list[Migration]:
-    """The migrations this code knows, in order."""
+    """The migrations of this code, in order."""
     folder = folder or resources.files("perdure.store").joinpath("migrations")
     texts: dict[tuple[int, str], dict[str, str]] = {}
     for file in folder.iterdir():
@@ -88,7 +88,7 @@ def load(dialect: str, folder: Traversable | None = None) -> list[Migration]:
     for place, ((number, name), parts) in enumerate(sorted(texts.items()), 1):
         phase, compatible = _PHASE.search(parts.get("both", "")), _COMPATIBLE.search(parts.get("both", ""))
         if number != place or phase is None or compatible is None:
-            raise ConfigError(f"Migration {number:04}_{name} is out of order, or does not say its phase.")
+            raise ConfigError(f"Migration {number:04}_{name} is out of order, or does not declare its phase.")
         scripts = tuple(expand(parts[part], dialect) for part in ("both", dialect) if part in parts)
         backfill = expand(parts["backfill"], dialect) if "backfill" in parts else None
         if backfill is not None and any(map(_has_statement, scripts)):
@@ -99,7 +99,7 @@ def load(dialect: str, folder: Traversable | None = None) -> list[Migration]:
 
 @cache
 def known() -> int:
-    """The newest schema that this code knows."""
+    """The newest schema version of this code."""
     return len(load("sqlite"))
 
 
@@ -108,10 +108,10 @@ def _has_statement(script: str) -> bool:
 
 
 def check(version: int, compatible_from: int, known: int) -> None:
-    """Refuse a store that this code would misread."""
+    """Refuse a store whose schema is too new for this code."""
     if version > known and compatible_from > known:
         raise SchemaMismatch(
-            f"The store has schema {version}, which needs code that knows {compatible_from}; this one knows {known}.",
+            f"The store has schema {version}, which needs Perdure with schema {compatible_from}; this one has {known}.",
             hint="Upgrade Perdure on this machine.",
         )
 
@@ -119,8 +119,8 @@ def check(version: int, compatible_from: int, known: int) -> None:
 def migrate(database: Migrator, migrations: list[Migration], *, oldest_alive: int | None = None) -> list[int]:
     """Bring the database up to date and return the versions applied.
 
-    `oldest_alive` is the lowest schema version that a living worker needs; a contract that would break it is left for
-    later, and so is everything after it.
+    `oldest_alive` is the lowest schema version that a running worker needs; a migration that would break it is not
+    applied, nor is any after it.
     """
     known = len(migrations)
     version, compatible_from = database.version()
@@ -135,7 +135,7 @@ def migrate(database: Migrator, migrations: list[Migration], *, oldest_alive: in
 
 
 def _apply_all(database: Migrator, migrations: list[Migration], oldest_alive: int | None) -> list[int]:
-    version, _ = database.version()  # again, now that nobody else can change it
+    version, _ = database.version()  # again, now that no other process can change it
     applied: list[int] = []
     for migration in migrations[version:]:
         if oldest_alive is not None and migration.compatible_from > oldest_alive:

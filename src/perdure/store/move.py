@@ -1,16 +1,16 @@
-"""Moves: the unit of writing. One move is one decision, whole or not at all.
+"""Moves: the unit of writing. A move is one transaction, written whole or not at all.
 
-Three kinds, and a reader can see which is which where it is defined:
+There are three kinds, declared where a move is defined:
     @holder_move    made by the lease's holder; refused when its epoch is no longer current
-    @outsider_move  made by anybody entitled, under the session's row lock: an answer, a vote, a message
-    @plain_move     touches no session's log: a worker's heartbeat, a checkpoint, a named lease
+    @outsider_move  needs no lease, runs under the session's row lock: an answer, a vote, a message
+    @plain_move     writes to no session's log: a worker's heartbeat, a checkpoint, a named lease
 
-Order of writes in a session move: lock the session's row, look, change rows, append events, advance cursor and chain.
+Order of writes in a session move: lock the session's row, read, change rows, append events, advance cursor and chain.
 The lock comes first, so two moves of one session never see the same cursor.
 
 Every move has an id, written into its events. When a commit's outcome is unknown the store searches for that id: found
 means committed, with the result it already computed; not found means it runs again. A move that appended no event
-leaves nothing to search for; it must be safe to run twice, and the tests run it twice.
+leaves nothing to search for, so it must be safe to run twice; the tests run it twice.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Row = tuple[Any, ...]
 
 
 class StoreTransaction(ABC):
-    """What a move writes through: named statements on one open transaction, and the time."""
+    """An open transaction that a move writes to: named statements, and the time."""
 
     now: int
-    boot: int = 0  # the same moment on this machine's boot clock; 0 where nobody looked
+    boot: int = 0  # the same time on this machine's boot clock; 0 where it was not read
     move_id: str
     restore_epoch: int
 
@@ -47,7 +47,7 @@ class StoreTransaction(ABC):
         self.now = now
         self.move_id = move_id
         self.restore_epoch = restore_epoch
-        self.intact = 0  # the restore epoch up to which this process has found everything that it had acknowledged
+        self.intact = 0  # the restore epoch up to which everything that this process acknowledged was found
         self.switched_at = 0  # when this process saw another server take over, on the boot clock
         self.appended: list[tuple[str, int]] = []
         self.after_commit: list[Callable[[], None]] = []
@@ -61,17 +61,17 @@ class StoreTransaction(ABC):
 
     @abstractmethod
     def send(self, name: str, /, **values: Any) -> None:
-        """Run a named statement whose count nobody needs; where a round trip costs, it shares one with the next."""
+        """Run a named statement whose row count is not needed; it shares a round trip with the next one."""
 
     def write_guarded(self, hot: GuardedWrite[Any]) -> bool:
-        """Make a hot move (`guard`), by its one statement or by its parts. False: its guard does not hold."""
+        """Write a hot move, by its one statement or by its parts. False: its guard does not hold."""
         raise NotImplementedError
 
     @abstractmethod
     def execute(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
-        """Run a statement of a user's own, with `?` for its parameters: an effect on the same database.
+        """Run a user's own statement, with `?` for its parameters: an effect on the same database.
 
-        What is the statement's own fault is a `Conflict` or a `ConfigError`; any other error is the database's.
+        An error of the statement itself is a `Conflict` or a `ConfigError`; any other error is the database's.
         """
 
     @abstractmethod
@@ -84,7 +84,7 @@ class StoreTransaction(ABC):
 
 
 class Move(Generic[T]):
-    """One move, ready to be written. `hot` makes it without a look (`guard`); an `urgent` one never waits for a row."""
+    """One move, ready to be written. `hot` writes it without reading first; an `urgent` one never waits for a lock."""
 
     __slots__ = ("hot", "id", "kind", "name", "run", "urgent")
 
@@ -203,7 +203,7 @@ def read_head(tx: StoreTransaction, uid: str) -> SessionHead:
 
 
 def hold(tx: StoreTransaction, holder: Holder) -> Log:
-    """Open the log for its holder. An old epoch gets no further than this."""
+    """Open the log for its holder. A stale epoch is refused here."""
     head = read_head(tx, holder.uid)
     log = Log(tx, head, holder.name, holder)
     if head.lease_epoch != holder.epoch or head.lease_nonce != holder.nonce:
@@ -211,7 +211,7 @@ def hold(tx: StoreTransaction, holder: Holder) -> Log:
 
         if not failover.keep_lease(log, holder):
             now = f"{head.lease_holder} holds it now" if head.lease_holder else f"it is {head.status} now"
-            raise LeaseLost(f"Session {head.id} is no longer moved by {holder.name} (epoch {holder.epoch}); {now}.")
+            raise LeaseLost(f"{holder.name} no longer holds session {head.id} (epoch {holder.epoch}); {now}.")
     note_requests(holder, head)
     return log
 
@@ -231,7 +231,7 @@ def enter(tx: StoreTransaction, uid: str, actor: str) -> Log:
 
 
 class HolderMove(Generic[P, T]):
-    """A holder move: call it with the holder to make the move; `on` is its body, for moves that contain it."""
+    """A holder move: call it with the holder to make the move; `on` is its body, for moves that include it."""
 
     def __init__(self, on: Callable[Concatenate[Log, P], T]) -> None:
         self.on = on
@@ -272,7 +272,7 @@ def holder_move(on: Callable[Concatenate[Log, P], T]) -> HolderMove[P, T]:
 
 
 def outsider_move(on: Callable[Concatenate[Log, P], T]) -> OutsiderMove[P, T]:
-    """Anybody entitled may make this move, lease or not."""
+    """This move needs no lease."""
     return OutsiderMove(on)
 
 
@@ -292,6 +292,6 @@ def _name(on: Callable[..., Any]) -> str:
 
 
 def expect_one(changed: int, message: str) -> None:
-    """A guarded statement changed its one row, or the thing was not as we read it."""
+    """Check that a guarded statement changed its one row; otherwise the row has changed since it was read."""
     if changed != 1:
         raise Conflict(message)

@@ -2,8 +2,8 @@
 
 A file under `sql/` holds the statements of one noun. Each begins with `-- name: noun.verb` and one line of purpose;
 `-- name: noun.verb@postgres` overrides for one database. Parameters are `:named`. Tokens: `{lock}` locks the selected
-row, `{skip_locked}` passes over rows that others hold, `{columns:table}` lists the columns of that table's record. Only
-PostgreSQL has `{same_server}`, whether it is the server that was asked before, and `{durability}`, which standbys a
+row, `{skip_locked}` skips rows that others hold, `{columns:table}` lists the columns of that table's record. Only
+PostgreSQL has `{same_server}`, whether it is the server of the earlier queries, and `{durability}`, which standbys a
 commit waits for.
 """
 
@@ -68,7 +68,7 @@ _TOKEN = re.compile(r"\{(?:columns:([a-z]+)|([a-z_]+))\}")
 
 @cache
 def load(dialect: str) -> dict[str, str]:
-    """Every statement as the given database wants to read it."""
+    """Every statement in the dialect of the given database."""
     statements: dict[str, str] = {}
     overrides: dict[str, str] = {}
     for file in sorted(resources.files("perdure.store").joinpath("sql").iterdir(), key=lambda file: file.name):
@@ -84,7 +84,7 @@ def load(dialect: str) -> dict[str, str]:
 
 
 def for_dialect(text: str, dialect: str) -> str:
-    """Fill in the tokens, drop the comments, and spell the parameters as the driver wants them."""
+    """Fill in the tokens, drop the comments, and write the parameters in the style of the driver."""
     text = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--")).strip().rstrip(";")
     text = expand(text, dialect)
     return _PARAMETER.sub(r"%(\1)s", text) if dialect == "postgres" else text

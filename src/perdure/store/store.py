@@ -1,4 +1,4 @@
-"""The store: one place to write moves to and read from, whatever database is behind it.
+"""The store: writes moves and runs queries, with any of the databases.
 
     await store.write(move)        commit a move; the answer comes when it is durable
     store.write_now(move)          the same, for callers that have no event loop
@@ -37,14 +37,14 @@ P = ParamSpec("P")
 
 
 class Database(Protocol):
-    """What a database must do for the store."""
+    """The interface of a database."""
 
     dialect: str
     clock: Clock
     wakeups: Wakeups
     folder: Path | None
     schema_version: int
-    keeps_other_tables: bool  # whether a table that is not ours is still there after the next opening
+    keeps_other_tables: bool  # whether tables of other programs are still there after the store is opened again
 
     @property
     def restore_epoch(self) -> int: ...
@@ -77,7 +77,7 @@ class Store:
 
     @property
     def is_forked(self) -> bool:
-        """Whether this process is a child made by `fork()`, and the store its parent's."""
+        """Whether this process is a child made by `fork()`, and its parent opened the store."""
         return self._born != process.generation
 
     def check_process(self) -> None:
@@ -85,7 +85,7 @@ class Store:
         process.check(self._born)
 
     async def write(self, move: Move[T]) -> T:
-        """Commit a move. Cancelling the caller does not take the move back."""
+        """Commit a move. Cancelling the caller does not undo the move."""
         self.check_process()
         ticket = Ticket(move, asyncio.get_running_loop())
         self.database.submit_write(ticket)
@@ -101,14 +101,14 @@ class Store:
         return self.submit(move).wait()
 
     def submit(self, move: Move[T]) -> Ticket[T]:
-        """Send a move on its way, for a thread that waits for its answer later."""
+        """Submit a move, for a thread that waits for its answer later."""
         self.check_process()
         ticket = Ticket(move, None)
         self.database.submit_write(ticket)
         return ticket
 
     async def read(self, query: Callable[Concatenate[StoreTransaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a query that sees one moment of the store."""
+        """Run a query on one snapshot of the store."""
         self.check_process()
         ticket = Ticket(read_move(lambda tx: query(tx, *args, **kwargs)), asyncio.get_running_loop())
         self.database.submit_read(ticket)
@@ -122,7 +122,7 @@ class Store:
         return ticket.wait()
 
     async def follow(self, uid: str, after: int = 0, *, poll: float = SLOW_POLL) -> AsyncIterator[Event]:
-        """A session's events after a number, for ever: first those that are there, then each as it comes."""
+        """A session's events after a number, without end: first those that exist, then each new one."""
         while True:
             seen = self.wakeups.version
             page = await self.read(event.after, uid, after)
@@ -133,9 +133,9 @@ class Store:
                 await self.wakeups.wait(seen, uid, poll)
 
     def close(self) -> None:
-        """Finish what was submitted and let go of the database. Closing twice is closing once.
+        """Finish what was submitted and close the database. A second call does nothing.
 
-        In a forked child there is nothing to close: it is the parent's.
+        In a forked child there is nothing to close: the store belongs to the parent.
         """
         if not self._closed and not self.is_forked:
             self._closed = True
@@ -154,7 +154,7 @@ def open_store(target: str | Path | None = None, *, clock: Clock | None = None, 
     """Open the store at `target`, creating it if there is none."""
     name = str(target) if target is not None else str(default_store())
     if not name.strip() or "\0" in name:
-        raise ConfigError("The store's address is empty or holds a NUL.", hint="Give a path, or postgresql://…")
+        raise ConfigError("The address of the store is empty or contains a NUL.", hint="Give a path, or postgresql://…")
     return Store(_database(name, clock, connections), name)
 
 
@@ -189,7 +189,7 @@ def _database(name: str, clock: Clock | None, connections: int) -> Database:
         return FilesDatabase(Path(name.removeprefix("files:")).expanduser(), clock or SystemClock())
     if "://" in name:
         raise ConfigError(
-            f"{name.split('://', 1)[0]}:// is no kind of store.",
+            f"{name.split('://', 1)[0]}:// is not a kind of store.",
             hint="Use a path, memory:, files:DIR or postgresql://…",
         )
     from perdure.store.databases.sqlite.database import SQLite

@@ -1,4 +1,4 @@
-"""A store, open only to change its schema: nothing else is started, and nothing is created."""
+"""A store that is opened only to change its schema: nothing else is started, and nothing is created."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perdure.store.writer.lock import WriteLock
 
 @contextmanager
 def migrator(place: StoreLocation) -> Iterator[Migrator]:
-    """What migrates the existing store at this place."""
+    """The migrator of the existing store at a location."""
     if place.kind == "postgres":
         with _of_server(place) as found:
             yield found
@@ -35,9 +35,7 @@ def migrator(place: StoreLocation) -> Iterator[Migrator]:
         finally:
             engine.close()
     else:
-        raise ConfigError(
-            f"{place.shown} has no schema to migrate.", hint="It is brought up to date when it is opened."
-        )
+        raise ConfigError(f"{place.shown} has no schema to migrate.", hint="It is updated when it is opened.")
 
 
 @contextmanager

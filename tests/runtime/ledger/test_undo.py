@@ -59,7 +59,7 @@ async def test_an_effect_of_an_ended_session_is_not_undone(world: World) -> None
     view = await world.run(bound())
     await world.rt.answer(view.waits[0].id, "yes")
     assert (await world.again()).status == "done"
-    with pytest.raises(IllegalMove, match="Session s is done; its effects are no longer taken back"):
+    with pytest.raises(IllegalMove, match="Session s is done; its effects can no longer be undone"):
         await undo(world)
     assert outside.undone == []
 
@@ -80,7 +80,7 @@ async def test_only_acknowledged_effects_can_be_undone_and_only_with_a_reason(wo
     @act.undo
     def _(call: Call, result: int | None, n: int) -> None: ...
 
-    with pytest.raises(IllegalMove, match="is dispatched; only what was done"):
+    with pytest.raises(IllegalMove, match="is dispatched; only an acknowledged"):
         await world.rt.undo(effect.id, by="ada", because="so")
     with pytest.raises(ConfigError, match="reason"):
         await world.rt.undo(effect.id, by="ada", because=" ")

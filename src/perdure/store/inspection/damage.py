@@ -1,9 +1,9 @@
-"""Damage: rows that are in a store and cannot be true. Here they are found and named, and never repaired.
+"""Damaged rows of a store. They are found and reported here, and never repaired.
 
-A row is damaged when a text in it is not UTF-8, when JSON in it is torn, when a value is of the wrong type or not among
-those that its column knows; a log also when an event is missing, changed or out of its place; and any row when it
-contradicts the log of its session. Whoever looks at many
-sessions reads through `readable` or `records`, so that one damaged row is named and the others are still there.
+A row is damaged when a text in it is not UTF-8, when JSON in it is incomplete, when a value has the wrong type or is
+not allowed in its column; a log also when an event is missing, changed or out of order; and any row when it contradicts
+the log of its session. Code that reads many sessions uses `readable` or `records`, so that one damaged row is reported
+and the others are still returned.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ CHOICES: dict[tuple[str, str], type[StrEnum]] = {
 
 
 class DamagedRow(msgspec.Struct, frozen=True):
-    """A damaged row: whose it is, where it is, and what is wrong with it."""
+    """A damaged row: its session, its table and key, and the problem."""
 
     session: str | None  # the session's id, or its uid where the id cannot be read
     table: str
@@ -80,7 +80,7 @@ class DamagedRow(msgspec.Struct, frozen=True):
 
 
 def readable(tx: StoreTransaction, name: str, /, **values: Any) -> list[Row]:
-    """All rows of a named query; a text that is not UTF-8 comes as bytes."""
+    """All rows of a named query; a text that is not UTF-8 is returned as bytes."""
     try:
         return tx.all(name, **values)
     except Damaged:
@@ -90,7 +90,7 @@ def readable(tx: StoreTransaction, name: str, /, **values: Any) -> list[Row]:
 
 
 def records(tx: StoreTransaction, table: str, damaged: list[DamagedRow], name: str, /, **values: Any) -> list[Any]:
-    """The records of a named query that can be read; the others are named in `damaged`."""
+    """The records of a named query that can be read; the others are added to `damaged`."""
     try:
         return [RECORDS[table].from_row(row) for row in tx.all(name, **values)]
     except Damaged:
@@ -105,7 +105,7 @@ def records(tx: StoreTransaction, table: str, damaged: list[DamagedRow], name: s
 
 
 def _damaged(table: str, row: Row, session: str | None = None) -> DamagedRow | None:
-    """A row as damage, if it is; `session` is the id of its session where that is known."""
+    """The description of a damaged row; None if it is sound. `session` is the id of its session where that is known."""
     columns = dict(zip(RECORDS[table].columns(), row, strict=True))
     if (what := wrong(table, columns)) is None:
         return None
@@ -114,7 +114,7 @@ def _damaged(table: str, row: Row, session: str | None = None) -> DamagedRow | N
 
 
 def wrong(table: str, columns: Columns) -> str | None:
-    """What is wrong with a stored row; None if nothing is."""
+    """The problem of a stored row; None if there is none."""
     try:
         check(table, columns)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:
@@ -123,13 +123,13 @@ def wrong(table: str, columns: Columns) -> str | None:
 
 
 def check(table: str, row: Columns) -> None:
-    """Raise what is wrong with a row, whose columns are those of its table as stored."""
+    """Raise an error for a damaged row, given its columns as stored."""
     record = RECORDS[table]
     for name, value in row.items():
         if isinstance(value, bytes):
             raise ValueError(f"{name} is not UTF-8 text")
         if isinstance(value, str) and "\0" in value:
-            raise ValueError(f"{name} holds a NUL")
+            raise ValueError(f"{name} contains a NUL")
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise ValueError(f"{name} is too large")
         if value is not None and (table, name) in CHOICES and value not in set(CHOICES[table, name]):
@@ -150,7 +150,7 @@ def _check_json(name: str, value: Any) -> None:
 
 @cache
 def nullable(record: type[Record]) -> frozenset[str]:
-    """Columns that may be null, and so may be missing: JSON may always, here, and the database has the last word."""
+    """Columns that may be null, and so may be missing: JSON always may here; the database checks it again."""
     hints = get_type_hints(record)
     return frozenset(
         name
@@ -160,14 +160,14 @@ def nullable(record: type[Record]) -> frozenset[str]:
 
 
 def file_damage(tx: StoreTransaction) -> list[str]:
-    """What SQLite finds wrong with its own file."""
+    """The problems that SQLite finds in its own file."""
     if not isinstance(tx, SQLiteTransaction):
         return []
     return [row[0] for row in tx.all("doctor.damage") if row[0] != "ok"]
 
 
 def session_uids(tx: StoreTransaction) -> Iterator[str | DamagedRow]:
-    """Every session there is, a page at a time; one whose uid cannot be read is damage."""
+    """Every session, a page at a time; one whose uid cannot be read is reported as damaged."""
     after = ""
     while page := [row[0] for row in readable(tx, "doctor.session_uids", after=after, limit=PAGE)]:
         yield from (
@@ -181,21 +181,21 @@ def session_uids(tx: StoreTransaction) -> Iterator[str | DamagedRow]:
 
 
 def shared_facts(tx: StoreTransaction) -> list[DamagedRow]:
-    """Damaged facts that are no session's own."""
+    """Damaged facts that are shared by sessions."""
     rows = readable(tx, "fact.list", scope=None, limit=2**31)
     found = filter(None, (_damaged("fact", row) for row in rows))
     return [one for one in found if not str(one.key["scope"]).startswith(private_scope(""))]
 
 
 def find(tx: StoreTransaction, name: str) -> str | None:
-    """The uid of a session, by its id or a beginning that only it has, whatever else is damaged in its row."""
+    """The uid of a session, by its id or a unique prefix, even if other columns of its row are damaged."""
     rows = readable(tx, "session.get_by_id", id=name)
     rows = rows or readable(tx, "session.get_by_prefix", prefix=name, beyond=name + "\U0010ffff", limit=2)
     return rows[0][0] if len(rows) == 1 and isinstance(rows[0][0], str) else None
 
 
 def of_session(tx: StoreTransaction, uid: str) -> list[DamagedRow]:
-    """Everything that is damaged in a session: its row, its log and the rows of every table."""
+    """All damaged rows of a session: its row, its log and the rows of every table."""
     from perdure.store.moves import event
 
     row = readable(tx, "session.get", uid=uid)[0]
@@ -218,7 +218,7 @@ def of_session(tx: StoreTransaction, uid: str) -> list[DamagedRow]:
 
 
 def _contradictions(tx: StoreTransaction, uid: str, name: str) -> list[DamagedRow]:
-    """Rows that can be read and are not as the log says."""
+    """Readable rows that contradict the log."""
     from perdure.store.moves import event
 
     row = tx.one("session.get", uid=uid)
@@ -231,7 +231,7 @@ def _contradictions(tx: StoreTransaction, uid: str, name: str) -> list[DamagedRo
 
 
 class _Tables(dict[str, Iterator[Columns]]):
-    """The rows of a session's tables, each table read when it is asked for."""
+    """The rows of a session's tables, each table read on first use."""
 
     def __init__(self, tx: StoreTransaction, uid: str) -> None:
         self._tx, self._uid = tx, uid
@@ -247,5 +247,5 @@ def _decoded(table: str, row: Row) -> Columns:
 
 
 def _text(value: Any) -> Any:
-    """A value that can be shown; bytes as far as they are text."""
+    """A value that can be printed; bytes are decoded as far as they are text."""
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value

@@ -1,9 +1,9 @@
-"""A look at a store from outside: what it is, what its rows say, and how durable its connections are.
+"""Read-only access to a store: its location, its properties, and the durability of its connections.
 
-`look` opens what is there and changes nothing in it: it never creates a store, migrates one, or waits in line with the
-writers, so it also works on a store of another version, and on a full disk with the room that was kept for that. What
-the findings mean is not decided here.
-The reads take any transaction, and serve an open store as well.
+`read_store` opens an existing store and changes nothing in it: it never creates or migrates a store and never waits for
+the writers, so it also works on a store of another version, and on a full disk with the reserved space. The findings
+are not evaluated here.
+The queries take any transaction, and also work on an open store.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class StoreLocation(msgspec.Struct, frozen=True):
 
 
 def locate_store(target: str | None) -> StoreLocation:
-    """What an address means; nothing is opened."""
+    """The location that an address names; nothing is opened."""
     name = target if target is not None else str(default_store())
     given = target is not None
     if name.startswith(("postgresql://", "postgres://")):
@@ -60,7 +60,9 @@ def locate_store(target: str | None) -> StoreLocation:
         return StoreLocation("files", name, f"files:{folder}", folder, folder, given)
     if "://" in name or not name.strip() or "\0" in name:
         shown = without_password(name) if "://" in name else name
-        raise ConfigError(f"{shown!r} is no store.", hint="Use a path, memory:, files:DIR or postgresql://…")
+        raise ConfigError(
+            f"{shown!r} is not the address of a store.", hint="Use a path, memory:, files:DIR or postgresql://…"
+        )
     path = Path(name).expanduser().absolute()
     return StoreLocation("sqlite", name, str(path), path, companion(path), given)
 
@@ -68,8 +70,8 @@ def locate_store(target: str | None) -> StoreLocation:
 class StoreReader:
     """An existing store, open for reading.
 
-    `offset` is the server's clock minus this machine's, where there is one. `seen` is what the witness of a store on
-    this machine named before the store was opened.
+    `offset` is the server's clock minus this machine's, if there is a server. `seen` is the event that the witness of a
+    store on this machine named before the store was opened.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class StoreReader:
 
 @contextmanager
 def read_store(place: StoreLocation) -> Iterator[StoreReader]:
-    """Open what is there, to read. Raises `NotFound`, `Damaged`, `StoreUnavailable` or `ConfigError`."""
+    """Open an existing store for reading. Raises `NotFound`, `Damaged`, `StoreUnavailable` or `ConfigError`."""
     if place.kind == "postgres":
         with _read_server(place) as found:
             yield found
@@ -100,7 +102,7 @@ def _read_file(place: StoreLocation) -> Iterator[StoreReader]:
     if place.path is None or not place.path.exists():
         raise NotFound(f"There is no store at {place.shown}.", hint="The first session makes it.")
     if place.path.is_dir():
-        raise ConfigError(f"{place.shown} is a folder.", hint=f"For a store of text files say files:{place.shown}")
+        raise ConfigError(f"{place.shown} is a folder.", hint=f"For a store of text files, use files:{place.shown}")
     clock, path = SystemClock(), place.path
     seen = witness.read(companion(path))
     with read_only.open_read_only(path) as db:
@@ -119,20 +121,20 @@ def _read_files(place: StoreLocation) -> Iterator[StoreReader]:
         raise NotFound(f"There is no store at {place.shown}.", hint="The first session makes it.")
     with _lock_of_files(place) as holder:
         if holder is not None:
-            raise StoreUnavailable(f"{holder} has {place.shown} open.", hint="Look again when it has ended.")
+            raise StoreUnavailable(f"{holder} has {place.shown} open.", hint="Try again when that process has ended.")
         engine = FilesEngine(place.folder, clock := SystemClock())
-        engine.replay()  # under the lock, because it cuts off half a line that a crash has left
+        engine.replay()  # under the lock, because it truncates a partial line that a crash has left
         yield StoreReader(engine.transaction("look"), clock, seen=witness.read(place.folder))
 
 
 @contextmanager
 def _lock_of_files(place: StoreLocation) -> Iterator[str | None]:
-    """Keep other processes out, or say which one is inside. A copy without a lock file was never opened."""
+    """Lock the store, or return the process that has it open. A copy without a lock file was never opened."""
     assert place.folder is not None
     try:
         lock = os.open(
             place.folder / "lock", os.O_RDONLY | os.O_CLOEXEC
-        )  # enough for a lock, also where none may write
+        )  # enough for a lock, also without write permission
     except FileNotFoundError:
         yield None
         return
@@ -147,14 +149,14 @@ def _lock_of_files(place: StoreLocation) -> Iterator[str | None]:
 
 
 def holder_of_files(place: StoreLocation) -> str | None:
-    """The process that has a store of text files open, which is for one at a time."""
+    """The process that has a store of text files open; only one can."""
     with _lock_of_files(place) as holder:
         return holder
 
 
 @contextmanager
 def _read_server(place: StoreLocation) -> Iterator[StoreReader]:
-    """A standby is looked at too, and then found to be one."""
+    """Read a server, which may be a standby."""
     try:
         import psycopg
 
@@ -194,19 +196,19 @@ def unrecorded_restore(found: StoreReader) -> Restore | None:
 
 
 def _other_timeline(tx: StoreTransaction) -> str | None:
-    """How the server's history differs from the one that the store was last opened with."""
+    """How the server's history differs from the one that the store was last used with; None if it does not."""
     import psycopg
 
     known = meta.get(tx, restore.TIMELINE)
     try:
         (now,) = tx.one("restore.timeline") or (None,)
-    except psycopg.Error:  # a standby, a server that hides it, or a role that may not ask
+    except psycopg.Error:  # a standby, a server that hides it, or a role without the permission
         return None
     return None if known is None or now is None or known == now else f"{known} became {now}"
 
 
 def properties(tx: StoreTransaction) -> dict[str, str]:
-    """The store's own properties; none where there is no store, or somebody else's database."""
+    """The properties of the store; empty where there is no store, or a database of another program."""
     found = meta.properties(tx) if tx.one("meta.exists") else {}
     return found if {"store_id", "schema_version", "compatible_from"} <= found.keys() else {}
 
@@ -221,16 +223,16 @@ def sqlite_version() -> str:
 
 
 class Durability(msgspec.Struct, frozen=True):
-    """What a store's connections to its SQLite file really have."""
+    """The actual durability settings of connections to a SQLite file."""
 
     journal_mode: str
     synchronous: str
 
 
 def durability(tx: StoreTransaction, path: Path) -> Durability:
-    """How the file is kept, and what a connection has that is opened exactly as the store opens one."""
+    """The journal mode of the file, and the settings of a connection that is opened as the store opens one."""
     journal_mode, _ = tx.one("doctor.durability") or ("unknown", 0)
-    if journal_mode != "wal":  # one of our own connections would change that, and hide it
+    if journal_mode != "wal":  # a connection of the store would change that, and hide it
         return Durability(journal_mode, "unknown")
     db = connect(str(path), readonly=True)
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

@@ -1,4 +1,4 @@
-"""A survey of a store: counts, and the first few of what needs a person. The doctor judges it."""
+"""A survey of a store: counts, and the first items that need a person. The doctor evaluates it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from perdure.store.inspection.read_access import SOME, workers
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import session
 
-OVERDUE = 60_000_000  # microseconds that a worker may take to see that a time has come
+OVERDUE = 60_000_000  # microseconds that a worker may take to notice a due wait
 
 
 class Survey(msgspec.Struct, frozen=True):
-    """What the rows say, the same on every database."""
+    """Counts from the rows, the same on every database."""
 
     sessions: dict[str, int]
     stale: int
@@ -27,7 +27,7 @@ class Survey(msgspec.Struct, frozen=True):
 
 
 def survey(tx: StoreTransaction) -> Survey:
-    """Counts, and the first few of what needs a person."""
+    """Count sessions, workers and decisions, and list the first items that need a person."""
     (undecided,) = tx.one("doctor.undecided") or (0,)
     (stale,) = tx.one("doctor.stale", now=tx.now) or (0,)
     (in_doubt,) = tx.one("doctor.in_doubt") or (0,)

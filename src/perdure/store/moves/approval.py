@@ -1,4 +1,4 @@
-"""Moves and reads of approvals: asked with the plan, voted once per person, decided once, consumed by one effect."""
+"""Moves and reads of approvals: requested with the plan, voted once per person, decided once, used by one effect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SLACK = 1_000_000  # microseconds between a ruling and its transaction
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a gate asks."""
+    """The approval that a gate requires."""
 
     gate: str
     requester: str
@@ -31,9 +31,9 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 @holder_move
 def request(log: Log, intent: NewEffect, question: ApprovalRequest) -> Effect:
-    """Plan an effect, or gate a planned one, that may not be dispatched before people said yes to exactly this.
+    """Plan an effect, or take a planned one, that may be dispatched only after approval of exactly this intent.
 
-    An approval that was given and is not enough for what is asked now stays as it is, and another one is asked.
+    An approval that does not satisfy the present gate stays as it is, and another one is requested.
     """
     planned = effects.plan.on(log, intent, approval_id=approval_id(intent.id))
     if planned.state != EffectState.PLANNED or not must_ask(log.tx, planned, question):
@@ -91,7 +91,7 @@ def approval_id(effect_id: str) -> str:
 
 @outsider_move
 def vote(log: Log, id: str, decision: ApprovalDecision, *, because: str) -> Approval:
-    """Say yes or no. One no decides; yes decides when the quorum is reached."""
+    """Approve or deny. One denial decides; approvals decide when the quorum is reached."""
     check_name("The voter", log.actor)
     if not because.strip():
         raise ConfigError("A vote needs a reason.", hint="Give one with --because.")
@@ -120,24 +120,24 @@ def _check_may_vote(log: Log, approval: Approval) -> None:
         raise IllegalMove(f"Approval {approval.id} has expired.")
     if log.actor == approval.requester and not approval.requester_may_decide:
         raise IllegalMove(
-            f"{log.actor} asked for approval {approval.id} and may not decide it.", hint="Somebody else must."
+            f"{log.actor} requested approval {approval.id} and may not decide it.", hint="Another person must decide."
         )
 
 
 @outsider_move
 def expire(log: Log, id: str) -> Approval:
-    """Nobody decided in time. Where there is time left after all (`wait.fire`), nothing changes."""
+    """Expire an approval that was not decided in time. If it is not due any more (`wait.fire`), nothing changes."""
     approval = get(log.tx, log.uid, id)
     if approval.expires_at is None:
         raise IllegalMove(f"Approval {id} never expires.")
     if approval.decision is not None or approval.expires_at > log.tx.now:
         return approval
-    _decide(log, approval, ApprovalDecision.EXPIRED, "nobody decided in time")
+    _decide(log, approval, ApprovalDecision.EXPIRED, "not decided in time")
     return get(log.tx, log.uid, id)
 
 
 def lapse(log: Log, id: str, because: str) -> None:
-    """Nobody needs to decide any more: what was asked about will not be done."""
+    """Close an approval that is no longer needed: its effect will not be dispatched."""
     approval = get(log.tx, log.uid, id)
     if approval.decision is None:
         _decide(log, approval, ApprovalDecision.EXPIRED, because)
@@ -164,13 +164,13 @@ def get(tx: StoreTransaction, uid: str, id: str) -> Approval:
 
 
 def find(tx: StoreTransaction, name: str) -> Approval:
-    """One approval by its id, or by a beginning of it that only it has."""
+    """One approval by its id, or by a unique prefix of it."""
     rows = tx.all("approval.by_id", prefix=name, beyond=name + "\U0010ffff", limit=2) if name else []
     if not rows:
         raise NotFound(f"There is no approval {name!r}.", hint="`perdure approvals` lists them.")
     found = [Approval.from_row(row) for row in rows]
     if len(found) > 1 and (found[0].id != name or found[1].id == name):
-        raise Conflict(f"{name!r} begins several approvals.", hint="Give more letters.")
+        raise Conflict(f"Several approvals begin with {name!r}.", hint="Give more characters.")
     return found[0]
 
 
@@ -181,5 +181,5 @@ def votes(tx: StoreTransaction, uid: str, id: str) -> list[Vote]:
 def listing(
     tx: StoreTransaction, *, uid: str | None = None, decision: str | None = None, limit: int = 1000
 ) -> list[Approval]:
-    """Approvals; `decision` may also be `waiting`."""
+    """Approvals, filtered; `decision` may also be `waiting`."""
     return [Approval.from_row(row) for row in tx.all("approval.list", uid=uid, decision=decision, limit=limit)]

@@ -1,8 +1,8 @@
-"""When the act of an attempt ended, told by the boot clock.
+"""Reads of attempts, with the time when each ended measured by the boot clock.
 
 The store's time may be a wall clock, and a step forward would make an end look older than it is: an absence would count
-before `inflight` is over. So the end is also recorded on the boot clock, and where the same boot clock is read again it
-tells how long ago the act ended.
+before `inflight` is over. So the end is also recorded on the boot clock; where the same boot clock can be read again,
+it gives the time since the act ended.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def attempts_of(tx: StoreTransaction, uid: str, id: str) -> list[Attempt]:
 
 
 def boot_mark(tx: StoreTransaction) -> str | None:
-    """This moment on the boot clock, with the name of that clock; None where it cannot be named."""
+    """The current time of the boot clock, with the name of that clock; None where it has no name."""
     return f"{boot_clock()} {tx.boot}" if tx.boot and boot_clock() else None
 
 
 def with_current_end(tx: StoreTransaction, attempt: Attempt) -> Attempt:
-    """The attempt, with its end in the store's time as it is now, if that was set since."""
+    """The attempt, with its end in the store's present time, if the clock was set since."""
     if attempt.ended_at is None or attempt.ended_boot is None or not tx.boot:
         return attempt
     clock, _, then = attempt.ended_boot.rpartition(" ")

@@ -1,4 +1,4 @@
-"""Moves and reads of checkpoints: fenced like every holder's write, and never the truth."""
+"""Moves and reads of checkpoints: fenced like every write of a holder, and only a cache of the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def put(holder: Holder, *, number: int, codec: str, fingerprint: str, body: str,
     """Keep the state after event `number` and drop older ones, but not those up to `keep_through`. Leaves no event."""
     check_text("The checkpoint", codec + fingerprint)
     if "\0" in body:
-        raise ConfigError("The checkpoint holds a NUL, which cannot be stored as text.", hint="Encode it as text.")
+        raise ConfigError("The checkpoint contains a NUL, which cannot be stored as text.", hint="Encode it as text.")
 
     def run(tx: StoreTransaction) -> None:
         log = hold(tx, holder)
@@ -28,7 +28,7 @@ def put(holder: Holder, *, number: int, codec: str, fingerprint: str, body: str,
 
 @plain_move
 def delete_all(tx: StoreTransaction) -> int:
-    """Drop every checkpoint there is."""
+    """Delete every checkpoint."""
     return tx.run("checkpoint.delete_all")
 
 

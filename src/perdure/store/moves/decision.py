@@ -10,7 +10,7 @@ from perdure.store.move import Log, StoreTransaction, holder_move
 
 @holder_move
 def decide(log: Log, id: str, decision: str, *, because: str, then: str | None = None) -> Decision:
-    """Write down what was chosen and why, before it is acted on."""
+    """Record a decision and its reason, before it is acted on."""
     check_name("The decision id", id)
     if not decision.strip() or not because.strip():
         raise ConfigError("A decision needs a text and a reason.")
@@ -29,7 +29,7 @@ def decide(log: Log, id: str, decision: str, *, because: str, then: str | None =
 
 @holder_move
 def settle(log: Log, id: str, outcome: str) -> Decision:
-    """Write down what came of it. The same outcome again is the same; another one is a conflict."""
+    """Record the outcome of a decision. The same outcome again changes nothing; another one is a conflict."""
     made = get(log.tx, log.uid, id)
     if made.outcome is not None:
         if made.outcome == outcome:
@@ -53,5 +53,5 @@ def recent(tx: StoreTransaction, uid: str | None = None, *, limit: int = 100) ->
 
 
 def incomplete(tx: StoreTransaction, uid: str | None = None, *, limit: int = 100) -> list[Decision]:
-    """Decisions without an outcome, the oldest first: somebody chose, and nobody knows yet what came of it."""
+    """Decisions without an outcome, the oldest first."""
     return [Decision.from_row(row) for row in tx.all("decision.incomplete", uid=uid, limit=limit)]

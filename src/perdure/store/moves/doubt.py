@@ -1,7 +1,7 @@
-"""The ledger's moves about what nobody knows: an act that ended, a doubt, a person's verdict, an undo.
+"""The ledger's moves for unknown outcomes: the end of an act, a doubt, a person's verdict, an undo.
 
-A doubt is a question to a person, asked only when nothing else can tell. It is in the table before the session parks,
-and whatever settles the effect first, a person or a late outcome, resolves it in the same transaction.
+A doubt is a question to a person, asked only when no other evidence is available. It is in the table before the session
+parks, and whatever settles the effect first, a person or a late outcome, resolves it in the same transaction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perdure.store.moves.effect_input import AttemptResult
 
 @outsider_move
 def record_end(log: Log, id: str, number: int, *, because: str) -> None:
-    """The act of an attempt is known to have ended: its process was found dead. From now on `inflight` runs."""
+    """Record that the act of an attempt has ended: its process was found dead. `inflight` is counted from now on."""
     mark = boot_mark(log.tx)
     if log.tx.run("attempt.end", uid=log.uid, effect_id=id, number=number, now=log.tx.now, ended_boot=mark):
         log.append("effect.ended", {"attempt": number, "because": because}, effect_id=id)
@@ -30,7 +30,7 @@ def record_end(log: Log, id: str, number: int, *, because: str) -> None:
 
 @outsider_move
 def record_overrun(log: Log, id: str, number: int, *, error: str) -> None:
-    """The act has not answered in time and goes on: its outcome is unknown, and it has not ended."""
+    """Record that an act exceeded its time limit and still runs: its outcome is unknown."""
     effect, attempts = get(log.tx, log.uid, id), attempts_of(log.tx, log.uid, id)
     if effect.state == EffectState.DISPATCHED and attempts[-1].number == number and attempts[-1].outcome is None:
         log.tx.send("attempt.overrun", uid=log.uid, effect_id=id, number=number, error=error)
@@ -39,7 +39,7 @@ def record_overrun(log: Log, id: str, number: int, *, error: str) -> None:
 
 @holder_move
 def open_doubt(log: Log, id: str, why: str, *, evidence: Any = None) -> str:
-    """Ask a person what came of an effect; returns the id of the wait."""
+    """Ask a person for the outcome of an effect; returns the id of the wait."""
     effect, attempts = get(log.tx, log.uid, id), attempts_of(log.tx, log.uid, id)
     wait_id = f"doubt-{id}-{len(attempts)}"
     if effect.state != EffectState.DISPATCHED:
@@ -63,10 +63,10 @@ def record_verdict(
     reference: str | None = None,
     result: str | None = None,
 ) -> Effect:
-    """A person says what came of an effect in doubt. The same word again changes nothing."""
-    check_name("Who says it", log.actor)
+    """Record a person's verdict on an effect in doubt. The same verdict again changes nothing."""
+    check_name("The name of the person", log.actor)
     if not because.strip():
-        raise ConfigError("A verdict needs a reason.", hint="Say what you looked at with --because.")
+        raise ConfigError("A verdict needs a reason.", hint="Name what you checked with --because.")
     check_text("The verdict", because + (reference or ""))
     effect, attempts = get(log.tx, log.uid, id), attempts_of(log.tx, log.uid, id)
     if effect.verdict is not None and (effect.verdict, effect.verdict_by) == (verdict, log.actor):
@@ -92,13 +92,13 @@ def record_verdict(
 
 @holder_move
 def record_recovery(log: Log, id: str, why: str, *, evidence: dict[str, Any] | None = None) -> None:
-    """What recovery found out and decided, for whoever reads the log; of evidence, when it was asked for and how."""
+    """Record the decision of recovery in the log, with its evidence: when and how that was obtained."""
     log.append("effect.recovered", {"why": why} | ({"evidence": evidence} if evidence else {}), effect_id=id)
 
 
 @holder_move
 def fail(log: Log, id: str, why: str, *, absent: bool = False) -> Effect:
-    """Proof that it did not happen (`absent`), or a `pure` effect or an undo that raised too often: none are left."""
+    """Fail an effect: proven absent (`absent`), or a `pure` effect or an undo without attempts left."""
     effect, attempts = get(log.tx, log.uid, id), attempts_of(log.tx, log.uid, id)
     last = attempts[-1]
     if absent:
@@ -111,7 +111,7 @@ def fail(log: Log, id: str, why: str, *, absent: bool = False) -> Effect:
 
 @holder_move
 def record_compensation(log: Log, id: str, *, by_effect: str) -> Effect:
-    """Its undo was acknowledged."""
+    """Record that the undo of an effect was acknowledged."""
     effect = get(log.tx, log.uid, id)
     if get(log.tx, log.uid, by_effect).state != EffectState.ACKNOWLEDGED:
         raise IllegalMove(f"The undo {by_effect} of effect {id} is not acknowledged.")
@@ -122,19 +122,21 @@ def record_compensation(log: Log, id: str, *, by_effect: str) -> Effect:
 
 @outsider_move
 def request_undo(log: Log, id: str, *, because: str) -> Effect:
-    """Somebody asks to take back what was done. Asking again while that is open changes nothing."""
-    check_name("Who asks for it", log.actor)
+    """Request the undo of an effect. A second request while one is open changes nothing."""
+    check_name("The name of the person", log.actor)
     if not because.strip():
-        raise ConfigError("Taking something back needs a reason.", hint="Give one with --because.")
+        raise ConfigError("An undo needs a reason.", hint="Give one with --because.")
     check_text("The reason", because)
     effect = get(log.tx, log.uid, id)
     if log.head.status in TERMINAL:
         raise IllegalMove(
-            f"Session {log.head.id} is {log.head.status}; its effects are no longer taken back.",
-            hint="Do what takes it back in a session of its own.",
+            f"Session {log.head.id} is {log.head.status}; its effects can no longer be undone.",
+            hint="Undo it in a session of its own.",
         )
     if effect.state != EffectState.ACKNOWLEDGED or effect.position[0] == "undo":
-        raise IllegalMove(f"Effect {id} is {effect.state}; only what was done can be taken back, and no undo.")
+        raise IllegalMove(
+            f"Effect {id} is {effect.state}; only an acknowledged effect that is not an undo can be undone."
+        )
     if effect.undo_requested_at is None:
         log.tx.send("effect.ask_undo", uid=log.uid, id=id, by=log.actor, because=because, now=log.tx.now)
         row = {"id": id, "undo_requested_at": log.tx.now, "undo_by": log.actor, "undo_because": because}
@@ -145,26 +147,26 @@ def request_undo(log: Log, id: str, *, because: str) -> Effect:
 
 @holder_move
 def record_undo_failure(log: Log, id: str, why: str) -> None:
-    """It could not be taken back: the request is over, and the effect stays as it was."""
+    """End a request to undo that failed; the effect stays as it was."""
     log.tx.send("effect.end_undo", uid=log.uid, id=id)
     row = {"id": id, "undo_requested_at": None}
     log.append("effect.undo_failed", {"why": why}, rows={"effect": [row]}, effect_id=id)
 
 
 def unfinished(tx: StoreTransaction, uid: str) -> list[Effect]:
-    """What a session has left to do with its effects: those not settled, and those somebody asks to take back."""
+    """Effects of a session that are not settled, or whose undo was requested."""
     found = [Effect.from_row(row) for row in tx.all("effect.left", uid=uid, limit=MANY)]
-    return sorted(found, key=lambda one: one.number)  # to sort in SQL is to go through all effects there ever were
+    return sorted(found, key=lambda one: one.number)  # sorting in SQL would scan all effects of the session
 
 
 def undos(tx: StoreTransaction, effect: Effect) -> list[Effect]:
-    """What took an effect back, or tried to, in order."""
+    """The undos of an effect, acknowledged or not, in order."""
     position = encode(["undo", effect.id])
     rows = tx.all("effect.undos", uid=effect.session_uid, position=position, limit=MANY)
     return [Effect.from_row(row) for row in rows]
 
 
 def early_undos(tx: StoreTransaction, effect: Effect, before: int) -> int:
-    """How many undos of an effect were acknowledged though they had begun before a time, and so prove nothing."""
+    """How many undos of an effect were acknowledged but dispatched before a time, and so prove nothing."""
     done = [one for one in undos(tx, effect) if one.state == EffectState.ACKNOWLEDGED]
     return sum(attempts_of(tx, one.session_uid, one.id)[-1].dispatched_at < before for one in done)

@@ -1,7 +1,7 @@
-"""The ledger's moves: plan, dispatch, settle. What a doubt may become is in `doubt`.
+"""The ledger's moves: plan, dispatch, settle. Effects in doubt are in `doubt`.
 
 Planning and dispatching are holder moves: an old epoch can do neither. Settling is fenced by the attempt and not by
-the epoch, because a known outcome must not be thrown away when the lease has moved on. It is accepted until a newer
+the epoch, because a known outcome must not be lost when the lease has changed hands. It is accepted until a newer
 attempt was dispatched or the effect was otherwise resolved; after that it is kept in the log as a late outcome.
 """
 
@@ -41,7 +41,7 @@ MANY = 1_000_000
 
 @holder_move
 def plan(log: Log, intent: NewEffect, *, approval_id: str | None = None) -> Effect:
-    """Write down an intent. The same intent again is that effect."""
+    """Plan an effect. The same intent again returns that effect."""
     if there := get_or_none(log.tx, log.uid, intent.id):
         return there
     if intent.supersedes is not None:
@@ -51,7 +51,7 @@ def plan(log: Log, intent: NewEffect, *, approval_id: str | None = None) -> Effe
 
 @hot_holder_move(hot_effect.dispatch)
 def plan_and_dispatch(log: Log, intent: NewEffect, dispatch: Dispatch) -> Effect:
-    """Plan and dispatch at once, when nothing asks: its first attempt. Only plan it in a session that is to stop."""
+    """Plan an effect and dispatch its first attempt; it has no gate. Only plan it if cancel was requested."""
     if is_held_back(log, decode(intent.position)):
         return plan.on(log, intent)
     if intent.supersedes is not None:
@@ -64,13 +64,13 @@ def plan_and_dispatch(log: Log, intent: NewEffect, dispatch: Dispatch) -> Effect
 
 @holder_move
 def dispatch(log: Log, id: str, dispatch: Dispatch, *, because: str | None = None) -> int | None:
-    """Put an attempt into the ledger before it begins. Returns its number, or None in a session that is to stop."""
+    """Record an attempt before it begins. Returns its number, or None in a session that is being cancelled."""
     effect = get(log.tx, log.uid, id)
     return None if is_held_back(log, effect.position) else _begin(log, effect, dispatch, because)
 
 
 def is_held_back(log: Log, position: Any) -> bool:
-    """A session that was asked to stop begins no act, but still undoes."""
+    """A session that is being cancelled begins no new act; it may still undo."""
     return log.head.cancel_requested_at is not None and position[:1] != ["undo"]
 
 
@@ -133,7 +133,7 @@ def _attempt(log: Log, effect_id: str, number: int, dispatch: Dispatch, outcome:
 
 @holder_move
 def record(log: Log, intent: NewEffect, dispatch: Dispatch, outcome: AttemptResult) -> Effect:
-    """Record an effect that needed no intent of its own: a `pure` one that ran, or a `joint` one that just commits."""
+    """Record an effect that was not dispatched before: a `pure` one that ran, or a `joint` one of this transaction."""
     if intent.replay not in (Replay.PURE, Replay.JOINT):
         raise ConfigError(f"A {intent.replay} effect is dispatched before it is settled.")
     done = outcome.outcome is AttemptOutcome.ACKNOWLEDGED
@@ -145,7 +145,7 @@ def record(log: Log, intent: NewEffect, dispatch: Dispatch, outcome: AttemptResu
 
 @holder_move
 def dispatch_and_settle(log: Log, id: str, dispatch: Dispatch, outcome: AttemptResult) -> Effect:
-    """Dispatch and settle at once: a planned `joint` effect, whose act is part of this transaction or was undone."""
+    """Dispatch and settle a planned `joint` effect, whose act is part of this transaction or was rolled back."""
     return settle.on(log, id, _begin(log, get(log.tx, log.uid, id), dispatch), outcome)
 
 
@@ -154,20 +154,22 @@ def settle(
     log: Log, id: str, number: int, outcome: AttemptResult, *, retry: int = 1, holder: Holder | None = None,
     known: Effect | None = None,  # noqa: ARG001 - the hot way reads it
 ) -> Effect:  # fmt: skip
-    """Say what came of an attempt; a `holder` who does so learns what was asked of the session meanwhile.
+    """Record the outcome of an attempt; a `holder` also receives the requests that were made of the session.
 
-    `known` is the effect as that holder dispatched it for the first time, if nothing else was done with it since.
+    `known` is the effect as that holder dispatched it for the first time, if it has not changed since.
     """
     if holder is not None:
         note_requests(holder, log.head)
     if outcome.outcome is AttemptOutcome.ACKNOWLEDGED and outcome.result is None and outcome.artifact is None:
-        raise ConfigError("What was acknowledged has a result, be it null.")
+        raise ConfigError("An acknowledged attempt needs a result; it may be null.")
     effect, attempts = get(log.tx, log.uid, id), attempts_of(log.tx, log.uid, id)
     if not _counts(effect, attempts, number, outcome):
         _keep_late(log, effect, attempts, number, outcome)
         return effect
     if _proves_only_itself(outcome) and effect.replay != Replay.PURE and earlier_unknown(attempts):
-        outcome = msgspec.structs.replace(outcome, outcome=AttemptOutcome.UNKNOWN)  # it proves nothing of the earlier
+        outcome = msgspec.structs.replace(
+            outcome, outcome=AttemptOutcome.UNKNOWN
+        )  # it proves nothing about the earlier one
     mark = attempt.boot_mark(log.tx) if outcome.over and outcome.outcome is not AttemptOutcome.ACKNOWLEDGED else None
     log.tx.send(
         "attempt.settle",
@@ -190,12 +192,12 @@ def settle(
 
 
 def _proves_only_itself(outcome: AttemptResult) -> bool:
-    """Whether it says that this attempt did not happen, without a look at what earlier ones left outside."""
+    """Whether it proves that this attempt did not happen, and nothing about earlier attempts."""
     return outcome.outcome is AttemptOutcome.FAILED or code_of(outcome.error) == NOT_BEGUN
 
 
 def _unknown(log: Log, effect: Effect, number: int, outcome: AttemptResult) -> None:
-    """The effect stays dispatched; a reference that the act gave tells a person where to look."""
+    """The effect stays dispatched; a reference from the act shows a person where to check."""
     rows = None
     if outcome.reference is not None:
         log.tx.send("effect.refer", uid=log.uid, id=effect.id, reference=outcome.reference)
@@ -205,13 +207,13 @@ def _unknown(log: Log, effect: Effect, number: int, outcome: AttemptResult) -> N
 
 
 def _is_fresh(log: Log, effect: Effect, attempt: Attempt) -> bool:
-    """Whether the one who acted is the one who settles, with nothing in between: nobody can be waiting for it."""
-    first = attempt.number == 1 and attempt.outcome is None  # an earlier one may have been asked about
+    """Whether the holder settles what it dispatched, with nothing in between: no session can be waiting for it."""
+    first = attempt.number == 1 and attempt.outcome is None  # an earlier one may be in doubt
     return first and effect.doubted_at is None and attempt.epoch == log.head.lease_epoch
 
 
 def _keep_late(log: Log, effect: Effect, attempts: list[Attempt], number: int, outcome: AttemptResult) -> None:
-    """An outcome that no longer counts is kept in the log; one that changes nothing is not news."""
+    """Keep an outcome that no longer counts in the log, unless it repeats what is known."""
     said = next((one.outcome for one in attempts if one.number == number), None)
     if said == outcome.outcome and effect.state in SETTLED:
         return
@@ -248,7 +250,7 @@ def move(
     waited_for: bool = True,
     **body: Any,
 ) -> None:
-    """Change an effect's state, with its event; what was waited for on its account is no longer waited for."""
+    """Change an effect's state and append its event; waits for its outcome are resolved."""
     check_move("effect", MOVES, EffectState(effect.state), state)
     final = state not in (EffectState.PLANNED, EffectState.DISPATCHED)
     kept = state in (EffectState.COMPENSATED, EffectState.SUPERSEDED)
@@ -271,7 +273,7 @@ def move(
     if effect.undo_requested_at is not None and state == EffectState.COMPENSATED:
         row["undo_requested_at"] = None  # `compensated` ends the request
     log.append(kind, body, rows={"effect": [row]}, effect_id=effect.id)
-    if effect.leases and (final or said[0] != Verdict.ABSENT):  # a person's word does not end what is in flight
+    if effect.leases and (final or said[0] != Verdict.ABSENT):  # a verdict does not end an act that is under way
         lease.release_claims(log, effect.id, effect.leases)
     for asked in wait.open_for(log.tx, log.uid, effect.id) if waited_for else ():
         if asked.kind in (WaitKind.DOUBT, WaitKind.TIMER):
@@ -280,7 +282,7 @@ def move(
 
 @holder_move
 def refuse(log: Log, id: str, code: str, message: str) -> Effect:
-    """It is not allowed, and was never dispatched."""
+    """Refuse an effect that is not allowed and was never dispatched."""
     effect = get(log.tx, log.uid, id)
     refused = AttemptResult(outcome=AttemptOutcome.FAILED, error=encode({"code": code, "message": message}))
     move(log, effect, EffectState.REFUSED, "effect.refused", outcome=refused)
@@ -305,17 +307,17 @@ def find(tx: StoreTransaction, name: str, uid: str | None = None) -> Effect:
         raise NotFound(f"There is no effect {name!r}.", hint="`perdure effects` lists them.")
     if len(rows) > 1:
         names = ", ".join(Effect.from_row(row).id for row in rows)
-        raise Conflict(f"{name!r} begins several effects: {names}.", hint="Give more letters.")
+        raise Conflict(f"Several effects begin with {name!r}: {names}.", hint="Give more characters.")
     return Effect.from_row(rows[0])
 
 
 def of_session(tx: StoreTransaction, uid: str, *, after: int = 0, through: int = 2**62) -> list[Effect]:
-    """Everything a session planned between two events, in order."""
+    """Every effect that a session planned between two events, in order."""
     return list(map(Effect.from_row, tx.all("effect.of_session", uid=uid, after=after, through=through, limit=MANY)))
 
 
 def successor(tx: StoreTransaction, uid: str, id: str) -> Effect | None:
-    """The effect that took the place of one that was undone."""
+    """The effect that replaces one that was undone."""
     row = tx.one("effect.successor", uid=uid, id=id)
     return Effect.from_row(row) if row else None
 
@@ -335,7 +337,7 @@ def listing(
     before: Effect | None = None,
     limit: int = 1000,
 ) -> list[Effect]:
-    """Effects by what an operator asks for, the newest first, after `before`."""
+    """Effects by an operator's filters, the newest first, after `before`."""
     rows = tx.all(
         "effect.list",
         uid=uid, state=state, tool=tool, in_doubt="yes" if in_doubt else None, since=since, limit=limit,

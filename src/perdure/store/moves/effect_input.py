@@ -1,4 +1,4 @@
-"""What the ledger's moves are given: an intent, who acts on it, what came of it. JSON columns are JSON text."""
+"""The input of the ledger's moves: an effect to plan, its dispatch, the result of an attempt. JSON is given as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perdure.domain.effect import AttemptOutcome
 
 
 class NewEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be known to plan an effect. JSON columns are JSON text already."""
+    """An effect to plan. JSON columns are JSON text already."""
 
     id: str
     position: str
@@ -30,7 +30,7 @@ class NewEffect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Who acts, and until when: what an attempt needs to know before it begins."""
+    """Who makes an attempt, and until when; recorded before it begins."""
 
     worker: str
     process: str
@@ -39,9 +39,9 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an attempt: a result as JSON text or artifact, or an error as JSON text.
+    """The result of an attempt: JSON text or an artifact, or an error as JSON text.
 
-    `over` says whether its act is known to have ended. `acknowledged` with an error: its result could not be stored.
+    `over` is whether its act is known to have ended. `acknowledged` with an error: its result could not be stored.
     """
 
     outcome: AttemptOutcome

@@ -21,9 +21,9 @@ PAGE = 1000
 def append(
     holder: Holder, kind: str, body: Mapping[str, Any] | None = None, *, effect_id: str | None = None
 ) -> Move[int]:
-    """Append one event as the session's holder and return its number: the hot move."""
+    """Append one event as the session's holder and return its number; a hot move."""
     if body and "rows" in body:
-        raise ConfigError("An event's own body cannot say `rows`: that is where a move says what it changed.")
+        raise ConfigError("The body of an event cannot have the key `rows`: it holds the columns that a move changed.")
 
     def run(tx: StoreTransaction) -> int:
         log = hold(tx, holder)
@@ -41,10 +41,10 @@ def append(
 
 @outsider_move
 def erase(log: Log, numbers: Sequence[int], *, because: str) -> int:
-    """Forget what events said, saying why. Their digests stay, and the chain still verifies."""
+    """Erase the bodies of events, for a reason. Their digests stay, and the chain still verifies."""
     erased = [number for number in numbers if log.tx.run("event.erase", uid=log.uid, number=number)]
     if erased:
-        for uid in _line_below(log.tx, log.uid):  # a checkpoint may hold what was said
+        for uid in _line_below(log.tx, log.uid):  # a checkpoint may contain what was erased
             log.tx.run("checkpoint.trim", uid=uid, after=0, before=2**62)
         log.append("event.erased", {"numbers": erased, "because": because})
     return len(erased)
@@ -75,7 +75,7 @@ def newest_of(tx: StoreTransaction, uid: str, kind: str, *, through: int = 2**62
 
 
 def restart_at(tx: StoreTransaction, session: SessionRecord, number: int) -> tuple[int, Any]:
-    """Which run of its program a session was in after event `number`, and the arguments of that run."""
+    """The restart number of a session after event `number`, and the arguments of that run."""
     if not 1 <= number <= session.cursor:
         raise NotFound(f"Session {session.id} has events 1 to {session.cursor}, and no event {number}.")
     begun = newest_of(tx, session.uid, "session.restarted", through=number) if session.restart_number else 0
@@ -95,7 +95,7 @@ def verify(tx: StoreTransaction, uid: str) -> SessionRecord:
         chain = event_domain.verify(uid, page, previous=chain, after=number)
         number += len(page)
     if (chain, number) != (session.chain, session.cursor):
-        raise Damaged(f"The log of session {session.id} does not end where its row says.")
+        raise Damaged(f"The log of session {session.id} does not end at the event that its row names.")
     return session
 
 

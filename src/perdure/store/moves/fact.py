@@ -1,4 +1,4 @@
-"""Moves and reads of facts. Optimistic: the writer names the version it read, 0 for "nobody knew"."""
+"""Moves and reads of facts. Optimistic: the writer names the version it read, 0 for none."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def remember(
     check_name("The fact's key", key)
     check_text("How to verify the fact", verify or "")
     if stale_after is not None and stale_after <= 0:
-        raise ConfigError("A fact cannot be stale before it is known.")
+        raise ConfigError("The time after which a fact is stale must be positive.")
     columns = {
         "scope": scope, "key": key, "value": encode(value), "verify": verify, "uid": log.uid, "by": log.actor,
         "now": log.tx.now, "stale_after": stale_after,
     }  # fmt: skip
-    while not _write(log, columns, expected):  # another session was faster: overwrite what it wrote
+    while not _write(log, columns, expected):  # another session wrote first: overwrite its version
         pass
     fact = get(log.tx, scope, key)
     assert fact is not None
@@ -40,7 +40,7 @@ def remember(
 
 
 def _write(log: Log, columns: dict[str, Any], expected: int | None) -> bool:
-    """Write over the version that is there; False if it was replaced between reading and writing, and nobody minds.
+    """Replace the present version; False if it changed between reading and writing, and no version was expected.
 
     Facts are shared by sessions, so the session's lock does not keep other writers out.
     """
@@ -60,17 +60,17 @@ def _write(log: Log, columns: dict[str, Any], expected: int | None) -> bool:
 
 @outsider_move
 def record_verification(log: Log, scope: str, key: str, version: int) -> None:
-    """Note that a fact was checked and still holds."""
+    """Record that a fact was checked and still holds."""
     if not log.tx.run("fact.verify", scope=scope, key=key, version=version, now=log.tx.now):
         raise _changed(scope, key, version, None)
     fact = get(log.tx, scope, key)
     assert fact is not None
-    log.append("fact.verified", rows={"fact": [fact.to_dict()]})  # whole: another session may have written it
+    log.append("fact.verified", rows={"fact": [fact.to_dict()]})  # all columns: another session may have written it
 
 
 @outsider_move
 def forget(log: Log, scope: str, key: str, version: int) -> None:
-    """Forget a fact, as of the version that was read."""
+    """Delete a fact, as of the version that was read."""
     if not log.tx.run("fact.delete", scope=scope, key=key, version=version):
         raise _changed(scope, key, version, None)
     log.append("fact.forgotten", rows={"fact": [{"scope": scope, "key": key, "forgotten": True}]})

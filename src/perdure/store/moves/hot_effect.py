@@ -1,8 +1,8 @@
-"""The ledger's two hot moves: the first dispatch of a new effect, and its acknowledgement by the one who dispatched it.
+"""The ledger's two hot moves: the first dispatch of a new effect, and its acknowledgement by the same holder.
 
-They write what `effect.plan_and_dispatch` and `effect.settle` write, without a look (`guard`), where there is nothing
-to look at: no approval, no lease, no predecessor, no request to stop, one attempt, and nothing known of it yet. Where
-there is, they answer None, and the move goes the long way.
+They write what `effect.plan_and_dispatch` and `effect.settle` write, without reading first (`hot_move`), in the plain
+case: no approval, no lease, no predecessor, no request to cancel, one attempt, and no outcome yet. In any other case
+they return None, and the move runs the regular way.
 """
 
 from __future__ import annotations
@@ -80,19 +80,19 @@ def settle(
 def new_columns(
     intent: NewEffect, uid: str, number: int, state: EffectState, *, approval_id: str | None = None
 ) -> dict[str, Any]:
-    """The columns of an effect when it is written down."""
+    """The columns of an effect when it is planned."""
     columns = dict(zip(NewEffect.__struct_fields__, _fields_of(intent), strict=True))
     own = {"session_uid": uid, "state": state, "approval_id": approval_id, "number": number}
     return columns | own | UNKNOWN
 
 
 def log_columns(columns: dict[str, Any], now: int) -> dict[str, Any]:
-    """Those columns as the log shows them: JSON is JSON there, and not text."""
+    """Those columns as the log shows them: JSON values instead of JSON text."""
     opened = {name: msgspec.Raw(text.encode()) for name in Effect.json_columns if (text := columns.get(name))}
     return columns | opened | {"planned_at": now}
 
 
 def new_record(columns: dict[str, Any], now: int) -> Effect:
-    """The record that these columns are."""
+    """The record with these columns."""
     opened = {name: decode(text) for name in Effect.json_columns if (text := columns.get(name))}
     return Effect(**(NOTHING | columns | opened | {"planned_at": now}))

@@ -15,7 +15,7 @@ from perdure.store.moves import session, wait
 
 @outsider_move
 def receive(log: Log, id: str, body: Any, mode: InboxMode = InboxMode.QUEUE) -> InboxMessage:
-    """Take in a message. An exact retry gets the same receipt; other content under the same id is refused."""
+    """Receive a message. An exact retry gets the same receipt; other content under the same id is refused."""
     check_name("The message id", id)
     stored = encode(body)
     if there := get(log.tx, log.uid, id):
@@ -37,7 +37,7 @@ def receive(log: Log, id: str, body: Any, mode: InboxMode = InboxMode.QUEUE) -> 
 
 @holder_move
 def promote(log: Log, *, mode: InboxMode | None = None, limit: int = 100) -> list[InboxMessage]:
-    """Let unread messages join the transcript, each exactly once, in the order in which they came."""
+    """Append unread messages to the transcript, each exactly once, in the order of their arrival."""
     promoted = []
     for row in log.tx.all("inbox.unread", uid=log.uid, mode=mode, limit=limit):
         message = InboxMessage.from_row(row)

@@ -1,18 +1,18 @@
 """Leases: who may move a session, or another named resource, and until when.
 
-    acquire     nobody holds it, or its time is over: the epoch rises, the session runs
-    renew       the same holder goes on; fenced by epoch and nonce, leaves no event
-    release     `session.release`, `wait.park` and `session.finish` give a session's lease back
-    take over   its holder is known to be dead, or a person insists: the epoch rises
-    claim       what an effect needs, all of it or nothing, in the transaction that dispatches it
-    give up     the same, in the transaction that settles it
+    acquire          no process holds it, or its time is over: the epoch rises, the session runs
+    renew            the same holder continues; fenced by epoch and nonce, leaves no event
+    release          `session.release`, `wait.park` and `session.finish` release a session's lease
+    take over        its holder is known to be dead, or a person insists: the epoch rises
+    claim            the resources of an effect, all or none, in the transaction that dispatches it
+    release claims   the same, in the transaction that settles it
 
-A crash after any line leaves the lease as it was before or after, never between: each is one transaction. Asking again
+Each is one transaction, so a crash leaves the lease as it was before or after. A second request
 with the same nonce is the same acquisition, so a lost answer does not cost an epoch or lock its owner out.
-What an effect claims has no time of its own. It is held from the dispatch to the settle, whoever dies in between and
-however long it is in doubt, and no crash comes between the two: each is part of the other's transaction.
+What an effect claims has no time limit. It is held from dispatch to settlement, even if processes die in between and
+however long the effect is in doubt: claim and dispatch are one transaction, and so are settlement and release.
 The deadline that an act is checked against is kept on the boot clock of the holder's machine and begins *before* the
-request was sent: the holder always stops earlier than the store lets anybody else begin.
+request was sent: the holder always stops before the store lets another process begin.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from perdure.store.moves import event, wait
 
 @outsider_move
 def acquire(log: Log, *, nonce: str, ttl: int) -> Holder:
-    """Take a session that nobody holds; the mover's name becomes the holder's."""
+    """Acquire the lease of a session that no process holds; the caller becomes the holder."""
     head = log.head
     if head.lease_nonce == nonce:
         return _holder(log, nonce, head.lease_epoch, ttl)
@@ -48,9 +48,9 @@ def acquire(log: Log, *, nonce: str, ttl: int) -> Holder:
 
 @outsider_move
 def take_over(log: Log, *, nonce: str, ttl: int, because: str, taken_from: str | None = None) -> Holder:
-    """Take a session from its holder before the time is over, saying why: its process was found dead.
+    """Take a session from its holder before its time is over; `because` is the reason: its process was found dead.
 
-    `taken_from` is who was found dead; if somebody else holds it by now, it is not taken from them.
+    `taken_from` is the dead holder; if another one holds the session by now, that one keeps it.
     """
     head = log.head
     if head.lease_nonce == nonce:
@@ -79,17 +79,17 @@ def _take(log: Log, nonce: str, ttl: int, kind: str, *, because: str | None) -> 
 
 
 def _crashes(log: Log) -> int:
-    """How often in a row the session has lost its worker, this time included, without getting any further."""
+    """How often in a row the session has lost its worker without progress, this time included."""
     (before,) = log.tx.one("lease.crash_count", uid=log.uid) or (0,)
     taken = max(event.newest_of(log.tx, log.uid, kind) for kind in ("lease.acquired", "lease.taken_over"))
     if log.tx.one("lease.progress", uid=log.uid, after=taken, holder=log.head.lease_holder):
         return 1
-    blamed = log.tx.one("lease.running_child", uid=log.uid)  # it ran in the same worker, and its parent only waited
+    blamed = log.tx.one("lease.running_child", uid=log.uid)  # it ran in the same worker; its parent only waited
     return int(before) if blamed else before + 1
 
 
 def _holder(log: Log, nonce: str, epoch: int, ttl: int) -> Holder:
-    """Whoever holds the session from now on, knowing what was asked of it while nobody did."""
+    """The new holder, with the requests that were made of the session before."""
     holder = Holder(log.uid, log.actor, nonce, epoch, log.cursor, log.chain)
     holder.ttl = ttl
     note_requests(holder, log.head)
@@ -98,7 +98,7 @@ def _holder(log: Log, nonce: str, epoch: int, ttl: int) -> Holder:
 
 @outsider_move
 def expire(log: Log) -> bool:
-    """Make a session ready whose holder has fallen silent; the count of crashes rises."""
+    """Make a session ready whose holder stopped renewing the lease; the crash count rises."""
     head = log.head
     if head.status != Status.RUNNING or (head.lease_until or 0) >= log.tx.now:
         return False
@@ -109,15 +109,15 @@ def expire(log: Log) -> bool:
 
 
 def renew(holder: Holder, ttl: int, *, wait: bool = True) -> Move[bool]:
-    """Go on holding a session. Leaves no event: it changes who may move, not what is true.
+    """Extend the lease of a session. Leaves no event.
 
-    Without `wait` it returns False where another move of the session holds its row just now, and the lease is ours; and
-    where it is not known yet whether it still is, after another server took over.
+    Without `wait` it returns False if another move holds the session's row and the lease is ours, or if it is not known
+    yet whether the lease is ours, after another server took over.
     """
 
     def run(tx: StoreTransaction) -> bool:
         if not wait and tx.one("session.lock_free", uid=holder.uid) is None:
-            if tx.one("session.held", uid=holder.uid) == (holder.nonce,):  # under whatever epoch
+            if tx.one("session.held", uid=holder.uid) == (holder.nonce,):  # under any epoch
                 return False
             raise _lost(holder)
         tx.run("session.renew", uid=holder.uid, epoch=holder.epoch, nonce=holder.nonce, until=tx.now + ttl)
@@ -138,7 +138,7 @@ def _lost(holder: Holder) -> LeaseLost:
 
 @plain_move
 def acquire_named(tx: StoreTransaction, resource: str, *, holder: str, nonce: str, ttl: int) -> Lease:
-    """Take a named resource that nobody holds."""
+    """Acquire a named resource that is free."""
     for kind, name in (("The resource", resource), ("The holder", holder), ("The lease's nonce", nonce)):
         check_name(kind, name)
     fresh = Lease(resource, holder, nonce, next_epoch(0, tx.restore_epoch), tx.now + ttl)
@@ -154,9 +154,9 @@ def acquire_named(tx: StoreTransaction, resource: str, *, holder: str, nonce: st
 
 
 def claim(log: Log, effect_id: str, position: Any, resources: list[str]) -> dict[str, dict[str, int]]:
-    """Take what an effect needs, all or nothing, in the transaction that dispatches it; returns the epochs.
+    """Claim the resources of an effect, all or none, in the transaction that dispatches it; returns the epochs.
 
-    An undo is covered by what the effect that it takes back still holds. Resources are locked in one order by all.
+    An undo is covered by the claims that the undone effect still holds. All processes lock resources in the same order.
     """
     own, epochs, tx = _names(effect_id, position), {}, log.tx
     for resource in sorted(set(resources)):
@@ -176,7 +176,7 @@ def claim(log: Log, effect_id: str, position: Any, resources: list[str]) -> dict
 
 
 def release_claims(log: Log, effect_id: str, resources: list[str]) -> None:
-    """Give back what an effect needed, in the transaction that settles it."""
+    """Release the claims of an effect, in the transaction that settles it."""
     for resource in sorted(set(resources)):
         log.tx.send("lease.settle", resource=resource, holder=log.uid, nonce=effect_id)
     _stop_waiting(log, effect_id)
@@ -184,9 +184,9 @@ def release_claims(log: Log, effect_id: str, resources: list[str]) -> None:
 
 @holder_move
 def wait_for(log: Log, effect_id: str, resource: str) -> str | None:
-    """Wait until a resource is given back, for an effect that needs it; None if it is free by now.
+    """Open a wait for a resource that an effect needs; None if it is free by now.
 
-    Looking and asking are one transaction under the resource's lock: whoever gives it back later sees who waits.
+    The check and the wait are one transaction under the resource's lock: a later release sees the wait.
     """
     now = _locked(log.tx, resource)
     try:
@@ -213,7 +213,7 @@ def _stop_waiting(log: Log, effect_id: str) -> None:
 
 
 def _names(effect_id: str, position: Any) -> set[str]:
-    """The acquisitions that cover an effect: its own, and for an undo that of what it takes back."""
+    """The acquisitions that cover an effect: its own, and for an undo that of the undone effect."""
     return {effect_id, position[1]} if position[0] == "undo" else {effect_id}
 
 
@@ -233,13 +233,13 @@ def _refuse_held(tx: StoreTransaction, now: Lease) -> None:
     name = SessionRecord.from_row(row).id if row else now.holder
     raise LeaseHeld(
         f"{now.resource} is held by session {name} until its effect {now.nonce} is settled.",
-        hint=f"Let session {name} go on, or settle its effect.",
+        hint=f"Let session {name} continue, or settle its effect.",
         holder=name, resource=now.resource, effect=now.nonce, until=None,
     )  # fmt: skip
 
 
 def blocking_lease(tx: StoreTransaction, effect: Effect) -> LeaseHeld | None:
-    """Who holds what an effect needs; only a look."""
+    """The lease of another holder that an effect needs, as an error; nothing is locked."""
     own = _names(effect.id, effect.position)
     for one in named_leases(tx, resources=effect.leases or []):
         if one.holder != effect.session_uid or one.nonce not in own:
@@ -251,13 +251,13 @@ def blocking_lease(tx: StoreTransaction, effect: Effect) -> LeaseHeld | None:
 
 
 def waits_for_free_resources(tx: StoreTransaction, *, limit: int = 1000) -> list[Wait]:
-    """Waits for resources that nobody holds any more, the longest wait first."""
+    """Waits for resources that are free by now, the longest wait first."""
     return [Wait.from_row(row) for row in tx.all("lease.freed", now=tx.now, limit=limit)]
 
 
 @plain_move
 def renew_named(tx: StoreTransaction, lease: Lease, *, ttl: int) -> Lease:
-    """Go on holding a named resource."""
+    """Extend the lease of a named resource."""
     until = tx.now + ttl
     if not tx.run("lease.renew", resource=lease.resource, epoch=lease.epoch, nonce=lease.nonce, until=until):
         raise LeaseLost(f"The lease of {lease.resource} is no longer {lease.holder}'s (epoch {lease.epoch}).")
@@ -266,7 +266,7 @@ def renew_named(tx: StoreTransaction, lease: Lease, *, ttl: int) -> Lease:
 
 @plain_move
 def release_named(tx: StoreTransaction, lease: Lease) -> bool:
-    """Give a named resource back; False if somebody else had it since. Giving it back twice is giving it back once."""
+    """Release a named resource; False if another holder has had it since. A second release changes nothing."""
     if tx.run("lease.release", resource=lease.resource, epoch=lease.epoch, nonce=lease.nonce):
         return True
     row = tx.one("lease.lock", resource=lease.resource)
@@ -274,7 +274,7 @@ def release_named(tx: StoreTransaction, lease: Lease) -> bool:
 
 
 def named_leases(tx: StoreTransaction, *, resources: Sequence[str] | None = None, limit: int = 1000) -> list[Lease]:
-    """Leases of named resources: all, or those of these."""
+    """Leases of named resources: all, or of these resources."""
     if resources is None:
         return [Lease.from_row(row) for row in tx.all("lease.list", limit=limit)]
     return [Lease.from_row(row) for name in resources if (row := tx.one("lease.get", resource=name))]

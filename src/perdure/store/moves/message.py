@@ -1,7 +1,7 @@
 """Moves and reads of the transcript: the events of kind `message`.
 
-Each is one transaction: what a model said is recorded together with the effect of asking it, so there is no moment at
-which an answer was paid for and is not on record; and a session comes to rest only if nothing was sent meanwhile.
+Each is one transaction: a reply of a model is recorded together with the effect of the call, so that no reply is paid
+for and not recorded; and a session waits for a message only if none was sent meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEWEST = 1000  # events among which the same note is searched for
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What a model call used."""
+    """What a model call consumed."""
 
     tokens_in: int = 0
     tokens_out: int = 0
@@ -38,7 +38,7 @@ class Usage(msgspec.Struct, frozen=True):
 def append_lines(
     log: Log, bodies: Sequence[Mapping[str, Any]], claims: Sequence[ArtifactClaim] = ()
 ) -> list[tuple[int, int]]:
-    """Add lines to the transcript, all or none, and claim the bytes they name; returns their numbers and times."""
+    """Append lines to the transcript, all or none, and claim the bytes they name; returns their numbers and times."""
     for one in claims:
         artifact.claim(log, one)
     return [(log.append("message", body), log.tx.now) for body in bodies]
@@ -53,7 +53,7 @@ def record_reply(
     body: Mapping[str, Any] | None,
     spent: Usage,
 ) -> tuple[int, int] | None:
-    """Record that a model was asked, what that cost, and what it said; returns the number and time of its line."""
+    """Record a model call, its usage and its reply; returns the number and time of the reply's line."""
     if effects.get_or_none(log.tx, log.uid, intent.id) is None:
         effects.record.on(log, intent, dispatch, outcome)
     if body is None:
@@ -95,7 +95,7 @@ def add_note(log: Log, body: Mapping[str, Any], *, key: str) -> int | None:
 
 @holder_move
 def promote_messages(log: Log, *, mode: InboxMode | None = None) -> list[tuple[int, int, dict[str, Any]]]:
-    """Let messages join, each once; returns their lines with number and time."""
+    """Append unread messages to the transcript, each once; returns their lines with number and time."""
     promoted = inbox.promote.on(log, mode=mode)
     return [(one.promoted_as or 0, log.tx.now, inbox.line(one)) for one in promoted]
 
@@ -104,10 +104,10 @@ def promote_messages(log: Log, *, mode: InboxMode | None = None) -> list[tuple[i
 def wait_for_message(
     log: Log, id: str, detail: Any = None, unknown: Sequence[str] = (), coming: Sequence[str] = ()
 ) -> list[str]:
-    """Wait for the next message, for a person's word on what is in doubt, and for effects of the line (`coming`).
+    """Wait for the next message, for verdicts on effects in doubt, and for effects of the lineage (`coming`).
 
-    Returns the waits; none if there is something to hear already: a message, or what became of one of `unknown`. A
-    rest that a run left open when it was killed is the same rest.
+    Returns the waits; none if there is news already: a message, or the outcome of one of `unknown`. A wait that a
+    killed run left open is used again.
     """
     settled = (one.settled_at for id in unknown if (one := effects.get_or_none(log.tx, log.uid, id)) is not None)
     if inbox.unread(log.tx, log.uid, limit=1) or any(at is not None for at in settled):
@@ -123,7 +123,7 @@ def wait_for_message(
 
 @holder_move
 def end_message_waits(log: Log) -> None:
-    """It goes on though no message came: nobody needs to send one any more."""
+    """Close the open waits for a message: the session continues without one."""
     _end_message_waits(log, message_waits(log.tx, log.uid))
 
 

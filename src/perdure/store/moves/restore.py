@@ -1,13 +1,13 @@
-"""Restores: the store was put back to an earlier time, declared or found out, and what follows from it.
+"""Restores: the store was put back to an earlier time, declared or detected.
 
-    begin      a new restore epoch; every lease of before is void, so no old token can move or dispatch anything
-    declare    the same, because a person says that the store was put back
+    begin      a new restore epoch; every earlier lease is void, so no old token can move or dispatch anything
+    declare    the same, because a person reports that the store was restored
     presume    instead of a first dispatch: an attempt that may have been made, outcome unknown
-    release    a person has looked at what was lost; from now on first dispatches are first dispatches
+    release    a person has examined what was lost; from now on first dispatches are normal again
 
 `begin` is one transaction and comes before any other use of the store, so a crash leaves the store not yet opened or in
-its new epoch. What the rows cannot know is found out at every opening: SQLite has a witness beside the file, PostgreSQL
-its timeline.
+its new epoch. The rows cannot show a restore, so every opening checks for one: SQLite has a witness beside the file,
+PostgreSQL its timeline.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ TIMELINE = "timeline"
 def begin(
     tx: StoreTransaction, cause: Cause, detail: str | None = None, *, after: int = 0, timeline: str | None = None
 ) -> Restore:
-    """Begin a new restore epoch. Whoever has the store open must open it again.
+    """Begin a new restore epoch. Processes that have the store open must open it again.
 
-    `after` is an epoch that there was in the time that was lost: its rows are lost too, and it must not come back.
+    `after` is an epoch of the lost time: its rows are lost too, and its number must not be used again.
     """
     epoch = max(int(meta.get(tx, "restore_epoch") or 0), after) + 1
-    told = {"cause": cause, "detail": detail, "timeline": timeline}
-    tx.send("restore.insert", epoch=epoch, rewound_to=rewound_to(tx), now=tx.now, **told)
+    columns = {"cause": cause, "detail": detail, "timeline": timeline}
+    tx.send("restore.insert", epoch=epoch, rewound_to=rewound_to(tx), now=tx.now, **columns)
     tx.send("meta.put", key="restore_epoch", value=str(epoch))
     tx.send("restore.void_leases", epoch=epoch << RESTORE_SHIFT)
     found = newest(tx)
@@ -45,13 +45,13 @@ def begin(
 
 @plain_move
 def declare(tx: StoreTransaction, *, by: str, because: str, known: int) -> Restore:
-    """Begin a restore epoch because a person says that the store was put back.
+    """Begin a restore epoch because a person reports that the store was restored.
 
-    `known` is the epoch that the caller has read: written twice, this begins one epoch.
+    `known` is the epoch that the caller has read: written twice, this begins only one epoch.
     """
-    check_name("Who declares it", by)
+    check_name("The name of the person", by)
     if not because.strip():
-        raise ConfigError("Declaring a restore needs a reason.", hint="Say what was put back with --because.")
+        raise ConfigError("Declaring a restore needs a reason.", hint="Describe what was restored with --because.")
     check_text("The reason", because)
     detail = f"{by}: {because}"
     last = newest(tx)
@@ -62,10 +62,10 @@ def declare(tx: StoreTransaction, *, by: str, because: str, known: int) -> Resto
 
 @plain_move
 def release(tx: StoreTransaction, *, by: str, because: str) -> list[Restore]:
-    """Say that what was lost has been looked at; the same word again changes nothing. Returns what it released."""
-    check_name("Who releases it", by)
+    """Release restores after a person examined what was lost; again, it changes nothing. Returns the released ones."""
+    check_name("The name of the person", by)
     if not because.strip():
-        raise ConfigError("Releasing a restore needs a reason.", hint="Say what you looked at with --because.")
+        raise ConfigError("Releasing a restore needs a reason.", hint="Name what you checked with --because.")
     check_text("The reason", because)
     tx.send("restore.release", by=by, because=because, now=tx.now)
     tx.send("writer.forget_behind")
@@ -77,7 +77,7 @@ def release(tx: StoreTransaction, *, by: str, because: str) -> list[Restore]:
 
 @holder_move
 def presume(log: Log, id: str, restore: Restore, rule: Rule) -> Effect:
-    """Take an effect as dispatched with an unknown outcome, because it may have been in the time that was lost."""
+    """Treat an effect as dispatched with an unknown outcome, because it may have happened in the time that was lost."""
     effect, attempts = effects.get(log.tx, log.uid, id), attempts_of(log.tx, log.uid, id)
     if not may_have_happened(effect, attempts, restore, rule):
         return effect
@@ -99,7 +99,7 @@ def presume(log: Log, id: str, restore: Restore, rule: Rule) -> Effect:
 
 
 def rewound_to(tx: StoreTransaction) -> int:
-    """The newest moment that the store knows."""
+    """The newest time that is recorded in the store."""
     (at,) = tx.one("restore.rewound_to") or (0,)
     return int(at)
 
@@ -110,10 +110,10 @@ def newest(tx: StoreTransaction) -> Restore | None:
 
 
 def unreleased_for(tx: StoreTransaction, session: SessionRecord) -> Restore | None:
-    """The restore that a session was alive at and that nobody has released.
+    """The newest unreleased restore that happened during the life of a session.
 
-    A child that is begun again after a restore has the uid and the keys that it had in the time that was lost, but is
-    younger than the restore. So its oldest ancestor counts.
+    A child that is created again after a restore has the uid and the keys that it had in the lost time, but is younger
+    than the restore. So its oldest ancestor counts.
     """
     row = tx.one("restore.over", uid=session.uid)
     return Restore.from_row(row) if row else None
@@ -124,12 +124,12 @@ def listing(tx: StoreTransaction, *, limit: int = 1000) -> list[Restore]:
 
 
 def follow_timeline(tx: StoreTransaction, now: str, *, after: int = 0) -> Restore | None:
-    """Begin a restore epoch when the server has another history than the one the store was last used with."""
+    """Begin a restore epoch if the server's history differs from the one that the store was last used with."""
     known = meta.get(tx, TIMELINE)
     if known == now:
         return None
     tx.send("meta.put", key=TIMELINE, value=now)
-    number = int(now.rpartition("/")[2], 16)  # rises with every new history, whatever the rows remember
+    number = int(now.rpartition("/")[2], 16)  # rises with every new history, even if rows are lost
     if known is None:
         return None
     detail, after = f"{known} became {now}", max(after, number - 1)
@@ -137,6 +137,6 @@ def follow_timeline(tx: StoreTransaction, now: str, *, after: int = 0) -> Restor
 
 
 def is_behind(history: str, newest: str) -> bool:
-    """Whether a server's history is one that had ended when the newest one that is known began."""
+    """Whether a server's history had ended when the newest known one began."""
     (server, _, number), (known, _, last) = history.rpartition("/"), newest.rpartition("/")
     return bool(server) and server == known and int(number, 16) < int(last, 16)

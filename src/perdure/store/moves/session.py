@@ -24,7 +24,7 @@ PASSWORD = re.compile(r"://[^/@\s]*:[^/\s]*@")  # in an address
 
 
 class NewSession(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be known to begin a session."""
+    """A session to create."""
 
     id: str
     program: str
@@ -43,20 +43,22 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     restart_number: int = 0
     restart_arguments: Any = None
     claims: tuple[ArtifactClaim, ...] = ()
-    lines: tuple[dict[str, Any], ...] = ()  # what its transcript begins with
-    under_policy: bool = False  # a process without a policy must not run it
-    uid: str | None = None  # a child's is known before: begun again after a restore, it is the same child
+    lines: tuple[dict[str, Any], ...] = ()  # the first lines of its transcript
+    under_policy: bool = False  # only a process with a policy may run it
+    uid: str | None = None  # given for a child: created again after a restore, it is the same child
 
 
 def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
-    """Begin a session. A known id with the same program and arguments is that session; otherwise it is a conflict."""
+    """Create a session. A known id with the same program and arguments returns that session, else it is a conflict."""
     check_name("The session id", new.id)
     check_name("The program", new.program)
-    check_text("The name of who begins the session", by)
+    check_text("The creator of the session", by)
     for field in ("title", "repository", "owner", "queue", "concurrency_key", "branch"):
         check_text(f"The session's {field}", getattr(new, field) or "")
     if PASSWORD.search(new.repository or ""):
-        raise ConfigError("The address of the repository holds a password.", hint="Leave it out; git asks for it.")
+        raise ConfigError(
+            "The address of the repository holds a password.", hint="Remove it; git asks for it when needed."
+        )
     arguments, uid = encode(new.arguments), new.uid or new_uid()
 
     def run(tx: StoreTransaction) -> SessionRecord:
@@ -97,7 +99,7 @@ def _existing(tx: StoreTransaction, new: NewSession) -> SessionRecord:
 
 @holder_move
 def release(log: Log) -> None:
-    """Give the session back; another worker may go on."""
+    """Release the session; another worker may continue it."""
     _unlease(log, Status.READY, "session.released")
 
 
@@ -109,7 +111,7 @@ def _unlease(log: Log, status: Status, kind: str, *, crash_count: int = 0, **bod
 
 
 def park_row(log: Log, waits: list[str], *, crashed: bool = False) -> None:
-    """The row's part of parking; `wait.park` decides whether it may. One that is quarantined keeps its crashes."""
+    """Park the session's row; `wait.park` decides whether it may. A quarantined session keeps its crash count."""
     (crashes,) = (crashed and log.tx.one("lease.crash_count", uid=log.uid)) or (0,)
     _unlease(log, Status.WAITING, "session.parked", crash_count=crashes, waits=waits)
 
@@ -134,7 +136,7 @@ def finish(log: Log, status: Status, *, result: Any = None, error: Any = None) -
 
 @holder_move
 def restart(log: Log, arguments: Any) -> int:
-    """Begin the program anew in the same session; return the new restart number."""
+    """Restart the program in the same session; return the new restart number."""
     number = log.head.restart_number + 1
     log.tx.run("session.restart", uid=log.uid, restart_number=number, arguments=encode(arguments))
     log.append("session.restarted", rows={"session": {"restart_number": number, "restart_arguments": arguments}})
@@ -142,7 +144,7 @@ def restart(log: Log, arguments: Any) -> int:
 
 
 def request_cancel(log: Log) -> None:
-    """Note that somebody asks the session to stop; the part of `leave.cancel` that a holder honours between acts."""
+    """Record a request to cancel; a holder honours it between acts (`session_end.cancel`)."""
     refuse_finished(log)
     if log.head.cancel_requested_at is not None:
         return
@@ -152,7 +154,7 @@ def request_cancel(log: Log) -> None:
 
 @outsider_move
 def request_pause(log: Log) -> None:
-    """Ask the session to pause at the next safe place."""
+    """Request a pause at the next safe point."""
     refuse_finished(log)
     if log.head.pause_requested_at is not None:
         return
@@ -162,7 +164,7 @@ def request_pause(log: Log) -> None:
 
 @outsider_move
 def wake_up(log: Log) -> None:
-    """Make a waiting session ready because what it waited for is here, though nobody resolved it."""
+    """Make a waiting session ready although no wait was resolved, because it can continue."""
     if changed := make_ready(log):
         log.append("session.released", rows={"session": changed})
 
@@ -213,25 +215,25 @@ def children(tx: StoreTransaction, uid: str, *, limit: int = 1_000_000) -> list[
 
 
 def has_acted(tx: StoreTransaction, uid: str) -> bool:
-    """Whether its program recorded anything: a step, an effect, a question, a timer, a child."""
+    """Whether its program has recorded anything: a step, an effect, a question, a timer, a child."""
     return tx.one("session.has_acted", uid=uid) is not None
 
 
 def with_prefix(tx: StoreTransaction, prefix: str, *, limit: int) -> list[SessionRecord]:
-    """Sessions whose id or uid begins so, by id."""
+    """Sessions whose id or uid has this prefix, by id."""
     rows = tx.all("session.get_by_prefix", prefix=prefix, beyond=prefix + "\U0010ffff", limit=limit)
     return [SessionRecord.from_row(row) for row in rows]
 
 
 def find(tx: StoreTransaction, name: str) -> SessionRecord:
-    """A session by its id, or by a beginning of its id or uid that only it has."""
+    """A session by its id, or by a unique prefix of its id or uid."""
     check_text("The session id", name)
     if row := tx.one("session.get_by_id", id=name):
         return SessionRecord.from_row(row)
     rows = tx.all("session.get_by_prefix", prefix=name, beyond=name + "\U0010ffff", limit=3) if name else []
     if len(rows) > 1:
         names = ", ".join(SessionRecord.from_row(row).id for row in rows)
-        raise Conflict(f"{name!r} begins several ids: {names}.", hint="Give more letters.")
+        raise Conflict(f"Several sessions begin with {name!r}: {names}.", hint="Give more characters.")
     if not rows:
         raise NotFound(f"There is no session {name!r}.", hint="`perdure ls` lists the sessions of this store.")
     return SessionRecord.from_row(rows[0])
@@ -248,9 +250,9 @@ def page(
     limit: int = 100,
     damaged: list[DamagedRow] | None = None,
 ) -> list[SessionRecord]:
-    """One page of sessions, the most recently moved first, after `before`.
+    """One page of sessions, the most recently updated first, after `before`.
 
-    With `damaged`, a row that cannot be read is named there, and the others are returned.
+    With `damaged`, rows that cannot be read are added to it, and the others are returned.
     """
     return _records(
         tx, damaged, "session.list",
@@ -268,13 +270,13 @@ def waiting_for_person(
     limit: int = 100,
     damaged: list[DamagedRow] | None = None,
 ) -> list[SessionRecord]:
-    """Sessions that wait for something only a person can give, the most recently moved first."""
+    """Sessions that wait for input of a person, the most recently updated first."""
     asked = {"status": status, "owner": owner, "repository": repository, "limit": limit}
     return _records(tx, damaged, "session.for_a_person", **asked)
 
 
 def expired(tx: StoreTransaction, *, limit: int = 100, damaged: list[DamagedRow] | None = None) -> list[SessionRecord]:
-    """Sessions that run without a live lease: their holder has fallen silent."""
+    """Running sessions whose lease has ended: the holder stopped renewing it."""
     return _records(tx, damaged, "session.expired", now=tx.now, limit=limit)
 
 

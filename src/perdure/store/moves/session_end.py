@@ -1,13 +1,13 @@
-"""The moves with which a holder leaves a session or begins it anew; what nobody asks for again is closed with them.
+"""The moves that end a run of a session. They also close the waits and planned effects that are no longer needed.
 
-    park      waits for something named; not if it is here already, or somebody asked the session to stop meanwhile,
-              or it stopped for a pause that is no longer asked for
-    finish    the end; not while an effect may be under way, or is asked to be taken back
-    cancel    somebody asks for the end; nobody runs the session, so that it ends here and now if it can
-    stop      a request to stop is honoured: what was only planned is refused, and the session ends if it can
-    restart   the program begins anew; what its last run had planned is refused
+    park      the session waits; refused if a wait is resolved already, if cancel was requested meanwhile, or if it
+              stopped for a pause whose request was withdrawn
+    finish    the session ends; refused while an effect may be under way or an undo is requested
+    cancel    requests cancellation, and ends the session at once if no worker runs it
+    stop      honours a request to cancel: planned effects are refused, and the session ends if it can
+    restart   the program starts again; effects that its last run had only planned are refused
 
-Each is one transaction, so a crash leaves the session before or after it and never with a question that nobody asks.
+Each is one transaction, so a crash leaves the session before or after it, and never with a wait that has no purpose.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from perdure.store.move import Log, holder_move, outsider_move
 from perdure.store.moves import approval, doubt, inbox, session, wait
 from perdure.store.moves import effect as effects
 
-CLOSED = "closed"  # who resolves a wait that nobody needs any more: no answer, and nobody inherits it
-STOPPED = {"type": "Cancelled", "code": "cancelled", "message": "It was asked to stop."}
-CANCELLED = "cancelled"  # why an effect was refused that nobody wants any more
+CLOSED = "closed"  # resolves a wait that is no longer needed: it has no answer, and no branch inherits it
+STOPPED = {"type": "Cancelled", "code": "cancelled", "message": "The session was cancelled."}
+CANCELLED = "cancelled"  # the code of an effect that was refused because its session ended
 
 
 @holder_move
 def park(
     log: Log, waits: list[str], *, stopping: bool = False, pausing: bool = False, undos: Collection[str] = ()
 ) -> bool:
-    """Wait for these, giving up the lease; False if that must not be. `undos` are the requests the holder knows.
+    """Release the lease and wait; False if the session must continue. `undos` are the requests the holder knows.
 
-    `pausing`: the program was stopped by a request to pause. The holder's knowledge of it may be old, so the row is
-    looked at under its lock: without the request the program must run on. With it, and nothing else to wait for, the
+    `pausing`: the program was stopped by a request to pause. The holder's knowledge of it may be stale, so the row is
+    read under its lock: without the request the program must continue. With it, and nothing else to wait for, the
     session waits for `paused`, opened in this transaction so that a `resume` comes before both or after both.
     """
     if log.head.cancel_requested_at is not None and not stopping:
@@ -50,7 +50,7 @@ def park(
 
 @holder_move
 def finish(log: Log, status: Status, *, result: Any = None, error: Any = None, hears: bool = False) -> bool:
-    """End the session for good, if no effect may be under way; one that `hears` has heard all that was sent."""
+    """End the session, if no effect may be under way; with `hears`, only if it has read every message."""
     if _under_way(log) or (hears and inbox.unread(log.tx, log.uid, limit=1)):
         return False
     _close(log, f"The session is {status}.")
@@ -60,18 +60,18 @@ def finish(log: Log, status: Status, *, result: Any = None, error: Any = None, h
 
 @holder_move
 def stop(log: Log) -> bool:
-    """Honour a request to stop."""
+    """Honour a request to cancel."""
     _refuse_planned(log, "The session was cancelled first.")
     return finish.on(log, Status.CANCELLED, error=STOPPED)
 
 
 @outsider_move
 def cancel(log: Log, *, dead: str | None = None) -> bool:
-    """Ask the session to stop, and end it if nobody runs it. False: its holder, or whoever runs it next, ends it.
+    """Request cancellation, and end the session if no worker runs it. False: its present or next holder ends it.
 
-    Children are asked after their parent and before it ends: whoever asks may be killed in between, and then whoever
-    runs the parent next asks them. What may be under way, or is in doubt, keeps a session waiting as it was. `dead`
-    names a holder whose process was found dead.
+    Children are cancelled after their parent was asked and before it ends: if the caller is killed in between, the next
+    holder of the parent cancels them. An effect that may be under way or is in doubt keeps a session waiting as it was.
+    `dead` names a holder whose process was found dead.
     """
     session.request_cancel(log)
     holds = (log.head.lease_until or 0) >= log.tx.now and log.head.lease_holder != dead
@@ -85,7 +85,7 @@ def cancel(log: Log, *, dead: str | None = None) -> bool:
 
 @holder_move
 def restart(log: Log, arguments: Any) -> int:
-    """Begin the program anew; return the new restart number."""
+    """Restart the program; return the new restart number."""
     _close(log, "The program was restarted first.")
     return session.restart.on(log, arguments)
 
@@ -104,7 +104,7 @@ def _refuse_planned(log: Log, because: str) -> None:
 
 
 def _close(log: Log, because: str) -> None:
-    """Refuse what is only planned, and resolve every wait that is not about an effect under way."""
+    """Refuse planned effects, and resolve every wait that is not for an effect under way."""
     _refuse_planned(log, because)
     under_way = {one.id for one in effects.unsettled(log.tx, log.uid)}
     log.actor, actor = CLOSED, log.actor

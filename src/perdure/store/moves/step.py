@@ -17,7 +17,7 @@ HOT_PARTS = ("session.advance_run", "event.insert", "step.insert_held")
 
 
 class NewStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step's identity and what came of it: JSON text, or the digest of an artifact, or an error as JSON text."""
+    """A step to record: its identity and its outcome, as JSON text, artifact digest, or error as JSON text."""
 
     restart_number: int
     scope: str
@@ -49,7 +49,7 @@ def record(holder: Holder, step: NewStep) -> Move[int]:
 
 @holder_move
 def record_with(log: Log, step: NewStep, make: Callable[[Log], str]) -> str:
-    """Make other changes and record the step that they are, in one transaction; returns its result as JSON text."""
+    """Make other changes and record them as a step, in one transaction; returns its result as JSON text."""
     result = make(log)
     made = msgspec.structs.replace(step, result=result)
     _write(log, made, _log_body(made))
@@ -57,9 +57,9 @@ def record_with(log: Log, step: NewStep, make: Callable[[Log], str]) -> str:
 
 
 def _log_body(step: NewStep) -> dict[str, object]:
-    """What the log says of a step that may be recorded."""
+    """The body of the event of a step; refuses a step that cannot be recorded."""
     if (step.result is not None) + (step.artifact is not None) + (step.error is not None) != 1:
-        raise ConfigError("A step has a result, an artifact or an error, and only one of them.")
+        raise ConfigError("A step has exactly one of a result, an artifact and an error.")
     check_text("The step", step.scope + step.name + (step.artifact or ""))
     return {
         "step": {"scope": step.scope, "name": step.name, "occurrence": step.occurrence},

@@ -26,7 +26,7 @@ def add(
     assigned_worker: str | None = None,
     note: str | None = None,
 ) -> Task:
-    """Add a task. The same task again is that task; another one under its id is a conflict."""
+    """Add a task. The same task again returns it; another one under its id is a conflict."""
     check_name("The task id", id)
     check_text("The task", title + (note or "") + (branch or "") + (assigned_worker or ""))
     if parent_id is not None:
@@ -41,13 +41,13 @@ def add(
         _refuse_below_done(log, task)
         log.append("task.added", rows={"task": [task.to_dict()]})
     elif (task.title, task.parent_id) != (title, parent_id):
-        raise Conflict(f"Task {id} of session {log.head.id} exists already, with another title or place.")
+        raise Conflict(f"Task {id} of session {log.head.id} exists already, with another title or parent.")
     return task
 
 
 @holder_move
 def change(log: Log, /, id: str, **changes: Any) -> Task:
-    """Move a task on. A task is done only when nothing below it is unfinished."""
+    """Change a task. It can be done only when no task below it is unfinished."""
     check_columns(Task, changes, CHANGEABLE)
     task = get(log.tx, log.uid, id)
     if (wanted := changes.get("state", task.state)) not in set(TaskState):
@@ -67,7 +67,7 @@ def change(log: Log, /, id: str, **changes: Any) -> Task:
 
 def _refuse_below_done(log: Log, task: Task) -> None:
     if task.parent_id is not None and get(log.tx, log.uid, task.parent_id).state == TaskState.DONE:
-        raise IllegalMove(f"Task {task.id} cannot go on below {task.parent_id}, which is done.")
+        raise IllegalMove(f"Task {task.id} cannot be unfinished: its parent {task.parent_id} is done.")
 
 
 def get(tx: StoreTransaction, uid: str, id: str) -> Task:

@@ -1,12 +1,12 @@
 """Moves and reads of waits.
 
-A decision that lands between asking and parking is never missed: the wait is in the table before anybody can answer
-it, `resolve` and `park` both hold the session's row lock, and `park` refuses when one of its waits has been resolved.
+An answer between opening a wait and parking is never missed: the wait is in the table before it can be answered,
+`resolve` and `park` both hold the session's row lock, and `park` refuses when one of its waits has been resolved.
 
-    ask      open           wait in the table, session still running
-    answer   resolve        wait resolved; a waiting session becomes ready, a running one will see it when it parks
-    park     park           nothing resolved: waiting, lease given up. something resolved: stays running, is told
-    resume   resume         the request to pause is taken back, and every wait for `paused` is resolved with it
+    open      the wait is in the table, the session still runs
+    resolve   the wait has its answer; a waiting session becomes ready, a running one sees the answer when it parks
+    park      no wait is resolved: the session waits and its lease is released; otherwise it continues to run
+    resume    the request to pause is withdrawn, and every wait for `paused` is resolved with it
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MANY = 1_000_000
 def open_(
     log: Log, id: str, kind: WaitKind, *, ref: str | None = None, detail: Any = None, due_at: int | None = None
 ) -> Wait:
-    """Ask for something. Asking again under the same id is the same wait, resolved or not."""
+    """Open a wait. Opening it again under the same id returns the same wait, resolved or not."""
     check_name("The wait", id)
     check_text("What is waited for", ref or "")
     if kind == WaitKind.TIMER and due_at is None:
-        raise ConfigError(f"Wait {id} is for a time and does not say which.")
+        raise ConfigError(f"Wait {id} is a timer and has no due time.")
     stored = None if detail is None else encode(detail)
     fresh = log.tx.run(
         "wait.insert",
@@ -48,10 +48,10 @@ def open_(
 
 @holder_move
 def open_for_effect(log: Log, effect_id: str) -> Wait:
-    """Wait for an effect of the line that is open.
+    """Wait for an open effect of a session in the lineage.
 
-    If a wait for it was resolved all the same, by a process whose code sees the effect as closed, this is another wait:
-    a session that went by the old one would find it resolved, look, and wait again without end.
+    If a wait for it was resolved although it is open, by a process whose code considers the effect closed, a new wait
+    is opened: with the old one the session would find it resolved, check, and wait again without end.
     """
     asked = open_.on(log, f"effect-{effect_id}", WaitKind.EFFECT, ref=effect_id)
     if asked.resolved_at is None:
@@ -62,9 +62,9 @@ def open_for_effect(log: Log, effect_id: str) -> Wait:
 
 @holder_move
 def park(log: Log, ids: list[str]) -> list[Wait]:
-    """Wait for these, giving up the lease. If any is resolved already, stay running and return those."""
+    """Wait for these and release the lease. If any is resolved already, keep running and return those."""
     if not ids:
-        raise IllegalMove("A session that waits must wait for something.")
+        raise IllegalMove("A session cannot park without a wait.")
     waits = [get(log.tx, log.uid, id) for id in ids]
     resolved = [one for one in waits if one.resolved_at is not None]
     if not resolved:
@@ -74,7 +74,7 @@ def park(log: Log, ids: list[str]) -> list[Wait]:
 
 @outsider_move
 def resolve(log: Log, id: str, answer: Any = None) -> Wait:
-    """Give what a session waits for. The same answer again is the same answer; another one is a conflict."""
+    """Resolve a wait. The same answer again changes nothing; another one is a conflict."""
     wait = get(log.tx, log.uid, id)
     if wait.resolved_at is not None:
         if wait.resolved_by == log.actor and same_json(wait.answer, answer):
@@ -85,9 +85,9 @@ def resolve(log: Log, id: str, answer: Any = None) -> Wait:
 
 @outsider_move
 def fire(log: Log, id: str) -> Wait:
-    """Resolve a wait whose time has come; one that was resolved meanwhile stays as it is.
+    """Resolve a wait that is due; one that was resolved meanwhile stays as it is.
 
-    So does one that is not due after all: the store's time may have been set back since it was found to be due.
+    So does one that is not due any more: the store's time may have been set back since it was found to be due.
     """
     wait = get(log.tx, log.uid, id)
     if wait.due_at is None:
@@ -99,7 +99,7 @@ def fire(log: Log, id: str) -> Wait:
 
 @outsider_move
 def resume(log: Log) -> None:
-    """Take a request to pause back: the request and what waits for its end go in one transaction."""
+    """Withdraw a request to pause, and resolve the waits for `paused`, in one transaction."""
     for asked in open_of_kind(log.tx, log.uid, WaitKind.PAUSED):
         settle(log, asked, None)
     log.tx.run("session.request_pause", uid=log.uid, at=None)
@@ -124,7 +124,7 @@ def settle(log: Log, wait: Wait, answer: Any) -> Wait:
 def get(tx: StoreTransaction, uid: str, id: str) -> Wait:
     row = tx.one("wait.get", uid=uid, id=id)
     if row is None:
-        raise NotFound(f"The session waits for nothing called {id}.")
+        raise NotFound(f"The session has no wait {id}.")
     return Wait.from_row(row)
 
 
@@ -132,14 +132,14 @@ def find(tx: StoreTransaction, id: str) -> Wait:
     """One wait by its id alone."""
     rows = tx.all("wait.by_id", id=id, limit=2)
     if not rows:
-        raise NotFound(f"Nobody waits for anything called {id}.")
+        raise NotFound(f"There is no wait {id}.")
     if len(rows) > 1:
-        raise Conflict(f"Several sessions have a wait called {id}.")
+        raise Conflict(f"Several sessions have a wait {id}.")
     return Wait.from_row(rows[0])
 
 
 def for_ref(tx: StoreTransaction, ref: str) -> list[Wait]:
-    """Open waits, of whichever session, for one thing: a parent's effect, a child."""
+    """Open waits of any session for one reference: a parent's effect, a child."""
     return [Wait.from_row(row) for row in tx.all("wait.by_ref", ref=ref, limit=MANY)]
 
 
@@ -153,7 +153,7 @@ def of_session(tx: StoreTransaction, uid: str) -> list[Wait]:
 
 
 def between(tx: StoreTransaction, uid: str, after: int, through: int) -> list[Wait]:
-    """What a session asked for between two events, in order."""
+    """Waits of a session that were opened between two events, in order."""
     return [Wait.from_row(row) for row in tx.all("wait.between", uid=uid, after=after, through=through, limit=MANY)]
 
 
@@ -162,7 +162,7 @@ def get_many(tx: StoreTransaction, uid: str, ids: list[str]) -> list[Wait]:
 
 
 def open_for(tx: StoreTransaction, uid: str, ref: str) -> list[Wait]:
-    """What one session still waits for on account of one thing."""
+    """Open waits of one session for one reference."""
     return [Wait.from_row(row) for row in tx.all("wait.open_for", uid=uid, ref=ref, limit=MANY)]
 
 
@@ -175,12 +175,12 @@ def open_of_kind(tx: StoreTransaction, uid: str, kind: WaitKind) -> list[Wait]:
 
 
 def open_waits(tx: StoreTransaction, *, kind: str | None = None, limit: int = 100) -> list[Wait]:
-    """What sessions wait for, the longest wait first. A row that cannot be read does not hide the others."""
+    """Open waits of all sessions, the longest wait first. A damaged row does not hide the others."""
     return records(tx, "wait", [], "wait.open", kind=kind, limit=limit)
 
 
 class Due(NamedTuple):
-    """A wait whose time has come."""
+    """A wait that is due."""
 
     session_uid: str
     id: str
@@ -188,11 +188,11 @@ class Due(NamedTuple):
 
 
 def due(tx: StoreTransaction, *, limit: int = 100) -> list[Due]:
-    """Waits whose time has come."""
+    """Waits that are due."""
     return [Due(*row) for row in tx.all("wait.due", now=tx.now, limit=limit)]
 
 
 def next_due(tx: StoreTransaction, after: int) -> int | None:
-    """When the next wait is due after a moment."""
+    """When the next wait after a time is due."""
     row = tx.one("wait.next_due", after=after)
     return row[0] if row else None

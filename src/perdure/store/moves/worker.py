@@ -1,4 +1,4 @@
-"""Moves and reads of workers: who is here, since when, and what they know."""
+"""Moves and reads of workers: which processes run sessions, since when, and which programs they have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.store.move import StoreTransaction, plain_move
 
 @plain_move
 def register(tx: StoreTransaction, worker: WorkerRecord) -> None:
-    """A worker begins; registering again only refreshes it."""
+    """Register a worker; a second registration refreshes it."""
     check_name("The worker", worker.id)
     check_text("The worker", worker.host + worker.boot_id + worker.start_token)
     tx.run("worker.put", **(worker.to_dict() | {"programs": encode(worker.programs)}), now=tx.now)
@@ -19,13 +19,13 @@ def register(tx: StoreTransaction, worker: WorkerRecord) -> None:
 
 @plain_move
 def heartbeat(tx: StoreTransaction, id: str) -> bool:
-    """A heartbeat; False when the worker has been forgotten and must register again."""
+    """Record a heartbeat; False if the worker was removed and must register again."""
     return bool(tx.run("worker.seen", id=id, now=tx.now))
 
 
 @plain_move
 def forget(tx: StoreTransaction, ids: Sequence[str]) -> None:
-    """Workers that have ended."""
+    """Remove workers that have ended."""
     for id in ids:
         tx.run("worker.delete", id=id)
 

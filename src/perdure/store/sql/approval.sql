@@ -1,11 +1,11 @@
 -- name: approval.insert
--- Ask for a person's answer to one exact intent.
+-- Request approval of one exact intent.
 insert into approval (session_uid, id, effect_id, gate, intent_digest, requester, requester_may_decide, quorum,
     expires_at, asked_at)
 values (:uid, :id, :effect_id, :gate, :intent_digest, :requester, :requester_may_decide, :quorum, :expires_at, :now);
 
 -- name: approval.decide
--- The vote is decided, once.
+-- Decide an approval, once.
 update approval set decision = :decision, decided_at = :now
 where session_uid = :uid and id = :id and decision is null;
 
@@ -20,11 +20,11 @@ where session_uid = :uid and id = :id and decision = 'approved' and effect_id = 
 select {columns:approval} from approval where session_uid = :uid and id = :id;
 
 -- name: approval.by_id
--- One approval by its id, or by a beginning of it.
+-- One approval by its id, or by a prefix of it.
 select {columns:approval} from approval where id >= :prefix and id < :beyond order by id, session_uid limit :limit;
 
 -- name: approval.list
--- Approvals by what an operator asks for; those that wait come first, the oldest at the top.
+-- Approvals by an operator's filters; undecided ones first, the oldest at the top.
 select {columns:approval} from approval
 where (cast(:uid as text) is null or session_uid = :uid)
     and (cast(:decision as text) is null or decision = :decision or (decision is null and :decision = 'waiting'))

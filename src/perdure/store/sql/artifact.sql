@@ -5,11 +5,11 @@ values (:uid, :digest, :kind, :size, :location, :retention, :now)
 on conflict (session_uid, digest) do nothing;
 
 -- name: artifact.of_session
--- What a session keeps.
+-- Artifacts of a session.
 select {columns:artifact} from artifact where session_uid = :uid order by created_at, digest limit :limit;
 
 -- name: artifact.digests
--- Every digest that somebody claims, in order.
+-- Every claimed digest, in order.
 select distinct digest from artifact where digest > :after order by digest limit :limit;
 
 -- name: artifact.list

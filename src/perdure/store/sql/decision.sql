@@ -1,11 +1,11 @@
 -- name: decision.insert
--- Write down what was chosen and why.
+-- Record a decision and its reason.
 insert into decision (session_uid, id, decision, rationale, planned_action, decided_at)
 values (:uid, :id, :decision, :rationale, :planned_action, :now)
 on conflict (session_uid, id) do nothing;
 
 -- name: decision.settle
--- Write down what came of it, once.
+-- Record the outcome of a decision, once.
 update decision set outcome = :outcome, settled_at = :now
 where session_uid = :uid and id = :id and outcome is null;
 
@@ -20,7 +20,7 @@ where (cast(:uid as text) is null or session_uid = :uid)
 order by decided_at desc, id desc limit :limit;
 
 -- name: decision.incomplete
--- Decisions whose outcome nobody wrote down, the oldest first.
+-- Decisions without an outcome, the oldest first.
 select {columns:decision} from decision
 where outcome is null and (cast(:uid as text) is null or session_uid = :uid)
 order by decided_at, id limit :limit;

@@ -1,10 +1,10 @@
 -- name: doctor.workers
--- Workers, by columns that the first schema had: a store is asked before it is migrated.
+-- Workers, by columns that the first schema had: a store is read before it is migrated.
 select id, host, boot_id, pid, start_token, schema_from, schema_to, programs, started_at, seen_at from worker
 order by seen_at desc, id limit :limit;
 
 -- name: doctor.in_doubt
--- How many effects wait for a person's word on what came of them.
+-- How many effects are in doubt and wait for a person's verdict.
 select count(*) from effect where doubted_at is not null and state = 'dispatched';
 
 -- name: doctor.undecided
@@ -38,7 +38,7 @@ select uid from session where uid > :after order by uid limit :limit;
 select (select journal_mode from pragma_journal_mode), (select synchronous from pragma_synchronous);
 
 -- name: doctor.damage@sqlite
--- What is wrong with the file, the first few things of it; the word ok if nothing is.
+-- The first problems of the database file; `ok` if there are none.
 pragma quick_check(5);
 
 -- name: doctor.server@postgres

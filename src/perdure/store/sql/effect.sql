@@ -1,5 +1,5 @@
 -- name: effect.insert
--- Write down an intent.
+-- Plan an effect.
 insert into effect (
     session_uid, id, task_id, position, generation, tool, replay, targets, intent, intent_digest, idempotency_key,
     state, reference, result, artifact, error, approval_id, policy_version, rule, supersedes, planned_at, settled_at,
@@ -11,7 +11,7 @@ insert into effect (
 );
 
 -- name: effect.begin
--- Write down an intent that is dispatched at once, and of which there is nothing else to say.
+-- Plan an effect that is dispatched in the same statement, without approval, leases or predecessor.
 insert into effect (
     session_uid, id, position, generation, tool, replay, targets, intent, intent_digest, idempotency_key, state, rule,
     planned_at, number, inflight, key_ttl, retry
@@ -47,7 +47,7 @@ select uid, :effect_id, 1, :worker, :epoch, :process, :sandbox, :at, :deadline_a
 returning {durability};
 
 -- name: effect.acknowledge
--- Its first attempt was acknowledged by the one who dispatched it.
+-- Acknowledge the first attempt of an effect, by the holder that dispatched it.
 update effect set state = 'acknowledged', result = :result, artifact = :artifact, reference = :reference,
     settled_at = :at, settled_number = :number
 where session_uid = :session_uid and id = :effect_id;
@@ -80,28 +80,28 @@ where session_uid = held.uid and id = :effect_id
 returning {durability};
 
 -- name: effect.dispatch
--- The action may be under way; an earlier doubt or verdict is spent.
+-- Dispatch an effect; an earlier doubt or verdict no longer counts.
 update effect set state = 'dispatched', doubted_at = null, doubt = null, verdict = null, verdict_by = null,
     verdict_because = null
 where session_uid = :uid and id = :id;
 
 -- name: effect.settle
--- What came of it.
+-- Settle an effect, or plan it again.
 update effect set state = :state, result = :result, artifact = :artifact, error = :error, reference = :reference,
     settled_at = :settled_at, settled_number = :settled_number, verdict = :verdict, verdict_by = :verdict_by,
     verdict_because = :verdict_because
 where session_uid = :uid and id = :id;
 
 -- name: effect.refer
--- What its act named in the outside system, before its outcome is known.
+-- Record a reference in the outside system before the outcome is known.
 update effect set reference = :reference where session_uid = :uid and id = :id;
 
 -- name: effect.doubt
--- Nobody can say what came of it.
+-- Mark an effect as in doubt.
 update effect set doubted_at = :now, doubt = :doubt where session_uid = :uid and id = :id;
 
 -- name: effect.gate
--- A planned effect is asked about after all.
+-- Bind a planned effect to an approval.
 update effect set approval_id = :approval_id where session_uid = :uid and id = :id;
 
 -- name: effect.get
@@ -120,40 +120,40 @@ select {columns:effect} from effect where session_uid = :uid and number > :after
 order by number limit :limit;
 
 -- name: effect.successor
--- The effect that took the place of one that was undone.
+-- The effect that replaces one that was undone.
 select {columns:effect} from effect where session_uid = :uid and supersedes = :id;
 
 -- name: effect.unsettled
--- What a session planned and has not settled; `+`, so that it is not found by its number among all there ever were.
+-- Effects of a session that are not settled; `+` keeps the planner from walking the index of all effects by number.
 select {columns:effect} from effect where session_uid = :uid and state in ('planned', 'dispatched')
 order by +number limit :limit;
 
 -- name: effect.left
--- What a session has left to do with its effects, in no order: those not settled, those somebody asks to take back.
+-- Effects of a session that are not settled, or whose undo was requested, in no order.
 select {columns:effect} from effect where session_uid = :uid and state in ('planned', 'dispatched')
 union all
 select {columns:effect} from effect where session_uid = :uid and undo_requested_at is not null
 limit :limit;
 
 -- name: effect.ask_undo
--- Somebody asks to take it back.
+-- Request the undo of an effect.
 update effect set undo_requested_at = :now, undo_by = :by, undo_because = :because
 where session_uid = :uid and id = :id;
 
 -- name: effect.end_undo
--- It was taken back, or could not be.
+-- End a request to undo: it was undone, or could not be.
 update effect set undo_requested_at = null where session_uid = :uid and id = :id;
 
 -- name: effect.undos
--- The effects that took one back, or tried to, in order.
+-- The undos of an effect, acknowledged or not, in order.
 select {columns:effect} from effect where session_uid = :uid and position = :position order by generation limit :limit;
 
 -- name: effect.presume
--- It was not dispatched here, but may have been before the store was put back.
+-- Mark an effect as possibly dispatched in the time that a restore lost.
 update effect set restore_epoch = :epoch where session_uid = :uid and id = :id;
 
 -- name: effect.list
--- Effects by what an operator asks for, the newest first.
+-- Effects by an operator's filters, the newest first.
 select {columns:effect} from effect
 where (cast(:uid as text) is null or session_uid = :uid)
     and (cast(:state as text) is null or state = :state)

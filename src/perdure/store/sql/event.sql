@@ -1,5 +1,5 @@
 -- name: event.insert
--- Append one line to a session's log.
+-- Append one event to a session's log.
 insert into event (session_uid, number, kind, actor, at, effect_id, move_id, body, salt, digest, chain)
 values (:session_uid, :number, :kind, :actor, :at, :effect_id, :move_id, :body, :salt, :digest, :chain);
 
@@ -20,11 +20,11 @@ select uid, :number, :kind, :actor, :at, :effect_id, :move_id, :body, :salt, :di
 returning {durability};
 
 -- name: event.of_move
--- The event a move would have left, if it was committed.
+-- The event of a move, if the move was committed.
 select number from event where session_uid = :uid and number = :number and move_id = :move_id;
 
 -- name: event.chain
--- What the chain was at one event.
+-- The chain value of one event.
 select chain from event where session_uid = :uid and number = :number;
 
 -- name: event.after
@@ -47,5 +47,5 @@ select number from event where session_uid = :uid and kind = :kind and number <=
 order by number desc limit 1;
 
 -- name: event.erase
--- Forget what an event said; its digest and the chain stay.
+-- Erase the body of an event; its digest and the chain stay.
 update event set body = null, salt = null where session_uid = :uid and number = :number and body is not null;

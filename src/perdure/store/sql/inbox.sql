@@ -1,5 +1,5 @@
 -- name: inbox.insert
--- Take in a message under its sender's id.
+-- Insert a message under the id that its sender chose.
 insert into inbox (session_uid, id, sequence, mode, body, sender, received_at)
 values (:uid, :id, :sequence, :mode, :body, :sender, :now);
 
@@ -8,7 +8,7 @@ values (:uid, :id, :sequence, :mode, :body, :sender, :now);
 select {columns:inbox} from inbox where session_uid = :uid and id = :id;
 
 -- name: inbox.last_sequence
--- The place of the newest message.
+-- The sequence number of the newest message.
 select coalesce(max(sequence), 0) from inbox where session_uid = :uid;
 
 -- name: inbox.unread

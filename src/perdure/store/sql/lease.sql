@@ -3,11 +3,11 @@
 select {columns:lease} from lease where resource = :resource {lock};
 
 -- name: lease.get
--- A named resource's lease; only a look.
+-- A named resource's lease, without locking it.
 select {columns:lease} from lease where resource = :resource;
 
 -- name: lease.insert
--- The first lease of a resource; if somebody was faster, nothing.
+-- Insert the first lease of a resource; nothing if there is one already.
 insert into lease (resource, holder, nonce, epoch, until) values (:resource, :holder, :nonce, :epoch, :until)
 on conflict (resource) do nothing;
 
@@ -30,7 +30,7 @@ update lease set holder = null, nonce = null, until = null
 where resource = :resource and holder = :holder and nonce = :nonce;
 
 -- name: lease.freed
--- Open waits for resources that nobody holds any more, of sessions that are not sealed.
+-- Open waits for resources that are free, of sessions that are not sealed.
 select {columns:wait} from wait where kind = 'lease' and resolved_at is null and not exists (
     select 1 from lease where lease.resource = wait.ref and lease.until >= :now
 ) and not exists (select 1 from session where session.uid = wait.session_uid and session.sealed_at is not null)
@@ -41,7 +41,7 @@ order by since, session_uid, id limit :limit;
 select {columns:lease} from lease order by resource limit :limit;
 
 -- name: lease.progress
--- Whether a holder moved the session on since an event: not by taking it, nor by trying again what was tried before.
+-- Whether a holder made progress since an event, other than taking the lease or retrying what was tried before.
 select 1 from event where session_uid = :uid and number > :after and actor = :holder and kind not in (
     'lease.acquired', 'lease.taken_over', 'effect.dispatched', 'effect.ended', 'effect.unknown', 'effect.absent',
     'effect.recovered'

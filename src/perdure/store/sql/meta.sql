@@ -3,7 +3,7 @@
 select value from meta where key = :key;
 
 -- name: meta.lock
--- One property of the store, which nobody else changes or locks until this transaction has ended.
+-- Lock and read one property of the store until the transaction ends.
 select value from meta where key = :key {lock};
 
 -- name: meta.put
@@ -31,7 +31,7 @@ select 1 from sqlite_master where type = 'table' and name = 'meta';
 select 1 where to_regclass('meta') is not null;
 
 -- name: meta.notify@postgres
--- Tell other processes that something changed.
+-- Notify other processes of a change.
 select pg_notify(:channel, :payload);
 
 -- name: meta.lock_migrations@postgres

@@ -1,5 +1,5 @@
 -- name: restore.insert
--- The store was put back to an earlier time.
+-- Record a restore.
 insert into restore (epoch, began_at, rewound_to, cause, detail, timeline)
 values (:epoch, :now, :rewound_to, :cause, :detail, :timeline);
 
@@ -26,15 +26,15 @@ select {columns:restore} from restore where released_at is null and began_at >= 
 order by epoch desc limit 1;
 
 -- name: restore.release
--- What was lost has been looked at.
+-- Release restores: a person has examined what was lost.
 update restore set released_at = :now, released_by = :by, released_because = :because where released_at is null;
 
 -- name: restore.rewound_to
--- The newest moment that the store knows.
+-- The newest time that is recorded in the store.
 select coalesce(max(updated_at), 0) from session;
 
 -- name: restore.void_leases
--- No holder of before moves anything any more; its time still has to run out.
+-- Make every lease of an earlier epoch void; its time still has to run out.
 update session set lease_epoch = :epoch where lease_epoch < :epoch and status not in ('done', 'failed', 'cancelled');
 
 -- name: restore.timeline@postgres
@@ -46,15 +46,15 @@ select (select system_identifier from pg_control_system()) || '/' || substr(pg_w
 select {columns:restore} from restore where epoch > :epoch order by epoch desc limit :limit;
 
 -- name: restore.exempt
--- A session lost nothing in a restore.
+-- Exempt a session from a restore: it lost nothing.
 insert into restore_exempt (epoch, session_uid) values (:epoch, :uid) on conflict (epoch, session_uid) do nothing;
 
 -- name: restore.exempt_child
--- A child that begins after its parent was found to have lost nothing.
+-- Exempt a new child from the restores that its parent is exempt from.
 insert into restore_exempt (epoch, session_uid) select epoch, :uid from restore_exempt where session_uid = :parent_uid
 on conflict (epoch, session_uid) do nothing;
 
 -- name: restore.conclude
--- It was a failover: nothing was lost.
+-- Conclude a restore as a failover that lost nothing.
 update restore set released_at = :now, released_by = :by, released_because = :because
 where released_at is null and timeline is not null;

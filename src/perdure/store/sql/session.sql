@@ -1,5 +1,5 @@
 -- name: session.insert
--- Begin a session; an id or a uid that is taken changes nothing.
+-- Insert a session; an id or uid that exists already changes nothing.
 insert into session (
     uid, id, program, arguments, title, repository, owner, queue, priority, concurrency_key, status, waiting_since,
     cursor, chain, parent_uid, parent_wait, forked_from, forked_at, branch, lease_epoch, restart_number, restart_arguments,
@@ -27,13 +27,13 @@ where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and c
     and chain = :was_chain;
 
 -- name: session.advance_run
--- The same, if the program has not begun anew.
+-- The same, if the program was not restarted.
 update session set cursor = :number, chain = :chain
 where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
     and chain = :was_chain and restart_number = :restart_number;
 
 -- name: session.advance_acting
--- The same, if nothing is known yet of the first attempt of an effect.
+-- The same, if the first attempt of an effect has no outcome yet.
 update session set cursor = :number, chain = :chain
 where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and cursor = :cursor
     and chain = :was_chain and exists (
@@ -42,7 +42,7 @@ where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and c
     );
 
 -- name: session.touch
--- Say when it last moved.
+-- Record the time of the last update.
 update session set updated_at = :at where uid = :session_uid;
 
 -- name: session.set_status
@@ -78,7 +78,7 @@ update session set status = :status, waiting_since = :waiting_since, lease_holde
 where uid = :uid;
 
 -- name: session.forget_crashes
--- Let a session be tried again as if none of its workers had crashed.
+-- Reset the crash count.
 update session set crash_count = 0 where uid = :uid;
 
 -- name: session.finish
@@ -88,20 +88,20 @@ update session set status = :status, waiting_since = null, result = :result, err
 where uid = :uid;
 
 -- name: session.request_cancel
--- Note that somebody asked it to stop.
+-- Record a request to cancel.
 update session set cancel_requested_at = :now where uid = :uid;
 
 -- name: session.request_pause
--- Note that somebody asked it to pause, or that nobody does any more.
+-- Record a request to pause, or remove it.
 update session set pause_requested_at = :at where uid = :uid;
 
 -- name: session.describe
--- Change what people see and sort by.
+-- Change title, owner, queue and priority.
 update session set title = :title, owner = :owner, queue = :queue, priority = :priority, version = :version
 where uid = :uid and version = :was;
 
 -- name: session.restart
--- Begin the program anew in the same session.
+-- Restart the program in the same session.
 update session set restart_number = :restart_number, restart_arguments = :arguments where uid = :uid;
 
 -- name: session.use
@@ -109,7 +109,7 @@ update session set restart_number = :restart_number, restart_arguments = :argume
 update session set tokens_in = :tokens_in, tokens_out = :tokens_out, cost_micros = :cost_micros where uid = :uid;
 
 -- name: session.seal
--- Close the session here because it goes on elsewhere.
+-- Seal the session because it continues in another store.
 update session set sealed_at = :now where uid = :uid;
 
 -- name: session.get
@@ -117,7 +117,7 @@ update session set sealed_at = :now where uid = :uid;
 select {columns:session} from session where uid = :uid;
 
 -- name: session.get_by_id
--- One session by the name people use.
+-- One session by its id.
 select {columns:session} from session where id = :id;
 
 -- name: session.a_branch
@@ -125,13 +125,13 @@ select {columns:session} from session where id = :id;
 select uid from session where forked_from = :uid limit :limit;
 
 -- name: session.get_by_prefix
--- Sessions whose id or uid begins so; two are enough to know that it is not unique.
+-- Sessions whose id or uid has a prefix; two are enough to know that it is not unique.
 select {columns:session} from session
 where (id >= :prefix and id < :beyond) or (uid >= :prefix and uid < :beyond)
 order by id limit :limit;
 
 -- name: session.list
--- Sessions by what an operator asks for, the most recently moved first.
+-- Sessions by an operator's filters, the most recently updated first.
 select {columns:session} from session
 where (cast(:status as text) is null or status = :status)
     and (cast(:owner as text) is null or owner = :owner)
@@ -148,7 +148,7 @@ select uid from session where parent_uid = :uid and status in ('ready', 'running
 order by uid limit :limit;
 
 -- name: session.unasked_child
--- A child that has not ended and that nobody has asked to stop.
+-- A child that has not ended and has no request to cancel.
 select uid from session where parent_uid = :uid and status in ('ready', 'running', 'waiting') and sealed_at is null
     and cancel_requested_at is null
 limit 1;
@@ -164,7 +164,7 @@ select 1 where exists (select 1 from step where session_uid = :uid)
 select uid from session where forked_from = :uid order by uid limit :limit;
 
 -- name: session.for_a_person
--- Sessions that cannot go on, or not wholly, before a person has given something; the most recently moved first.
+-- Sessions that wait, at least in part, for input of a person; the most recently updated first.
 select {columns:session} from session
 where uid in (
         select session_uid from wait
@@ -183,18 +183,18 @@ order by updated_at desc, uid desc limit :limit;
 select distinct queue from session where status = 'ready' order by queue limit :limit;
 
 -- name: session.ready
--- Sessions of one program that are ready, in the order in which they are to run.
+-- Ready sessions of one program, in the order in which they run.
 select uid, id, program, status, priority, updated_at, cursor, crash_count, lease_holder, lease_until from session
 where status = 'ready' and queue = :queue and program = :program and sealed_at is null
 order by priority desc, updated_at, uid limit :limit;
 
 -- name: session.running
--- Sessions that somebody runs or has left, whose lease ends before a moment.
+-- Running sessions whose lease ends before a time, held or abandoned.
 select uid, id, program, status, priority, updated_at, cursor, crash_count, lease_holder, lease_until from session
 where status = 'running' and lease_until < :before and sealed_at is null order by lease_until, uid limit :limit;
 
 -- name: session.waiting_for
--- Sessions that wait for one kind of thing.
+-- Sessions that wait for one kind of wait.
 select uid, id, program, status, priority, updated_at, cursor, crash_count, lease_holder, lease_until from session
 where status = 'waiting' and sealed_at is null and uid in (
     select session_uid from wait where kind = :kind and resolved_at is null
@@ -202,12 +202,12 @@ where status = 'waiting' and sealed_at is null and uid in (
 order by updated_at, uid limit :limit;
 
 -- name: session.entry
--- One session as workers see it, if it can be run at all.
+-- One session as workers see it, if it can be run.
 select uid, id, program, status, priority, updated_at, cursor, crash_count, lease_holder, lease_until from session
 where uid = :uid and sealed_at is null and status in ('ready', 'running', 'waiting');
 
 -- name: session.expired
--- Sessions whose holder has fallen silent.
+-- Sessions whose holder stopped renewing the lease.
 select {columns:session} from session where status = 'running' and lease_until < :now and sealed_at is null
 order by lease_until limit :limit;
 

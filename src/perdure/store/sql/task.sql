@@ -1,11 +1,11 @@
 -- name: task.insert
--- Add a node to the plan.
+-- Insert a task.
 insert into task (session_uid, id, parent_id, title, state, priority, branch, assigned_worker, note, created_at, updated_at)
 values (:uid, :id, :parent_id, :title, 'open', :priority, :branch, :assigned_worker, :note, :now, :now)
 on conflict (session_uid, id) do nothing;
 
 -- name: task.change
--- Move a task on.
+-- Change a task.
 update task set title = :title, state = :state, priority = :priority, branch = :branch,
     assigned_worker = :assigned_worker, note = :note, updated_at = :now
 where session_uid = :uid and id = :id;

@@ -7,7 +7,7 @@ select kind from event_kind order by kind limit :limit;
 select chain from event where session_uid = :uid and number = :number;
 
 -- name: transfer.read_wait
--- Everything a session has asked for.
+-- Every wait of a session.
 select {columns:wait} from wait where session_uid = :uid limit :limit;
 
 -- name: transfer.read_inbox
@@ -27,7 +27,7 @@ select {columns:task} from task where session_uid = :uid limit :limit;
 select {columns:decision} from decision where session_uid = :uid limit :limit;
 
 -- name: transfer.read_fact
--- What a session knows for itself.
+-- The private facts of a session.
 select {columns:fact} from fact where scope = :scope limit :limit;
 
 -- name: transfer.read_effect
@@ -39,7 +39,7 @@ select {columns:effect} from effect where session_uid = :uid limit :limit;
 select {columns:attempt} from attempt where session_uid = :uid limit :limit;
 
 -- name: transfer.read_approval
--- Everything that was asked about a session's effects.
+-- Every approval of a session's effects.
 select {columns:approval} from approval where session_uid = :uid limit :limit;
 
 -- name: transfer.read_vote
@@ -51,7 +51,7 @@ select {columns:vote} from vote where session_uid = :uid limit :limit;
 select {columns:artifact} from artifact where session_uid = :uid limit :limit;
 
 -- name: transfer.insert_session
--- A session that comes from elsewhere; a uid or an id that is here already changes nothing.
+-- Insert an imported session; a uid or id that exists already changes nothing.
 insert into session ({columns:session})
 values (
     :uid, :id, :program, :arguments, :result, :error, :title, :repository, :owner, :queue, :priority, :concurrency_key,
@@ -62,7 +62,7 @@ values (
 ) on conflict do nothing;
 
 -- name: transfer.update_session
--- A session whose log became longer elsewhere.
+-- Update a session whose log was continued in another store.
 update session set arguments = :arguments, result = :result, error = :error, title = :title,
     repository = :repository, owner = :owner,
     queue = :queue, priority = :priority, concurrency_key = :concurrency_key, status = :status,
@@ -74,11 +74,11 @@ update session set arguments = :arguments, result = :result, error = :error, tit
 where uid = :uid;
 
 -- name: transfer.unseal
--- The session goes on here.
+-- Unseal a session.
 update session set sealed_at = null where uid = :uid;
 
 -- name: transfer.write_wait
--- Something a session asked for, or what it was given since.
+-- A wait, or its answer since.
 insert into wait ({columns:wait})
 values (
     :session_uid, :id, :kind, :ref, :detail, :due_at, :since, :answer, :resolved_by, :resolved_at, :number,
@@ -115,7 +115,7 @@ on conflict (session_uid, id) do update set parent_id = excluded.parent_id, titl
     assigned_worker = excluded.assigned_worker, note = excluded.note, updated_at = excluded.updated_at;
 
 -- name: transfer.write_decision
--- A decision, or what came of it since.
+-- A decision, or its outcome since.
 insert into decision ({columns:decision})
 values (:session_uid, :id, :decision, :rationale, :planned_action, :outcome, :decided_at, :settled_at)
 on conflict (session_uid, id) do update set outcome = excluded.outcome, settled_at = excluded.settled_at
@@ -132,7 +132,7 @@ on conflict (scope, key) do update set value = excluded.value, version = exclude
     stale_after = excluded.stale_after;
 
 -- name: transfer.insert_effect
--- An effect as it was planned; what came of it is told after.
+-- An effect as it was planned; its state follows.
 insert into effect (
     session_uid, id, task_id, position, generation, tool, replay, targets, intent, intent_digest, idempotency_key,
     state, supersedes, planned_at, number, leases, inflight, key_ttl, retry
@@ -142,11 +142,11 @@ insert into effect (
 ) on conflict (session_uid, id) do nothing;
 
 -- name: transfer.step_effect
--- One legal move on an effect's way to where it is.
+-- One legal state change of an imported effect.
 update effect set state = :state, settled_at = :settled_at where session_uid = :session_uid and id = :id;
 
 -- name: transfer.update_effect
--- What came of an effect.
+-- The final columns of an effect.
 update effect set state = :state, reference = :reference, result = :result, artifact = :artifact, error = :error,
     approval_id = :approval_id, policy_version = :policy_version, rule = :rule, exemption_id = :exemption_id,
     verdict = :verdict, verdict_by = :verdict_by, verdict_because = :verdict_because, settled_at = :settled_at,
@@ -156,7 +156,7 @@ update effect set state = :state, reference = :reference, result = :result, arti
 where session_uid = :session_uid and id = :id;
 
 -- name: transfer.write_attempt
--- An attempt, or what is known of it since.
+-- An attempt, or its outcome since.
 insert into attempt ({columns:attempt})
 values (
     :session_uid, :effect_id, :number, :worker, :epoch, :process, :sandbox, :dispatched_at, :deadline_at, :outcome,
@@ -177,7 +177,7 @@ on conflict (session_uid, id) do update set decision = excluded.decision, decide
     consumed_by = excluded.consumed_by;
 
 -- name: transfer.write_vote
--- What one person said.
+-- One vote.
 insert into vote ({columns:vote})
 values (:session_uid, :approval_id, :voter, :decision, :rationale, :at)
 on conflict (session_uid, approval_id, voter) do nothing;

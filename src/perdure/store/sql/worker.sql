@@ -1,5 +1,5 @@
 -- name: worker.put
--- A worker is here, or still here.
+-- Register a worker, or refresh its registration.
 insert into worker (id, host, boot_id, pid, start_token, schema_from, schema_to, programs, started_at, seen_at)
 values (:id, :host, :boot_id, :pid, :start_token, :schema_from, :schema_to, :programs, :now, :now)
 on conflict (id) do update set programs = excluded.programs, seen_at = excluded.seen_at;
@@ -9,7 +9,7 @@ on conflict (id) do update set programs = excluded.programs, seen_at = excluded.
 update worker set seen_at = :now where id = :id;
 
 -- name: worker.delete
--- A worker has gone.
+-- Remove a worker.
 delete from worker where id = :id;
 
 -- name: worker.list

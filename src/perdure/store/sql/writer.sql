@@ -1,5 +1,5 @@
 -- name: writer.put
--- A process writes, or still writes, under a timeline.
+-- Register a writer under a timeline, or refresh its registration.
 insert into writer (id, host, timeline, finding, seen_at) values (:id, :host, :timeline, :finding, :now)
 on conflict (id) do update set timeline = excluded.timeline, finding = excluded.finding, seen_at = excluded.seen_at;
 
@@ -8,11 +8,11 @@ on conflict (id) do update set timeline = excluded.timeline, finding = excluded.
 select {columns:writer} from writer where id = :id;
 
 -- name: writer.behind
--- Writers that have not vouched for a timeline, the longest silent first.
+-- Writers that have not confirmed a timeline, the longest silent first.
 select {columns:writer} from writer where timeline <> :timeline order by seen_at, id limit :limit;
 
 -- name: writer.delete
--- A writer has ended, and left nothing that anybody would have to look for.
+-- Remove a writer that has ended and has nothing left to confirm.
 delete from writer where id = :id;
 
 -- name: writer.forget_idle
@@ -20,5 +20,5 @@ delete from writer where id = :id;
 delete from writer where timeline = :timeline and finding is null and seen_at < :before;
 
 -- name: writer.forget_behind
--- A person has looked at what was lost: nobody has to vouch for it any more.
+-- Remove the writers that did not confirm a restore which a person has released.
 delete from writer where timeline <> coalesce((select value from meta where key = 'timeline'), '');

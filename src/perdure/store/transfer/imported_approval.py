@@ -1,11 +1,11 @@
-"""Approvals of a session that comes from elsewhere: what people said there does not count here.
+"""Approvals of an imported session: votes of other stores do not count here.
 
-If an effect was not begun, its approval comes in undecided, without votes, and is asked here. If it was begun elsewhere
-and is not settled, the approval is left out: what is known of the effect stays, and the gate asks anew before it is
-begun again. What was decided in this store stays decided.
+If an effect was not dispatched, its approval is imported undecided, without votes, and is requested here. If it was
+dispatched in another store and is not settled, the approval is left out: the effect keeps its state, and the gate asks
+again before the next attempt. Decisions of this store stay.
 
-It comes with the conditions that it was asked on elsewhere, so that it can be decided at once. If the gate of the code
-here wants more (`approval.must_ask`), another approval is asked before the effect is begun.
+An approval keeps the conditions of the other store, so that it can be decided immediately. If the gate of the code here
+requires more (`approval.must_ask`), another approval is requested before the effect is dispatched.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from perdure.store.transfer.session_export import MANY, Columns, StoredSession
 
 
 class VoidedVotes(msgspec.Struct):
-    """What an arrival changes of a session's approvals, as its log says it: voters, votes of this store, and rows."""
+    """What an import changes in a session's approvals, for its log: voters, votes of this store, and rows."""
 
     voters: dict[str, list[str]] = {}
     valid: dict[str, dict[str, str]] = {}
@@ -35,10 +35,10 @@ class VoidedVotes(msgspec.Struct):
 
 
 def void_approvals(tx: StoreTransaction, kept: StoredSession) -> VoidedVotes:
-    """Take away what people elsewhere said about effects that are not settled; `kept` is changed."""
+    """Remove votes of other stores on effects that are not settled; changes `kept`."""
     void, tables = VoidedVotes(), kept.tables
     states = {one["id"]: one["state"] for one in tables["effect"] if one["state"] not in SETTLED}
-    current = {one["approval_id"] for one in tables["effect"]}  # an effect may have been asked about more than once
+    current = {one["approval_id"] for one in tables["effect"]}  # an effect may have several approvals
     for one in [one for one in tables["approval"] if one["effect_id"] in states and one["id"] in current]:
         row = tx.one("approval.get", uid=kept.uid, id=one["id"])
         here = None if row is None else Approval.from_row(row)
@@ -62,7 +62,7 @@ def void_approvals(tx: StoreTransaction, kept: StoredSession) -> VoidedVotes:
 def _decide_again(
     tx: StoreTransaction, void: VoidedVotes, kept: StoredSession, approval: Columns, here: Approval, own: dict[str, str]
 ) -> None:
-    """It was decided in this store, and that counts, whatever was said elsewhere since."""
+    """Keep the decision of this store, whatever was decided in another store since."""
     decided: Columns = {"decision": here.decision, "decided_at": here.decided_at, "consumed_by": here.consumed_by}
     if all(approval[name] == value for name, value in decided.items()):
         return
@@ -75,7 +75,7 @@ def _decide_again(
 
 
 def _reset(void: VoidedVotes, tables: dict[str, list[Columns]], approval: Columns) -> None:
-    """Nobody has decided it yet, and it is waited for."""
+    """Make an approval undecided, and open its wait again."""
     undecided: Columns = {"decision": None, "decided_at": None, "consumed_by": None}
     unresolved: Columns = {"answer": None, "resolved_by": None, "resolved_at": None, "resolved_number": None}
     approval |= undecided
@@ -87,7 +87,7 @@ def _reset(void: VoidedVotes, tables: dict[str, list[Columns]], approval: Column
 
 
 def _strip(void: VoidedVotes, tables: dict[str, list[Columns]], approval: Columns) -> None:
-    """It was begun elsewhere: what is known of it stays, and if it must be begun again the gate asks anew."""
+    """Remove the approval of an effect that another store dispatched; the gate asks again before a new attempt."""
     for one in tables["effect"]:
         if one["id"] == approval["effect_id"]:
             one["approval_id"] = None

@@ -1,6 +1,6 @@
-"""A session that is sealed: everybody may look at it, and nobody can move it here.
+"""Sealed sessions: they can be read here, but not changed.
 
-It was moved away, or it came along as the history of a copy. Either way it goes on elsewhere, if it goes on.
+A sealed session was moved to another store, or was imported as the history of a copy.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def refusal(tx: StoreTransaction, uid: str, id: str, sealed_at: int) -> IllegalMove:
-    """Why nobody can move it here, since when, and where it can be moved."""
+    """The error for a move of a sealed session: why it is sealed, since when, and where it can continue."""
     (last,) = (Event.from_row(row) for row in tx.all("event.last", uid=uid, through=2**62, limit=1))
     if last.kind == "session.sealed":
         return IllegalMove(
-            f"Session {id} is sealed here: it was moved away on {format_time(sealed_at)} and goes on elsewhere.",
-            hint="Go on where its bundle was imported; if nowhere, `perdure import FILE --take-back` undoes it.",
+            f"Session {id} is sealed here: it was moved to another store on {format_time(sealed_at)}.",
+            hint="Continue in the store that imported its bundle; if none did, run `perdure import FILE --take-back`.",
         )
     return IllegalMove(
-        f"Session {id} is sealed here: it came as the history of a copy, and goes on elsewhere.",
-        hint=f"Go on with the copy, or with a branch of it: `perdure fork {id}`.",
+        f"Session {id} is sealed here: it was imported as the history of a copy.",
+        hint=f"Continue the copy, or a branch of this session: `perdure fork {id}`.",
     )

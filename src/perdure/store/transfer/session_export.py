@@ -1,7 +1,7 @@
-"""What leaves a store: whole sessions, rows as they are stored. Taking them in is in `arrival`.
+"""Export of sessions: all rows as they are stored. The import is in `session_import`.
 
-A session travels with its line: the sessions it was forked from, oldest first, because what it inherits is read from
-their rows. One that moves is sealed here first, in one transaction, and the seal is the last event of its log here.
+A session is exported with its lineage: the sessions it was forked from, oldest first, because what it inherits is read
+from their rows. A session that moves is sealed first, in one transaction; the seal is the last event of its log here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from perdure.store.statements import RECORDS
 MANY = 2**31
 Columns = dict[str, Any]
 
-TABLES: dict[str, tuple[str, str]] = {  # in an order in which each finds what it refers to
+TABLES: dict[str, tuple[str, str]] = {  # in the order of their references
     "wait": ("transfer.read_wait", "transfer.write_wait"),
     "inbox": ("transfer.read_inbox", "transfer.write_inbox"),
     "step": ("transfer.read_step", "transfer.write_step"),
@@ -84,13 +84,13 @@ def sealed_by(tx: StoreTransaction, uid: str) -> Event | None:
 
 
 def acts_under_way(tx: StoreTransaction, uid: str) -> list[Attempt]:
-    """Attempts of which nobody has noted that they ended."""
+    """Attempts whose end is not recorded."""
     last = [found[-1] for one in effects.unsettled(tx, uid) if (found := attempts_of(tx, uid, one.id))]
     return [one for one in last if one.ended_at is None]
 
 
 def _needed_here(tx: StoreTransaction, uid: str) -> str | None:
-    """What of this store hangs on an effect of the session that is not settled: a resource, or a branch."""
+    """What in this store depends on an unsettled effect of the session: a resource, or a branch."""
     for one in effects.unsettled(tx, uid):
         if one.leases and (one.state == EffectState.DISPATCHED or one.verdict == Verdict.ABSENT):
             return f"its effect {one.id} holds {', '.join(map(str, one.leases))} here"
@@ -101,7 +101,7 @@ def _needed_here(tx: StoreTransaction, uid: str) -> str | None:
 
 @outsider_move
 def seal(log: Log, *, store: str) -> None:
-    """Close the session here because it goes on elsewhere. What could still be learned here about an act forbids it."""
+    """Seal the session because it continues in another store; refused while an act here may still have an outcome."""
     id = log.head.id
     if log.head.status == Status.RUNNING and not lease.expire.on(log):
         remaining = (log.head.lease_until or 0) - log.tx.now
@@ -112,7 +112,7 @@ def seal(log: Log, *, store: str) -> None:
             hint=f"Let it end here first: `perdure resume {id}`.",
         )
     if (why := _needed_here(log.tx, log.uid)) is not None:
-        raise IllegalMove(f"Session {id} cannot leave: {why}.", hint="Settle that effect here first.")
+        raise IllegalMove(f"Session {id} cannot be moved: {why}.", hint="Settle that effect here first.")
     for one in wait.open_of_session(log.tx, log.uid):
         if one.kind == WaitKind.CHILD:
             raise IllegalMove(f"Session {id} waits for its child {one.ref}.", hint="Move it when that has ended.")

@@ -1,12 +1,12 @@
-"""What comes into a store: whole sessions with their line, every row in one transaction.
+"""Import of sessions: whole sessions with their lineage, every row in one transaction.
 
-History that came along is kept sealed, under its own uid and its own chain. Nothing that arrives overwrites anything: a
-session that is here already must have the same log as far as both go; one that is sealed here may become longer,
-because it went on elsewhere; one that goes on here stays as it is. The database refuses an effect that begins settled,
-so each is led to where it is by moves that are legal.
+Imported history is kept sealed, under its own uid and its own chain. An import overwrites nothing: a session that
+exists here must have the same log as far as both go; a sealed one may become longer, because it continued in another
+store; one that continues here stays as it is. The database refuses an effect that is inserted as settled, so each one
+is brought to its state by legal moves.
 
-The answers of people elsewhere do not count here for an effect that is not settled, unless `keep_approvals` says so: an
-approval comes in undecided and without votes, and is asked here again. What was decided in this store stays decided.
+Approvals of other stores do not count here for an effect that is not settled, unless `keep_approvals` is set: an
+approval is imported undecided and without votes, and is requested here again. Decisions of this store stay.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ BATCH = 500
 
 
 class SessionImport(msgspec.Struct, frozen=True, kw_only=True):
-    """What comes in: the line, oldest first. With `copy_uid` all of it is history, and a branch begins at its end."""
+    """The lineage to import, oldest first. With `copy_uid` all of it is history, and a branch begins at its end."""
 
     line: list[StoredSession]
     source: str
     copy_uid: str | None = None
-    exported_at: int | None = None  # when the copy's uid was made: it may have run here, and a restore forgot it
+    exported_at: int | None = None  # when the copy's uid was made: it may have run here before a restore lost it
     id: str | None = None
     take_back: bool = False
-    reduced: Mapping[str, Any] = {}  # columns of the last session without the permissions that were dropped, decoded
+    reduced: Mapping[str, Any] = {}  # decoded columns of the last session, without the permissions that were dropped
     keep_approvals: bool = False
     signed_by: Mapping[str, str | None] = {}  # the key that signed the bundle, and the name by which it was known
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What the log says of where it came from."""
+        """The origin, as the log records it."""
         return {"from": self.source} | ({"signed_by": self.signed_by} if self.signed_by else {})
 
 
 class ImportResult(msgspec.Struct, frozen=True):
-    """The session that goes on here, and whether anything changed."""
+    """The session that continues here, and whether anything changed."""
 
     session: SessionRecord
     changed: bool
@@ -62,7 +62,7 @@ class ImportResult(msgspec.Struct, frozen=True):
 
 
 def import_sessions(arrival: SessionImport, *, by: str) -> Move[ImportResult]:
-    """Take a line of sessions in. Taking it in again changes nothing."""
+    """Import a lineage of sessions. A second import changes nothing."""
     check_text("Who imports", by)
     if arrival.id is not None:
         check_name("The session id", arrival.id)
@@ -77,7 +77,7 @@ def import_sessions(arrival: SessionImport, *, by: str) -> Move[ImportResult]:
         made = _branch(tx, arrival.line[-1], arrival, by)
         return ImportResult(made.session, made.changed, tuple(id for one in voids for id in one.voters))
 
-    return Move("arrival.take_in", "outsider", run)
+    return Move("session_import.import_sessions", "outsider", run)
 
 
 def _check_kinds(tx: StoreTransaction, arrival: SessionImport) -> None:
@@ -90,16 +90,18 @@ def _check_kinds(tx: StoreTransaction, arrival: SessionImport) -> None:
 
 
 def _lock_existing(tx: StoreTransaction, kept: StoredSession) -> SessionHead | None:
-    """The session as it is here, its row locked and its log the same as far as both go; None if it is not here."""
+    """Lock the session that exists here and check that the logs agree as far as both go; None if it is not here."""
     row = tx.one("session.lock_head", uid=kept.uid)
     if row is None:
         return None
     head = SessionHead(*row)
     shared = min(head.cursor, len(kept.events))
     if tx.one("transfer.chain", uid=kept.uid, number=shared) != (kept.events[shared - 1]["chain"],):
-        raise _conflict(head.id, "has another log here: it went on in two places.", "Look at both; neither is changed.")
+        raise _conflict(
+            head.id, "has another log here: it continued in two stores.", "Compare both; neither is changed."
+        )
     for one in kept.events[:shared]:
-        if one["body"] is None:  # what was erased there is erased here
+        if one["body"] is None:  # what was erased in the other store is erased here
             tx.run("event.erase", uid=kept.uid, number=one["number"])
     return head
 
@@ -129,7 +131,7 @@ def _import_live(tx: StoreTransaction, kept: StoredSession, arrival: SessionImpo
             return _import_live(tx, kept, arrival, by)
     elif head.cursor < len(kept.events):
         _refuse_live(head)
-        own = session.get(tx, kept.uid)  # it was given its permissions here
+        own = session.get(tx, kept.uid)  # its permissions were granted here
         changed = {"arguments": own.arguments, "repository": own.repository}
         kept.session |= {"arguments": encode(own.arguments), "repository": own.repository}
         _extend(tx, kept, head, sealed_at=None)
@@ -138,7 +140,7 @@ def _import_live(tx: StoreTransaction, kept: StoredSession, arrival: SessionImpo
         return ImportResult(session.get(tx, kept.uid), False)
     elif not arrival.take_back:
         raise _conflict(
-            head.id, "was moved out of this store.", "Import it elsewhere; or say that it goes on nowhere: --take-back."
+            head.id, "was moved out of this store.", "Import it in another store, or take it back with --take-back."
         )
     else:
         tx.run("transfer.unseal", uid=kept.uid)
@@ -151,7 +153,7 @@ def _import_live(tx: StoreTransaction, kept: StoredSession, arrival: SessionImpo
 
 
 def _branch(tx: StoreTransaction, kept: StoredSession, arrival: SessionImport, by: str) -> ImportResult:
-    """The copy: a branch of the sealed original, so that it inherits what was settled and waits for what was not."""
+    """Create the copy: a branch of the sealed original, which inherits settled effects and waits for the others."""
     uid, end = str(arrival.copy_uid), len(kept.events)
     created_at = min(tx.now, tx.now if arrival.exported_at is None else arrival.exported_at)
     if tx.one("session.get", uid=uid) is not None:
@@ -176,15 +178,17 @@ def _branch(tx: StoreTransaction, kept: StoredSession, arrival: SessionImport, b
 def _refuse_live(head: SessionHead) -> None:
     if head.sealed_at is None:
         raise _conflict(
-            head.id, "goes on here, and went on elsewhere too.", "Import into the store that it was moved to."
+            head.id,
+            "continues here, and continued in another store too.",
+            "Import into the store that it was moved to.",
         )
 
 
 def _check_id_is_free(tx: StoreTransaction, id: str, uid: str) -> str:
-    """The name, if no other session has it; that this one came in beside us just now is found out by its insert."""
+    """The id, if no other session has it; a concurrent import of the same session is detected by the insert."""
     row = tx.one("session.get_by_id", id=id)
     if row is not None and SessionRecord.from_row(row).uid != uid:
-        raise _conflict(id, "is there already, and is another one.", "Give this one a name of its own: --id NEW.")
+        raise _conflict(id, "exists already, and is another session.", "Choose another name with --id NEW.")
     return id
 
 
@@ -193,7 +197,7 @@ def _conflict(id: str, what: str, hint: str) -> Conflict:
 
 
 def _insert(tx: StoreTransaction, kept: StoredSession, *, id: str, sealed_at: int | None) -> bool:
-    """Write a session that was not here. False: somebody else did, while we were looking, and one must look again."""
+    """Insert a session. False: another process inserted it meanwhile, and the caller must start again."""
     parent = kept.session["parent_uid"]
     row = kept.session | {"id": id, "sealed_at": sealed_at}
     if parent is not None and tx.one("session.get", uid=parent) is None:
@@ -205,7 +209,7 @@ def _insert(tx: StoreTransaction, kept: StoredSession, *, id: str, sealed_at: in
 
 
 def _extend(tx: StoreTransaction, kept: StoredSession, head: SessionHead, *, sealed_at: int | None) -> None:
-    """Make a sealed session as long as it became elsewhere."""
+    """Extend a sealed session by what was added in another store."""
     known = {one.id: one.state for one in effects.of_session(tx, kept.uid)}
     _write(tx, kept, head.cursor, known)
     remembered = {(one["scope"], one["key"]) for one in kept.tables["fact"]}
@@ -228,7 +232,7 @@ def _write(tx: StoreTransaction, kept: StoredSession, after: int, known: Mapping
     for table, (_, write) in TABLES.items():
         rows = sorted(kept.tables[table], key=lambda one: one.get("number", 0))
         _send(tx, write, [one | {"parent_id": None} for one in rows] if table == "task" else rows)
-        if table == "task":  # whatever their order, a node stands before it is hung up
+        if table == "task":  # insert every task before setting its parent
             _send(tx, write, [one for one in rows if one["parent_id"] is not None])
         elif table == "effect":
             for one in rows:
@@ -237,13 +241,13 @@ def _write(tx: StoreTransaction, kept: StoredSession, after: int, known: Mapping
 
 
 def _send(tx: StoreTransaction, name: str, rows: list[Columns]) -> None:
-    """Many at a time, and a look now and then: what nobody has read yet is kept in memory."""
+    """Send rows in batches, and wait for an answer after each: unread answers are kept in memory."""
     for number, row in enumerate(rows):
         (tx.send if number % BATCH else tx.run)(name, **row)
 
 
 def _advance_effect(tx: StoreTransaction, row: Columns, state: str) -> None:
-    """Lead an effect to where it is."""
+    """Bring an effect to its state by legal moves."""
     for step in _shortest_path(effect_domain.MOVES, state, row["state"])[:-1]:
         settled_at = row["settled_at"] if step in effect_domain.SETTLED else None
         tx.send("transfer.step_effect", **(row | {"state": step, "settled_at": settled_at}))
@@ -251,9 +255,9 @@ def _advance_effect(tx: StoreTransaction, row: Columns, state: str) -> None:
 
 
 def _shortest_path(moves: Mapping[Any, frozenset[Any]], old: str, new: str) -> list[str]:
-    """The shortest legal way from one state to another, without the first; empty if it is there already.
+    """The shortest legal path from one state to another, without the first; empty if both are the same.
 
-    An acknowledged effect keeps its result for good, so a way through that state is the last to be taken.
+    An acknowledged effect keeps its result, so a path through that state is the last choice.
     """
     ways = [[old]]
     for way in ways:
@@ -261,4 +265,4 @@ def _shortest_path(moves: Mapping[Any, frozenset[Any]], old: str, new: str) -> l
             return way[1:]
         onward = sorted(moves[way[-1]], key=lambda one: (one == EffectState.ACKNOWLEDGED, one))
         ways += [[*way, one] for one in onward if one not in way]
-    raise IllegalMove(f"Nothing that is {old} becomes {new}.")
+    raise IllegalMove(f"No legal moves lead from {old} to {new}.")

@@ -1,22 +1,22 @@
 """Group commit: one writer thread takes every waiting move and commits them with one sync.
 
-    enter the gate            one process at a time, in turn
+    acquire the write lock    one process at a time, in turn
     begin immediate
       savepoint; move 1; release        a move that fails is rolled back alone
       savepoint; move 2; release
       ...
     commit                    the one sync that all of them wait for
-    leave the gate            a group that took long (a `joint` tool) first takes in what came meanwhile: renewals
-    answer                    only now does anybody hear of success
-    rest                      checkpoint, if the log has grown long: nobody waits for it
+    release the lock          a group that took long (a `joint` tool) first takes in tickets that arrived meanwhile
+    answer                    only now callers learn of success
+    rest                      checkpoint, if the WAL has grown long; no caller waits for it
 
-What a crash between two lines means: before `commit` returns nothing of the group is there; after it all of it is, and
-whoever was not answered finds it there by its move id.
+What a crash between two lines means: before `commit` returns, nothing of the group is there; after it all of it is, and
+a caller without an answer finds it by its move id.
 
 Two things are not obvious. A full disk or an interrupt inside one savepoint makes SQLite roll back the *whole*
-transaction, so after every failure we look whether it is still open; if not, the group runs again one by one. And a
+transaction, so after every failure we check whether it is still open; if not, the group runs again one by one. And a
 COMMIT that fails may still hold after a crash: only a later synced write decides it, so we make one (the barrier), and
-then search for the moves' ids. A plain read would lie.
+then search for the moves' ids. A plain read could be wrong.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from perdure.store.writer.ticket import Ticket, answer
 logger = logging.getLogger(__name__)
 Ran = list[tuple[Ticket[Any], StoreTransaction]]
 More = Callable[[float], list[Ticket[Any]]]
-LONG = 1.0  # seconds after which a group takes in what came while it ran
-TRIES = 2  # of a move alone, after its group failed and is known not to be there
+LONG = 1.0  # seconds after which a group takes in the tickets that arrived while it ran
+TRIES = 2  # of a move alone, after its group failed and is known not to be committed
 
 
 class Engine(Protocol):
@@ -110,7 +110,7 @@ class GroupCommit:
         engine.close()
 
     def _take(self) -> list[Ticket[Any]]:
-        """Everything that waits, or the next to come; nothing when no more will come."""
+        """All waiting tickets, or the next one; an empty list when no more will come."""
         batch: list[Ticket[Any]] = []
         while len(batch) < self._largest and not (batch and self._queue.is_empty()):
             if (ticket := self._queue.get()) is None:
@@ -126,18 +126,18 @@ class GroupCommit:
                         break
 
     def _waiting(self, begun: float) -> list[Ticket[Any]]:
-        """What came while a group ran, if that took long: others must not get in between with leases run out."""
+        """Tickets that arrived while a group ran for long: renewals must not wait until leases have expired."""
         if time.monotonic() - begun < LONG or self._largest == 1 or self._queue.is_empty():
             return []
         return self._take()
 
     def _attempt(self, engine: Engine, batch: list[Ticket[Any]], more: More = lambda _: []) -> bool:
-        """Write a group and decide every ticket in it. False: nothing of it is there, and each must be tried alone."""
+        """Write a group and set the result of every ticket. False: nothing was committed; try each one alone."""
         try:
             return self._write_group(engine, batch, more)
         except BaseException as error:
             failure = engine.translate(error)
-            _let_go(engine)  # and the writer lives on, whatever happens: its callers wait
+            _let_go(engine)  # the writer must survive any error: callers wait for it
             for ticket in batch:
                 ticket.error = ticket.error or failure
             return True
@@ -160,7 +160,7 @@ class GroupCommit:
         return self._commit(engine, ran)
 
     def _run(self, engine: Engine, ticket: Ticket[Any], ran: Ran, *, alone: bool) -> bool:
-        """Run one move in its savepoint. False: it took the whole transaction down with it.
+        """Run one move in its savepoint. False: its failure rolled back the whole transaction.
 
         A move that is alone needs no savepoint: if it fails nothing has run, and all is rolled back.
         """
@@ -186,7 +186,7 @@ class GroupCommit:
         return True
 
     def _commit(self, engine: Engine, ran: Ran) -> bool:
-        """Commit what ran. False: it failed, it is certain that nothing was committed, and safe to run it again."""
+        """Commit the group. False: it failed, nothing was committed, and it is safe to run it again."""
         if not any(tx.wrote for _, tx in ran):
             engine.abandon()
             return True
@@ -223,7 +223,7 @@ class GroupCommit:
         return True
 
     def _resolve(self, engine: Engine, ran: Ran, failure: BaseException) -> bool:
-        """Find out whether a commit that failed holds after all: a synced write first, then the search."""
+        """Find out whether a failed commit is durable after all: a synced write first, then the search."""
         logger.warning("A commit failed (%s); looking for it in the store.", type(failure).__name__)
         for attempt in range(self._patience * 2):
             try:
@@ -232,7 +232,7 @@ class GroupCommit:
             except Exception:
                 _let_go(engine)
                 engine.pause(min(0.01 * 2**attempt, 0.5))
-        raise CommitUnknown("A commit was sent, and the disk cannot say whether it holds.") from failure
+        raise CommitUnknown("A commit was sent, and it cannot be determined whether the disk has it.") from failure
 
     def _is_there(self, engine: Engine, ran: Ran) -> bool:
         engine.begin()
@@ -246,6 +246,6 @@ class GroupCommit:
 
 
 def _let_go(engine: Engine) -> None:
-    """Roll back what is open. What went wrong before is what callers must hear of, and not that this did too."""
+    """Roll back an open transaction; callers get the first error, and not one of the rollback."""
     with suppress(Exception):
         engine.abandon()

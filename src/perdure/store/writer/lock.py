@@ -1,12 +1,12 @@
 """Locks between processes on one machine.
 
-`Gate` lets SQLite processes write one after another, first come first served. SQLite's own busy handler polls, and
-was measured to be thirty times unfair. Two locks make a turnstile: whoever waits for the gate holds the turn, so the
-process that just wrote cannot push in front of the one that waits. The turn is waited for in the kernel's order, the
-gate by the one who has the turn, both with a time limit: nobody sleeps behind a stopped process for ever.
+`WriteLock` lets SQLite processes write one after another, first come first served. SQLite's own busy handler polls, and
+was measured to be thirty times unfair. Two file locks are used: a process that waits for the write lock (`gate`) holds
+the queue lock (`turn`), so the process that just wrote cannot overtake the one that waits. The queue lock is granted in
+the kernel's order. Both have a time limit: no process waits for ever behind a stopped one.
 
-`Presence` is a lock held for life. The kernel drops it at the moment of death, however the process dies, so it tells
-the living from the dead; a descriptor handed to a child keeps it, so it also tells of surviving children. A child made
+`Presence` is a lock held for the life of a process. The kernel releases it when the process dies, so it shows which
+processes live; a descriptor that is passed to a child keeps it, so it also shows surviving children. A child made
 by `fork()` keeps none of these locks (`perdure.process`).
 """
 
@@ -24,7 +24,7 @@ from perdure.errors import StoreUnavailable
 
 
 class WriteLock:
-    """Exclusive between processes, fair, and free when alone: four system calls."""
+    """Exclusive between processes, fair, and cheap without contention: four system calls."""
 
     def __init__(self, folder: Path, limit: float = 20.0) -> None:
         self._limit = limit
@@ -32,7 +32,7 @@ class WriteLock:
         self._queue = process.open_for_parent(folder / "turn", os.O_RDWR | os.O_CREAT)
 
     def acquire(self) -> None:
-        """Wait in line, and give up when it does not move for too long: a stopped process must not stop everybody."""
+        """Wait in turn, up to the time limit: a stopped process must not block all others."""
         if not _try_lock(self._queue) and not LockRequest(self._queue).granted_within(self._limit):
             raise self._blocked(self._queue)
         try:
@@ -48,7 +48,7 @@ class WriteLock:
     def _blocked(self, descriptor: int) -> StoreUnavailable:
         return StoreUnavailable(
             f"{holder_of(descriptor)} has kept every other writer waiting for {self._limit:g} s.",
-            hint="Let it go on, or end it: it is stopped, or its disk is.",
+            hint="Continue that process or end it: it is stopped, or its disk does not respond.",
         )
 
     def release(self) -> None:
@@ -68,10 +68,10 @@ def _try_lock(descriptor: int) -> bool:
 
 
 class LockRequest:
-    """A lock that is waited for in the kernel's own order, in a thread that can be left behind when time is up."""
+    """A request for a lock, granted in the kernel's order; its thread is abandoned after the time limit."""
 
     def __init__(self, descriptor: int) -> None:
-        with process.no_fork():  # the same lock, though its owner may close his meanwhile
+        with process.no_fork():  # the same lock, even if the owner closes its descriptor meanwhile
             self._descriptor = process.leave_to_parent(os.dup(descriptor))
         self._lock = threading.Lock()
         self._given = threading.Event()
@@ -96,18 +96,20 @@ class LockRequest:
 
 
 class Presence:
-    """A file locked for as long as this process, or a child it handed the descriptor to, lives."""
+    """A file that is locked while this process lives, or a child that has the descriptor."""
 
     def __init__(self, folder: Path, name: str) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = folder / name
-        unseen = folder / f".{name}"  # a file that is seen is locked, or nobody could tell it from a dead one's
+        unseen = (
+            folder / f".{name}"
+        )  # a visible file is always locked; otherwise it would look like that of a dead process
         self.descriptor = process.open_for_parent(unseen, os.O_RDWR | os.O_CREAT)
         fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if life_of(folder, name) is Liveness.DEAD:
             self.path.unlink(missing_ok=True)
         try:
-            os.link(unseen, self.path)  # not a rename: that would take the place of somebody who lives
+            os.link(unseen, self.path)  # not a rename: that would replace the file of a living process
         finally:
             unseen.unlink()
 
@@ -117,7 +119,7 @@ class Presence:
 
 
 def life_of(folder: Path, name: str) -> Liveness:
-    """Whether the process that took this presence on this machine still lives, or a child of it does."""
+    """Whether the process with this presence on this machine still lives, or a child of it."""
     try:
         descriptor = os.open(folder / name, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -125,7 +127,9 @@ def life_of(folder: Path, name: str) -> Liveness:
     except OSError:
         return Liveness.CANNOT_TELL
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who look do not take each other for alive
+        fcntl.flock(
+            descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB
+        )  # shared: two processes that check do not see each other as alive
     except BlockingIOError:
         return Liveness.ALIVE
     else:
@@ -135,7 +139,7 @@ def life_of(folder: Path, name: str) -> Liveness:
 
 
 def present_names(folder: Path) -> list[str]:
-    """The names present now; files that the dead left behind are removed."""
+    """The names of living processes; files of dead ones are removed."""
     names = []
     for path in folder.glob("[!.]*"):
         if life_of(folder, path.name) is Liveness.DEAD:
@@ -146,7 +150,7 @@ def present_names(folder: Path) -> list[str]:
 
 
 def holder_of(descriptor: int) -> str:
-    """Who holds a lock on this file, as far as the kernel tells."""
+    """The process that holds a lock on this file, if the kernel shows it."""
     inode = f":{os.fstat(descriptor).st_ino} "
     try:
         lines = Path("/proc/locks").read_text().splitlines()

@@ -1,7 +1,7 @@
 """Threads that each own one connection and serve tickets from one queue.
 
-This is the pool: a connection never changes hands, so nothing of one user's can leak into another's, and there is no
-checking out and in. Threads start when they are needed, up to a limit.
+This is the connection pool: each connection belongs to one thread, so no state leaks between users, and nothing is
+checked out and in. Threads start when they are needed, up to a limit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Closable(Protocol):
 
 
 class Threads(Generic[C]):
-    """Serve tickets with up to `most` threads. `serve` decides a ticket; it must not raise."""
+    """Serve tickets with up to `most` threads. `serve` sets the result of a ticket; it must not raise."""
 
     def __init__(self, name: str, most: int, connect: Callable[[], C], serve: Callable[[C, Ticket[Any]], None]) -> None:
         self._name = name
@@ -54,13 +54,13 @@ class Threads(Generic[C]):
         while (ticket := self._queue.get()) is not None:
             try:
                 connection = connection or self._connect()
-            except BaseException as error:  # told to the one who asked; the next one may be luckier
+            except BaseException as error:  # for the caller of this ticket; the next one may succeed
                 ticket.error = error
             else:
                 self._serve(connection, ticket)
             with self._queue.lock:
                 self._unserved -= 1
             answer([ticket])
-            process.check(born)  # a move that forked ends here in the child, and everything goes on in the parent
+            process.check(born)  # in a child that a move forked, the thread ends here; the parent continues
         if connection is not None:
             connection.close()

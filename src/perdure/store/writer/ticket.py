@@ -1,7 +1,7 @@
-"""Tickets: one move or read on its way through the store's threads, and its answer on the way back.
+"""Tickets: one move or read for the store's threads, and its answer.
 
-The same ticket serves both shells: a coroutine awaits it, a thread waits for it. Answers to coroutines are delivered
-in bulk, because waking an event loop costs more than a move.
+The same ticket serves both interfaces: a coroutine awaits it, a thread waits for it. Answers to coroutines are
+delivered in bulk, because waking an event loop costs more than a move.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Ticket(Generic[T]):
-    """A place in the queue."""
+    """One move or read, and its result or error."""
 
     __slots__ = ("_future", "_unanswered", "error", "loop", "move", "result")
 
@@ -41,7 +41,7 @@ class Ticket(Generic[T]):
                 _outboxes[loop] = Outbox(loop)
         else:
             self._unanswered = threading.Lock()
-            self._unanswered.acquire()  # until the answer is there: a tenth of the price of an event
+            self._unanswered.acquire()  # until the answer is there; ten times cheaper than an event
 
     def wait(self) -> T:
         """Block this thread until the answer is there."""
@@ -75,9 +75,9 @@ class Ticket(Generic[T]):
 
 
 class Outbox:
-    """Answers on their way to one event loop, which is woken once for all that come before it looks.
+    """Answers for one event loop, which is woken once for all answers that arrive before it reads them.
 
-    Made in that loop's thread. A bell of the kernel's wakes it where there is one, for half of what its own way takes.
+    Made in that loop's thread. An `eventfd` wakes the loop where there is one; it costs half of `call_soon_threadsafe`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -101,14 +101,14 @@ class Outbox:
             return
         try:
             loop.call_soon_threadsafe(self._deliver)
-        except RuntimeError:  # the loop is closed: nobody is left to hear it
+        except RuntimeError:  # the loop is closed: no coroutine waits any more
             self._answered.clear()
 
     def _deliver(self) -> None:
         if self._bell is not None:
             with suppress(BlockingIOError):
                 os.eventfd_read(self._bell)
-        self._woken = False  # before it looks: an answer that comes later wakes it again
+        self._woken = False  # before reading: a later answer wakes the loop again
         while self._answered:
             self._answered.popleft().deliver()
 
@@ -117,7 +117,7 @@ _outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = WeakKeyDiction
 
 
 def answer(tickets: Iterable[Ticket[Any]]) -> None:
-    """Deliver answers: to a thread at once, to an event loop through its outbox."""
+    """Deliver answers: to a thread directly, to an event loop through its outbox."""
     for ticket in tickets:
         if ticket.loop is None:
             ticket.deliver()

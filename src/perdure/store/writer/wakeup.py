@@ -1,8 +1,8 @@
 """Wake-ups: how a reader learns that something changed, in this process or another.
 
-A wake-up is a hint and never the news itself: the reader reads again. A missed one costs a slow poll, never a stuck
-reader. Within a process commits say which sessions they touched. Across processes PostgreSQL sends notifications,
-many commits in one; on SQLite a counter in the file's own header is compared while somebody waits.
+A wake-up is only a hint: the reader reads again. A missed one costs a slow poll, and never blocks a reader. Within a
+process, commits name the sessions they changed. Across processes, PostgreSQL sends notifications, many commits in one;
+on SQLite a counter in the file's header is compared while a reader waits.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ CHANNEL = "perdure"
 
 
 class Wakeups:
-    """The waiters of one process. `start` begins to listen to other processes when the first one comes."""
+    """The waiting readers of one process. `start` begins to listen to other processes when the first reader waits."""
 
     def __init__(self, start: Callable[[Wakeups], threading.Thread] | None = None, *, patience: float = 0.0) -> None:
-        """`patience` is how many seconds closing waits for who listens: a file is closed when its last reader is."""
+        """`patience` is how many seconds `close` waits for the listener: a file is closed with its last reader."""
         self.version = 0
         self._start = start
         self._patience = patience
@@ -41,7 +41,7 @@ class Wakeups:
         self.has_waiters = threading.Event()
 
     def bump(self, uids: Iterable[str] | None = None) -> None:
-        """Something changed: in these sessions, or (None) anywhere."""
+        """Report a change: in these sessions, or (None) anywhere."""
         touched = None if uids is None else frozenset(uids)
         with self._lock:
             self.version += 1
@@ -57,7 +57,7 @@ class Wakeups:
                 continue
 
     async def wait(self, seen: int, uid: str | None = None, timeout: float = SLOW_POLL) -> None:
-        """Return when something changed since `version` was `seen`, or when it is time to look anyway."""
+        """Return when something changed since `version` was `seen`, or after the timeout."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         with self._lock:
@@ -94,7 +94,7 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 
 def watch_file(connect: Callable[[], apsw.Connection]) -> Callable[[Wakeups], threading.Thread]:
-    """Compare the file's change counter while somebody waits."""
+    """Compare the file's change counter while a reader waits."""
 
     def compare(wakeups: Wakeups, db: apsw.Connection) -> None:
         seen = db.pragma("data_version")  # not `data_version()`, which is only what this connection last read
@@ -119,7 +119,7 @@ def watch_file(connect: Callable[[], apsw.Connection]) -> Callable[[Wakeups], th
 
 
 def listen(connect: Callable[[], psycopg.Connection[Any]]) -> Callable[[Wakeups], threading.Thread]:
-    """Listen for other processes' notifications, and look once after every reconnect."""
+    """Listen for notifications of other processes, and report one change after every reconnect."""
 
     def watch(wakeups: Wakeups) -> None:
         while not wakeups.closed.is_set():
@@ -144,7 +144,7 @@ def _begin(watch: Callable[[Wakeups], None], wakeups: Wakeups, name: str) -> thr
 
 
 class Notifier:
-    """Tells other processes which sessions changed: at most one notification at a time, many commits in it."""
+    """Notifies other processes of changed sessions: one notification at a time, for many commits."""
 
     MOST = 200
 
@@ -172,7 +172,7 @@ class Notifier:
                 self._wake.wait()
                 self._closed.wait(self._pause)
             self._wake.clear()
-            last = self._closed.is_set()  # looked at after the clear: whoever closes later sets it again
+            last = self._closed.is_set()  # read after the clear: a later close sets it again
             with self._lock:
                 uids, self._pending = self._pending, set()
             if uids:
@@ -186,7 +186,7 @@ class Notifier:
         try:
             db = db or self._connect()
             db.execute(load("postgres")["meta.notify"], {"channel": CHANNEL, "payload": payload})
-        except Exception as error:  # a lost hint: readers poll slowly as well
+        except Exception as error:  # a lost hint: readers also poll slowly
             logger.info("A notification to other processes was lost (%s).", type(error).__name__)
             return None
         return db
@@ -195,4 +195,4 @@ class Notifier:
         self._closed.set()
         self._wake.set()
         if self._thread is not None:
-            self._thread.join(5.0)  # a stalled server may hold it; a hint is worth no more
+            self._thread.join(5.0)  # a stalled server may block it; a hint is not worth waiting for

@@ -1,18 +1,18 @@
 """Sessions as text files: the same moves on SQLite in memory, rebuilt at open from append-only logs.
 
     DIR/lock                   held while the store is open: one process at a time
-    DIR/store.jsonl            what belongs to no session
+    DIR/store.jsonl            moves that belong to no session
     DIR/sessions/NAME.jsonl    one log per session
-    DIR/witness                tells when the logs were put back; belongs to this machine, and not into git
+    DIR/witness                shows when the logs were restored; local to this machine, not for git
 
-A line is one move, with every row it changed, so a move is whole or not there. Lines are numbered through all files;
-replaying them in order gives the tables back. The files are for people: they can be read, compared, and kept in git.
+A line is one move, with every row it changed, so a move is complete or absent. Lines are numbered across all files;
+replaying them in order rebuilds the tables. The files are text: they can be read, compared, and kept in git.
 
 Order of writes: run the move in memory, append its line, sync the file, commit in memory, answer. A crash before the
-sync leaves a torn last line or none, and the next open drops it; after it, the move is there. A whole line that was not
-synced is there as well when only the process died: the next open syncs it before anything is built upon it. When a
-write fails the line is cut off again; should even that fail, nobody knows what the disk holds and the store refuses to
-go on.
+sync leaves a torn last line or none, and the next open drops it; after it, the move is there. A complete line that was
+not synced is there as well if only the process died: the next open syncs it before it writes anything else. When a
+write fails, the line is truncated again; if even that fails, the content of the disk is unknown and the store refuses
+further writes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import fcntl
 import os
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import apsw
 
@@ -31,7 +30,7 @@ from perdure.durable import FULL, make_folder, sync_folder
 from perdure.errors import CommitUnknown, Damaged, StoreFull, StoreUnavailable
 from perdure.ids import encode
 from perdure.store import migrate
-from perdure.store.databases.files.journal import Change, JournalLine, read_lines, readable, statement
+from perdure.store.databases.files.journal import Change, JournalLine, file_name, read_lines, readable, statement
 from perdure.store.databases.sqlite.database import SQLiteMigrator
 from perdure.store.databases.sqlite.engine import SQLiteEngine, connect
 from perdure.store.databases.sqlite.witness import Witness
@@ -120,7 +119,9 @@ class FilesEngine(SQLiteEngine):
 
     def begin(self) -> None:
         if self._broken:
-            raise StoreUnavailable("An earlier write failed half-way; what the files hold is not known.")
+            raise StoreUnavailable(
+                "An earlier write failed half-way; the content of the files is unknown.", hint="Open the store again."
+            )
         self._changes = []
         super().begin()
 
@@ -133,7 +134,7 @@ class FilesEngine(SQLiteEngine):
         super().rollback_to_savepoint()
 
     def script(self, text: str) -> int:
-        """Migrations run again at replay; what they change is not written down."""
+        """Migrations run again at replay; their changes are not logged."""
         self._watching = False
         try:
             return super().script(text)
@@ -170,7 +171,7 @@ class FilesEngine(SQLiteEngine):
         return self._tables[table]
 
     def _file_of(self, changes: list[Change]) -> Path:
-        """A move belongs to the log of the first session it touched."""
+        """A move is logged in the file of the first session it changed."""
         for _, table, row, *_ in changes:
             uid = row.get("uid") if table == "session" else row.get("session_uid")
             if uid is None:
@@ -209,12 +210,14 @@ class FilesEngine(SQLiteEngine):
 
     def _cut_off(self, descriptor: int, size: int, failure: BaseException) -> None:
         self._broken = True
-        if isinstance(failure, OSError):  # anything else is the end of this process, and not the disk's doing
+        if isinstance(failure, OSError):  # any other error ends this process, and is not the disk's fault
             try:
                 os.ftruncate(descriptor, size)
                 os.fsync(descriptor)
             except OSError:
-                raise CommitUnknown("A line was written, and the disk cannot say whether it holds.") from failure
+                raise CommitUnknown(
+                    "A line was written, and it cannot be determined whether the disk has it."
+                ) from failure
             self._broken = False
 
     def replay(self) -> None:
@@ -228,10 +231,12 @@ class FilesEngine(SQLiteEngine):
                 torn.append((path, end))
         lines.sort(key=lambda item: item[0].n)
         if len(torn) > 1:
-            raise Damaged(f"{len(torn)} files in {self._folder} end in the middle of a line; a crash tears only one.")
+            raise Damaged(
+                f"{len(torn)} files in {self._folder} end in the middle of a line; a crash can cause only one."
+            )
         for place, (line, path) in enumerate(lines, 1):
             if line.n != place:
-                raise Damaged(f"Line {place} is missing from {self._folder}; {path.name} goes on with {line.n}.")
+                raise Damaged(f"Line {place} is missing from {self._folder}; {path.name} continues with {line.n}.")
         self._watching = False
         self.db.execute("BEGIN")
         for line, path in lines:
@@ -245,7 +250,7 @@ class FilesEngine(SQLiteEngine):
         self._named = {path for _, path in lines}
 
     def _make_durable(self, paths: set[Path]) -> None:
-        """What we just read may be only in memory: its writer may have died between writing and syncing."""
+        """Sync what was just read: its writer may have died between writing and syncing."""
         for path in paths:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -265,7 +270,7 @@ class FilesEngine(SQLiteEngine):
             try:
                 self.db.execute(*statement(operation, table, row, *change[3:]))
             except apsw.Error as error:
-                raise Damaged(f"Line {line.n} in {path.name} does not fit what came before it: {error}.") from None
+                raise Damaged(f"Line {line.n} in {path.name} does not fit the lines before it: {error}.") from None
 
     def _migrate_to(self, version: int) -> None:
         known = migrate.load("sqlite")
@@ -279,11 +284,6 @@ class FilesEngine(SQLiteEngine):
                     break
         self._schema = version
         self._tables.clear()
-
-
-def file_name(id: str, uid: str) -> str:
-    name = quote(id, safe="@+ ")
-    return (name if len(name) <= 120 else uid) + ".jsonl"
 
 
 def write_all(descriptor: int, content: bytes) -> None:

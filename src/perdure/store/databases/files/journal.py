@@ -1,6 +1,6 @@
 """The text form of a `files:` store: one line of JSON for each move, with every row that it changed.
 
-`n` numbers the lines through all files. A row is `["insert", table, row]`, `["update", table, key, changed]` or
+`n` numbers the lines across all files. A row is `["insert", table, row]`, `["update", table, key, changed]` or
 `["delete", table, key]`.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -18,7 +19,7 @@ Change = list[Any]  # ["insert", table, row] | ["update", table, key, changed] |
 
 
 class JournalLine(msgspec.Struct):
-    """One move as it is written down."""
+    """One move as it is logged."""
 
     n: int
     at: int
@@ -26,10 +27,16 @@ class JournalLine(msgspec.Struct):
     rows: list[Change]
 
 
+def file_name(id: str, uid: str) -> str:
+    """The name of a session's file: its id where that is short enough, else its uid."""
+    name = quote(id, safe="@+ ")
+    return (name if len(name) <= 120 else uid) + ".jsonl"
+
+
 def statement(
     operation: str, table: str, row: dict[str, Any], changed: dict[str, Any] | None = None
 ) -> tuple[str, list[Any]]:
-    """The one place that makes SQL out of names; they are checked, and come from our own log."""
+    """A change as an SQL statement. Only here SQL is built from names; they are checked, and come from our log."""
     for name in (table, *row, *(changed or ())):
         if not name.isidentifier():
             raise Damaged(f"{name[:40]!r} is not the name of a column or table.")
@@ -49,7 +56,7 @@ def statement(
 
 
 def readable(value: Any) -> Any:
-    """Stored JSON as JSON and not as a quoted string, so that people can read it, if it comes back the same."""
+    """Stored JSON as a JSON value instead of a quoted string, for readable files, if it encodes to the same text."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
             opened = decode(value)
@@ -64,7 +71,7 @@ def as_stored(value: Any) -> Any:
 
 
 def read_lines(path: Path) -> tuple[list[JournalLine], int, int]:
-    """The whole lines of a file, where they end, and the file's size."""
+    """The complete lines of a file, where they end, and the file's size."""
     content = path.read_bytes() if path.exists() else b""
     lines, end = [], 0
     decoder = msgspec.json.Decoder(JournalLine)

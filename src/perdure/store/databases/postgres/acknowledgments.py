@@ -1,11 +1,11 @@
-"""What the commits of this process were, as the server acknowledged them: in memory, and in a file for after its death.
+"""The acknowledged commits of this process: in memory, and in a file that survives its death.
 
-A PostgreSQL server that lost acknowledged commits in a failover cannot tell; whoever was told of them can. Each
-connection notes its last one, which comes after all its others. The file has a place for each connection and is mapped
-into memory, so that a note costs no call: it survives the process, and after a power cut of this host it may be
+A PostgreSQL server that lost acknowledged commits in a failover cannot detect that; the clients can. Each connection
+notes its last commit, which implies all its earlier ones. The file has a slot for each connection and is mapped into
+memory, so that a note costs no system call: it survives the process, and after a power cut of this host it may be
 unreadable, which proves nothing.
-It is locked for life, so that the next process on this host knows which files the dead have left. `failover` says what
-is made of it.
+The file is locked while the process lives, so that the next process on this host can find the files of dead ones. How
+they are used is in `failover`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROOM = 512
 
 
 class Acknowledgments:
-    """The last acknowledged commit of each of `places` connections. `folder` is None where no file can be kept."""
+    """The last acknowledged commit of each of `places` connections. `folder` is None where no file can be written."""
 
     def __init__(self, folder: Path | None, places: int = 1) -> None:
         self.folder = folder
@@ -42,7 +42,7 @@ class Acknowledgments:
         self._content: mmap | None = None
 
     def open_file(self) -> None:
-        """Keep a file from now on, if that can be done here."""
+        """Create the file, if that is possible here."""
         if self._file is not None or self.folder is None:
             return
         try:
@@ -65,12 +65,12 @@ class Acknowledgments:
         return list(self._noted.values())
 
     def begin_again(self) -> None:
-        """Become another writer: what this one has noted was judged, and its row says how."""
+        """Start as another writer: the notes of this one were checked, and its row has the result."""
         self.remove()
         self._begin()
 
     def remove(self) -> None:
-        """Nobody has to vouch for this writer any more."""
+        """Remove the file: this writer needs no confirmation any more."""
         if self._content is not None:
             self._content.close()
         if self._file is not None:
@@ -78,7 +78,7 @@ class Acknowledgments:
         self._file = self._content = None
 
     def leave(self) -> None:
-        """Leave the file to the next process on this host."""
+        """Close the file and leave it to the next process on this host."""
         if self._content is not None:
             self._content.close()
         if self._file is not None:
@@ -86,7 +86,7 @@ class Acknowledgments:
         self._file = self._content = None
 
     def of_the_dead(self) -> Iterator[tuple[str, list[Acknowledgment]]]:
-        """The writers on this host that have died, and what each had noted; nothing where it cannot be read."""
+        """The dead writers on this host and what each had noted; an empty list where it cannot be read."""
         if self.folder is None or not self.folder.is_dir():
             return
         for path in sorted(self.folder.glob("[!.]*")):
@@ -100,7 +100,7 @@ class Acknowledgments:
 
 
 def read(path: Path) -> list[Acknowledgment]:
-    """What a writer had noted; nothing if any of it cannot be read."""
+    """What a writer had noted; an empty list if any of it cannot be read."""
     try:
         content = path.read_bytes()
     except OSError:

@@ -18,19 +18,19 @@ ISOLATION = "-c default_transaction_isolation=read\\ committed"
 
 
 def connect(url: str) -> psycopg.Connection[Row]:
-    """Open a connection to the primary that gives up on a partitioned network by itself."""
+    """Open a connection to the primary, with time limits for a partitioned network."""
     try:
         given = conninfo.conninfo_to_dict(url)
         defaults: dict[str, Any] = {
             "connect_timeout": 10,
             "tcp_user_timeout": 10_000,
-            "keepalives_idle": 10,  # two hours by default: a server that vanished after our request would hold us
+            "keepalives_idle": 10,  # the default is two hours: too long to notice a server that is gone
             "keepalives_interval": 3,
             "keepalives_count": 3,
             "target_session_attrs": "read-write",
             "application_name": "perdure",
         }
-        given["options"] = f"{SETTINGS} {given.get('options') or ''} {ISOLATION}"  # the last word wins
+        given["options"] = f"{SETTINGS} {given.get('options') or ''} {ISOLATION}"  # the last one wins
         db = psycopg.connect(**(defaults | given), autocommit=True)
         leave_to_parent(db.fileno())  # a forked child that closed it would end the session for its parent
         db.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # of every `db.transaction()`

@@ -1,23 +1,25 @@
-"""One connection to PostgreSQL, and what a lost one means.
+"""One connection to PostgreSQL, and how a lost connection is handled.
 
 A move is one transaction that begins by locking its session's row. The hot moves are one guarded statement each: the
 holder knows the head of the log, so the guard and the writes need no round trip in between; when the guard does not
-hold, nothing was written and the move runs the long way.
+hold, nothing was written and the move runs the regular way.
 
-What a lost connection means depends on when it was lost. Before COMMIT was sent: nothing happened, run again. After:
-nobody knows. Then we reconnect to the primary, lock the session's row (which waits for the lost transaction, should it
-still be committing), and search for the move's id. A plain read would lie. If it is not there the move runs again *in
-the same transaction*, under the same lock: a hot statement holds no lock until it begins, so it may still be on its way
-when we look, and would land between a look and a second try. This way it lands before the look and is found, or after
-the second try, whose new cursor its guard does not match.
+The effect of a lost connection depends on when it was lost. Before COMMIT was sent, nothing happened, and the move runs
+again. After that, the outcome is unknown. Then we reconnect to the primary, lock the session's row (which waits for the
+lost transaction, if it is still committing), and search for the move's id. A plain read could be wrong. If the id is
+not there, the move runs again *in the same transaction*, under the same lock: a hot statement holds no lock until it
+begins, so it may still be in transit during the search, and could be executed between the search and a second try.
+Under the lock it is executed before the search and is found, or after the second try, whose new cursor its guard does
+not match.
 
-A connection is given up when it is silent for too long while somebody waits: a server or a network that is gone is
-noticed by the kernel (keepalives, `tcp_user_timeout`), and one that still acknowledges and says nothing, as a stopped
-proxy does, by the `Listener` of `silence.py`.
+A connection is closed when it is silent for too long while a statement waits: a server or network that is gone is
+detected by the kernel (keepalives, `tcp_user_timeout`), and one that acknowledges packets without an answer, such as a
+stopped proxy, by the `StallWatch` of `stall.py`.
 
-Every transaction is read committed, whatever server, role or address say. What the server rolled back (a deadlock, a
-serialization failure) is known not to have happened, and is tried again. Hot statements guard against a schema that has
-outgrown this code; other moves check right before COMMIT: after any wait for a migration's locks, at no round trip.
+Every transaction is read committed, whatever the server, role or address set. What the server rolled back (a deadlock,
+a serialization failure) is known not to have happened, and is tried again. Hot statements guard against a schema that
+is too new for this code; other moves check right before COMMIT: after any wait for a migration's locks, without a round
+trip.
 """
 
 from __future__ import annotations
@@ -47,14 +49,14 @@ if TYPE_CHECKING:
     from perdure.store.databases.postgres.database import PostgreSQL
 
 logger = logging.getLogger(__name__)
-ROLLED_BACK = (errors.SerializationFailure, errors.DeadlockDetected)  # the server says so: nothing of it happened
+ROLLED_BACK = (errors.SerializationFailure, errors.DeadlockDetected)  # reported by the server: nothing was committed
 ANOTHER_SERVER = "PD001"  # ours, raised by `meta.same_server`
 On = TypeVar("On")
 Tx = TypeVar("Tx", bound=PostgresTransaction)
 
 
 class ConnectionLost(Exception):
-    """The connection was lost; `sent` is the try whose COMMIT was on its way, if one was."""
+    """The connection was lost; `sent` is the try whose COMMIT had been sent, if any."""
 
     def __init__(self, sent: PostgresTransaction | None, cause: BaseException) -> None:
         super().__init__(str(cause))
@@ -62,10 +64,10 @@ class ConnectionLost(Exception):
 
 
 class Connection:
-    """One connection, opened when it is first needed and again when it was lost."""
+    """One connection, opened when it is first needed and again after it was lost."""
 
     def __init__(self, server: PostgreSQL, place: int = 1) -> None:
-        """`place` is its own among what the process notes."""
+        """`place` is the slot of this connection among the acknowledgments of the process."""
         self._server = server
         self._place = place
         self._db: psycopg.Connection[Row] | None = None
@@ -92,7 +94,7 @@ class Connection:
         return self._db
 
     def _open(self) -> None:
-        """Connect, and look at which server this is before anything is read from it or written to it."""
+        """Connect, and identify the server before anything is read from it or written to it."""
         self.close()
         process.check(self._born)
         self._db = connect(self._server.url)
@@ -102,7 +104,7 @@ class Connection:
             (started,) = PostgresTransaction(self._db, 0, "open", 0).one("meta.started") or (0,)
             self._pipeline = StatementPipeline(
                 self._db, started
-            )  # before the look: whoever comes later is another server to the pipeline
+            )  # before the check: a server that replaces this one later is detected by the pipeline
             self._history = self._server.history.check_timeline(self._db)
             self._measure_clock()
             logger.debug("Connected to PostgreSQL, timeline %s.", self._history)
@@ -130,7 +132,7 @@ class Connection:
         self._server.stall_watch.forget(self)
 
     def read(self, move: Move[Any]) -> Any:
-        """A read sees one moment of the database, however many queries it makes. A lost connection is tried again."""
+        """Run a read on one snapshot of the database, for any number of queries. A lost connection is retried once."""
         for last in (False, True):
             try:
                 db = self.db()
@@ -149,7 +151,7 @@ class Connection:
         raise AssertionError
 
     def write(self, move: Move[Any]) -> Any:
-        """Commit a move, whatever happens to the connection on the way."""
+        """Commit a move, even if the connection is lost meanwhile."""
         until = time.monotonic() + self._server.patience
         unsure: list[PostgresTransaction] = []
         while True:
@@ -184,10 +186,10 @@ class Connection:
                 self._server.stall_watch.forget(self)
 
     def _note(self, tx: PostgresTransaction) -> None:
-        """Note a commit that the server has acknowledged, before anybody is told of it.
+        """Note a commit that the server has acknowledged, before the caller gets the answer.
 
-        It is taken for unknown if the server warned that it did not wait for its standby, or has been replaced. Then it
-        is searched for where it counts: on the server that this process knows to be the primary.
+        It is treated as unknown if the server warned that it did not wait for its standby, or was replaced. Then the
+        commit is searched for on the server that this process knows to be the primary.
         """
         if tx.wrote and (self._warned or not self._server.history.note(self._place, tx, self._history)):
             raise ConnectionLost(tx, psycopg.OperationalError(self._warned or "another server has taken over"))
@@ -195,16 +197,20 @@ class Connection:
     def _give_up_after(self, until: float, unsure: list[PostgresTransaction], error: BaseException) -> None:
         if time.monotonic() > until:
             if unsure:
-                raise CommitUnknown("A commit was sent, and PostgreSQL cannot be asked what came of it.") from error
-            raise StoreUnavailable(f"PostgreSQL failed again and again: {error}.") from error
+                raise CommitUnknown(
+                    "A commit was sent, and PostgreSQL cannot be reached to check its outcome."
+                ) from error
+            raise StoreUnavailable(f"PostgreSQL failed repeatedly: {error}.") from error
         time.sleep(0.02)
 
     def _connect_within(self, until: float) -> None:
-        """Be connected and registered. The server was there when the store was opened: it has time to come back."""
+        """Connect and register. The server was there when the store was opened, so a lost one has time to return."""
         while True:
             try:
                 db, history = self.db(), self._server.history
-                db.prepare_threshold = None  # psycopg drops what it prepared at a rollback, and the pipeline's with it
+                db.prepare_threshold = (
+                    None  # psycopg drops its prepared statements at a rollback, and the pipeline's with them
+                )
                 if self._server.clock.boot() >= history.registered_until:
                     history.register(db, self._history)
                 return
@@ -222,7 +228,7 @@ class Connection:
         return tx
 
     def _try(self, move: Move[Any], unsure: list[PostgresTransaction]) -> PostgresTransaction:
-        """Write the move and return the try that holds: this one, or an earlier one that was thought lost."""
+        """Write the move and return the try that is committed: this one, or an earlier one that seemed lost."""
         self._warned = ""
         if move.hot is not None and not unsure:
             tx = self._transaction(HotTransaction, self._pipeline, move)
@@ -231,7 +237,7 @@ class Connection:
         return self._long(move, self._transaction(PipelinedTransaction, self._pipeline, move), unsure)
 
     def _hot(self, move: Move[Any], tx: HotTransaction) -> bool:
-        """One guarded statement, committed by itself: sent means possibly committed. False: take the long way."""
+        """One guarded statement that commits by itself: once sent, it may be committed. False: run the regular way."""
         assert move.hot is not None
         if (ready := move.hot(tx)) is None:
             return False
@@ -278,17 +284,17 @@ class Connection:
     def _roll_back(self, pipeline: StatementPipeline) -> None:
         try:
             pipeline.roll_back()
-        except psycopg.Error:  # the server does it when we are gone
+        except psycopg.Error:  # the server rolls back when the connection is closed
             self.close()
 
     def _gone(self) -> bool:
         return self._db is None or self._db.closed or self._db.broken
 
     def _which_holds(self, tx: PostgresTransaction, unsure: list[PostgresTransaction]) -> PostgresTransaction | None:
-        """The earlier try that is committed, if one is. Locking the row waits for one that is still under way.
+        """The earlier try that is committed, if any. Locking the row waits for one that is still being committed.
 
-        That it is found does not mean that a standby has it. So something is written after it: what waits for that
-        commit has waited for everything before it.
+        A standby may not have it yet. So another row is written after it: its commit waits until the standby has
+        everything before it.
         """
         for earlier in unsure:
             for uid, number in earlier.appended:

@@ -1,7 +1,7 @@
 """PostgreSQL through psycopg: many workers, many machines.
 
-Threads with a connection each, one set for writing and one for reading. What a move goes through on its way to the
-server, and what happens when that way is cut, is in `postgres_connection.py`.
+Threads with a connection each, one set for writing and one for reading. How a move is sent, and how a lost connection
+is handled, is in `connection.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from perdure.store.writer.threads import Threads
 from perdure.store.writer.ticket import Ticket
 from perdure.store.writer.wakeup import Notifier, Wakeups, listen
 
-URGENT = 2  # connections for what must not wait behind other moves
+URGENT = 2  # connections for moves that must not wait behind others
 __all__ = ["PostgreSQL", "connect", "prepare", "translate"]
 
 
@@ -104,16 +104,16 @@ def serve_read(connection: Connection, ticket: Ticket[Any]) -> None:
 
 
 def prepare(db: psycopg.Connection[Row]) -> int:
-    """Create the tables in an empty database; say no to one that this code would misread."""
+    """Create the tables in an empty database; refuse one whose schema does not fit this code."""
     migrator, migrations = PostgresMigrator(db), migrate.load("postgres")
     version, compatible_from = migrator.version()
     if version < len(migrations) and (version == 0 or not PostgresTransaction(db, 0, "open", 0).all("session.count")):
-        migrate.migrate(migrator, migrations)  # new, or its creation was cut off: nobody has used it yet
+        migrate.migrate(migrator, migrations)  # new, or its creation was interrupted: it is not in use yet
         version, compatible_from = migrator.version()
     migrate.check(version, compatible_from, len(migrations))
     if version < len(migrations):
         raise SchemaMismatch(
             f"The store has schema {version}; this version of Perdure needs {len(migrations)}.",
-            hint="Run `perdure migrate` once; workers may go on meanwhile.",
+            hint="Run `perdure migrate` once; workers may keep running.",
         )
     return version

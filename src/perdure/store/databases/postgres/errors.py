@@ -1,4 +1,4 @@
-"""Our errors for PostgreSQL's. The one place where they are read."""
+"""Translation of PostgreSQL's errors. The only place where they are interpreted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perdure.errors import ConfigError, Conflict, IllegalMove, PerdureError, Sto
 
 
 def translate(error: BaseException) -> BaseException:
-    """Our error for the driver's."""
+    """Translate an error of the driver."""
     if isinstance(error, PerdureError) or not isinstance(error, psycopg.Error):
         return error
     text = (error.diag.message_primary or str(error)).strip()
@@ -18,7 +18,7 @@ def translate(error: BaseException) -> BaseException:
             return IllegalMove(f"The database refused this: {text.removeprefix('perdure: ')}.")
         return Conflict(f"The database refused this: {text}.")
     if isinstance(error, (errors.DiskFull, errors.OutOfMemory)):
-        return StoreFull("The database server has no room; nothing of this move was written.")
+        return StoreFull("The disk of the database server is full; nothing of this move was written.")
     if isinstance(error, (errors.QueryCanceled, errors.LockNotAvailable)):
         return StoreUnavailable(f"The database took too long: {text}.")
     if isinstance(error, (errors.DataError, psycopg.DataError)):

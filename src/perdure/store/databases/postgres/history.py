@@ -1,8 +1,8 @@
-"""Which server a process writes to, and what servers have acknowledged to it.
+"""Which server a process writes to, and which commits servers have acknowledged to it.
 
-Every connection looks back before its first statement: the server's timeline is compared with the one that the store
-was last used with (`restore.follow_timeline`). A process that has written before then looks for what it had noted, and
-vouches for it. What follows from that is in `store.failover`.
+Every connection checks the timeline before its first statement: the server's timeline is compared with the one that the
+store was last used with (`restore.follow_timeline`). A process that has written before then searches for the commits it
+had noted, and vouches for them. The consequences are in `store.failover`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from perdure.store.move import Row
 from perdure.store.moves import meta, restore
 
 T = TypeVar("T")
-REGISTRATION = 0  # its place among what is noted; each connection has one of its own
+REGISTRATION = 0  # the slot of the registration; each connection has a slot of its own
 
 
 class HasClock(Protocol):
@@ -37,10 +37,10 @@ class HasClock(Protocol):
 
 
 class History:
-    """What one process knows of the server behind its store."""
+    """What one process knows about the server of its store."""
 
     def __init__(self, store: HasClock, places: int) -> None:
-        """`places` is how many connections note what they write, and one for the registration."""
+        """`places` is the number of slots: one for each writing connection, and one for the registration."""
         self.timeline = ""
         self.restore_epoch = 0
         self.intact = 0
@@ -58,11 +58,11 @@ class History:
         return self._store.clock.boot()
 
     def check_timeline(self, db: psycopg.Connection[Row]) -> str:
-        """Begin a restore epoch if the server's history is another one than before; return which history it has.
+        """Begin a restore epoch if the server's history has changed; return its history.
 
         Every connection does this before its first statement: a thread may connect for the first time long after the
         store was opened, when another server has taken over. A server whose history has ended, as far as this process
-        knows, is refused: it may be an old primary that nobody has taken out of service.
+        knows, is refused: it may be an old primary that is still in service.
         """
         timeline, epoch = check_timeline(db, self.restore_epoch)
         with self._known:
@@ -81,13 +81,15 @@ class History:
         return timeline
 
     def _vouch(self, db: psycopg.Connection[Row], timeline: str) -> None:
-        """Look for what this process had noted under another timeline; what it notes later is under this one."""
+        """Search for the commits that this process noted under another timeline; later notes are under this one."""
         tx, noted = PostgresTransaction(db, _now(db), "vouch", self.restore_epoch), self._noted
         if not self._vouched:
             self._store_id = meta.get(tx, "store_id") or ""
             self._noted = Acknowledgments(data_folder() / "writers" / self._store_id, self._places)
             newest = restore.newest(tx)
-            if newest is not None and newest.timeline is not None:  # another process saw the switch before this one
+            if (
+                newest is not None and newest.timeline is not None
+            ):  # another process detected the change of server first
                 self.switched_at = self._boot() - max(0, tx.now - newest.began_at)
         if not noted.registered:
             self.intact = self.restore_epoch
@@ -102,7 +104,7 @@ class History:
             self.registered_until = 0
 
     def register(self, db: psycopg.Connection[Row], timeline: str) -> None:
-        """Say that this process writes, and vouch for those on this host that died, before its first write."""
+        """Register this process as a writer, and vouch for dead writers on this host, before its first write."""
         with self._asking:
             if self._boot() < self.registered_until:
                 return
@@ -127,7 +129,7 @@ class History:
                 noted.forget(id)
 
     def _commit(self, db: psycopg.Connection[Row], timeline: str, write: Callable[[], T]) -> T:
-        """Commit what this process says about itself, and note that, as any other commit is noted."""
+        """Commit rows about this process, and note that commit like any other."""
         warned: list[errors.Diagnostic] = []
         db.add_notice_handler(warned.append)
         asked = self._boot()
@@ -142,7 +144,7 @@ class History:
         return result
 
     def note(self, place: int, tx: PostgresTransaction, timeline: str) -> bool:
-        """Note an acknowledged commit. False: it was made on a server that this process knows to be replaced."""
+        """Note an acknowledged commit. False: its server has been replaced by another one."""
         with self._known:
             if timeline != self.timeline:
                 return False
@@ -155,7 +157,7 @@ class History:
             return True
 
     def leave(self, url: str) -> None:
-        """This process writes no more. If the server cannot be told, the next process on this host will."""
+        """End the registration. If the server cannot be reached, the next process on this host does it."""
         if not self._noted.registered:
             return
         with suppress(psycopg.Error, StoreError, OSError), connect(url) as db:
@@ -174,7 +176,7 @@ def check_timeline(db: psycopg.Connection[Row], known: int = 0) -> tuple[str, in
     """Compare the server's timeline with the one that the store was last used with.
 
     Returns the timeline, empty if it is hidden, and the restore epoch in force. `known` is the epoch that this process
-    has seen: one that is used up must not come back, even if the rows that tell of it are lost.
+    has seen: a used epoch must not be used again, even if its rows are lost.
     """
     tx = PostgresTransaction(db, 0, "open", 0)
     try:

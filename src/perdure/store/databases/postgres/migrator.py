@@ -1,7 +1,7 @@
-"""PostgreSQL's side of a transaction, and its migrations: under an advisory lock, and never in a reader's way for long.
+"""Transactions and migrations on PostgreSQL: under an advisory lock, and without blocking readers for long.
 
-A migration waits at most `LOCK_TIMEOUT` for a table lock, because everybody who comes after it waits behind it; then
-it steps back and tries again. Backups are the operator's here: `pg_dump`, or the server's own archive.
+A migration waits at most `LOCK_TIMEOUT` for a table lock, because later statements queue behind it; then it rolls back
+and tries again. Backups are left to the operator: `pg_dump`, or the server's own archive.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _PARAMETER = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|\?""", re.
 
 
 def _placed(found: re.Match[str]) -> str:
-    """A question mark is a parameter, unless it stands in a text, a name or a comment."""
+    """Replace a question mark by a parameter, unless it is in a text, a name or a comment."""
     return "%s" if found[0] == "?" else found[0]
 
 
 class PostgresTransaction(StoreTransaction):
-    """Named statements on a connection: what reads, migrations and a look from outside need."""
+    """Named statements on a connection: for reads, migrations and inspection."""
 
     def __init__(self, db: psycopg.Connection[Row], now: int, move_id: str, restore_epoch: int) -> None:
         super().__init__(now, move_id, restore_epoch)
@@ -43,7 +43,7 @@ class PostgresTransaction(StoreTransaction):
         self._sql = load("postgres")
         self.result: Any = None
         self.synchronous = False  # whether a standby has it too, known when it is committed
-        self.waits: Callable[[], None] = lambda: None  # told before every statement that waits for its answer
+        self.waits: Callable[[], None] = lambda: None  # called before every statement that waits for its answer
 
     def run(self, name: str, /, **values: Any) -> int:
         self.wrote = True
@@ -55,7 +55,7 @@ class PostgresTransaction(StoreTransaction):
         self._db.execute(self._sql[name], values)
 
     def execute(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
-        """A statement of somebody else's, who may catch its error and go on: a savepoint keeps the rest alive."""
+        """Run a user's own statement in a savepoint: the user may catch its error, and the transaction stays usable."""
         self.wrote = True
         self.waits()
         try:
@@ -94,7 +94,7 @@ class PostgresMigrator(migrate.Migrator):
         return (int(meta.get(tx, "schema_version") or 0), int(meta.get(tx, "compatible_from") or 0))
 
     def lock(self) -> None:
-        """Wait for other migrators, longer than a statement may take: a migration takes as long as it takes."""
+        """Wait for other migrators without a time limit: a migration may take longer than any other statement."""
         while True:
             try:
                 self._tx().one("meta.lock_migrations")

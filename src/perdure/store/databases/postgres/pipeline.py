@@ -1,14 +1,14 @@
-"""Statements on their way to PostgreSQL: prepared once per connection, sent together, answered together.
+"""A pipeline of statements to PostgreSQL: prepared once per connection, sent together, answered together.
 
-    send    put a statement into the pipeline; nobody waits for it
-    ask     send everything, wait once, and read every answer up to one's own
-    alone   run a statement that is a transaction by itself
+    send        add a statement to the pipeline, without waiting for its answer
+    ask         send everything, wait once, and read all answers up to one's own
+    run_alone   run a statement that is a transaction by itself
 
 This is psycopg's pipeline without psycopg's cursors: libpq is called directly, which takes a fifth of the time and
-changes threads half as often. A statement that is refused is heard of at the next answer; what was sent after it did
-not happen, and one that was to be prepared counts as prepared only when the server has said so.
+changes threads half as often. A statement that fails is reported with the next answer; the statements after it did not
+run, and a statement counts as prepared only when the server has confirmed it.
 
-Every parameter travels in binary and with its type, text or a whole number, so that nothing is guessed or cut short.
+Every parameter is sent in binary with its type, text or integer, so that nothing is guessed or truncated.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StatementPipeline:
     """The statements of one connection."""
 
     def __init__(self, db: psycopg.Connection[Row], server: int) -> None:
-        """`server` is when the server at the other end was started: a pooler may put another one in its place."""
+        """`server` is the start time of the server: a pooler may replace it by another one."""
         self.db = db
         self.server = server
         self._libpq = db.pgconn
@@ -56,17 +56,19 @@ class StatementPipeline:
         self._socket.register(self._libpq.socket, select.POLLIN)
 
     def begin(self) -> None:
-        """Begin a transaction. On another server than before, everything that follows in it is refused."""
+        """Begin a transaction. On another server than before, all its statements are refused."""
         self._control(b"BEGIN ISOLATION LEVEL READ COMMITTED")
         self.send("meta.same_server", {"server": self.server})
 
     def commit(self) -> bool:
-        """Commit, unless the schema has outgrown this code, and say whether a standby has it too."""
+        """Commit, unless the schema is too new for this code, and return whether a standby has it too."""
         self.send("meta.check_schema", {"known": migrate.known()})
         self.send("meta.durability", {})
         self._control(b"COMMIT")
         answers = self._settle()
-        if not answers or answers[-1].command_status != b"COMMIT":  # it failed before, and somebody took no notice
+        if (
+            not answers or answers[-1].command_status != b"COMMIT"
+        ):  # an earlier statement failed, and its error was ignored
             raise errors.InFailedSqlTransaction("the transaction had failed and was rolled back")
         return is_synchronous(answers[-2])
 
@@ -87,7 +89,7 @@ class StatementPipeline:
         return answer
 
     def send(self, name: str, values: Mapping[str, Any]) -> None:
-        """Put a statement into the pipeline."""
+        """Add a statement to the pipeline."""
         key, bound = bind(name, values)
         self._enter()
         if key not in self._prepared and key not in self._unread:
@@ -97,14 +99,14 @@ class StatementPipeline:
         self._unread.append(None)
 
     def ask(self, name: str, values: Mapping[str, Any]) -> PGresult:
-        """Put a statement into the pipeline, and wait for its answer and all before it."""
+        """Add a statement to the pipeline, and wait for its answer and all before it."""
         self.send(name, values)
         answer = self.settle()
         assert answer is not None
         return answer
 
     def settle(self) -> PGresult | None:
-        """Wait until everything that was sent is answered; return the last answer, or raise the first refusal."""
+        """Wait until everything that was sent is answered; return the last answer, or raise the first error."""
         answers = self._settle()
         return answers[-1] if answers else None
 
@@ -125,7 +127,7 @@ class StatementPipeline:
         return answers
 
     def _check(self, answer: PGresult | None) -> None:
-        """Say no to what the server refused; a connection that is lost is another matter."""
+        """Raise the error of an answer, or of a lost connection."""
         if self._libpq.status == ConnStatus.BAD:
             raise psycopg.OperationalError(self._libpq.get_error_message())
         if answer is not None and answer.status == ExecStatus.FATAL_ERROR:
@@ -149,7 +151,7 @@ class StatementPipeline:
             self._libpq.consume_input()
 
     def _answers(self) -> list[PGresult]:
-        """Everything up to the end of the pipeline. Only that end says that a statement on its own is committed."""
+        """All answers up to the end of the pipeline. Only the end confirms that a single statement is committed."""
         answers: list[PGresult] = []
         while True:
             while self._libpq.is_busy():
@@ -186,7 +188,7 @@ class HotTransaction(PostgresTransaction):
 
 
 class PipelinedTransaction(PostgresTransaction):
-    """A transaction that is open on the connection behind a pipeline."""
+    """A transaction that is open on the connection of a pipeline."""
 
     def __init__(self, pipeline: StatementPipeline, now: int, move_id: str, restore_epoch: int) -> None:
         self.pipeline = pipeline
@@ -194,7 +196,7 @@ class PipelinedTransaction(PostgresTransaction):
 
     @property
     def _db(self) -> psycopg.Connection[Row]:
-        """The connection itself, for a statement of a user's own: it waits until nothing is under way."""
+        """The connection itself, for a user's own statement; waits until the pipeline is empty."""
         self.pipeline.settle()
         return self._idle
 
@@ -222,7 +224,7 @@ class PipelinedTransaction(PostgresTransaction):
 
 @cache
 def numbered_statement(name: str) -> tuple[bytes, tuple[str, ...]]:
-    """A statement as libpq wants to read it, `$1` for its first parameter, and the parameters' names in that order."""
+    """A statement in the form of libpq, `$1` for its first parameter, and the names of the parameters in order."""
     sql = load("postgres")[name]
     names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
     return _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", sql).replace("%%", "%").encode(), names
@@ -248,12 +250,12 @@ def bind(name: str, values: Mapping[str, Any]) -> tuple[Key, list[bytes | None]]
 
 @cache
 def _prepared_name(key: Key) -> bytes:
-    """A prepared statement's name: the server tells them apart by the first 63 letters only."""
+    """The name of a prepared statement: the server uses only the first 63 characters."""
     return f"{key[0]} {digest(repr(key[1]))[:16]}".encode()
 
 
 def rows_of(answer: PGresult) -> list[Row]:
-    """The rows of an answer: text, whole numbers, and None."""
+    """The rows of an answer: text, integers, and None."""
     numbers = [answer.ftype(column) in WHOLE_NUMBERS for column in range(answer.nfields)]
     return [
         tuple([_read(answer.get_value(row, column), number) for column, number in enumerate(numbers)])
@@ -262,7 +264,7 @@ def rows_of(answer: PGresult) -> list[Row]:
 
 
 def is_synchronous(answer: PGresult) -> bool:
-    """Whether a commit waits until a standby has it on disk, as the statement that returned `{durability}` saw it."""
+    """Whether a commit waits until a standby has it on disk, by an answer that contains `{durability}`."""
     return answer.ntuples > 0 and waits_for_standby((answer.get_value(0, 0) or b"").decode())
 
 

@@ -1,8 +1,8 @@
-"""Silence: a limit that the client keeps by itself, for a peer that acknowledges everything and answers nothing.
+"""Stalled connections: a time limit of the client, for a peer that acknowledges packets but does not answer.
 
-The kernel notices a peer that is gone. It does not notice a proxy that was stopped, or a machine whose network works
-and whose programs do not: for those somebody must look at the clock. Hanging up makes the statement fail as any lost
-connection does, and what that means is decided there.
+The kernel detects a peer that is gone. It does not detect a proxy that was stopped, or a machine whose network works
+and whose programs do not: for those the client needs a time limit of its own. Closing the socket makes the statement
+fail like any lost connection (`connection`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STALL_LIMIT = 45.0  # seconds; longer than the server lets any statement take
 
 
 class StallWatch:
-    """Hangs up on connections that say nothing for too long while a statement waits for its answer."""
+    """Closes connections that are silent for too long while a statement waits for its answer."""
 
     def __init__(self, silence: float) -> None:
         self._silence = silence
@@ -27,7 +27,7 @@ class StallWatch:
         self._thread: threading.Thread | None = None
 
     def expect(self, who: Hashable, line: socket.socket) -> None:
-        """An answer is expected from now on."""
+        """Expect an answer from now on."""
         with self._lock:
             self._lines[who] = (time.monotonic() + self._silence, line)
             if self._thread is None:

@@ -1,10 +1,10 @@
 """SQLite through apsw: one file, one machine, nothing to set up.
 
 Order at creation: make the file, switch to WAL, create the tables, checkpoint, sync the file's folder, and only then
-accept work. Without that last sync a power cut can take away the file that acknowledged commits are in.
+accept work. Without that last sync a power cut can remove the file that contains acknowledged commits.
 
 One writer connection lives on the group-commit thread; readers have connections and threads of their own and never
-block it. This module never opens a file through a second copy of SQLite: that silently drops the locks of the first.
+block it. This module never opens a file through a second copy of SQLite: that silently releases the locks of the first.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class SQLite:
         make_folder(self.folder)
         Reserve(self.folder).fill()
         if self._witness is None:
-            with suppress(OSError):  # a full disk: it can be done without
+            with suppress(OSError):  # a full disk: the store works without it
                 self._witness = Witness(self.folder)
         return announce(path)
 
@@ -93,7 +93,7 @@ class SQLite:
         return self._writer() if self.folder is None else with_reserve(self.folder, self._writer)
 
     def _writer(self) -> SQLiteEngine:
-        """Open the writing connection and make it ready, or let go of everything that was taken for it."""
+        """Open the writing connection and prepare it, or release everything that was acquired for it."""
         lock = WriteLock(self.folder) if self.folder is not None else None
         try:
             engine = SQLiteEngine(self._first(lock), self.clock, lock)
@@ -112,12 +112,12 @@ class SQLite:
         return engine
 
     def _first(self, lock: WriteLock | None) -> apsw.Connection:
-        """The connection that may find no file and switch it to WAL, at which SQLite lets nobody wait in turn."""
+        """Open the first connection, which may create the file and switch it to WAL, under the write lock."""
         if lock is not None:
             lock.acquire()
         try:
             if self.path is not None and self._vfs is None:
-                with suppress(PermissionError, FileNotFoundError, NotADirectoryError):  # SQLite says what is wrong
+                with suppress(PermissionError, FileNotFoundError, NotADirectoryError):  # SQLite reports the cause
                     make_file(self.path)
             db = connect(str(self.path or ":memory:"), vfs=self._vfs, exclusive=self._exclusive)
             if self.path is not None and self._vfs is None:
@@ -134,7 +134,7 @@ class SQLite:
             engine.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         faults.point("create.after")
         if self.folder is not None:
-            engine.barrier()  # the last close took the WAL away: its new name must be durable before it is relied on
+            engine.barrier()  # the last close removed the WAL: its new name must be durable before it is used
             sync_folder(self.folder.parent)
         if self._witness is not None:
             self._witness.check_restore(engine)
@@ -145,7 +145,7 @@ class SQLite:
             engine.check = lambda: self._check_unchanged(tx)
 
     def _check_unchanged(self, tx: SQLiteTransaction) -> None:
-        """Another process may have replaced the file, or migrated it beyond what this code knows."""
+        """Refuse a file that another process replaced, or migrated to a schema that this code does not know."""
         self._check_file()
         compatible_from = int(meta.get(tx, "compatible_from") or 0)
         if compatible_from > migrate.known():
@@ -161,7 +161,7 @@ class SQLite:
             )
 
     def _migrate(self, engine: SQLiteEngine) -> list[int]:
-        """Migrate, unless that would take the store from under a living worker of an older version."""
+        """Migrate, unless that would break a living worker of an older version."""
         migrator, steps = SQLiteMigrator(engine, self.folder), migrate.load("sqlite")
         version, _ = migrator.version()
         if version in (0, len(steps)) or self.folder is None:
@@ -176,8 +176,9 @@ class SQLite:
         if (version := migrator.version()[0]) < len(steps):
             names = ", ".join(f"{one.id} (process {one.pid})" for one in alive)
             raise SchemaMismatch(
-                f"The store has schema {version}, and the next step would break older workers that live: {names}.",
-                hint="Upgrade or stop them, then open it again.",
+                f"The store has schema {version}, and the next migration would break older workers that are running: "
+                f"{names}.",
+                hint="Upgrade or stop them, then open the store again.",
             )
         return applied
 
@@ -221,7 +222,7 @@ class SQLite:
 
 
 class SQLiteMigrator(migrate.Migrator):
-    """Migrations under a lock file of their own; a copy of the database is kept first."""
+    """Migrations under a lock file of their own; the database is backed up first."""
 
     dialect = "sqlite"
 
@@ -247,7 +248,7 @@ class SQLiteMigrator(migrate.Migrator):
             self._lock = None
 
     def back_up(self, version: int) -> None:
-        """Copy what there is. Only a whole and durable copy is called a backup: until then it has another name."""
+        """Copy the database. Only a complete and durable copy gets the name of a backup."""
         if self._folder is None:
             return
         folder = self._folder / "backups"

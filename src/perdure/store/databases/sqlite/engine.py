@@ -1,6 +1,6 @@
-"""SQLite's side of a transaction: the writer's connection, and our errors for SQLite's.
+"""Transactions on SQLite: the writer's connection, and the translation of SQLite's errors.
 
-Shared by every store that keeps its rows in SQLite: a file, memory, or memory rebuilt from text files.
+Used by every store that keeps its rows in SQLite: a file, memory, or memory rebuilt from text files.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class SQLiteTransaction(StoreTransaction):
         return True
 
     def execute(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
-        """Some errors (`insert or rollback`, a trigger, a full disk) undo the whole transaction and end it.
+        """Some errors (`insert or rollback`, a trigger, a full disk) roll back the whole transaction and end it.
 
-        Then nothing more may run: each statement would be a transaction by itself, and commit.
+        Then no further statement may run: each would be a transaction by itself, and commit.
         """
         process.check(self._born)
         self.wrote = True
@@ -98,7 +98,7 @@ class SQLiteTransaction(StoreTransaction):
 
 
 class SQLiteEngine:
-    """The writer's connection. `lock` is None where no other process can come near."""
+    """The writer's connection. `lock` is None where no other process can open the database."""
 
     def __init__(self, db: apsw.Connection, clock: Clock, lock: WriteLock | None = None) -> None:
         self._db = db
@@ -111,11 +111,11 @@ class SQLiteEngine:
         self._deadline = math.inf
         self._wal_pages = 0
         db.set_progress_handler(self._too_long, 100_000)
-        db.set_wal_hook(self._grown)  # in place of SQLite's own checkpoints, which run inside COMMIT
+        db.set_wal_hook(self._grown)  # instead of SQLite's own checkpoints, which run inside COMMIT
 
     @property
     def db(self) -> apsw.Connection:
-        """The connection. A child that was forked in the middle of a move shares its file, and must not touch it."""
+        """The connection. A child that was forked during a move shares the file and must not use it."""
         process.check(self._born)
         return self._db
 
@@ -131,7 +131,7 @@ class SQLiteEngine:
     def script(self, text: str) -> int:
         """Run statements that change the schema or backfill it; return how many rows the last one changed.
 
-        They take as long as they take: a migration that is interrupted would never be done.
+        They have no time limit: an interrupted migration would never complete.
         """
         self._deadline = math.inf
         self.db.execute(text)
@@ -152,7 +152,7 @@ class SQLiteEngine:
         try:
             self.db.execute("COMMIT")
         except apsw.IOError as error:
-            if self.db.system_errno in QUOTA:  # to SQLite only one kind of full disk is a full disk
+            if self.db.system_errno in QUOTA:  # SQLite reports only ENOSPC as a full disk
                 raise apsw.FullError(str(error)) from error
             raise
         self._release_lock()
@@ -181,7 +181,7 @@ class SQLiteEngine:
         return translate(error, self.db.system_errno)
 
     def is_ambiguous(self, error: BaseException) -> bool:
-        """A busy database refused to begin; a full disk cut the last frame short. Of anything else nobody can say."""
+        """Whether a failed commit may be durable: not if the database was busy or the disk full; else it is unknown."""
         return isinstance(error, apsw.Error) and not isinstance(error, (apsw.BusyError, apsw.FullError))
 
     def barrier(self) -> None:
@@ -194,7 +194,7 @@ class SQLiteEngine:
         time.sleep(seconds)
 
     def rest(self) -> None:
-        """Move a long WAL into the database, now that nobody waits for an answer. A reader in the way is no error."""
+        """Checkpoint a long WAL while no caller waits for an answer. A reader that prevents it is no error."""
         if self._wal_pages >= CHECKPOINT_PAGES:
             self._wal_pages = 0
             with suppress(apsw.Error):
@@ -214,7 +214,7 @@ class SQLiteEngine:
 
 
 def connect(path: str, *, vfs: str | None = None, readonly: bool = False, exclusive: bool = False) -> apsw.Connection:
-    """Open a connection with the settings that every one of ours has."""
+    """Open a connection with the settings of the store."""
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
     with open_connection(path, flags, vfs=vfs) as db:
         if exclusive:
@@ -231,9 +231,9 @@ def connect(path: str, *, vfs: str | None = None, readonly: bool = False, exclus
 
 
 def connect_read_only(path: str) -> apsw.Connection:
-    """A connection that sees one moment of a file and changes nothing in it.
+    """A connection that reads one snapshot of a file and changes nothing in it.
 
-    Even that may need room, for what SQLite keeps beside the file.
+    Even that may need disk space, for the files that SQLite keeps beside it.
     """
     with open_connection(path, apsw.SQLITE_OPEN_READONLY) as db:
         db.execute("BEGIN")
@@ -243,7 +243,7 @@ def connect_read_only(path: str) -> apsw.Connection:
 
 @contextmanager
 def open_connection(path: str, flags: int, vfs: str | None = None) -> Iterator[apsw.Connection]:
-    """A connection, closed again if it cannot be made ready."""
+    """A connection, closed again if its setup fails."""
     try:
         db = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=200)
     except apsw.Error as error:
@@ -258,10 +258,10 @@ def open_connection(path: str, flags: int, vfs: str | None = None) -> Iterator[a
 
 
 def translate(error: BaseException, system_errno: int = 0) -> BaseException:
-    """Our error for the driver's. The one place where SQLite's errors are read.
+    """Translate an error of the driver. The only place where SQLite's errors are interpreted.
 
-    To SQLite a disk is full when a write says so. Where it makes or enlarges a file, that is a failed disk to it, and
-    only the extended code or what the system said tells more.
+    SQLite reports a full disk only for writes. Where it creates or enlarges a file it reports an I/O error, and only
+    the extended code or the system's error number shows the cause.
     """
     if isinstance(error, PerdureError) or not isinstance(error, apsw.Error):
         return error

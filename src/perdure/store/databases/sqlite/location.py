@@ -1,10 +1,10 @@
-"""Where a SQLite store lives: what must be true of the place, and the files beside the database.
+"""The location of a SQLite store: what is required of the file system, and the files beside the database.
 
 perdure.db       the record
-perdure.db.d/    gate and turn (locks), present/ (who has it open), witness, reserve, artifacts/, backups/
+perdure.db.d/    gate and turn (locks), present/ (processes that have it open), witness, reserve, artifacts/, backups/
 
-What is made is for its owner alone, whatever the umask: a session holds what people and models said. Rights that are
-there are left as they are, so whoever wants to share a store says so with `chmod`.
+New files are readable by their owner only, whatever the umask: a session contains what people and models wrote.
+Existing permissions are kept, so a store can be shared with `chmod`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph"
 
 
 def check_library(version: int = 0) -> None:
-    """Refuse an SQLite that can corrupt its own log."""
+    """Refuse a version of SQLite that can corrupt its own log."""
     version = version or apsw.SQLITE_VERSION_NUMBER
     if version < FIXED_IN:
         major, minor, patch = version // 1_000_000, version // 1000 % 1000, version % 1000
@@ -42,7 +42,7 @@ def check_library(version: int = 0) -> None:
 
 
 def check_file_system(path: Path, mounts: str | None = None) -> str:
-    """Refuse a network file system, where WAL mode loses data without a word; return the file system's name."""
+    """Refuse a network file system, where WAL mode silently loses data; return the file system's name."""
     if mounts is None:
         try:
             mounts = Path("/proc/self/mounts").read_text()
@@ -57,40 +57,40 @@ def check_file_system(path: Path, mounts: str | None = None) -> str:
             best, kind = point, system
     if kind in NETWORK:
         raise ConfigError(
-            f"{path} is on a network file system ({kind}), where SQLite cannot keep its promises.",
+            f"{path} is on a network file system ({kind}), where SQLite can lose data.",
             hint="Put the store on a local disk, or use postgresql://… for several machines.",
         )
     return kind
 
 
 def companion(path: Path) -> Path:
-    """The folder beside the database file that holds everything which is not the record."""
+    """The folder beside the database file, for everything that is not in the database."""
     return path.with_name(path.name + ".d")
 
 
 def make_file(path: Path) -> None:
-    """Make an empty file for its owner alone, where there is none. SQLite gives what it puts beside it the same rights.
+    """Create an empty file for its owner only, if there is none. SQLite gives its other files the same permissions.
 
-    Nobody may have opened it through SQLite yet: closing any descriptor of a file drops all of this process's locks.
+    It must not be open in SQLite yet: closing any descriptor of a file releases all locks of this process on it.
     """
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def announce(path: Path) -> Presence:
-    """Say that this process has the store open, and warn when that makes too many writers for one file."""
+    """Register that this process has the store open, and warn if there are too many writers for one file."""
     folder = companion(path) / "present"
     presence = Presence(folder, f"{os.getpid()}-{new_uid()[-8:]}")
     if (count := len(present_names(folder))) > MANY_PROCESSES:
         warnings.warn(
-            f"{count} processes have {path} open; SQLite lets them write one at a time. PostgreSQL is made for this.",
+            f"{count} processes have {path} open; SQLite lets them write one at a time. PostgreSQL suits many writers.",
             stacklevel=2,
         )
     return presence
 
 
 class Reserve:
-    """A file that only takes up room, so that there is some left for housekeeping when the disk is full."""
+    """A file that reserves disk space, so that the store can still be opened when the disk is full."""
 
     SIZE = 1 << 20
 
@@ -98,7 +98,7 @@ class Reserve:
         self.path = folder / "reserve"
 
     def fill(self) -> bool:
-        """Take the room, if the disk has plenty; False when it has not."""
+        """Reserve the space, if the disk has enough; False if it has not."""
         if self.path.exists() and self.path.stat().st_size == self.SIZE:
             return True
         there = os.statvfs(self.path.parent)
@@ -114,7 +114,7 @@ class Reserve:
         return True
 
     def spend(self) -> bool:
-        """Give the room back; False when there was none."""
+        """Free the space; False if none was reserved."""
         try:
             self.path.unlink()
         except OSError:
@@ -123,7 +123,7 @@ class Reserve:
 
 
 def with_reserve(folder: Path, act: Callable[[], T]) -> T:
-    """Open a store; where the disk is full, with the room that was kept for that. The next to open keeps some again."""
+    """Open a store; if the disk is full, with the reserved space. The next opening reserves some again."""
     try:
         return act()
     except (StoreFull, OSError) as error:
@@ -137,7 +137,7 @@ def with_reserve(folder: Path, act: Callable[[], T]) -> T:
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:
-    """Which file a path leads to; None if to none."""
+    """The identity of the file at a path; None if there is none."""
     try:
         found = os.stat(path)
     except OSError:

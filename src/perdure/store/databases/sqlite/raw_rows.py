@@ -1,7 +1,7 @@
-"""Reading rows of a SQLite file as they are, for a store in which a text is not UTF-8.
+"""Rows of a SQLite file with raw bytes, for a store in which a text is not UTF-8.
 
 The driver refuses a row with such a text. Here every text is read as bytes and decoded afterwards, so that the other
-columns of the row, its key among them, can be told. The SQL is made from the columns of the query that failed.
+columns of the row, including its key, are available. The SQL is built from the columns of the query that failed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from perdure.store.move import Row
 
 
 def rows(db: apsw.Connection, sql: str, values: dict[str, Any]) -> list[Row]:
-    """All rows of a query; a text that is not UTF-8 comes as bytes."""
+    """All rows of a query; a text that is not UTF-8 is returned as bytes."""
     names = [column[0] for column in db.execute(sql, values).get_description()]
     columns = (f"case typeof({one}) when 'text' then cast({one} as blob) else {one} end" for one in names)
     found = db.execute(f"select {', '.join(columns)} from ({sql})", values).fetchall()

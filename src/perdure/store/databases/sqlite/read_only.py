@@ -1,9 +1,9 @@
-"""Looking at a SQLite file whose folder cannot be written: another user's, or on a disk that is mounted read-only.
+"""Read access to a SQLite file in a folder that cannot be written: another user's, or on a read-only file system.
 
-SQLite reads a file in WAL mode through a small file beside it, which it makes when it is not there. Where it cannot be
-made, one of two ways is left. Without a WAL everything is in the file itself, and it is opened as one that does not
-change. With a WAL both are copied to a folder of our own and opened there. Either is only right while nobody writes, so
-the files must be the same before and after; otherwise the look is refused.
+SQLite reads a file in WAL mode through a small index file beside it, which it creates if necessary. Where it cannot,
+there are two ways. Without a WAL, everything is in the file itself, and it is opened as immutable. With a WAL, both are
+copied to a temporary folder and opened there. Either is correct only while no process writes, so the files must be the
+same before and after; otherwise the read is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IMMUTABLE = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 @contextmanager
 def open_read_only(path: Path) -> Iterator[apsw.Connection]:
-    """A connection that sees one moment of a file, wherever the file lies."""
+    """A connection that reads one snapshot of a file, also in a folder that cannot be written."""
     try:
         db = with_reserve(companion(path), lambda: connect_read_only(str(path)))
     except StoreUnavailable:
@@ -71,12 +71,12 @@ def _open_without_wal_index(path: Path) -> Iterator[apsw.Connection]:
 
 
 def _copied(path: Path, wal: Path, folder: Path) -> Path:
-    """Both files as they were at one moment."""
+    """Copies of both files from the same moment."""
     for _ in range(TRIES):
         before = (_state(path), _state(wal))
         try:
             copies = [Path(shutil.copyfile(one, folder / one.name)) for one in (path, wal)]
-        except FileNotFoundError:  # the last writer has closed the store, and took the WAL away
+        except FileNotFoundError:  # the last writer has closed the store and removed the WAL
             continue
         if (_state(path), _state(wal)) == before:
             return copies[0]
@@ -94,5 +94,5 @@ def _state(path: Path) -> tuple[int, ...] | None:
 def _changed() -> StoreUnavailable:
     return StoreUnavailable(
         "The store was changed while it was read, and this user cannot write in its folder.",
-        hint="Look again, or look as a user that can write there.",
+        hint="Try again, or run as a user that can write there.",
     )

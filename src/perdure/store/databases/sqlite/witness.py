@@ -1,9 +1,9 @@
 """The witness: a small file beside a store on this machine that names the last event committed to it.
 
-A file can be replaced by an older copy of itself, by hand or by git, and nothing inside it can tell. The witness can:
+A file can be replaced by an older copy of itself, by hand or by git, and its content cannot show that. The witness can:
 it names an event that the older copy does not have. It is written after every commit and never synced, so it costs a
-few microseconds, survives the death of a process, and after a power cut may be older than the store, which proves
-nothing. Newer than the store it can only be when the store was put back. Put back together with it, it says nothing.
+few microseconds and survives the death of a process. After a power cut it may be older than the store, which proves
+nothing. It is newer than the store only if the store was restored. A restore of both files together is not detected.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from perdure.store.databases.sqlite.engine import SQLiteEngine
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import meta, restore
 
-ROOM = 512  # one sector, so that a reader sees one writer's line
+ROOM = 512  # one sector, so that a reader never sees a mix of two writes
 
 
 class LastEvent(msgspec.Struct, frozen=True):
-    """The last event that was committed, and the move that it came from."""
+    """The last committed event, and its move."""
 
     store_id: str
     session_uid: str
@@ -33,7 +33,7 @@ class LastEvent(msgspec.Struct, frozen=True):
 
 
 class LostEvent(msgspec.Struct, frozen=True):
-    """What was seen and is no longer there, in words, and the restore epoch that there was."""
+    """An event that was committed and is no longer there: its description, and the restore epoch at that time."""
 
     what: str
     epoch: int
@@ -48,7 +48,7 @@ class Witness:
         self._epoch = 0
 
     def lost_event(self, tx: StoreTransaction) -> LostEvent | None:
-        """What is lost; None when the store has not been put back, or that is known already."""
+        """The event that a restore lost; None if there was no restore, or it is recorded already."""
         self._store_id = meta.get(tx, "store_id") or ""
         self._epoch = int(meta.get(tx, "restore_epoch") or 0)
         return find_lost_event(tx, _decoded(os.pread(self._file, ROOM, 0)))
@@ -59,13 +59,13 @@ class Witness:
             return
         engine.begin()
         tx = engine.transaction("restore")
-        if (lost := self.lost_event(tx)) is not None:  # unless another process was faster
+        if (lost := self.lost_event(tx)) is not None:  # unless another process recorded it first
             restore.begin(tx, Cause.WITNESS, lost.what, after=lost.epoch)
         engine.commit()
         self.lost_event(tx)
 
     def note(self, session_uid: str, number: int, move_id: str) -> None:
-        """Remember an event that is durable."""
+        """Record an event that is durable."""
         line = msgspec.json.encode(LastEvent(self._store_id, session_uid, number, move_id, self._epoch))
         content = digest(line)[:16].encode() + b" " + line
         os.pwrite(self._file, content.ljust(ROOM - 1) + b"\n", 0)
@@ -75,8 +75,8 @@ class Witness:
 
 
 def read(folder: Path) -> LastEvent | None:
-    """What the witness names, without opening the store. Read it before the store: the other way round, an event that
-    is committed in between would look lost."""
+    """The event that the witness names, without opening the store. Read it before the store: otherwise an event that
+    is committed in between would seem lost."""
     try:
         with open(folder / "witness", "rb") as file:
             return _decoded(file.read(ROOM))
@@ -92,7 +92,7 @@ def _decoded(content: bytes) -> LastEvent | None:
 
 
 def find_lost_event(tx: StoreTransaction, seen: LastEvent | None) -> LostEvent | None:
-    """What was seen and is not in the store; None when nothing is missing, or the restore is recorded already."""
+    """The event of the witness that is missing in the store; None if none is, or the restore is recorded already."""
     if seen is None or seen.store_id != meta.get(tx, "store_id"):
         return None
     if tx.one("event.of_move", uid=seen.session_uid, number=seen.number, move_id=seen.move_id):
