@@ -71,8 +71,8 @@ def settings_page() -> str:
     intro = """
 Perdure reads settings from your own file (`~/.config/perdure/config.toml`), from `perdure.toml` in the current
 folder, from the environment, and from the options of a command. Later sources in this list override earlier ones. An
-unknown name or a value of the wrong type in a file is an error. An unknown `PERDURE_` variable in the environment
-causes a warning.
+unknown name or a value of the wrong type in a file is an error. A `PERDURE_` variable in the environment that
+resembles a setting but is not one causes a warning.
 
 A `perdure.toml` may come with a repository, and it can name code to run and the address that receives your API key.
 Perdure therefore uses it only after you trusted its exact content: at a terminal a command asks once, and shows the
