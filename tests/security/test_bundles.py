@@ -178,7 +178,7 @@ async def security_deployer(s: Session) -> None:
     await s.do(security_deploy)
 
 
-async def test_an_effect_begun_elsewhere_is_asked_for_again_before_it_is_begun_here(
+async def test_an_effect_started_elsewhere_needs_approval_here_again(
     approved: Path, opened: Open, sink: SinkClient, folder: Path
 ) -> None:
     """A forged attempt says that the merge was begun. The probe finds nothing, so it would be begun again."""

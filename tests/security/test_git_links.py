@@ -109,7 +109,7 @@ def test_a_head_that_names_a_file_elsewhere_is_not_read(repository: Path, folder
     assert head_of(repository) is None
 
 
-def test_a_search_does_not_follow_a_link_in_the_middle_of_a_path(place: Path) -> None:
+def test_search_follows_no_link_in_the_middle_of_a_path(place: Path) -> None:
     """The link may have been put there after the files were listed."""
     (place / "deep/folder").mkdir(parents=True)
     (place / "deep/folder/a.txt").write_text("here\n")
