@@ -9,6 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
+import pytest
+
+from perdure import cli
 from tests.tidy.source import ROOT, files, relative, text
 
 PAGES = [*sorted(ROOT.glob("*.md")), *files("docs", suffix=".md")]
@@ -38,6 +42,31 @@ def test_imports_in_python_blocks_exist() -> None:
                     module = importlib.import_module(str(node.module))
                     wrong += [f"{relative(page)}: {one.name}" for one in node.names if not hasattr(module, one.name)]
     assert wrong == []
+
+
+def unknown_in(line: str) -> list[str]:
+    """The command, or the options, of a command line that do not exist."""
+    name = line.split()[1]
+    found = cli.perdure.get_command(click.Context(cli.perdure), name) if name in cli.COMMANDS else None
+    if found is None:
+        return [name]
+    known = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    used = re.findall(r"(?<![\w-])--[a-z][a-z-]*", re.sub(r"(['\"]).*?\1", "", line))
+    return [option for option in used if option not in known | {"--help"}]
+
+
+def test_commands_and_options_on_the_pages_exist() -> None:
+    wrong = []
+    for page in PAGES:
+        if page.name != "CHANGELOG.md" and page.parent.name != "reference":
+            lines = re.findall(r"(?:^\$ |`)(perdure [a-z_]+(?![\w.])[^`\n]*)", text(page), re.MULTILINE)
+            wrong += [f"{relative(page)}: {line}: {one}" for line in lines for one in unknown_in(line)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("line", ["perdure restore", "perdure ls --nothing"])
+def test_unknown_command_or_option_is_found(line: str) -> None:
+    assert unknown_in(line)
 
 
 def test_readme_program_and_commands_run_as_written(tmp_path: Path) -> None:
