@@ -216,7 +216,7 @@ class ToolCalls:
         there = await run.read(_line_of_waits, run.session, "child", self._position(call))
         if there is None or there.resolved_at is None:
             inherited = None if there is None else there.ref
-            there = await run.runtime.run_child(run, bound, f"{run.session.id[:150]}.{id}", id, None, inherited)
+            there = await run.runtime.driver.run_child(run, bound, f"{run.session.id[:150]}.{id}", id, None, inherited)
         return await run.read(_told_of_child, there, run.runtime.values)
 
     def _claim(self, told: CallReport) -> ArtifactClaim | None:

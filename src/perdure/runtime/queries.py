@@ -1,4 +1,4 @@
-"""Looking: what anybody may read of a store, without moving anything."""
+"""Queries: what can be read of a store, without a lease and without changing anything."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from perdure.domain.task import Task
 from perdure.domain.wait import FOR_A_PERSON, Wait
 from perdure.domain.worker import Liveness
 from perdure.errors import NotFound
-from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.effect_details import EffectDetails, read_details, with_artifacts
 from perdure.runtime.ledger.attempt_registry import liveness_here
 from perdure.runtime.ledger.policy import Policy
 from perdure.runtime.recovery import plan
 from perdure.runtime.run.large_values import Values
-from perdure.runtime.workers.identity import WorkerIdentity, is_here, liveness_of, worker_locks
+from perdure.runtime.workers.identity import is_here, liveness_of, worker_locks
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, artifact, decision, event, fact, task, wait
 from perdure.store.moves import effect as effects
@@ -52,52 +51,33 @@ def _with_waits(tx: StoreTransaction, name: str) -> tuple[SessionRecord, list[Wa
     return found, wait.open_of_session(tx, found.uid)
 
 
-class Looking:
-    """An open store, and what can be read of it."""
+class Queries:
+    """Reads a store. Nothing here changes it, and nothing here makes this process a worker."""
 
-    def __init__(self, store: Store, policy: Policy) -> None:
-        self.store = store
-        self.policy = policy
-        self.values = Values(store)
-        self._me: WorkerIdentity | None = None
-
-    @property
-    def worker(self) -> WorkerIdentity:
-        """This process as a worker; registered when it first runs something."""
-        if self._me is None:
-            self._me = WorkerIdentity(self.store, sorted(PROGRAMS))
-        return self._me
-
-    @property
-    def is_worker(self) -> bool:
-        """Whether this process has run something of this store."""
-        return self._me is not None
-
-    def life_of(self, attempt: Attempt) -> Liveness:
-        """Whether an attempt may still be under way."""
-        if is_here(attempt.process):
-            return liveness_here(attempt)
-        return self.worker.life_of(attempt.process)
+    def __init__(self, store: Store, policy: Policy, values: Values) -> None:
+        self._store = store
+        self._policy = policy
+        self._values = values
 
     async def get(self, name: str) -> SessionView:
         """A session by its id or a beginning of it, with what it waits for."""
-        found, waits = await self.store.read(_with_waits, name)
-        return SessionView(**self.values.of_session(found).to_dict(), waits=tuple(waits))
+        found, waits = await self._store.read(_with_waits, name)
+        return SessionView(**self._values.of_session(found).to_dict(), waits=tuple(waits))
 
     async def recovery_plan(self, name: str) -> list[plan.RecoveryStep]:
         """What a run would do with each unsettled effect, and why; nothing is done."""
-        session = await self.store.read(sessions.find, name)
-        locks = worker_locks(self.store)  # a look is no reason to become a worker
+        session = await self._store.read(sessions.find, name)
+        locks = worker_locks(self._store)  # a look is no reason to become a worker
 
         def life_of(attempt: Attempt) -> Liveness:
             return liveness_here(attempt) if is_here(attempt.process) else liveness_of(locks, attempt.process)
 
-        return await self.store.read(plan.plan, session.uid, life_of, self.policy, self.values.shown)
+        return await self._store.read(plan.plan, session.uid, life_of, self._policy, self._values.shown)
 
     async def state_at(self, name: str, number: int | None = None) -> SessionState:
         """Time travel: the state of a session after event `number`."""
-        session = await self.store.read(sessions.find, name)
-        return await self.store.read(event.state_at, session.uid, number)
+        session = await self._store.read(sessions.find, name)
+        return await self._store.read(event.state_at, session.uid, number)
 
     async def sessions(
         self, *, status: str | None = None, waiting_for: str | None = None, owner: str | None = None,
@@ -105,7 +85,7 @@ class Looking:
     ) -> AsyncIterator[SessionRecord]:  # fmt: skip
         """Sessions, the most recently moved first."""
         before: SessionRecord | None = None
-        while page := await self.store.read(
+        while page := await self._store.read(
             sessions.page, status=status, waiting_for=waiting_for, owner=owner, repository=repository, before=before
         ):
             for before in page:
@@ -113,12 +93,12 @@ class Looking:
 
     async def events(self, name: str, *, after: int = 0, follow: bool = False) -> AsyncIterator[Event]:
         """A session's events; with `follow`, each new one as it comes."""
-        session = await self.store.read(sessions.find, name)
+        session = await self._store.read(sessions.find, name)
         if follow:
-            async for line in self.store.follow(session.uid, after):
+            async for line in self._store.follow(session.uid, after):
                 yield line
             return
-        while page := await self.store.read(event.after, session.uid, after):
+        while page := await self._store.read(event.after, session.uid, after):
             for line in page:
                 yield line
             after = page[-1].number
@@ -129,55 +109,57 @@ class Looking:
     ) -> AsyncIterator[Effect]:  # fmt: skip
         """Effects, the newest first."""
         uid, before = await self._uid(session), None
-        while page := await self.store.read(
+        while page := await self._store.read(
             effects.listing, uid=uid, state=state, tool=tool, in_doubt=in_doubt, since=since, before=before
         ):
             for before in page:
-                yield self.values.shown(before)
+                yield self._values.shown(before)
 
     async def effect(self, effect_id: str, *, session: str | None = None) -> EffectDetails:
         """One effect with its attempts, its result and its whole output."""
-        found = await self.store.read(read_details, effect_id, session)
+        found = await self._store.read(read_details, effect_id, session)
         return await asyncio.to_thread(with_artifacts, found, self._artifact_folder)
 
     async def artifacts(self, *, session: str | None = None) -> AsyncIterator[Artifact]:
         """What is stored as artifacts, the newest first."""
-        for one in await self.store.read(artifact.listing, await self._uid(session), limit=MANY):
+        for one in await self._store.read(artifact.listing, await self._uid(session), limit=MANY):
             yield one
 
     async def artifact(self, digest: str) -> bytes:
         """The bytes of an artifact, given by its digest or a unique prefix, checked against the digest."""
-        name = await self.store.read(artifact.find_digest, digest)
-        if self.values.directory is None:
+        name = await self._store.read(artifact.find_digest, digest)
+        if self._values.directory is None:
             raise NotFound(f"Artifact {name[:12]} is not here: this store has no folder for artifacts.")
-        return await asyncio.to_thread(self.values.directory.get, name)
+        return await asyncio.to_thread(self._values.directory.get, name)
 
     @property
     def _artifact_folder(self) -> Path | None:
-        return None if self.values.directory is None else self.values.directory.folder
+        return None if self._values.directory is None else self._values.directory.folder
 
     async def approvals(self, *, session: str | None = None, decision: str | None = None) -> AsyncIterator[Approval]:
         """Approvals; those that wait come first."""
-        for one in await self.store.read(approval.listing, uid=await self._uid(session), decision=decision, limit=MANY):
+        for one in await self._store.read(
+            approval.listing, uid=await self._uid(session), decision=decision, limit=MANY
+        ):
             yield one
 
     async def tasks(self, *, session: str) -> AsyncIterator[Task]:
         """A session's plan."""
         uid = await self._uid(session)
         assert uid is not None
-        for one in await self.store.read(task.of_session, uid, limit=MANY):
+        for one in await self._store.read(task.of_session, uid, limit=MANY):
             yield one
 
     async def decisions(self, *, session: str | None = None, incomplete: bool = False) -> AsyncIterator[Decision]:
         """Decisions, the newest first; or those whose outcome nobody wrote down."""
         uid = await self._uid(session)
-        for one in await self.store.read(decision.incomplete if incomplete else decision.recent, uid, limit=MANY):
+        for one in await self._store.read(decision.incomplete if incomplete else decision.recent, uid, limit=MANY):
             yield one
 
     async def facts(self, *, scope: str | None = None) -> AsyncIterator[Fact]:
         """What is known."""
-        for one in await self.store.read(fact.listing, scope, limit=MANY):
+        for one in await self._store.read(fact.listing, scope, limit=MANY):
             yield one
 
     async def _uid(self, name: str | None) -> str | None:
-        return None if name is None else (await self.store.read(sessions.find, name)).uid
+        return None if name is None else (await self._store.read(sessions.find, name)).uid

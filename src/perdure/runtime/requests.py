@@ -1,14 +1,16 @@
-"""What outsiders may do to a session, without its lease: send, answer, vote, settle, cancel, pause, fork.
+"""Requests: what may be done to a session without its lease: start, send, answer, vote, settle, cancel, pause, fork.
 
 Each is one move under the session's row lock, and each may make a waiting session ready.
 """
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, TypeVar
 
 from perdure.domain.approval import Approval, ApprovalDecision
@@ -19,12 +21,12 @@ from perdure.domain.wait import Wait, WaitKind
 from perdure.domain.worker import Liveness
 from perdure.errors import ConfigError, Conflict, IllegalMove
 from perdure.ids import encode, new_name
-from perdure.runtime.definitions.program import PROGRAMS
+from perdure.runtime.definitions.program import PROGRAMS, Bound, check_bound
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.ledger import leases
 from perdure.runtime.ledger.policy import Policy
-from perdure.runtime.queries import Looking, SessionView
-from perdure.runtime.run.large_values import kept_as
+from perdure.runtime.queries import Queries, SessionView
+from perdure.runtime.run.large_values import Values, kept_as
 from perdure.runtime.run.lineage import wake_branches, wake_branches_of_session
 from perdure.runtime.workers.identity import worker_locks
 from perdure.store.move import StoreTransaction
@@ -37,32 +39,60 @@ from perdure.store.store import Store
 Word = TypeVar("Word", bound=StrEnum)
 
 
-class Outsider(Looking):
-    """An open store, and what anybody entitled may do to its sessions. `by` is who does it, unless told otherwise."""
+class Requests:
+    """What may be done to sessions without their leases. `by` is who does it, unless a call names another."""
 
-    def __init__(self, store: Store, policy: Policy, by: str) -> None:
-        super().__init__(store, policy)
-        self.by = by
-        self.own_votes: deque[str] = deque(
-            maxlen=1000
-        )  # the approvals that were decided here, and not by another process
+    def __init__(self, store: Store, queries: Queries, policy: Policy, values: Values, by: str) -> None:
+        self._store = store
+        self._queries = queries
+        self._policy = policy
+        self._values = values
+        self._by = by
+        self.own_votes: deque[str] = deque(maxlen=1000)  # the approvals that this process voted on
+
+    async def start(
+        self,
+        bound: Bound[Any],
+        *,
+        id: str | None = None,
+        owner: str | None = None,
+        repository: str | Path | None = None,
+        title: str | None = None,
+        priority: int = 0,
+    ) -> SessionView:
+        """Begin a session. A known id with equal arguments is that session; with others it is a `Conflict`."""
+        check_bound(bound)
+        arguments, claims = self._values.place(bound.arguments)
+        new = sessions.NewSession(
+            id=id or new_name("s"),
+            program=bound.program.name,
+            arguments=arguments,
+            claims=claims,
+            owner=owner,
+            repository=None if repository is None else _absolute(repository),
+            title=title,
+            priority=priority,
+            under_policy=self._policy.is_given,
+        )
+        made = await self._store.write(sessions.create(new, by=owner or self._by))
+        return await self._queries.get(made.id)
 
     async def send(
         self, name: str, text: Any, *, message_id: str | None = None, mode: str = "queue", by: str | None = None
     ) -> InboxMessage:
         """Send a session a message, from any process. The same id again is the same message."""
-        session = await self.store.read(sessions.find, name)
-        if not await self.store.read(_reads_messages, session):
+        session = await self._store.read(sessions.find, name)
+        if not await self._store.read(_reads_messages, session):
             raise ConfigError(
                 f"Program {session.program} of session {session.id} reads no messages; nothing was sent.",
                 hint="Messages are for agents. What a program asks is answered with `perdure answer`.",
             )
-        move = inbox.receive(session.uid, by or self.by, message_id or new_name("m"), text, _word(InboxMode, mode))
-        return await self.store.write(move)
+        move = inbox.receive(session.uid, by or self._by, message_id or new_name("m"), text, _word(InboxMode, mode))
+        return await self._store.write(move)
 
     async def answer(self, wait_id: str, answer: Any, *, by: str | None = None) -> Wait:
         """Answer what a session asked."""
-        asked = await self.store.read(wait.find, wait_id)
+        asked = await self._store.read(wait.find, wait_id)
         choices = (asked.detail or {}).get("choices") if isinstance(asked.detail, dict) else None
         if asked.kind not in (WaitKind.INPUT, WaitKind.QUARANTINE):
             raise ConfigError(f"{wait_id} waits for {asked.kind}, not for an answer.")
@@ -70,7 +100,7 @@ class Outsider(Looking):
             raise ConfigError(f"{wait_id} waits for a message, not for an answer.", hint="Send one: `perdure send`.")
         if choices and answer not in choices:
             raise ConfigError(f"{answer!r} is not one of {', '.join(choices)}.")
-        return await self.store.write(wait.resolve(asked.session_uid, by or self.by, asked.id, answer))
+        return await self._store.write(wait.resolve(asked.session_uid, by or self._by, asked.id, answer))
 
     async def approve(self, approval_id: str, *, by: str, because: str) -> Approval:
         """Say yes to exactly what the approval is bound to."""
@@ -81,8 +111,8 @@ class Outsider(Looking):
         return await self._vote(approval_id, ApprovalDecision.DENIED, by, because)
 
     async def _vote(self, approval_id: str, decision: ApprovalDecision, by: str, because: str) -> Approval:
-        asked = await self.store.read(approval.find, approval_id)
-        voted = await self.store.write(approval.vote(asked.session_uid, by, asked.id, decision, because=because))
+        asked = await self._store.read(approval.find, approval_id)
+        voted = await self._store.write(approval.vote(asked.session_uid, by, asked.id, decision, because=because))
         self.own_votes.append(asked.id)
         return voted
 
@@ -90,7 +120,7 @@ class Outsider(Looking):
         self, effect_id: str, verdict: str, *, by: str, because: str, reference: str | None = None, result: Any = None
     ) -> Effect:
         """Say what came of an effect in doubt: happened, absent or abandon."""
-        word, found = _word(Verdict, verdict), await self.store.read(effects.find, effect_id)
+        word, found = _word(Verdict, verdict), await self._store.read(effects.find, effect_id)
         given = None if result is None else encode(result)
         if word is Verdict.HAPPENED and found.tool in TOOLS:
             shape = TOOLS[found.tool].signature
@@ -100,68 +130,70 @@ class Outsider(Looking):
         move = doubt.record_verdict(
             found.session_uid, by, found.id, word, because=because, reference=reference, result=given
         )
-        settled = await self.store.write(move)
-        await wake_branches(self.store, settled, by)
+        settled = await self._store.write(move)
+        await wake_branches(self._store, settled, by)
         if settled.leases:
-            await leases.wake_waiting(self.store, by)
-        if (view := await self.get(settled.session_uid)).cancel_requested_at is not None and not view.sealed_at:
+            await leases.wake_waiting(self._store, by)
+        if (
+            view := await self._queries.get(settled.session_uid)
+        ).cancel_requested_at is not None and not view.sealed_at:
             with suppress(IllegalMove):  # it has ended meanwhile
                 await self.cancel(view.uid, by=by)  # what kept it from ending may have been this effect
         return settled
 
     async def ask_undo(self, effect_id: str, *, by: str, because: str) -> Effect:
         """Ask for an effect that was done to be taken back by whoever runs its session next."""
-        found = await self.store.read(effects.find, effect_id)
+        found = await self._store.read(effects.find, effect_id)
         if found.tool in TOOLS and TOOLS[found.tool].undo_tool is None:
             raise ConfigError(f"Tool {found.tool} has no undo.", hint=f"Add @{found.tool}.undo.")
-        return await self.store.write(doubt.request_undo(found.session_uid, by, found.id, because=because))
+        return await self._store.write(doubt.request_undo(found.session_uid, by, found.id, because=because))
 
     async def cancel(self, name: str, *, by: str | None = None) -> SessionView:
         """Ask a session to stop, and its children; one that nobody runs has ended when this returns, if it can end."""
-        view, actor = await self.get(name), by or self.by
+        view, actor = await self._queries.get(name), by or self._by
         dead = await self.dead_holder(view)
-        ended = await self.store.write(session_end.cancel(view.uid, actor, dead=dead))
+        ended = await self._store.write(session_end.cancel(view.uid, actor, dead=dead))
         if not ended and await self.cancel_children(view.uid, actor):
             with suppress(IllegalMove):  # whoever runs it has ended it meanwhile
-                ended = await self.store.write(session_end.cancel(view.uid, actor, dead=dead))
+                ended = await self._store.write(session_end.cancel(view.uid, actor, dead=dead))
         if ended:
-            await self.tell_parent(view.uid)
+            await self.wake_parent(view.uid)
             await leases.wake_waiting(
-                self.store, actor
+                self._store, actor
             )  # what was refused may have held something since a verdict of absent
-        return await self.get(view.uid)
+        return await self._queries.get(view.uid)
 
     async def dead_holder(self, view: SessionView) -> str | None:
         """The holder of a session's lease, if its process was found dead."""
-        locks = worker_locks(self.store)  # this is no reason to become a worker
+        locks = worker_locks(self._store)  # this is no reason to become a worker
         if view.lease_holder is None or locks is None:
             return None
-        known = {one.id: one for one in await self.store.read(worker.listing)}
+        known = {one.id: one for one in await self._store.read(worker.listing)}
         row = known.get(view.lease_holder.split("@", 1)[0])
         return view.lease_holder if row is not None and locks.life(row) is Liveness.DEAD else None
 
-    async def tell_parent(self, uid: str) -> None:
+    async def wake_parent(self, uid: str) -> None:
         """Resolve the waits for a finished child, and those of branches for what it had planned.
 
         Done again after a crash, it changes nothing.
         """
-        child = await self.store.read(sessions.get, uid)
+        child = await self._store.read(sessions.get, uid)
         if child.status not in TERMINAL:
             return
-        await wake_branches_of_session(self.store, uid, self.by)
+        await wake_branches_of_session(self._store, uid, self._by)
         answer = {"id": child.id, "status": child.status, "result": child.result, "error": child.error}
         large = await self._claims(child.uid, child.result)
-        for asked in await self.store.read(wait.for_ref, child.uid):
+        for asked in await self._store.read(wait.for_ref, child.uid):
             if asked.kind == WaitKind.CHILD:
-                await self.values.claim(asked.session_uid, f"child:{child.id}", *large)
-                await self.give(asked, answer, f"child:{child.id}")
+                await self._values.claim(asked.session_uid, f"child:{child.id}", *large)
+                await self.resolve(asked, answer, f"child:{child.id}")
 
     async def cancel_children(self, uid: str, by: str) -> bool:
         """Ask the children of a session to stop. Whoever stops the session does it again: we may be killed before it,
         and a child may begin after it. The parent is asked first, so that its program meets no child that was stopped.
         Returns whether there were any.
         """
-        found = await self.store.read(sessions.children, uid)
+        found = await self._store.read(sessions.children, uid)
         for child in found:
             with suppress(IllegalMove):  # it has ended meanwhile
                 await self.cancel(child, by=by)
@@ -169,24 +201,24 @@ class Outsider(Looking):
 
     async def pause(self, name: str, *, by: str | None = None) -> SessionView:
         """Ask a session to pause between acts."""
-        view = await self.get(name)
-        await self.store.write(sessions.request_pause(view.uid, by or self.by))
-        return await self.get(view.uid)
+        view = await self._queries.get(name)
+        await self._store.write(sessions.request_pause(view.uid, by or self._by))
+        return await self._queries.get(view.uid)
 
     async def resume(self, name: str, *, by: str | None = None) -> SessionView:
         """Let a session run on that was paused, or that waits because its workers crashed."""
-        view = await self.get(name)
+        view = await self._queries.get(name)
         if view.pause_requested_at is not None or any(one.kind == WaitKind.PAUSED for one in view.waits):
-            await self.store.write(wait.resume(view.uid, by or self.by))
+            await self._store.write(wait.resume(view.uid, by or self._by))
         for one in view.waits:
             if one.kind == WaitKind.QUARANTINE:
-                await self.give(one, None, by or self.by)
-        return await self.get(view.uid)
+                await self.resolve(one, None, by or self._by)
+        return await self._queries.get(view.uid)
 
-    async def give(self, asked: Wait, answer: Any, by: str) -> None:
+    async def resolve(self, asked: Wait, answer: Any, by: str) -> None:
         """Resolve a wait; if somebody was faster, it is resolved all the same."""
         with suppress(Conflict):
-            await self.store.write(wait.resolve(asked.session_uid, by, asked.id, answer))
+            await self._store.write(wait.resolve(asked.session_uid, by, asked.id, answer))
 
     async def fork(
         self, name: str, *, at: int | None = None, id: str | None = None, lines: Sequence[dict[str, Any]] = ()
@@ -195,9 +227,9 @@ class Outsider(Looking):
 
         `lines` are what an agent's transcript goes on with there, from the moment that the branch exists.
         """
-        parent = await self.store.read(sessions.find, name)
+        parent = await self._store.read(sessions.find, name)
         number = parent.cursor if at is None else at
-        restart_number, restart_arguments = await self.store.read(event.restart_at, parent, number)
+        restart_number, restart_arguments = await self._store.read(event.restart_at, parent, number)
         new = sessions.NewSession(
             id=id or new_name(f"{parent.id[:180]}.b"),
             program=parent.program,
@@ -208,7 +240,7 @@ class Outsider(Looking):
             owner=parent.owner,
             queue=parent.queue,
             priority=parent.priority,
-            under_policy=self.policy.is_given or parent.policy_at is not None,
+            under_policy=self._policy.is_given or parent.policy_at is not None,
             forked_from=parent.uid,
             forked_at=number,
             branch=f"{parent.branch}@{number}",
@@ -216,12 +248,16 @@ class Outsider(Looking):
             restart_arguments=restart_arguments,
             lines=tuple(lines),
         )
-        made = await self.store.write(sessions.create(new, by=self.by))
-        return await self.get(made.id)
+        made = await self._store.write(sessions.create(new, by=self._by))
+        return await self._queries.get(made.id)
 
     async def _claims(self, uid: str, *arguments: Any) -> tuple[ArtifactClaim, ...]:
         names = {kept_as(one) for one in arguments} - {None}
-        return await self.store.read(_claims, uid, names) if names else ()
+        return await self._store.read(_claims, uid, names) if names else ()
+
+
+def _absolute(path: str | Path) -> str:
+    return os.path.abspath(path)
 
 
 def _reads_messages(tx: StoreTransaction, session: SessionRecord) -> bool:

@@ -1,42 +1,43 @@
-"""The runtime: what a user holds. Starting sessions and moving them; looking and answering are what it inherits."""
+"""The runtime: what a user holds. It is the public interface; the work is done by its parts."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from perdure.clock import SECOND, Clock
-from perdure.domain.effect import Effect
-from perdure.domain.session import TERMINAL, SessionRecord, Status
-from perdure.domain.wait import Wait, WaitKind
-from perdure.errors import ConfigError, Conflict, IllegalMove, LeaseError, PerdureError, SessionFailed, SessionWaiting
-from perdure.ids import digest, encode, new_name
+from perdure.clock import Clock
+from perdure.domain.approval import Approval
+from perdure.domain.artifact import Artifact
+from perdure.domain.decision import Decision
+from perdure.domain.effect import Attempt, Effect
+from perdure.domain.event import Event
+from perdure.domain.fact import Fact
+from perdure.domain.inbox import InboxMessage
+from perdure.domain.session import SessionRecord
+from perdure.domain.state import SessionState
+from perdure.domain.task import Task
+from perdure.domain.wait import Wait
+from perdure.domain.worker import Liveness
+from perdure.errors import ConfigError
 from perdure.runtime.definitions.durations import microseconds
-from perdure.runtime.definitions.program import PROGRAMS, Bound, check_bound, get_program
-from perdure.runtime.definitions.tool import TOOLS
-from perdure.runtime.description import Causes, recorded_summary
-from perdure.runtime.ledger import leases
-from perdure.runtime.ledger.attempt_registry import ACTING, BROKEN_OFF, LATE
-from perdure.runtime.ledger.late_outcomes import LateOutcomeWriter, write_late_outcomes
+from perdure.runtime.definitions.program import PROGRAMS, Bound
+from perdure.runtime.description import Causes
+from perdure.runtime.effect_details import EffectDetails
+from perdure.runtime.ledger.attempt_registry import ACTING, BROKEN_OFF, LATE, liveness_here
+from perdure.runtime.ledger.late_outcomes import LateOutcomeWriter
 from perdure.runtime.ledger.policy import Intent, Policy
 from perdure.runtime.live_text import Delta, LiveText
-from perdure.runtime.queries import SessionView, waiting_sentence
-from perdure.runtime.requests import Outsider
-from perdure.runtime.run.execute import execute
+from perdure.runtime.queries import Queries, SessionView
+from perdure.runtime.recovery.plan import RecoveryStep
+from perdure.runtime.requests import Requests
+from perdure.runtime.run.driver import Driver
 from perdure.runtime.run.large_values import Values
-from perdure.runtime.run.lineage import newest
-from perdure.runtime.run.position import ExecutionLane
-from perdure.runtime.run.run import Run
 from perdure.runtime.workers.heartbeat import Heartbeat
-from perdure.store.move import StoreTransaction
-from perdure.store.moves import approval, wait
-from perdure.store.moves import effect as effects
-from perdure.store.moves import session as sessions
+from perdure.runtime.workers.identity import WorkerIdentity, is_here
 from perdure.store.store import Store, open_store
 
 __all__ = ["Runtime", "SessionView", "open", "run"]
@@ -46,8 +47,11 @@ LEASE = "15s"
 IN_A_LOOP = "Here use `async with perdure.open() as rt`, then `await rt.start(...)` and `await rt.complete(...)`."
 
 
-class Runtime(Outsider):
-    """An open store with the code that is loaded here. Use it as `async with perdure.open(...) as rt`."""
+class Runtime:
+    """An open store with the code that is loaded here. Use it as `async with perdure.open(...) as rt`.
+
+    Its parts: `queries` read, `requests` need no lease, and `driver` runs sessions in this process.
+    """
 
     __module__ = "perdure"
 
@@ -60,13 +64,37 @@ class Runtime(Outsider):
         lease: str | float = LEASE,
         artifacts: str | Path | None = None,
     ) -> None:
-        super().__init__(store, Policy(policy, store.clock), by)
-        self.heartbeat = Heartbeat(store, microseconds(lease))
+        self.store = store
+        self.by = by
+        self.policy = Policy(policy, store.clock)
         self.values = Values(store, artifacts)
-        self.late_outcomes = LateOutcomeWriter(self)
-        self.on_delta: Callable[[Delta], None] | None = None  # is given each piece of what a model says here
+        self.queries = Queries(store, self.policy, self.values)
+        self.requests = Requests(store, self.queries, self.policy, self.values, by)
+        self.driver = Driver(self)
+        self.heartbeat = Heartbeat(store, microseconds(lease))
         self.live_text = LiveText(store)
+        self.on_delta: Callable[[Delta], None] | None = None  # is called with each piece of a model's output
         self.causes = Causes()
+        self._worker: WorkerIdentity | None = None
+        self.late_outcomes = LateOutcomeWriter(self)
+
+    @property
+    def worker(self) -> WorkerIdentity:
+        """This process as a worker; registered when it first runs a session."""
+        if self._worker is None:
+            self._worker = WorkerIdentity(self.store, sorted(PROGRAMS))
+        return self._worker
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether this process has run a session of this store."""
+        return self._worker is not None
+
+    def life_of(self, attempt: Attempt) -> Liveness:
+        """Whether an attempt may still be under way."""
+        if is_here(attempt.process):
+            return liveness_here(attempt)
+        return self.worker.life_of(attempt.process)
 
     async def __aenter__(self) -> Self:
         return self
@@ -74,7 +102,7 @@ class Runtime(Outsider):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self.store.is_forked:  # otherwise the threads of this loop are the parent's too
+        if not self.store.is_forked:  # otherwise the threads of this loop belong to the parent
             await asyncio.to_thread(self.close)
 
     def close(self) -> None:
@@ -82,8 +110,8 @@ class Runtime(Outsider):
             return
         self.late_outcomes.close()
         self.heartbeat.close()
-        if self._me is not None:
-            self._me.close(acting=bool(ACTING or LATE or BROKEN_OFF))
+        if self._worker is not None:
+            self._worker.close(acting=bool(ACTING or LATE or BROKEN_OFF))
         self.store.close()
 
     async def start(
@@ -96,166 +124,151 @@ class Runtime(Outsider):
         title: str | None = None,
         priority: int = 0,
     ) -> SessionView:
-        """Begin a session. A known id with equal arguments is that session; with others it is a `Conflict`."""
-        check_bound(bound)
-        arguments, claims = self.values.place(bound.arguments)
-        new = sessions.NewSession(
-            id=id or new_name("s"),
-            program=bound.program.name,
-            arguments=arguments,
-            claims=claims,
-            owner=owner,
-            repository=None if repository is None else _absolute(repository),
-            title=title,
-            priority=priority,
-            under_policy=self.policy.is_given,
+        """Start a session. A known id with equal arguments is that session; with others it is a `Conflict`."""
+        return await self.requests.start(
+            bound, id=id, owner=owner, repository=repository, title=title, priority=priority
         )
-        made = await self.store.write(sessions.create(new, by=owner or self.by))
-        return await self.get(made.id)
 
     async def run(self, name: str) -> SessionView:
-        """Move a session here until it is finished or waits."""
-        view = await self.get(name)
-        await self._poke(view)
-        view = await self.get(view.uid)
-        if view.status in TERMINAL or view.status == Status.WAITING:
-            return view
-        try:
-            await execute(self, view)
-        except IllegalMove:
-            if (await self.get(view.uid)).status not in (*TERMINAL, Status.WAITING):
-                raise  # otherwise another worker finished or parked it between our look and our request for the lease
-        return await self.get(view.uid)
+        """Run a session here until it finishes or waits."""
+        return await self.driver.run(name)
 
     async def complete(self, name: str) -> SessionView:
-        """Run a session to its end, timers and children included, or to where only a person can go on."""
-        while True:
-            view = await self.run(name)
-            if view.status in TERMINAL:
-                return view
-            if view.status == Status.READY:  # what it waited for came while we looked
-                continue
-            due = await self._next_due(view)
-            if due is None:
-                raise SessionWaiting(waiting_sentence(view), waits=list(view.waits))
-            seen = self.store.wakeups.version
-            pause = max(0.0, (due - self.store.clock.now()) / SECOND)
-            await self.store.wakeups.wait(seen, view.uid, min(pause, 5.0))
-
-    async def _next_due(self, view: SessionView) -> int | None:
-        """When something other than a person will let the session go on."""
-        dues: list[int] = []
-        for one in view.waits:
-            if one.kind == WaitKind.TIMER and one.due_at is not None:
-                dues.append(one.due_at)
-            elif one.kind == WaitKind.CHILD and one.ref is not None:
-                child = await self.run(one.ref)
-                due = self.store.clock.now() if child.status in TERMINAL else await self._next_due(child)
-                dues += [] if due is None else [due]
-            elif one.kind == WaitKind.LEASE and (look := await self.store.read(leases.next_look, one)) is not None:
-                dues.append(look)
-        return min(dues, default=None)
-
-    async def undo(self, effect_id: str, *, by: str, because: str) -> Effect:
-        """Take back an effect that was done, by its tool's undo; the program is told `EffectCompensated` afterwards.
-
-        If somebody else holds the session, they do it before they leave it.
-        """
-        asked = await self.ask_undo(effect_id, by=by, because=because)
-        view = await self.get(asked.session_uid)
-        if view.status in (Status.READY, Status.RUNNING):
-            with suppress(LeaseError):
-                await execute(self, view, only_settle=True)
-        return await self.store.read(effects.get, asked.session_uid, asked.id)
+        """Run a session to its end, timers and children included, or until only a person can continue it."""
+        return await self.driver.complete(name)
 
     async def result(self, name: str) -> Any:
         """Wait for a session's end, wherever it runs, and return its result as the program's type."""
-        while True:
-            seen = self.store.wakeups.version
-            view = await self.get(name)
-            if view.status in TERMINAL:
-                return self.result_of(view)
-            await self.store.wakeups.wait(seen, view.uid)
+        return await self.driver.result(name)
 
     def result_of(self, view: SessionView) -> Any:
-        if view.status != Status.DONE:
-            error = view.error or {}
-            said = f"Session {view.id} is {view.status}: {recorded_summary(error)}"
-            raise SessionFailed(said, session=view.id, error=error) from self.causes.get(view.uid)
-        if view.program in PROGRAMS:
-            return get_program(view.program).signature.decode_result(encode(view.result))
-        return view.result
+        """The result of a session that has ended, as the program's type; raises `SessionFailed`."""
+        return self.driver.result_of(view)
 
-    async def _poke(self, view: SessionView) -> None:
-        """Give a session what it waits for and what has come meanwhile: timers, children, its line's effects, code."""
-        await write_late_outcomes(self, view.uid, self.by)
-        for one in view.waits:
-            if one.due_at is not None and one.due_at <= self.store.clock.now():
-                await self.fire(one)
-            elif one.kind == WaitKind.CHILD and one.ref is not None:
-                with suppress(LeaseError):  # somebody else moves it
-                    await self.run(one.ref)
-                await self.tell_parent(one.ref)
-            elif one.kind == WaitKind.EFFECT and one.ref is not None:
-                found, is_open = await self.store.read(_newest, one.ref)
-                if not is_open:
-                    await self.give(one, found.state, self.by)
-            elif (one.kind == WaitKind.LEASE and await self.store.read(leases.is_free, one)) or (
-                (one.kind == WaitKind.PROGRAM and (one.ref in PROGRAMS or one.ref in TOOLS))
-                or (one.kind == WaitKind.POLICY and self.policy.is_given)
-            ):
-                await self.give(one, None, self.by)
+    async def undo(self, effect_id: str, *, by: str, because: str) -> Effect:
+        """Undo an acknowledged effect with its tool's undo; the program then receives `EffectCompensated`.
 
-    async def fire(self, due: Wait | wait.Due) -> None:
-        """A wait whose time has come. Firing it twice is firing it once."""
-        if due.kind == WaitKind.APPROVAL:
-            await self.store.write(approval.expire(due.session_uid, "timer", due.id))
-        else:
-            await self.store.write(wait.fire(due.session_uid, "timer", due.id))
+        If another process holds the session, that process does it before it leaves the session.
+        """
+        return await self.driver.undo(effect_id, by=by, because=because)
 
-    async def run_child(
-        self, run: Run, bound: Bound[Any], name: str, wait_id: str, lane: ExecutionLane | None, inherited: str | None
-    ) -> Wait:
-        """Begin a child once, run it here if nobody else does, and wait for it. A branch inherits its line's child."""
-        uid = inherited or (await self._begin_child(run, bound, name, wait_id)).uid
-        await run.write(wait.open_(run.holder, wait_id, WaitKind.CHILD, ref=uid))
-        try:
-            await self.run(uid)
-        except LeaseError:
-            pass  # another worker runs it; its end resolves the wait
-        except PerdureError as error:  # the child cannot go on here: nothing is known of its end
-            raise run.give_up(error) from error
-        await self.tell_parent(uid)
-        return await run.wait_for(wait_id, lane)
+    async def send(
+        self, name: str, text: Any, *, message_id: str | None = None, mode: str = "queue", by: str | None = None
+    ) -> InboxMessage:
+        """Send a message to a session, from any process. The same id again is the same message."""
+        return await self.requests.send(name, text, message_id=message_id, mode=mode, by=by)
 
-    async def _begin_child(self, run: Run, bound: Bound[Any], name: str, wait_id: str) -> SessionRecord:
-        arguments, claims = self.values.place(bound.arguments)
-        new = sessions.NewSession(
-            uid=digest(encode([run.session.uid, wait_id]))[:32],
-            id=name,
-            program=bound.program.name,
-            arguments=arguments,
-            claims=claims,
-            owner=run.session.owner,
-            repository=run.session.repository,
-            queue=run.session.queue,
-            priority=run.session.priority,
-            under_policy=self.policy.is_given or run.session.policy_at is not None,
-            parent_uid=run.session.uid,
-            parent_wait=wait_id,
+    async def answer(self, wait_id: str, answer: Any, *, by: str | None = None) -> Wait:
+        """Answer a question of a session."""
+        return await self.requests.answer(wait_id, answer, by=by)
+
+    async def approve(self, approval_id: str, *, by: str, because: str) -> Approval:
+        """Approve exactly the intent that the approval is bound to."""
+        return await self.requests.approve(approval_id, by=by, because=because)
+
+    async def deny(self, approval_id: str, *, by: str, because: str) -> Approval:
+        """Deny the intent that the approval is bound to."""
+        return await self.requests.deny(approval_id, by=by, because=because)
+
+    async def settle(
+        self, effect_id: str, verdict: str, *, by: str, because: str, reference: str | None = None, result: Any = None
+    ) -> Effect:
+        """Settle an effect in doubt: happened, absent or abandon."""
+        return await self.requests.settle(
+            effect_id, verdict, by=by, because=because, reference=reference, result=result
         )
-        child = await run.write(sessions.create(new, by=run.holder.name))
-        if (child.parent_uid, child.parent_wait) != (new.parent_uid, new.parent_wait):
-            raise Conflict(f"Session {name} exists already, and is not this child.", hint="Give the child another id.")
-        return child
 
+    async def ask_undo(self, effect_id: str, *, by: str, because: str) -> Effect:
+        """Request the undo of an acknowledged effect; the next process that runs the session does it."""
+        return await self.requests.ask_undo(effect_id, by=by, because=because)
 
-def _newest(tx: StoreTransaction, effect_id: str) -> tuple[Effect, bool]:
-    return newest(tx, effects.find(tx, effect_id))
+    async def cancel(self, name: str, *, by: str | None = None) -> SessionView:
+        """Ask a session and its children to stop. One that no process runs has ended on return, if it can end."""
+        return await self.requests.cancel(name, by=by)
 
+    async def pause(self, name: str, *, by: str | None = None) -> SessionView:
+        """Ask a session to pause between acts."""
+        return await self.requests.pause(name, by=by)
 
-def _absolute(path: str | Path) -> str:
-    return os.path.abspath(path)
+    async def resume(self, name: str, *, by: str | None = None) -> SessionView:
+        """Let a session continue that was paused, or that waits because its workers crashed."""
+        return await self.requests.resume(name, by=by)
+
+    async def fork(
+        self, name: str, *, at: int | None = None, id: str | None = None, lines: Sequence[dict[str, Any]] = ()
+    ) -> SessionView:
+        """Branch a session at one of its events. The branch inherits what was settled there, and repeats none of it.
+
+        `lines` are added to an agent's transcript in the branch, in the same transaction.
+        """
+        return await self.requests.fork(name, at=at, id=id, lines=lines)
+
+    async def get(self, name: str) -> SessionView:
+        """A session by its id or the beginning of it, with what it waits for."""
+        return await self.queries.get(name)
+
+    async def recovery_plan(self, name: str) -> list[RecoveryStep]:
+        """What a run would do with each unsettled effect, and why; nothing is done."""
+        return await self.queries.recovery_plan(name)
+
+    async def state_at(self, name: str, number: int | None = None) -> SessionState:
+        """Time travel: the state of a session after event `number`."""
+        return await self.queries.state_at(name, number)
+
+    def sessions(
+        self,
+        *,
+        status: str | None = None,
+        waiting_for: str | None = None,
+        owner: str | None = None,
+        repository: str | None = None,
+    ) -> AsyncIterator[SessionRecord]:
+        """Sessions, the most recently changed first."""
+        return self.queries.sessions(status=status, waiting_for=waiting_for, owner=owner, repository=repository)
+
+    def events(self, name: str, *, after: int = 0, follow: bool = False) -> AsyncIterator[Event]:
+        """A session's events; with `follow`, each new one as it comes."""
+        return self.queries.events(name, after=after, follow=follow)
+
+    def effects(
+        self,
+        *,
+        session: str | None = None,
+        state: str | None = None,
+        tool: str | None = None,
+        in_doubt: bool = False,
+        since: int = 0,
+    ) -> AsyncIterator[Effect]:
+        """Effects, the newest first."""
+        return self.queries.effects(session=session, state=state, tool=tool, in_doubt=in_doubt, since=since)
+
+    async def effect(self, effect_id: str, *, session: str | None = None) -> EffectDetails:
+        """One effect with its attempts, its approval and its artifacts."""
+        return await self.queries.effect(effect_id, session=session)
+
+    def artifacts(self, *, session: str | None = None) -> AsyncIterator[Artifact]:
+        """Artifacts, of all sessions or of one."""
+        return self.queries.artifacts(session=session)
+
+    async def artifact(self, digest: str) -> bytes:
+        """The content of an artifact."""
+        return await self.queries.artifact(digest)
+
+    def approvals(self, *, session: str | None = None, decision: str | None = None) -> AsyncIterator[Approval]:
+        """Approvals; undecided ones come first."""
+        return self.queries.approvals(session=session, decision=decision)
+
+    def tasks(self, *, session: str) -> AsyncIterator[Task]:
+        """The tasks of a session's plan."""
+        return self.queries.tasks(session=session)
+
+    def decisions(self, *, session: str | None = None, incomplete: bool = False) -> AsyncIterator[Decision]:
+        """Decisions, the newest first; or those without an outcome."""
+        return self.queries.decisions(session=session, incomplete=incomplete)
+
+    def facts(self, *, scope: str | None = None) -> AsyncIterator[Fact]:
+        """Facts, of all scopes or of one."""
+        return self.queries.facts(scope=scope)
 
 
 def open(

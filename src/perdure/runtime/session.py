@@ -14,6 +14,7 @@ from perdure.domain.effect import SETTLED, Effect
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, ProgramChanged, SessionFailed, Suspended
 from perdure.ids import encode
+from perdure.runtime.awaitable import UnawaitedCalls
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.program import Bound, check_bound, get_program
 from perdure.runtime.definitions.signature import Signature, argument_digest
@@ -22,25 +23,74 @@ from perdure.runtime.description import recorded_summary
 from perdure.runtime.ledger.errors import failure, has_result
 from perdure.runtime.ledger.joint import Transaction
 from perdure.runtime.ledger.ledger import Ledger
+from perdure.runtime.run.lanes import Lanes, Scope
 from perdure.runtime.run.lineage import expects_successor, inherited
 from perdure.runtime.run.position import CallPosition, ExecutionLane
 from perdure.runtime.run.run import Run
-from perdure.runtime.session_records import Keeping
+from perdure.runtime.session_records import DecisionHandle, SessionRecords, TaskHandle
 from perdure.store.moves import wait
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Session(Keeping):
+class Session:
     """One running session, given to its program."""
 
     __module__ = "perdure"
 
     def __init__(self, run: Run, ledger: Ledger) -> None:
-        super().__init__(run)
+        self._run = run
         self._ledger = ledger
-        self._shapes: dict[Any, Signature] = {}
+        self._calls = UnawaitedCalls()
+        self._lanes = Lanes(run)
+        self._records = SessionRecords(run, self._lanes, self._calls)
+        self._signatures: dict[Any, Signature] = {}
+
+    @property
+    def id(self) -> str:
+        return self._run.session.id
+
+    @property
+    def uid(self) -> str:
+        return self._run.session.uid
+
+    def scope(self, name: str) -> Scope:
+        """A line of execution for a task that runs beside others: `async with s.scope("left"):`."""
+        return Scope(self._run, self._lanes.enclosing(), name)
+
+    def decide(self, text: str, *, because: str, then: str | None = None) -> Coroutine[Any, Any, DecisionHandle]:
+        """Record what was chosen and why, before acting on it."""
+        return self._records.decide(text, because=because, then=then)
+
+    def task(
+        self, title: str, *, id: str | None = None, parent: str | None = None, priority: int = 0
+    ) -> Coroutine[Any, Any, TaskHandle]:
+        """Add a task to the plan."""
+        return self._records.task(title, id=id, parent=parent, priority=priority)
+
+    def remember(
+        self,
+        key: str,
+        value: Any,
+        *,
+        scope: str | None = None,
+        expected: int | None = None,
+        stale_after: str | float | None = None,
+        verify: str | None = None,
+    ) -> Coroutine[Any, Any, int]:
+        """Keep a fact, once per call; returns its version."""
+        return self._records.remember(
+            key, value, scope=scope, expected=expected, stale_after=stale_after, verify=verify
+        )
+
+    def recall(self, key: str, *, scope: str | None = None) -> Coroutine[Any, Any, Any]:
+        """The value of a fact as it was at the first call, in every run; None if there was none."""
+        return self._records.recall(key, scope=scope)
+
+    def save(self, content: bytes | str, *, kind: str = "application/octet-stream") -> Coroutine[Any, Any, str]:
+        """Keep something large as an artifact; returns its digest."""
+        return self._records.save(content, kind=kind)
 
     @overload
     def step(
@@ -56,22 +106,24 @@ class Session(Keeping):
         """Compute something once and record it. An error is recorded too, and raised as `StepFailed` in every run."""
         if not name or name.startswith(":"):
             raise ConfigError(f"A step cannot be named {name!r}.", hint="Names that begin with a colon are reserved.")
-        shape = self._shape(function)
-        arguments = shape.bind(args, kwargs)
-        position = self._lane().next_position("step", name, argument_digest(arguments))
-        return self.calls.later(position, self._compute(position, shape, shape.by_name(function), arguments))
+        signature = self._signature(function)
+        arguments = signature.bind(args, kwargs)
+        position = self._lanes.current().next_position("step", name, argument_digest(arguments))
+        return self._calls.later(
+            position, self._records.compute(position, signature, signature.by_name(function), arguments)
+        )
 
-    def _shape(self, function: Callable[..., Any]) -> Signature:
-        """A function's shape; those made in a loop share one unless their defaults, types or wrappings differ."""
+    def _signature(self, function: Callable[..., Any]) -> Signature:
+        """A function's signature; those made in a loop share one unless their defaults, types or wrappings differ."""
         key: Any = function
         if hasattr(function, "__code__") and not hasattr(function, "__wrapped__"):
             defaults = (function.__defaults__, function.__kwdefaults__)
             if defaults == (None, None) and not function.__annotations__:
                 key = function.__code__
         try:
-            if key not in self._shapes:
-                self._shapes[key] = Signature(function, nameless=True)
-            return self._shapes[key]
+            if key not in self._signatures:
+                self._signatures[key] = Signature(function, nameless=True)
+            return self._signatures[key]
         except TypeError:  # a callable that cannot be a key
             return Signature(function, nameless=True)
 
@@ -100,11 +152,11 @@ class Session(Keeping):
         """One effect in the ledger: done once, whatever happens on the way."""
         if not isinstance(tool, Tool):
             raise ConfigError(f"{tool!r} is not a tool.", hint="Declare it with @perdure.tool.")
-        arguments, lane = tool.signature.bind(args, kwargs), self._lane()
+        arguments, lane = tool.signature.bind(args, kwargs), self._lanes.current()
         label = tool.name if tool.key is None else f"{tool.name}#{tool.key}"
         position = lane.next_position("do", label, argument_digest(arguments))
         self._run.records.ask(position)
-        return self.calls.later(position, self._perform(tool, arguments, position, lane))
+        return self._calls.later(position, self._perform(tool, arguments, position, lane))
 
     async def _perform(
         self, tool: Tool[..., Any], arguments: dict[str, Any], position: CallPosition, lane: ExecutionLane
@@ -134,9 +186,9 @@ class Session(Keeping):
     def ask(self, question: str, *, choices: Sequence[str] | None = None) -> Coroutine[Any, Any, Any]:
         """Wait, for as long as it takes, for a person's answer."""
         asked = {"question": question, "choices": list(choices) if choices else None}
-        lane = self._lane()
+        lane = self._lanes.current()
         position = lane.next_position("ask", "ask", argument_digest(asked))
-        return self.calls.later(position, self._wait(position, WaitKind.INPUT, lane, ref="ask", detail=asked))
+        return self._calls.later(position, self._wait(position, WaitKind.INPUT, lane, ref="ask", detail=asked))
 
     def sleep(
         self, duration: str | float | None = None, *, seconds: float = 0, minutes: float = 0, hours: float = 0,
@@ -145,9 +197,9 @@ class Session(Keeping):
         """Sleep durably; it costs nothing meanwhile."""
         span = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days) // timedelta(microseconds=1)
         span += microseconds(duration) if duration is not None else 0
-        lane = self._lane()
+        lane = self._lanes.current()
         position = lane.next_position("sleep", "sleep", str(span))
-        return self.calls.later(position, self._wait(position, WaitKind.TIMER, lane, span=span))
+        return self._calls.later(position, self._wait(position, WaitKind.TIMER, lane, span=span))
 
     async def _wait(
         self,
@@ -172,9 +224,9 @@ class Session(Keeping):
     def child(self, bound: Bound[T], *, id: str | None = None) -> Coroutine[Any, Any, T]:
         """Run another program as a session of its own, and wait for its result."""
         check_bound(bound)
-        lane = self._lane()
+        lane = self._lanes.current()
         position = lane.next_position("child", bound.program.name, argument_digest(bound.arguments))
-        return self.calls.later(position, self._child(bound, id, position, lane))
+        return self._calls.later(position, self._child(bound, id, position, lane))
 
     async def _child(self, bound: Bound[T], id: str | None, position: CallPosition, lane: ExecutionLane) -> T:
         with self._run.active():
@@ -184,7 +236,7 @@ class Session(Keeping):
                 wait_id = self._run.records.wait_id("c", position)
                 name = id or f"{self.id[:150]}.{wait_id}"
                 inherited = recorded.ref if recorded is not None else None
-                recorded = await self._run.runtime.run_child(self._run, bound, name, wait_id, lane, inherited)
+                recorded = await self._run.runtime.driver.run_child(self._run, bound, name, wait_id, lane, inherited)
             answer = recorded.answer
             if answer["status"] != "done":
                 said = f"Child {answer['id']} is {answer['status']}: {recorded_summary(answer['error'] or {})}"
@@ -197,11 +249,22 @@ class Session(Keeping):
 
     def restart(self, **arguments: Any) -> Coroutine[Any, Any, NoReturn]:
         """Begin the program anew in the same session, with these arguments; what was recorded stays in the log."""
-        position = CallPosition(self._lane().path, "restart", "restart", "", 0)
-        return self.calls.later(position, self._restart(arguments))
+        position = CallPosition(self._lanes.current().path, "restart", "restart", "", 0)
+        return self._calls.later(position, self._restart(arguments))
 
     async def _restart(self, arguments: dict[str, Any]) -> NoReturn:
-        self._lane()
+        self._lanes.current()
         self._run.restart = get_program(self._run.session.program).signature.bind((), arguments)
         self._run.unwind()
         raise Suspended
+
+
+async def run_program(run: Run, ledger: Ledger, function: Callable[..., Awaitable[T]], arguments: dict[str, Any]) -> T:
+    """Call a program's function with its session. Calls that it made and did not await are an error."""
+    session = Session(run, ledger)
+    session._lanes.begin()
+    with session._calls:
+        result = await function(session, **arguments)
+        if not run.unwinding and (unawaited := session._calls.forgotten()) is not None:
+            raise run.give_up(unawaited)  # nothing final is recorded: the code is wrong, not the session
+        return result

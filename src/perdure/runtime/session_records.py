@@ -1,16 +1,13 @@
-"""What a program keeps: steps, decisions, tasks of the plan, facts, artifacts; and the lines it runs in.
+"""What a program records: steps, decisions, tasks of the plan, facts and artifacts.
 
-`decide`, `task`, `remember`, `recall` and `save` are steps with reserved names: what they change and the record that
-they did so are one transaction, so running again never does it twice.
+`decide`, `task`, `remember`, `recall` and `save` are steps with reserved names: the change and the record of the step
+are one transaction, so a program that runs again never makes the change twice.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
-from contextvars import ContextVar, Token
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from perdure.domain.artifact import Retention
 from perdure.domain.fact import private_scope
@@ -22,7 +19,8 @@ from perdure.runtime.definitions.signature import Signature, argument_digest
 from perdure.runtime.description import describe
 from perdure.runtime.function_call import INTERRUPTIONS, call
 from perdure.runtime.ledger.errors import step_failed
-from perdure.runtime.run.position import CallPosition, ExecutionLane
+from perdure.runtime.run.lanes import Lanes
+from perdure.runtime.run.position import CallPosition
 from perdure.runtime.run.records import recall
 from perdure.runtime.run.run import Run
 from perdure.runtime.run.step import compute
@@ -32,51 +30,17 @@ from perdure.store.moves import artifact, decision, fact, step, task
 T = TypeVar("T")
 Make = Callable[[Log], Any]
 
-_LANE: ContextVar[ExecutionLane | None] = ContextVar("perdure_lane", default=None)
 
+class SessionRecords:
+    """Computes steps and writes records for one run of a program."""
 
-class Keeping:
-    """The part of a session that computes and keeps."""
-
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, lanes: Lanes, calls: UnawaitedCalls) -> None:
         self._run = run
-        self.calls = UnawaitedCalls()
-        self._plan: dict[str, Make] = {}  # how to write a task down again, in a branch that inherited it
+        self._lanes = lanes
+        self._calls = calls
+        self._tasks: dict[str, Make] = {}  # how to write a task again, in a branch that inherited it
 
-    @property
-    def id(self) -> str:
-        return self._run.session.id
-
-    @property
-    def uid(self) -> str:
-        return self._run.session.uid
-
-    def _begin(self) -> None:
-        """The program's own task is its first lane."""
-        lane = ExecutionLane("", asyncio.current_task())
-        self._run.lanes.append(lane)
-        _LANE.set(lane)
-
-    def _around(self) -> ExecutionLane:
-        """The lane that the current task was made in, if it has none of its own."""
-        lane = _LANE.get()
-        return lane if lane in self._run.lanes else self._run.lanes[0]
-
-    def _lane(self) -> ExecutionLane:
-        self._run.check()
-        lane = self._around()
-        if lane.owner is not asyncio.current_task():
-            raise ConfigError(
-                "A task that runs beside others used the session without a scope of its own.",
-                hint='Wrap its work in `async with s.scope("name"):`.',
-            )
-        return lane
-
-    def scope(self, name: str) -> Scope:
-        """A line of its own for a task that runs beside others: `async with s.scope("left"):`."""
-        return Scope(self._run, self._around(), name)
-
-    async def _compute(
+    async def compute(
         self, position: CallPosition, shape: Signature, function: Callable[..., Any], arguments: dict[str, Any]
     ) -> Any:
         with self._run.active():
@@ -95,17 +59,17 @@ class Keeping:
         if shape.is_async:
             ended = await call(function, True, None, None, **shape.unbind(arguments))
         else:
-            came = await compute(
+            text_or_end = await compute(
                 self._run, function, shape, arguments,
                 lambda text: step.record(self._run.holder, self._recorded(position, result=text)),
             )  # fmt: skip
-            if isinstance(came, str):
-                return shape.decode_result(came)
-            ended = came
+            if isinstance(text_or_end, str):
+                return shape.decode_result(text_or_end)
+            ended = text_or_end
         if ended.error is None:
             text = shape.encode_result(ended.value)
             try:
-                result, kept = await self._run.runtime.values.put(self.uid, self._run.holder.name, text)
+                result, kept = await self._run.runtime.values.put(self._run.session.uid, self._run.holder.name, text)
             except StoreError as error:
                 raise self._run.give_up(error) from error
             await self._run.write(step.record(self._run.holder, self._recorded(position, result=result, artifact=kept)))
@@ -144,10 +108,10 @@ class Keeping:
                 raise step_failed(position.name, decode(recorded.error))
             return decode(self._run.runtime.values.get(recorded.result, recorded.artifact))
 
-    def _change(self, kind: str, id: str, said: dict[str, Any], make: Make) -> Coroutine[Any, Any, None]:
+    def change(self, kind: str, id: str, said: dict[str, Any], make: Make) -> Coroutine[Any, Any, None]:
         """A change to a decision or a task: made once, whatever runs again."""
-        position = self._lane().next_position("step", kind, argument_digest({"id": id} | said))
-        return self.calls.later(position, self._then(None, position, make))
+        position = self._lanes.current().next_position("step", kind, argument_digest({"id": id} | said))
+        return self._calls.later(position, self._then(None, position, make))
 
     async def _then(self, value: T, position: CallPosition, make: Make) -> T:
         def nothing(log: Log) -> None:
@@ -158,58 +122,64 @@ class Keeping:
 
     def decide(self, text: str, *, because: str, then: str | None = None) -> Coroutine[Any, Any, DecisionHandle]:
         """Write down what was chosen and why, before acting on it."""
-        position = self._lane().next_position("step", ":decide", argument_digest({"t": text, "b": because, "n": then}))
+        position = self._lanes.current().next_position(
+            "step", ":decide", argument_digest({"t": text, "b": because, "n": then})
+        )
         id = self._named("d", position)
 
         def make(log: Log) -> None:
             decision.decide.on(log, id, text, because=because, then=then)
 
-        return self.calls.later(position, self._then(DecisionHandle(self, id, make), position, make))
+        return self._calls.later(position, self._then(DecisionHandle(self, id, make), position, make))
 
     def task(
         self, title: str, *, id: str | None = None, parent: str | None = None, priority: int = 0
     ) -> Coroutine[Any, Any, TaskHandle]:
         """Add a task to the plan."""
-        position = self._lane().next_position("step", ":task", argument_digest({"t": title, "i": id, "p": parent}))
+        position = self._lanes.current().next_position(
+            "step", ":task", argument_digest({"t": title, "i": id, "p": parent})
+        )
         name = id or self._named("t", position)
 
         def make(log: Log) -> None:
-            if parent in self._plan:
-                self._plan[parent](log)
+            if parent in self._tasks:
+                self._tasks[parent](log)
             task.add.on(log, name, title, parent_id=parent, priority=priority)
 
-        self._plan[name] = make
-        return self.calls.later(position, self._then(TaskHandle(self, name, make), position, make))
+        self._tasks[name] = make
+        return self._calls.later(position, self._then(TaskHandle(self, name, make), position, make))
 
     def remember(
         self, key: str, value: Any, *, scope: str | None = None, expected: int | None = None,
         stale_after: str | float | None = None, verify: str | None = None,
     ) -> Coroutine[Any, Any, int]:  # fmt: skip
         """Keep a fact, once per call; returns its version."""
-        where, plain = scope or private_scope(self.uid), decode(encode(value))
+        where, plain = scope or private_scope(self._run.session.uid), decode(encode(value))
         stale = None if stale_after is None else microseconds(stale_after)
-        position = self._lane().next_position("step", ":remember", argument_digest({"k": key, "s": scope, "v": plain}))
+        position = self._lanes.current().next_position(
+            "step", ":remember", argument_digest({"k": key, "s": scope, "v": plain})
+        )
 
         def make(log: Log) -> int:
             kept = fact.remember.on(log, where, key, plain, expected=expected, verify=verify, stale_after=stale)
             return kept.version
 
-        return self.calls.later(position, self._make(position, make))
+        return self._calls.later(position, self._make(position, make))
 
     def recall(self, key: str, *, scope: str | None = None) -> Coroutine[Any, Any, Any]:
         """A fact's value as it was when this line first asked; None when nobody knew."""
-        position = self._lane().next_position("step", ":recall", argument_digest({"k": key, "s": scope}))
+        position = self._lanes.current().next_position("step", ":recall", argument_digest({"k": key, "s": scope}))
 
         async def read() -> Any:
             return await self._run.read(recall, self._run.session, scope, key)
 
-        return self.calls.later(position, self._compute(position, Signature(read), read, {}))
+        return self._calls.later(position, self.compute(position, Signature(read), read, {}))
 
     def save(self, content: bytes | str, *, kind: str = "application/octet-stream") -> Coroutine[Any, Any, str]:
         """Keep something large as an artifact; returns its digest."""
         data = content.encode() if isinstance(content, str) else content
-        position = self._lane().next_position("step", ":save", digest(data))
-        return self.calls.later(position, self._save(position, data, kind))
+        position = self._lanes.current().next_position("step", ":save", digest(data))
+        return self._calls.later(position, self._save(position, data, kind))
 
     async def _save(self, position: CallPosition, data: bytes, kind: str) -> str:
         directory = self._run.runtime.values.directory
@@ -238,40 +208,11 @@ class Keeping:
         return f"{prefix}-{digest(encode(position.stored(self._run.session.restart_number)))[:12]}"
 
 
-class Scope:
-    """A line of execution of its own, for one task."""
-
-    def __init__(self, run: Run, outer: ExecutionLane, name: str) -> None:
-        self._run = run
-        self._outer = outer
-        self._path = outer.enter(name)
-        self._lane: ExecutionLane | None = None
-        self._token: Token[ExecutionLane | None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._run.check()
-        self._run.hush()
-        self._lane = ExecutionLane(self._path, asyncio.current_task(), self._outer)
-        self._outer.inside.add(self._lane)
-        self._run.lanes.append(self._lane)
-        self._token = _LANE.set(self._lane)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._lane is not None
-        assert self._token is not None
-        self._outer.inside.discard(self._lane)
-        self._run.lanes.remove(self._lane)
-        _LANE.reset(self._token)
-
-
 class DecisionHandle:
     """A decision that was made; `settle` writes down what came of it."""
 
-    def __init__(self, session: Keeping, id: str, make: Make) -> None:
-        self._session = session
+    def __init__(self, records: SessionRecords, id: str, make: Make) -> None:
+        self._records = records
         self._make = make
         self.id = id
 
@@ -280,14 +221,14 @@ class DecisionHandle:
             self._make(log)  # in a branch that inherited it, the decision is written down here first
             decision.settle.on(log, self.id, outcome)
 
-        return self._session._change(":settle", self.id, {"o": outcome}, make)
+        return self._records.change(":settle", self.id, {"o": outcome}, make)
 
 
 class TaskHandle:
     """A task of the plan."""
 
-    def __init__(self, session: Keeping, id: str, make: Make) -> None:
-        self._session = session
+    def __init__(self, records: SessionRecords, id: str, make: Make) -> None:
+        self._records = records
         self._make = make
         self.id = id
 
@@ -299,4 +240,4 @@ class TaskHandle:
             self._make(log)
             task.change.on(log, self.id, **changes)
 
-        return self._session._change(":task-change", self.id, changes, make)
+        return self._records.change(":task-change", self.id, changes, make)

@@ -14,12 +14,12 @@ from perdure.domain import effect as domain
 from perdure.domain.effect import AttemptOutcome
 from perdure.domain.recovery import Action, RecoveryDecision
 from perdure.ids import new_name
-from perdure.runtime import queries
+from perdure.runtime import queries, runtime
 from perdure.runtime.definitions.tool import Call, Outcome
 from perdure.runtime.ledger import execution, ledger
 from perdure.runtime.recovery import recovery
 from perdure.runtime.run import records
-from perdure.runtime.runtime import Runtime
+from perdure.runtime.run.driver import Driver
 from perdure.runtime.workers import identity
 from perdure.store import move
 from perdure.store.databases.sqlite import database, engine
@@ -76,7 +76,7 @@ def names_before_locks() -> None:
     def is_here(process: Any) -> bool:
         return bool((process["host"], process["pid"]) == (identity.host(), identity.os.getpid()))
 
-    queries.is_here = is_here
+    queries.is_here = runtime.is_here = is_here
 
 
 @plant
@@ -221,13 +221,13 @@ def lost_sibling() -> None:
 
 @plant
 def child_started_twice() -> None:
-    real = Runtime.run_child
+    real = Driver.run_child
 
     async def run_child(self: Any, run: Any, bound: Any, name: str, wait_id: str, *rest: Any) -> Any:
         twin = new_name(wait_id)
         return await real(self, run, bound, f"{name}.{twin}", twin, *rest)
 
-    Runtime.run_child = run_child
+    Driver.run_child = run_child
 
 
 @plant

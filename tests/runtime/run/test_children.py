@@ -77,10 +77,10 @@ async def test_a_child_that_finished_before_its_parent_waits_is_found(world: Wor
     await world.run(old.bind(n=3))
     (asked,) = (await world.rt.get("the-child")).waits
     await world.rt.answer(asked.id, "yes")
-    real, world.rt.tell_parent = world.rt.tell_parent, tell_no_one  # type: ignore[method-assign]
+    real, world.rt.requests.wake_parent = world.rt.requests.wake_parent, tell_no_one  # type: ignore[method-assign]
     assert (await world.rt.run("the-child")).status == "done"
     assert (await world.rt.get("s")).status == "waiting"
-    world.rt.tell_parent = real  # type: ignore[method-assign]
+    world.rt.requests.wake_parent = real  # type: ignore[method-assign]
     world.crash()
     assert ((await world.again()).result, len(outside.calls)) == (["Found", 3], 1)
 

@@ -410,7 +410,7 @@ class TestWatcher:
     @staticmethod
     async def wakes(world: World, raised: Exception) -> SessionView:
         """Run a session whose timer fires in place; firing it raises once."""
-        real, fired = world.rt.fire, list[Any]()
+        real, fired = world.rt.driver.fire, list[Any]()
 
         async def fire(due: Any) -> None:
             fired.append(due)
@@ -425,7 +425,7 @@ class TestWatcher:
             return "rested"
 
         await world.rt.start(naps.bind(), id="s")
-        world.rt.fire = fire  # type: ignore[method-assign]
+        world.rt.driver.fire = fire  # type: ignore[method-assign]
         running = asyncio.ensure_future(world.rt.run("s"))
         async with asyncio.timeout(60):
             while not fired and not running.done():

@@ -87,7 +87,9 @@ def _news(state: State, stale: list[Fact]) -> tuple[list[Fact], dict[str, list[i
 
 def _decided_here(ledger: AgentLedger, line: Event) -> bool:
     """Whether it was decided at the prompt of this process, where the person was present."""
-    return line.kind == "approval.decided" and (line.body or {}).get("approval") in ledger.run.runtime.own_votes
+    return (
+        line.kind == "approval.decided" and (line.body or {}).get("approval") in ledger.run.runtime.requests.own_votes
+    )
 
 
 def compared(place: Workspace, files: dict[str, str | None]) -> tuple[list[tuple[str, str]], dict[str, Any] | None]:

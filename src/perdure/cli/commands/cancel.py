@@ -68,5 +68,5 @@ async def stopped(runtime: Runtime, name: str, by: str) -> tuple[SessionView, bo
     asked = await runtime.cancel(name, by=by)
     left = await runtime.store.read(doubt.unfinished, asked.uid)
     ended = asked.forked_from is not None and asked.status == "cancelled"
-    held = asked.lease_holder is not None and await runtime.dead_holder(asked) is None
+    held = asked.lease_holder is not None and await runtime.requests.dead_holder(asked) is None
     return asked, held, left, await clear_folders(runtime, only=asked.uid) if ended else []

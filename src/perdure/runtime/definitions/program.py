@@ -75,17 +75,11 @@ class Program(Generic[P, T]):
 
     async def main(self, run: Run, ledger: Ledger) -> Any:
         """Run it from the top."""
-        from perdure.runtime.session import Session
+        from perdure.runtime.session import run_program  # late: the session uses programs, as children
 
         given = run.session.restart_arguments if run.session.restart_number else run.session.arguments
         function: Callable[..., Coroutine[Any, Any, T]] = self.function
-        arguments, handle = self.signature.unbind(given), Session(run, ledger)
-        handle._begin()
-        with handle.calls:
-            result = await function(handle, **arguments)
-            if not run.unwinding and (forgotten := handle.calls.forgotten()) is not None:
-                raise run.give_up(forgotten)  # nothing terminal is written: the code is wrong, and not the session
-            return result
+        return await run_program(run, ledger, function, self.signature.unbind(given))
 
     def __repr__(self) -> str:
         return f"Program({self.name})"

@@ -247,10 +247,10 @@ async def _suspend(run: Run) -> bool:
 
 async def _stopped(run: Run) -> bool:
     """Whether a request to stop could be honoured: not while an effect may be under way."""
-    await run.runtime.cancel_children(run.session.uid, run.holder.name)
+    await run.runtime.requests.cancel_children(run.session.uid, run.holder.name)
     stopped = await run.write(session_end.stop(run.holder))
     if stopped:
-        await run.runtime.tell_parent(run.session.uid)
+        await run.runtime.requests.wake_parent(run.session.uid)
     return stopped
 
 
@@ -259,5 +259,5 @@ async def _finish(run: Run, status: Status, *, result: Any = None, error: Any = 
     finished = await run.write(session_end.finish(run.holder, status, result=result, error=error, hears=hears))
     if finished:
         logger.info("Session %s: the run has ended, the session is %s.", run.session.uid, status)
-        await run.runtime.tell_parent(run.session.uid)
+        await run.runtime.requests.wake_parent(run.session.uid)
     return finished

@@ -222,7 +222,7 @@ class Run:
         for id, due in list(self._due.items()):
             if due <= now and id in self._waiting:
                 with suppress(IllegalMove):  # the clock was set back in between: it is fired when it is due again
-                    await self.runtime.fire(await self.store.read(wait.get, self.session.uid, id))
+                    await self.runtime.driver.fire(await self.store.read(wait.get, self.session.uid, id))
         for found in await self.store.read(wait.get_many, self.session.uid, list(self._waiting)):
             if found.resolved_at is not None:
                 for future in self._waiting.get(found.id, ()):

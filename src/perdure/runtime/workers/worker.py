@@ -157,7 +157,7 @@ class Worker:
             if known is not None and not self._is_past(known, SOON):
                 continue
             try:
-                await self.runtime.fire(due)
+                await self.runtime.driver.fire(due)
             except (StoreUnavailable, StoreFull):
                 raise
             except Exception as error:

@@ -1,0 +1,178 @@
+"""The driver: moves sessions in this process, until they finish or wait for a person."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from perdure.clock import SECOND
+from perdure.domain.effect import Effect
+from perdure.domain.session import TERMINAL, SessionRecord, Status
+from perdure.domain.wait import Wait, WaitKind
+from perdure.errors import Conflict, IllegalMove, LeaseError, PerdureError, SessionFailed, SessionWaiting
+from perdure.ids import digest, encode
+from perdure.runtime.definitions.program import PROGRAMS, Bound, get_program
+from perdure.runtime.definitions.tool import TOOLS
+from perdure.runtime.description import recorded_summary
+from perdure.runtime.ledger import leases
+from perdure.runtime.ledger.late_outcomes import write_late_outcomes
+from perdure.runtime.queries import SessionView, waiting_sentence
+from perdure.runtime.run.execute import execute
+from perdure.runtime.run.lineage import newest
+from perdure.runtime.run.position import ExecutionLane
+from perdure.runtime.run.run import Run
+from perdure.store.move import StoreTransaction
+from perdure.store.moves import approval, wait
+from perdure.store.moves import effect as effects
+from perdure.store.moves import session as sessions
+
+if TYPE_CHECKING:
+    from perdure.runtime.runtime import Runtime
+
+
+class Driver:
+    """Runs sessions of one store in this process."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._store = runtime.store
+
+    async def run(self, name: str) -> SessionView:
+        """Move a session here until it is finished or waits."""
+        view = await self._runtime.get(name)
+        await self._resolve_waits(view)
+        view = await self._runtime.get(view.uid)
+        if view.status in TERMINAL or view.status == Status.WAITING:
+            return view
+        try:
+            await execute(self._runtime, view)
+        except IllegalMove:
+            if (await self._runtime.get(view.uid)).status not in (*TERMINAL, Status.WAITING):
+                raise  # otherwise another worker finished or parked it between our look and our request for the lease
+        return await self._runtime.get(view.uid)
+
+    async def complete(self, name: str) -> SessionView:
+        """Run a session to its end, timers and children included, or to where only a person can go on."""
+        while True:
+            view = await self.run(name)
+            if view.status in TERMINAL:
+                return view
+            if view.status == Status.READY:  # what it waited for came while we looked
+                continue
+            due = await self._next_due(view)
+            if due is None:
+                raise SessionWaiting(waiting_sentence(view), waits=list(view.waits))
+            seen = self._store.wakeups.version
+            pause = max(0.0, (due - self._store.clock.now()) / SECOND)
+            await self._store.wakeups.wait(seen, view.uid, min(pause, 5.0))
+
+    async def _next_due(self, view: SessionView) -> int | None:
+        """When something other than a person will let the session go on."""
+        dues: list[int] = []
+        for one in view.waits:
+            if one.kind == WaitKind.TIMER and one.due_at is not None:
+                dues.append(one.due_at)
+            elif one.kind == WaitKind.CHILD and one.ref is not None:
+                child = await self.run(one.ref)
+                due = self._store.clock.now() if child.status in TERMINAL else await self._next_due(child)
+                dues += [] if due is None else [due]
+            elif one.kind == WaitKind.LEASE and (look := await self._store.read(leases.next_look, one)) is not None:
+                dues.append(look)
+        return min(dues, default=None)
+
+    async def undo(self, effect_id: str, *, by: str, because: str) -> Effect:
+        """Take back an effect that was done, by its tool's undo; the program is told `EffectCompensated` afterwards.
+
+        If somebody else holds the session, they do it before they leave it.
+        """
+        asked = await self._runtime.ask_undo(effect_id, by=by, because=because)
+        view = await self._runtime.get(asked.session_uid)
+        if view.status in (Status.READY, Status.RUNNING):
+            with suppress(LeaseError):
+                await execute(self._runtime, view, only_settle=True)
+        return await self._store.read(effects.get, asked.session_uid, asked.id)
+
+    async def result(self, name: str) -> Any:
+        """Wait for a session's end, wherever it runs, and return its result as the program's type."""
+        while True:
+            seen = self._store.wakeups.version
+            view = await self._runtime.get(name)
+            if view.status in TERMINAL:
+                return self.result_of(view)
+            await self._store.wakeups.wait(seen, view.uid)
+
+    def result_of(self, view: SessionView) -> Any:
+        if view.status != Status.DONE:
+            error = view.error or {}
+            said = f"Session {view.id} is {view.status}: {recorded_summary(error)}"
+            raise SessionFailed(said, session=view.id, error=error) from self._runtime.causes.get(view.uid)
+        if view.program in PROGRAMS:
+            return get_program(view.program).signature.decode_result(encode(view.result))
+        return view.result
+
+    async def _resolve_waits(self, view: SessionView) -> None:
+        """Give a session what it waits for and what has come meanwhile: timers, children, its line's effects, code."""
+        await write_late_outcomes(self._runtime, view.uid, self._runtime.by)
+        for one in view.waits:
+            if one.due_at is not None and one.due_at <= self._store.clock.now():
+                await self.fire(one)
+            elif one.kind == WaitKind.CHILD and one.ref is not None:
+                with suppress(LeaseError):  # somebody else moves it
+                    await self.run(one.ref)
+                await self._runtime.requests.wake_parent(one.ref)
+            elif one.kind == WaitKind.EFFECT and one.ref is not None:
+                found, is_open = await self._store.read(_newest, one.ref)
+                if not is_open:
+                    await self._runtime.requests.resolve(one, found.state, self._runtime.by)
+            elif (one.kind == WaitKind.LEASE and await self._store.read(leases.is_free, one)) or (
+                (one.kind == WaitKind.PROGRAM and (one.ref in PROGRAMS or one.ref in TOOLS))
+                or (one.kind == WaitKind.POLICY and self._runtime.policy.is_given)
+            ):
+                await self._runtime.requests.resolve(one, None, self._runtime.by)
+
+    async def fire(self, due: Wait | wait.Due) -> None:
+        """A wait whose time has come. Firing it twice is firing it once."""
+        if due.kind == WaitKind.APPROVAL:
+            await self._store.write(approval.expire(due.session_uid, "timer", due.id))
+        else:
+            await self._store.write(wait.fire(due.session_uid, "timer", due.id))
+
+    async def run_child(
+        self, run: Run, bound: Bound[Any], name: str, wait_id: str, lane: ExecutionLane | None, inherited: str | None
+    ) -> Wait:
+        """Begin a child once, run it here if nobody else does, and wait for it. A branch inherits its line's child."""
+        uid = inherited or (await self._begin_child(run, bound, name, wait_id)).uid
+        await run.write(wait.open_(run.holder, wait_id, WaitKind.CHILD, ref=uid))
+        try:
+            await self.run(uid)
+        except LeaseError:
+            pass  # another worker runs it; its end resolves the wait
+        except PerdureError as error:  # the child cannot go on here: nothing is known of its end
+            raise run.give_up(error) from error
+        await self._runtime.requests.wake_parent(uid)
+        return await run.wait_for(wait_id, lane)
+
+    async def _begin_child(self, run: Run, bound: Bound[Any], name: str, wait_id: str) -> SessionRecord:
+        arguments, claims = self._runtime.values.place(bound.arguments)
+        new = sessions.NewSession(
+            uid=digest(encode([run.session.uid, wait_id]))[:32],
+            id=name,
+            program=bound.program.name,
+            arguments=arguments,
+            claims=claims,
+            owner=run.session.owner,
+            repository=run.session.repository,
+            queue=run.session.queue,
+            priority=run.session.priority,
+            under_policy=self._runtime.policy.is_given or run.session.policy_at is not None,
+            parent_uid=run.session.uid,
+            parent_wait=wait_id,
+        )
+        child = await run.write(sessions.create(new, by=run.holder.name))
+        if (child.parent_uid, child.parent_wait) != (new.parent_uid, new.parent_wait):
+            raise Conflict(f"Session {name} exists already, and is not this child.", hint="Give the child another id.")
+        return child
+
+
+def _newest(tx: StoreTransaction, effect_id: str) -> tuple[Effect, bool]:
+    return newest(tx, effects.find(tx, effect_id))
