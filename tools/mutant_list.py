@@ -82,7 +82,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("origins beyond the limit are forgotten", "agent/history/transcript.py", "        elif kind not in self.origins:\n            self.origins.append(kind)", "        elif kind not in self.origins:\n            pass", ("tests/agent/test_transcript.py",)),
     Mutant("a summary begins at a tool's answer", "agent/history/compaction.py", 'if lines[nth].role in ("user", "assistant") and nth > 0:', "if nth > 0:", ("tests/agent/test_transcript.py",)),
     Mutant("a folder called .GIT is writable", "agent/files/safe_files.py", 'if any(part.lower() == ".git" for part', 'if any(part == ".git" for part', ("tests/agent/tools/test_edit.py", "tests/agent/tools/test_files.py")),
-    Mutant("resume --last takes a child", "cli/commands/resume.py", "if one.parent_uid is None and one.sealed_at is None]", "if one.sealed_at is None]", ("tests/cli/test_run.py", "tests/cli/test_looking.py", "tests/cli/test_answering.py")),
+    Mutant("resume --last takes a child", "control/session_list.py", "if one.parent_uid is None and one.sealed_at is None]", "if one.sealed_at is None]", ("tests/cli/test_run.py", "tests/cli/test_looking.py", "tests/cli/test_answering.py")),
     Mutant("untrusted settings are used", "config.py", "        if found.keys() - HARMLESS:\n", "        if False:\n", ("tests/security/test_folder_settings.py",)),
     Mutant("a changed file stays trusted", "control/trust.py", "return found is not None and found.digest == digest_of(text)", "return found is not None", ("tests/security/test_folder_settings.py",)),
     Mutant("the kernel's settings are writable", "agent/commands/bubblewrap.py", '            line += ["--ro-bind-try", door, door]', "            pass", ("tests/security/test_sandbox_doors.py",)),

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from perdure.cli.demo.fixtures import FILES, alone, calls, edit, make_repository
+from perdure.cli.demo.fixtures import FILES, calls, clean_environment, edit, make_repository
 
 ROOT = Path(__file__).parents[1]
 README, NEWCOMER = ROOT / "README.md", ROOT / "docs" / "how-to" / "newcomer.md"
@@ -65,7 +65,7 @@ def replaced(page: str, name: str, said: str) -> str:
 def environment(folder: Path) -> dict[str, str]:
     """An environment without a user's settings, with a separate store."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return alone() | {"COLUMNS": "80", "PATH": path, "XDG_DATA_HOME": str(folder / "data")}
+    return clean_environment() | {"COLUMNS": "80", "PATH": path, "XDG_DATA_HOME": str(folder / "data")}
 
 
 def demo() -> str:
@@ -74,7 +74,7 @@ def demo() -> str:
         ended = subprocess.run(
             [PERDURE, "demo"], cwd=folder, env=environment(Path(folder)), stdout=subprocess.PIPE, text=True, check=True
         )
-    return ended.stdout.split("\nLook around")[0].rstrip() + "\n"
+    return ended.stdout.split("\nInspect the result")[0].rstrip() + "\n"
 
 
 def session(page: str) -> str:
@@ -83,7 +83,7 @@ def session(page: str) -> str:
         folder = Path(name)
         shop = make_repository(folder)
         (shop / "test_cart.py").write_text(SLOW, encoding="utf-8")
-        subprocess.run(["git", "commit", "-qam", "A slow test"], cwd=shop, env=alone(), check=True)
+        subprocess.run(["git", "commit", "-qam", "A slow test"], cwd=shop, env=clean_environment(), check=True)
         (folder / "model.json").write_text(json.dumps(SCRIPT), encoding="utf-8")
         told = environment(folder) | {"PERDURE_MODEL": f"scripted:{folder / 'model.json'}", "PERDURE_BY": "ada"}
 

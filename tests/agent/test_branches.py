@@ -378,11 +378,11 @@ async def test_only_an_event_of_an_agent_can_be_rewound_to(talk: Talk, repositor
 
     async with opened(talk.target, **own(tmp_path)) as runtime:
         await talk.start(runtime, repository=repository)
-        for number, said in ((1, "Nothing had been said"), (99, "no event 99")):
+        for number, said in ((1, "The transcript is empty"), (99, "no event 99")):
             with pytest.raises(ConfigError, match=said):
                 await rewind(runtime, "talk", to=number)
         session = await runtime.start(plain.bind())
-        with pytest.raises(ConfigError, match="no agent's"):
+        with pytest.raises(ConfigError, match="does not belong to an agent"):
             await rewind(runtime, session.id, to=1)
 
 
@@ -404,7 +404,7 @@ async def test_the_files_of_any_two_events_can_be_compared(talk: Talk, repositor
         assert files((await diff(runtime, branch)).text) == ["d.txt"]
         assert files((await diff(runtime, branch, parent=True)).text) == ["d.txt"]
         assert "2 files changed" in (await diff(runtime, "talk", stat=True)).text
-        with pytest.raises(NotFound, match="No files are recorded"):
+        with pytest.raises(NotFound, match="has no snapshot at event"):
             await diff(runtime, "talk", first=1)
         with pytest.raises(ConfigError, match="not a branch"):
             await diff(runtime, "talk", parent=True)

@@ -55,7 +55,7 @@ def test_an_approval_is_shown_voted_and_consumed(review: Terminal) -> None:
     (asked,) = review("approvals", "--json").lines
     assert said.code == 3
     assert f"perdure approve {asked['id']} --because TEXT\n    perdure deny {asked['id']} --because TEXT\n" in said.out
-    assert "the gate merge holds back desk_merge(pr=7) (not by ada, who asked; expires in 23h 59m)" in said.out
+    assert "the gate merge holds back desk_merge(pr=7) (not by ada, who requested it; expires in 23h 59m)" in said.out
     assert "desk_merge(pr=7)" in review("approvals").out
     own = review("approve", asked["id"], "--because", "mine")
     assert (own.code, "ada asked for approval" in own.err) == (1, True)
@@ -63,7 +63,7 @@ def test_an_approval_is_shown_voted_and_consumed(review: Terminal) -> None:
     approved = review("approve", asked["id"][:6], "--because", "read it", "--by", "grace", "--json")
     assert (approved.json["decision"], approved.json["id"]) == ("approved", asked["id"])
     assert review("resume", REVIEW).out.endswith("6 yes\n")
-    assert review("approvals").out == "Nothing waits for approval.\n"
+    assert review("approvals").out == "No approval is pending.\n"
     header, line = review("approvals", "--all").out.splitlines()
     assert line[header.index("by") :].startswith("grace")
     assert "because" in header
@@ -86,7 +86,7 @@ def test_a_denied_approval_is_an_error_of_the_program(review: Terminal) -> None:
 def test_a_verdict_is_checked_before_it_is_believed(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     effect = in_doubt(terminal)
     for given, complaint in (
-        ((), "Say what came of it."),
+        ((), "The verdict is missing."),
         (("--absent", "--result", "1"), "belong to --happened"),
         (("--happened", "--result", "{bad"), "--result is not JSON"),
         (("--happened",), "desk_deploy returns a value; say which."),
@@ -103,7 +103,7 @@ def test_a_verdict_is_checked_before_it_is_believed(terminal: Terminal, monkeypa
 @pytest.mark.slow
 def test_an_abandoned_effect_is_an_error_of_the_program(terminal: Terminal) -> None:
     effect = in_doubt(terminal)
-    assert "is failed: ada says abandon." in terminal("settle", effect, "--abandon", "--because", "no idea").out
+    assert "is failed: verdict abandon by ada." in terminal("settle", effect, "--abandon", "--because", "no idea").out
     said = terminal("resume", "release")
     assert (said.code, "EffectInDoubt" in said.err) == (1, True)
     again = terminal("settle", effect, "--happened", "--because", "wait, I know")
@@ -113,7 +113,7 @@ def test_an_abandoned_effect_is_an_error_of_the_program(terminal: Terminal) -> N
 def test_only_what_is_in_doubt_can_be_settled(review: Terminal) -> None:
     (effect,) = review("effects", "--json").lines
     said = review("settle", effect["id"], "--happened", "--because", "saw it")
-    assert (said.code, "is acknowledged and not in doubt" in said.err) == (1, True)
+    assert (said.code, "is acknowledged, not in doubt" in said.err) == (1, True)
     assert review("settle", "e-nothing", "--absent", "--because", "x").code == 1
 
 
@@ -144,13 +144,13 @@ def test_a_fork_says_what_it_inherits_and_what_it_does_not(review: Terminal) -> 
     events = review("show", REVIEW, "--last", "100", "--json").json["events"]
     planned = next(one["number"] for one in events if one["kind"] == "effect.dispatched")
     after = review("fork", REVIEW, "--id", "after").out
-    assert "It inherits 1 settled effect and does none of them again." in after
+    assert "It inherits 1 settled effect and repeats none of them." in after
     during = review("fork", REVIEW, "--at", str(planned), "--id", "during").out
-    assert "Unsettled at that event, and left to review-7" in during
+    assert "Not settled at that event. review-7 settles them" in during
     before = review("fork", REVIEW, "--at", str(planned - 1), "--id", "before").out
     assert f"Planned by review-7 after event {planned - 1}, and not inherited" in before
     assert "desk_post(" in before
-    assert "`perdure resume before` runs it." in before
+    assert "Run `perdure resume before` to start it." in before
     assert review("resume", "after").code == 3
     assert len(Path("posted").read_text().splitlines()) == 1
     wrong = review("fork", REVIEW, "--at", "9999")
@@ -177,7 +177,7 @@ def test_a_branch_is_cancelled_by_a_process_without_the_code_of_its_agent(work: 
 def test_a_cancel_waits_for_an_effect_in_doubt_and_says_so(terminal: Terminal) -> None:
     effect = in_doubt(terminal)
     said = terminal("cancel", "release").out
-    assert said.startswith("Session release was asked to stop. It ends when these effects are settled:\n\n")
+    assert said.startswith("Cancel requested for session release. It ends when these effects are settled:\n\n")
     assert f"  {effect} desk_deploy: in doubt\n    perdure settle {effect} --happened" in said
     now = terminal("show", "release", "--json").json["session"]
     assert (now["status"], now["cancel_requested_at"] is not None) == ("waiting", True)
@@ -187,8 +187,8 @@ def test_a_cancel_waits_for_an_effect_in_doubt_and_says_so(terminal: Terminal) -
 
 
 def test_a_pause_is_shown_and_is_over_with_resume(review: Terminal) -> None:
-    assert "was asked to pause" in review("pause", REVIEW).out
-    assert "asked to pause" in review("show", REVIEW).out
+    assert "Pause requested" in review("pause", REVIEW).out
+    assert "pause requested" in review("show", REVIEW).out
     review("answer", REVIEW, "no")
     assert review("resume", REVIEW).out.endswith("6 no\n")
 

@@ -45,7 +45,7 @@ def test_apps_are_named_in_the_settings(terminal: Terminal, monkeypatch: pytest.
     ("app", "code", "complaint"),
     [
         ("app_nowhere", "", "app_nowhere cannot be imported: ModuleNotFoundError: No module named 'app_nowhere'."),
-        ("app_gone.py", "", "app_gone.py cannot be imported: FileNotFoundError: there is no file "),
+        ("app_gone.py", "", "app_gone.py cannot be imported: FileNotFoundError: "),
         ("app_broken", "def (", "app_broken cannot be imported: SyntaxError: invalid syntax (app_broken.py, line 1)."),
         ("app_raises", "\n1 / 0", "ZeroDivisionError: division by zero (app_raises.py, line 2)."),
         (
@@ -69,10 +69,10 @@ def test_an_app_that_cannot_be_imported_is_one_sentence(
 def test_an_unknown_program_names_those_that_are_loaded(terminal: Terminal) -> None:
     said = terminal.process("run", "desk_reviev")
     assert said.code == 2
-    assert "There is no program 'desk_reviev'. Loaded are desk_fails, desk_held, " in said.err
+    assert "There is no program 'desk_reviev'. Loaded programs: desk_fails, desk_held, " in said.err
     assert not Path("perdure.db").exists()
     alone = terminal.process("run", "x", "--app", "json")
-    assert ("None is loaded." in alone.err, "--app MODULE" in alone.err) == (True, True)
+    assert ("No program is loaded." in alone.err, "--app MODULE" in alone.err) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_value_is_json_where_it_is_json(terminal: Terminal, given: list[str], 
         (["=1"], "'=1' is not of the form key=value."),
         (["number=1", "number=2"], "number is given twice."),
         (["number=99999999999999999999"], "no canonical JSON form"),
-        (["number=1", "--id", " "], "The session's id is empty."),
+        (["number=1", "--id", " "], "The session id is empty."),
         (["number=1", "--id", "a b"], "is not a valid name"),
     ],
 )

@@ -23,7 +23,7 @@ def worker_of(session: dict[str, Any]) -> int:
 def detached(work: Work, *turns: Any) -> None:
     said = work.terminal.process(*work.script(*turns), "--unsandboxed", "--detach")
     assert (said.code, said.out) == (0, "one\n"), said
-    assert f"`perdure attach one --app {shlex.quote(DESK)}` shows it, and takes your answers.\n" in said.err
+    assert f"`perdure attach one --app {shlex.quote(DESK)}` to watch it and answer its questions.\n" in said.err
 
 
 @pytest.mark.slow
@@ -33,16 +33,16 @@ def test_two_terminals_watch_answer_and_steer_one_session(work: Work) -> None:
         for seat in (first, second):
             seat.until("y/n/a/m > ")
             assert "> change x\nMay I?\n" in seat.text
-            assert "\n? run_command asks for your yes (gate agent)\n    command  touch b; echo made\n" in seat.text
+            assert "\n? run_command needs your approval (gate agent)\n    command  touch b; echo made\n" in seat.text
         first.type("y go ahead\n")
         first.until("y/n/a/m > y go ahead\n  run_command: approved by ada: go ahead\n")
         second.until("m more\n  run_command: approved by ada: go ahead\n")
         work.until_held(first, second)
         with work.sit("attach", "one", "--tail", "1") as third:
-            third.until("has had it since")
+            third.until("has held it for")
             third.type("\x04")
             assert third.ended() == 0
-            assert "Session one goes on in the background.\n`perdure attach one` comes back to it." in third.text
+            assert "Session one continues in the background.\nRun `perdure attach one` to return to it." in third.text
         second.type("look first\n")
         first.until("grace steers: look first")
         work.held.unlink()
@@ -56,7 +56,7 @@ def test_two_terminals_watch_answer_and_steer_one_session(work: Work) -> None:
     lines = [line for line in first.text.splitlines() if line.startswith(("  ●", "> ", "I ", "Done"))]
     assert [line.split()[1] for line in lines if line.startswith("  ●")] == ["run_command", "desk_hold", "read_file"]
     assert lines.index("> look first") < lines.index("I look.")
-    assert "`perdure attach one` comes back to it." in first.text
+    assert "`perdure attach one` to return to it." in first.text
 
 
 @pytest.mark.slow
@@ -65,21 +65,21 @@ def test_a_killed_worker_is_told_and_another_goes_on_when_a_person_says_so(work:
     with work.sit("attach", "one") as seat:
         work.until_held(seat)
         first = worker_of(work.session())
-        seat.until(f"process {first}, has had it since")
+        seat.until(f"process {first}, has held it for")
         os.kill(first, signal.SIGKILL)
-        seat.until("was found dead; the session can be taken over.")
+        seat.until("is dead. The session can be taken over.")
         piped = work.terminal.process("attach", "one", "--tail", "2")
-        assert (piped.code, "was found dead" in piped.out) == (4, True)
-        seat.until("Enter takes it over > ")
+        assert (piped.code, "is dead" in piped.out) == (4, True)
+        seat.until("Press Enter to take it over > ")
         seat.type("\n")
-        seat.until("A worker goes on with it in the background")
+        seat.until("A worker continues it in the background")
         seat.until("verdict > ")
         work.held.unlink()
         seat.type("happened I saw it\n")
         seat.until("--result JSON")  # what it returned cannot be said in a word
         seat.until("Done.\n  3 model calls\n")  # what changes nothing goes on meanwhile
         seat.type("abandon never mind\n")
-        seat.until("and ada abandoned it: never mind")
+        seat.until("; ada abandoned it: never mind")
         seat.until("1 model call\n> ")
         seat.type("\n")
         assert seat.ended() == 0
@@ -94,16 +94,16 @@ def test_whoever_lives_is_named_and_not_robbed_and_ctrl_c_pauses_from_afar(work:
     with work.sit("attach", "one", "--take-over") as seat:
         work.until_held(seat)
         pid = worker_of(work.session())
-        seat.until(f"process {pid}, has had it since")
-        assert "nobody can take it over before" in seat.text
+        seat.until(f"process {pid}, has held it for")
+        assert "can be taken over only after" in seat.text
         seat.type("\x03")
-        seat.until("It stops after what it is doing now.")
+        seat.until("It pauses after the current step.")
         work.held.unlink()
         assert seat.ended() == 3
         assert "perdure resume one" in seat.text
     assert work.session()["status"] == "waiting"
     with work.sit("attach", "one", "--tail", "4", "--app", DESK) as seat:
-        seat.until("Enter lets it go on > ")
+        seat.until("Press Enter to resume > ")
         seat.type("\n")
         seat.until("Done.\n")
         assert "> change x" not in seat.text

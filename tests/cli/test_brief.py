@@ -29,13 +29,13 @@ standing orders
   style: plain words (… ago)
 
 decisions, those without an outcome first
-  say it in Spanish, because ada asked for it; then edit a.txt. INCOMPLETE: no outcome is written down (… ago)
+  say it in Spanish, because ada asked for it; then edit a.txt. INCOMPLETE: no outcome is recorded (… ago)
 
 open tasks; 1 is done
   tell (open)
 
 in doubt, or waiting for a person
-  approval, asked … ago: the gate merge holds back desk_merge(pr=7) (not by ada, who asked; expires in 23h 59m)
+  approval, asked … ago: the gate merge holds back desk_merge(pr=7) (not by ada, who requested it; expires in 23h 59m)
     perdure approve a-… --because TEXT --store {store}
     perdure deny a-… --because TEXT --store {store}
 
@@ -95,7 +95,7 @@ def test_a_file_says_its_event_and_is_replaced_by_a_newer_one_only(terminal: Ter
     agent_asks(terminal, "perdure.db")
     page = terminal.folder / "AGENTS.md"
     line = ("brief", "talk", "--format", "agents-md", "--to", "AGENTS.md")
-    assert terminal(*line).out.startswith("AGENTS.md is the brief of session talk as of event ")
+    assert terminal(*line).out.startswith("The brief of session talk as of event ")
     first = page.read_text()
     assert first.startswith("<!-- perdure brief -->\n# Brief of session talk\n\nAs of event ")
     assert "ago" not in first
@@ -106,7 +106,7 @@ def test_a_file_says_its_event_and_is_replaced_by_a_newer_one_only(terminal: Ter
     assert [path.name for path in terminal.folder.iterdir() if "brief" in path.name] == []
     page.write_text("# Mine\n")
     refused = terminal(*line)
-    assert (refused.code, "is no brief" in refused.err, page.read_text()) == (1, True, "# Mine\n")
+    assert (refused.code, "is not a brief" in refused.err, page.read_text()) == (1, True, "# Mine\n")
     page.unlink()
     page.symlink_to("elsewhere.md")
     assert terminal(*line).code == 1

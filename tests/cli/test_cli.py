@@ -13,7 +13,7 @@ import click
 import pytest
 
 from perdure import __version__
-from perdure.cli import COMMANDS, complain, main, perdure
+from perdure.cli import COMMANDS, main, perdure, report
 from perdure.errors import ConfigError, LeaseHeld, NotFound, PerdureError, SessionWaiting
 from perdure.store.moves import session
 from perdure.store.store import open_store
@@ -75,7 +75,7 @@ def test_every_command_says_what_its_line_says_and_takes_the_shared_options(name
     [(ConfigError("a"), 2), (SessionWaiting("a"), 3), (LeaseHeld("a"), 4), (NotFound("a"), 1), (PerdureError("a"), 1)],
 )
 def test_each_kind_of_failure_has_its_exit_code(error: PerdureError, code: int) -> None:
-    assert complain(error, ()) == code
+    assert report(error, ()) == code
 
 
 def test_an_error_is_a_sentence_a_code_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.commands.demo import Narrator
 from perdure.cli.demo.environment import DemoEnvironment
 from perdure.cli.demo.fixtures import COMMENT, make_repository
+from perdure.cli.demo.narrator import Narrator
 from perdure.cli.demo.scenario import Scenario
 from perdure.cli.shell import Shell
 from perdure.testing import Sink
@@ -116,18 +116,18 @@ def test_what_is_there_twice_or_not_at_all_is_counted_and_told(
     """The demo believes what is outside and nobody else."""
     make_repository(tmp_path)
     with Sink(tmp_path / "service") as service:
-        story = Scenario(DemoEnvironment(tmp_path, service, store=None, sandboxed=True), "fix")
+        scenario = Scenario(DemoEnvironment(tmp_path, service, store=None, sandboxed=True), "fix")
         for _ in range(2):
             service.run("comments").post(None, {"body": COMMENT["body"]}, path="pulls/7/comments")
-        teller = Narrator(Shell(None, json=False), story, "none", None)
-        teller.count({"git_push": 1})
+        narrator = Narrator(Shell(None, json=False), scenario, "none", None)
+        narrator.count({"git_push": 1})
     rows = {what: [int(one) for one in counts] for what, *counts in ROW.findall(capsys.readouterr().out)}
     assert rows == {"the comment": [1, 2, 1, 0, 0], "the commit": [1, 0, 0, 1, 0], "the push": [1, 0, 0, 1, 1]}
-    assert not teller.right
+    assert not narrator.right
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", ["1. An agent", "3. It goes on"])
+@pytest.mark.parametrize("after", ["1. An agent", "3. Another process"])
 def test_a_killed_demo_leaves_nothing_running(after: str, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     line = [PERDURE, "demo", "--keep", str(folder)]
@@ -146,7 +146,11 @@ def test_the_folder_of_a_killed_demo_is_removed_by_the_next_and_no_other(tmp_pat
         assert process.stdout is not None
         assert any(said.startswith("1. An agent") for said in process.stdout)
         (dead,) = tmp_path.glob("perdure-demo-*")
-        look = [sys.executable, "-c", "from perdure.cli.demo.folder import remove_left; remove_left()"]
+        look = [
+            sys.executable,
+            "-c",
+            "from perdure.cli.demo.folder import remove_stale_folders; remove_stale_folders()",
+        ]
         subprocess.run(look, env=environment, check=True)
         assert dead.exists()  # it lives
         process.kill()

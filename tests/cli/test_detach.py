@@ -47,7 +47,7 @@ def test_a_worker_that_is_killed_leaves_a_session_that_resume_goes_on_with(termi
     wait_until(lambda: ended(said.json["worker"]["pid"]), "the worker has ended")
     (terminal.folder / "held").unlink()
     resumed = terminal.process("resume", "h")
-    assert (resumed.code, "was found dead" in resumed.out, "--absent" in resumed.out) == (3, True, True)
+    assert (resumed.code, "is dead" in resumed.out, "--absent" in resumed.out) == (3, True, True)
     assert not (terminal.folder / "held").exists()
 
 
@@ -106,7 +106,7 @@ def test_why_a_worker_could_not_go_on_is_said_to_whoever_watches(work: Work) -> 
     (work.terminal.folder / "script.json").write_text("no json")
     assert work("send", "two", "go on").code == 0
     said = work.terminal.process("attach", "two")
-    assert (said.code, "The worker could not go on." in said.err, "is no JSON list of turns" in said.err) == (
+    assert (said.code, "The worker failed." in said.err, "is not a JSON list of turns" in said.err) == (
         2, True, True,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ import re
 import click
 import pytest
 
-from perdure.cli.commands.diff import coloured
+from perdure.cli.commands.diff import diff_lines
 from tests.cli.terminal import Terminal
 from tests.cli.worktrees import branch, call, events, make_repository, work, write
 
@@ -56,7 +56,7 @@ def test_a_branch_is_compared_with_its_fork_and_with_its_parent(worked: Terminal
 @pytest.mark.slow
 def test_where_nothing_is_recorded_one_sentence_says_so(worked: Terminal) -> None:
     said = worked("diff", "s", "--from", "1")
-    assert (said.code, "No files are recorded for session s at event 1." in said.err) == (1, True)
+    assert (said.code, "Session s has no snapshot at event 1." in said.err) == (1, True)
     worked("run", "desk_talk", "--id", "t")
     said = worked("diff", "t")
     assert (said.code, said.out, said.err.count("\n")) == (1, "", 2)
@@ -66,7 +66,7 @@ def test_where_nothing_is_recorded_one_sentence_says_so(worked: Terminal) -> Non
 
 def test_colours_follow_the_hunks_and_nothing_else_gets_through() -> None:
     text = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n--- a\x1b[31m\n+++ b\r\n same\n"
-    lines = list(coloured(text))
+    lines = list(diff_lines(text))
     assert [click.unstyle(line) for line in lines] == [
         *("diff --git a/x b/x", "--- a/x", "+++ b/x", "@@ -1 +1 @@", "--- a\\x1b[31m", "+++ b\\r", " same")
     ]

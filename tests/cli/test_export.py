@@ -30,8 +30,10 @@ def posted(terminal: Terminal) -> int:
 def test_a_copy_is_written_imported_and_goes_on_beside_its_original(review: Terminal) -> None:
     said = review("export", REVIEW)
     assert (said.code, said.err) == (0, "")
-    assert f"{review.folder / 'review-7.zip'} holds session review-7: 17 events, 1 effect, 0 artifacts.\n" in said.out
-    assert "`perdure import review-7.zip` takes it in, at another store.\n" in said.out
+    assert (
+        f"{review.folder / 'review-7.zip'} contains session review-7: 17 events, 1 effect, 0 artifacts.\n" in said.out
+    )
+    assert "`perdure import review-7.zip` imports it into another store.\n" in said.out
     came = review("import", "review-7.zip", *OTHER)
     assert "Session review-7 is a copy of review-7 at event 17, which is kept as history.\n" in came.out
     assert "`perdure resume review-7 --store other.db` runs it.\n" in came.out
@@ -45,18 +47,21 @@ def test_a_copy_is_written_imported_and_goes_on_beside_its_original(review: Term
 
 def test_a_move_is_sealed_here_and_goes_on_there(review: Terminal) -> None:
     said = review("export", REVIEW, "--move", "--to", "a-folder", "--by", "grace")
-    assert "It is sealed here and goes on where the bundle is imported. Import it in one place only.\n" in said.out
+    assert (
+        "The session is sealed here and continues where the bundle is imported. Import it in one place only.\n"
+        in said.out
+    )
     assert json.loads(Path("a-folder/manifest.json").read_text())["by"] == "grace"
     refused = review("answer", REVIEW, "no")
     assert (refused.code, "is sealed here" in refused.err) == (1, True)
     came = review("import", "a-folder", *OTHER)
-    assert came.out.startswith("Session review-7 goes on here, from event 18.\n")
+    assert came.out.startswith("Session review-7 continues here, from event 18.\n")
     assert review("answer", REVIEW, "no", *OTHER).code == 0
     assert review("resume", REVIEW, *OTHER).out.endswith("6 no\n")
     assert posted(review) == 1
     back = review("export", REVIEW, "--move", "--to", "back.zip", *OTHER)
     assert back.code == 0
-    assert review("import", "back.zip").out.startswith("Session review-7 goes on here, from event ")
+    assert review("import", "back.zip").out.startswith("Session review-7 continues here, from event ")
     assert review("show", REVIEW, "--json").json["session"]["result"] == "6 no"
 
 

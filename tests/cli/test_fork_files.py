@@ -18,16 +18,13 @@ def test_a_branch_is_said_to_have_its_own_folder(terminal: Terminal) -> None:
     work(terminal, SCRIPT)
     cursor = terminal("show", "s", "--json").json["session"]["cursor"]
     said = terminal("fork", "s").out
-    assert f"It will have a folder of its own, with the files of event {cursor}.\n" in said
+    assert f"It gets its own folder, with the files as they were at event {cursor}.\n" in said
     assert "not in a git repository" not in said
-    assert (
-        "No files were kept at event 1: its folder begins with the last commit"
-        in terminal("fork", "s", "--at", "1").out
-    )
+    assert "Event 1 has no snapshot: its folder starts with the last commit" in terminal("fork", "s", "--at", "1").out
     between = events(terminal, "assistant")[0]
     assert "between" not in terminal("fork", "s", "--at", str(between)).out
     begun = between + 1
-    assert f"Event {begun} is between a call and its answer" in terminal("fork", "s", "--at", str(begun)).out
+    assert f"Event {begun} is between a tool call and its result" in terminal("fork", "s", "--at", str(begun)).out
 
 
 def test_outside_git_what_is_missing_is_said(terminal: Terminal) -> None:
@@ -49,7 +46,7 @@ def test_a_fork_that_cannot_have_a_folder_says_what_to_set_first(
     monkeypatch.setenv("PERDURE_STORE", target)
     work(terminal, SCRIPT)
     said = terminal("fork", "s", "--id", "b").out.splitlines()
-    needed = "The branch needs a folder of its own: set `artifacts` to a folder outside the repository"
+    needed = "The branch needs its own folder. Set `artifacts` to a folder outside the repository"
     assert said[-1] == f"{needed}, then `perdure resume b` runs it."
     assert not any("cannot run" in line for line in said)
     monkeypatch.setenv("PERDURE_ARTIFACTS", str(terminal.folder / "artifacts"))

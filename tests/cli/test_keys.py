@@ -34,7 +34,7 @@ class Board:
         self.ours, self.theirs = pty.openpty()
         self.heard: list[str | None] = []
         self.keys = Keyboard(self.theirs, io.StringIO(), self.heard.append, lambda: None, plain=plain)
-        self.keys.take()
+        self.keys.enter_cbreak()
 
     def type(self, text: str) -> None:
         os.write(self.ours, text.encode())
@@ -127,13 +127,13 @@ def test_an_answer_typed_twice_answers_one_question(work: Work) -> None:
 async def test_a_line_that_was_on_its_way_when_a_question_was_shown_is_a_message(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keys_question, "hears", True)
+    monkeypatch.setattr(keys_question, "reads_messages", True)
     async with perdure.open("memory:") as runtime:
         view = await runtime.run((await runtime.start(keys_question.bind(), id="k")).id)
         shell, screen = Shell("memory:", json=False), make_screen(io.StringIO())
         talk = Conversation(shell, runtime, view, LogRenderer(screen, runtime.store, view.uid, view.cursor), screen)
-        talk.asking = WaitPrompt(shell, runtime, screen, lambda: None, lambda: talk._heard("yes"))
-        await talk.look()
+        talk.prompt = WaitPrompt(shell, runtime, screen, lambda: None, lambda: talk._on_typed("yes"))
+        await talk.check()
         what, heard = talk._queue.get_nowait()
         await talk._on_line(heard)
         said = [event.body["message"] async for event in runtime.events("k") if event.kind == "inbox.received"]

@@ -64,7 +64,7 @@ def test_sessions_that_need_a_person_come_first_then_those_that_run(some: Termin
     said = terminal("ls")
     assert [line.split()[0] for line in said.out.splitlines()[1:5]] == ["review-7", "done-2", "failed-1", "done-1"]
     assert "input: Merge now?" in said.out
-    assert said.out.endswith("1 of these needs a person. `perdure show ID` says what to type.\n")
+    assert said.out.endswith("1 of these needs a person. `perdure show ID` shows what to type.\n")
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_the_list_can_be_narrowed(some: Terminal, options: list[str], ids: list[
 
 
 def test_a_list_that_is_cut_says_so(some: Terminal) -> None:
-    assert "There are more; these are the first 2. --limit shows more." in some("ls", "--limit", "2").out
-    assert "There are more" not in some("ls", "--limit", "3").out
+    assert "These are the first 2. Use --limit to list more." in some("ls", "--limit", "2").out
+    assert "These are the first" not in some("ls", "--limit", "3").out
     assert some("ls", "--limit", "0").code == 2
 
 
@@ -105,7 +105,7 @@ def test_a_session_is_shown_with_what_to_type_its_effects_and_its_last_events(so
     assert f"    perdure answer {wait_id} yes\n" in said
     assert "desk_post  acknowledged  maybe    1" in said
     assert said.endswith(f"it waits for {wait_id}\n")
-    assert " earlier; --last shows more" in said
+    assert " earlier events; use --last to show more" in said
     assert "result      [1,2]" in some("show", "done").out
     assert "error       ValueError: no" in some("show", "failed").out
 
@@ -121,7 +121,7 @@ def test_time_travel_shows_a_session_as_it_was(some: Terminal) -> None:
     events = some("show", "review-7", "--last", "100", "--json").json["events"]
     planned = next(one["number"] for one in events if one["kind"] == "effect.dispatched")
     then = some("show", "review-7", "--at", str(planned)).out
-    assert f"This is how it was after event {planned}." in then
+    assert f"This is the session as it was after event {planned}." in then
     assert "desk_post  dispatched" in then
     assert "Merge now?" not in then
     state = some("show", "review-7", "--at", str(planned), "--json").json
@@ -155,16 +155,16 @@ def test_effects_say_what_may_have_left_the_machine(some: Terminal) -> None:
 
 def test_plans_decisions_and_facts_are_told(some: Terminal) -> None:
     assert some("tasks", "review-7").out == "[x] read the diff  read\n"
-    assert some("tasks", "done-1").out == "Session done-1 has no plan.\n"
+    assert some("tasks", "done-1").out == "Session done-1 has no tasks.\n"
     assert "comment, do not block  only style  desk_post  commented" in some("decisions", "review-7").out
     assert some("decisions", "--incomplete").out == "Every decision has an outcome.\n"
     assert "stale" in some("facts", "--scope", "desk").out
-    assert some("facts", "--scope", "elsewhere").out == "Nothing is known in the scope elsewhere.\n"
+    assert some("facts", "--scope", "elsewhere").out == "There are no facts in the scope elsewhere.\n"
 
 
 def test_a_changed_event_is_found_and_said(some: Terminal) -> None:
     said = some("verify")
-    assert (said.code, "3 sessions, " in said.out, said.out.endswith("every chain holds.\n")) == (0, True, True)
+    assert (said.code, "3 sessions, " in said.out, said.out.endswith("all chains are intact.\n")) == (0, True, True)
     db = apsw.Connection("perdure.db")
     names = [name for (name,) in db.execute("select name from sqlite_master where type = 'trigger'").fetchall()]
     for name in names:
@@ -198,7 +198,7 @@ def test_the_same_is_said_of_every_store(terminal: Terminal, target: str, monkey
     assert terminal.run("desk_review", "review-7").code == 3
     assert "input: Merge now?" in terminal("ls").out
     assert "perdure answer w-" in terminal("show", "review-7").out
-    assert "every chain holds." in terminal("verify").out
+    assert "all chains are intact." in terminal("verify").out
     assert terminal("answer", "review-7", "no").code == 0
     assert terminal("resume", "review-7").out.endswith("6 no\n")
 
@@ -236,6 +236,6 @@ def test_a_session_whose_worker_fell_silent_says_how_to_go_on(terminal: Terminal
         made = store.write_now(session.create(session.NewSession(id="s", program="p", arguments={}), by="ada"))
         store.write_now(lease.acquire(made.uid, "w-1", nonce="n", ttl=1))
     said = terminal("ls").out
-    assert "nobody: its worker fell silent" in said
-    assert said.endswith("1 of these stands still. `perdure resume ID` takes it over.\n")
-    assert "`perdure resume s` lets it go on here." in terminal("show", "s").out
+    assert "a worker: its lease has expired" in said
+    assert said.endswith("1 of these has lost its worker. `perdure resume ID` takes a session over.\n")
+    assert "`perdure resume s` to continue it here." in terminal("show", "s").out

@@ -44,8 +44,8 @@ def test_conflicts_are_for_a_person(terminal: Terminal, repository: Path) -> Non
     assert said.out.splitlines() == [
         f"1 conflict; nothing was written to {repository}, the folder of s:",
         "  a.txt (contents)",
-        "`perdure diff b --parent` shows both sides; change one and merge again, or",
-        "`perdure merge b --mark` writes the conflicts between markers.",
+        "`perdure diff b --parent` shows both sides. Change one and merge again, or",
+        "run `perdure merge b --mark` to write the conflicts between markers.",
     ]
     assert (repository / "a.txt").read_text() == "ours\n"
     marked = terminal("merge", "b", "--mark")
@@ -95,7 +95,7 @@ def test_a_merge_says_how_commits_come_home(terminal: Terminal, repository: Path
     git(folder, "commit", "--quiet", "--message=in the branch")
     commit = git(folder, "rev-parse", "HEAD").strip()[:12]
     said = terminal("merge", "b").out.splitlines()
-    assert said[-1] == f"Files are merged, and not commits: `git merge {commit}` brings those of the branch."
+    assert said[-1] == f"Files are merged, not commits. `git merge {commit}` merges the commits of the branch."
     (repository / "b.txt").unlink()
     git(repository, "merge", "--quiet", commit)
     assert terminal("merge", "b", "--json").json["commits"] is None

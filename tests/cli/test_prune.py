@@ -54,8 +54,8 @@ def test_a_folder_with_something_that_is_kept_nowhere_else_stays(terminal: Termi
     (folder / "by-hand.txt").write_text("mine\n")
     said = terminal("cancel", "b").out.splitlines()
     assert said[1:] == [
-        f"The folder of b stays, {folder}: it holds changes that its last snapshot does not.",
-        f"`git worktree remove --force {folder}` removes it all the same.",
+        f"The folder of b is kept, {folder}: it holds changes that its last snapshot does not.",
+        f"`git worktree remove --force {folder}` removes it anyway.",
     ]
     assert (folder / "by-hand.txt").exists()
     assert said[1] in terminal("prune").out

@@ -65,7 +65,7 @@ def test_a_store_in_a_read_only_folder_is_inspected(frozen: Path) -> None:
     assert "s-1" in look("ls").out
     doctor = look("doctor", "--deep", "--json")
     assert (doctor.code, doctor.json["sessions"], doctor.json["damaged"]) == (1, {"ready": 1}, [])
-    assert any("can be inspected and not used" in one["what"] for one in doctor.json["findings"])
+    assert any("can only be read" in one["what"] for one in doctor.json["findings"])
     assert {path: path.stat().st_mtime_ns for path in frozen.rglob("*")} == before
     for path in (frozen, *frozen.rglob("*")):
         path.chmod(path.stat().st_mode | 0o200)  # so that the folder can be removed

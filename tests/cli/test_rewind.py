@@ -24,14 +24,17 @@ def test_a_rewind_says_where_the_files_of_then_are(terminal: Terminal, repositor
     at = events(terminal, "tool")[0]
     said = terminal("rewind", "s", "--to", str(at), "--id", "r")
     assert (said.code, said.err) == (0, "")
-    first, second, *rest = said.out.splitlines()
+    first, second, third, *rest = said.out.splitlines()
     assert first == f"Session r is a branch of s, rewound to event {at}."
-    assert second.startswith(f"Its files are those of event {at}, in /")
-    place = Path(second.partition(", in ")[2].partition(";")[0])
+    assert second == f"Its files are as they were at event {at}; those of s did not change."
+    place = Path(third.removeprefix("Its folder is "))
     assert (place / "b.txt").read_text() == "b\n"
     assert not (place / "c.txt").exists()
     assert (repository / "c.txt").exists()
-    assert rest == [f"Nothing was done outside after event {at}.", "`perdure send r TEXT` says how to go on."]
+    assert rest == [
+        f"Nothing was done outside after event {at}.",
+        "Run `perdure send r TEXT` to tell the agent how to continue.",
+    ]
     (waits,) = terminal("show", "r", "--json").json["waits"]
     assert (waits["kind"], waits["detail"]["about"]) == ("input", "rewound")
     terminal("send", "r", "again")
@@ -60,7 +63,7 @@ def test_what_stays_done_outside_is_listed_with_the_command_that_undoes_it(termi
 @pytest.mark.usefixtures("repository")
 def test_a_wrong_event_and_a_program_are_refused(terminal: Terminal) -> None:
     work(terminal, ["Done."])
-    for to, says in (("1", "Nothing had been said at event 1."), ("99", "no event 99")):
+    for to, says in (("1", "The transcript is empty at event 1."), ("99", "no event 99")):
         said = terminal("rewind", "s", "--to", to)
         assert (said.code, says in said.err) == (2, True)
     terminal("run", "desk_talk", "--id", "t")
@@ -90,8 +93,8 @@ def test_files_that_no_snapshot_holds_are_named_everywhere(terminal: Terminal, r
     assert f"not in its snapshots: {told}" in terminal("brief", "s").out
     assert f"(not in the snapshot: {told})" in terminal("show", "s", "--last", "100").out
     rewound = terminal("rewind", "s", "--to", str(at)).out
-    assert "except those named below" in rewound
+    assert "except those listed below" in rewound
     assert f"  {told} is not in the snapshot: it may be missing there, or differ" in rewound.splitlines()
-    assert f"not compared: {told}, which is not in the snapshot" in terminal("diff", "s").err
+    assert f"not compared: {told}, not in the snapshot" in terminal("diff", "s").err
     forked = terminal("fork", "s", "--id", "b").out
     assert f"  {told} is not in the snapshot: it may be missing there, or differ" in forked.splitlines()

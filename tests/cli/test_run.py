@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.commands.resume import newest
+from perdure.control.session_list import newest_unfinished
 from perdure.store.moves import session
 from perdure.store.store import open_store
 from perdure.testing.proxy import wait_until
@@ -28,7 +28,7 @@ def test_a_session_that_waits_for_a_person_says_what_to_type(terminal: Terminal)
     assert said.code == 3
     assert "Session review-7 waits for a person.\n" in said.out
     assert f"Merge now?\n    perdure answer {wait} yes\n    perdure answer {wait} no\n" in said.out
-    assert said.out.endswith("Then `perdure resume review-7` lets it go on.\n")
+    assert said.out.endswith("Then run `perdure resume review-7` to continue.\n")
     as_json = terminal("resume", "review-7", "--json")
     assert (as_json.code, [one["kind"] for one in as_json.json["waits"]]) == (3, ["input"])
 
@@ -62,9 +62,9 @@ def test_killed_in_the_middle_of_an_act_it_shows_its_plan_and_then_follows_it(te
     killed = terminal.process("run", "desk_review", f"folder={terminal.folder}", "--id", "review-7")
     assert (killed.code, killed.err) == (-signal.SIGKILL, "session review-7\n")
     plan = terminal.process("resume", "review-7", "--plan")
-    assert (plan.code, "was found dead" in plan.out) == (0, True)
-    assert "desk_post  dispatched  1         ask its probe  at once" in plan.out
-    assert "Nothing was done. `perdure resume review-7` does it." in plan.out
+    assert (plan.code, "is dead" in plan.out) == (0, True)
+    assert "desk_post  dispatched  1         ask its probe  now" in plan.out
+    assert "Nothing was done. Run `perdure resume review-7` to do it." in plan.out
     (planned,) = terminal("resume", "review-7", "--plan", "--json").lines
     assert (planned["tool"], planned["action"], planned["attempts"]) == ("desk_post", "probe", 1)
     assert terminal("show", "review-7", "--json").json["session"]["status"] == "running"
@@ -88,7 +88,7 @@ def test_an_effect_nobody_knows_of_is_settled_by_a_person_and_not_done_again(
     settled = terminal(
         "settle", doubt["id"][:8], "--happened", "--because", "saw it", "--result", '"deployed"', "--by", "grace"
     )
-    assert (settled.code, "is acknowledged: grace says happened." in settled.out) == (0, True)
+    assert (settled.code, "is acknowledged: verdict happened by grace." in settled.out) == (0, True)
     assert terminal("resume", "r").out.endswith("deployed\n")
 
 
@@ -105,7 +105,7 @@ def test_a_second_process_is_refused_and_told_who_has_the_session(
             third = terminal.process("resume", "held", "--plan")
             follower = terminal.start("show", "held", "--last", "0", "--follow")
             assert follower.stdout is not None
-            assert "`perdure show held --follow` watches it.\n" in iter(follower.stdout.readline, "")
+            assert "Run `perdure show held --follow` to watch it.\n" in iter(follower.stdout.readline, "")
         finally:
             (terminal.folder / "held").unlink(missing_ok=True)
         assert first.communicate(timeout=30)[0] == "let go\n"
@@ -114,7 +114,7 @@ def test_a_second_process_is_refused_and_told_who_has_the_session(
     assert "`perdure attach held` watches it" in second.err
     assert "`perdure attach held --take-over`" in second.err
     assert "…" not in third.out + followed, third.out + followed
-    assert (third.code, "has it now" in third.out, "If it died now:" in third.out) == (0, True, True)
+    assert (third.code, "holds it" in third.out, "If that process died now:" in third.out) == (0, True, True)
     assert (follower.returncode, followed.splitlines()[-1][-18:]) == (0, "it is done: let go")
 
 
@@ -125,7 +125,7 @@ def test_without_its_code_a_session_waits_for_it_visibly(terminal: Terminal, mon
     monkeypatch.delenv("PERDURE_APP")
     said = terminal.process("resume", "t")
     assert said.code == 3
-    assert "perdure resume t --app MODULE  the module that defines desk_talk\n" in said.out
+    assert "perdure resume t --app MODULE  loads the module that defines desk_talk\n" in said.out
     assert "program: desk_talk" in terminal("ls").out
     from tests.cli.terminal import DESK
 
@@ -136,7 +136,7 @@ def test_what_a_child_waits_for_is_told_by_its_parent(terminal: Terminal) -> Non
     said = terminal("run", "desk_parent", "--id", "p")
     assert (said.code, "child kid: Name?" in said.out) == (3, True)
     answered = terminal("answer", "kid", "Ada")
-    assert "`perdure resume p` lets it go on" in answered.out
+    assert "Run `perdure resume p` to continue" in answered.out
     assert terminal("resume", "p").out.endswith("hello Ada\n")
 
 
@@ -147,7 +147,7 @@ def test_the_last_session_is_never_a_child(terminal: Terminal) -> None:
     with open_store(str(terminal.folder / "perdure.db")) as store:
         moved = max(store.read_now(session.page), key=lambda one: (one.updated_at, one.uid))
         assert moved.id == "kid"
-        assert store.read_now(newest).parent_uid is None
+        assert store.read_now(newest_unfinished).parent_uid is None
 
 
 def test_resume_asks_which_session_and_says_when_there_is_none(terminal: Terminal) -> None:

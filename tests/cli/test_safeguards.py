@@ -61,7 +61,7 @@ def put_back(terminal: Terminal) -> None:
     (path,) = terminal.folder.rglob("perdure.db")
     shutil.copy(path, path.with_name("backup"))
     terminal("run", "branch_books", f"folder={terminal.folder}", "--id", "b")
-    assert "No restore of this store is known." in terminal("restores").out
+    assert "No restore of this store is recorded." in terminal("restores").out
     path.with_name(path.name + "-wal").unlink(missing_ok=True)
     shutil.copy(path.with_name("backup"), path)
 
@@ -70,7 +70,7 @@ def test_doctor_and_restores_report_a_restore_before_the_first_write(branches: T
     put_back(branches)
     for _ in range(2):  # looking records nothing
         said = branches("doctor")
-        assert (said.code, "was put back to an earlier state" in said.out) == (1, True)
+        assert (said.code, "was set back to an earlier state" in said.out) == (1, True)
         assert "nothing wrong" not in said.out
         (found,) = branches("restores", "--json").lines
         assert (found["epoch"], found["cause"], found["recorded"]) == (1, "witness", False)
@@ -87,7 +87,7 @@ def test_restores_releases_what_was_put_back(branches: Terminal) -> None:
     assert branches("restores", "--release").code == 2
     said = branches("restores", "--release", "--because", "looked at every booking")
     assert (said.code, "by ada" in said.out) == (0, True)
-    assert "put back" not in branches("doctor").out
+    assert "set back" not in branches("doctor").out
 
 
 def test_a_restore_can_be_declared_with_a_reason(branches: Terminal) -> None:
@@ -96,5 +96,5 @@ def test_a_restore_can_be_declared_with_a_reason(branches: Terminal) -> None:
         assert branches("restores", *wrong).code == 2
     (found,) = branches("restores", "--declare", "--because", "the disk of Monday", "--json").lines
     assert (found["cause"], found["detail"], found["released_at"]) == ("declared", "ada: the disk of Monday", None)
-    assert "a person declared it" in branches("doctor").out
+    assert "a user declared it" in branches("doctor").out
     assert branches("restore").code == 2  # reserved: it will put a backup back

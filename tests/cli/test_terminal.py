@@ -53,10 +53,10 @@ def test_a_conversation_reads_as_it_happened(work: Work) -> None:
         "    @@ -1 +1 @@",
         "    -x = 1",
         "    +x = 2",
-        "? run_command asks for your yes (gate agent)",
+        "? run_command needs your approval (gate agent)",
         "    command  touch b; echo made",
         "    timeout  120",
-        "  y yes · n no, and why · a always in this session, and why · m more",
+        "  y approve · n deny, with a reason · a always allow in this session, with a reason · m more",
         "y/n/a/m > y looks fine",
         "  run_command: approved by ada: looks fine",
         '  ● run_command command="touch b; echo made"  TIME',
@@ -73,9 +73,9 @@ def test_a_conversation_reads_as_it_happened(work: Work) -> None:
         "  ada answered: right",
         "Right it is.",
         "  2 model calls",
-        "Session one waits for your next message. `perdure attach one --app "
+        "Session one waits for your next message. Run `perdure attach one --app "
         + shlex.quote(DESK)
-        + "` comes back to it.",
+        + "` to return to it.",
     ]
     assert "\x1b[32m    +x = 2\x1b[0m" in seat.raw
     assert "\x1b[31m    -x = 1\x1b[0m" in seat.raw
@@ -92,11 +92,11 @@ def test_always_is_recorded_with_its_reason_and_asked_no_more(work: Work) -> Non
     with work.sit(*begin, "--unsandboxed") as seat:
         seat.until("y/n/a/m > ")
         seat.type("a\n")
-        seat.until("why always > ")
+        seat.until("reason to allow > ")
         seat.type("it only touches\n")
         seat.until("4 model calls")
-        assert "approved by ada: always in this session: it only touches" in seat.text
-        assert seat.text.count("asks for your yes") == 1
+        assert "approved by ada: always allowed in this session: it only touches" in seat.text
+        assert seat.text.count("needs your approval") == 1
     (said,) = [one for one in work("facts", "--json").lines if one["scope"].startswith("allowed:")]
     assert (said["key"], said["updated_by"]) == ("run_command", "ada")
     assert said["value"] == {"because": "it only touches"}
@@ -113,7 +113,7 @@ def test_a_no_and_its_reason_reach_the_model(work: Work) -> None:
         seat.type("maybe\n")
         seat.until("m more", times=3)
         seat.type("n\n")
-        seat.until("why not > ")
+        seat.until("reason to deny > ")
         seat.type("not today\n")
         seat.until("Then not.")
         assert "run_command: denied by ada: not today" in seat.text
@@ -128,7 +128,7 @@ def test_ctrl_c_stops_between_two_acts_and_resume_goes_on(work: Work) -> None:
         work.until_held(seat)
         seat.until("desk_hold")
         seat.type("\x03")
-        seat.until("It stops after what it is doing now.")
+        seat.until("It pauses after the current step.")
         assert work.session()["status"] == "running"
         work.held.unlink()
         assert seat.ended() == 3
@@ -147,10 +147,10 @@ def test_ctrl_c_twice_leaves_at_once_and_nothing_is_done_twice(work: Work) -> No
         work.until_held(seat)
         seat.until("desk_hold")
         seat.type("\x03")
-        seat.until("It stops after what it is doing now.")
+        seat.until("It pauses after the current step.")
         seat.type("\x03")
         assert seat.ended() == 0
-        assert "Session one goes on in the background." in seat.text
+        assert "Session one continues in the background." in seat.text
         assert "Traceback" not in seat.text
     assert work.held.exists()
     work.terminal.until_status("one", "waiting")  # the worker found the act without an end, and asks
@@ -168,7 +168,7 @@ def test_a_killed_terminal_loses_nothing(work: Work) -> None:
         seat.process.wait()
     work.held.unlink()
     with work.sit("resume", "one", "--app", DESK) as seat:
-        seat.until("was found dead")
+        seat.until("is dead")
         seat.until("verdict > ")
         assert "desk_hold" in seat.text
         seat.type("happened\n")

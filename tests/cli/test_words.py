@@ -11,7 +11,7 @@ from perdure.cli.commands.effects import STATES
 from perdure.cli.commands.ls import KINDS, STATUSES
 from perdure.cli.text import plain
 from perdure.cli.text.grid import columns, grid
-from perdure.cli.text.sentence import SAYINGS, line, sentence
+from perdure.cli.text.sentence import SENTENCES, line, sentence
 from perdure.clock import format_time
 from perdure.domain.effect import EffectState
 from perdure.domain.event import Event
@@ -50,7 +50,7 @@ def test_the_choices_are_those_of_the_domain() -> None:
 
 
 def test_every_kind_of_event_has_a_sentence() -> None:
-    said = set(SAYINGS) | {kind for kind in KNOWN if kind.startswith("effect.")}
+    said = set(SENTENCES) | {kind for kind in KNOWN if kind.startswith("effect.")}
     assert set(KNOWN) - said == NOT_YET
     for kind in (kind for kind in KNOWN if kind.startswith("effect.")):
         assert not sentence(event(kind, {"attempt": 1}), {"e-1": "post"}).startswith(kind), kind
@@ -64,7 +64,7 @@ def test_whatever_a_body_holds_it_becomes_one_harmless_line(kind: str) -> None:
 def test_an_event_can_be_read_aloud() -> None:
     happened = event("effect.acknowledged", {"attempt": 1, "rows": {"effect": [{"id": "e-1", "result": "7"}]}})
     assert line(happened, {"e-1": "post"}) == "     7  1970-01-01 00:00:00Z  post e-1 happened: 7"
-    assert sentence(event("cancel.requested", {}), {}) == "ada asked it to stop"
+    assert sentence(event("cancel.requested", {}), {}) == "ada requested to cancel it"
     assert sentence(event("message", {"role": "user", "content": "hi"}), {}) == "user: hi"
 
 

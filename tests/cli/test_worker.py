@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from perdure.cli.background_worker import BackgroundWorker
 from perdure.cli.live import drivers
-from perdure.cli.live.drivers import BackgroundWorker
 from perdure.cli.shell import Shell
 from perdure.domain.session import CRASHES
 from perdure.runtime.definitions.program import Bound
@@ -114,17 +114,17 @@ def test_attach_stops_starting_workers_that_change_nothing(terminal: Terminal, m
         started[-1].process.wait()
         return started[-1]
 
-    monkeypatch.setattr(drivers, "background", background)
-    mover = drivers.BackgroundDriver(Shell(str(terminal.folder / "perdure.db"), json=False), "uid", lambda _: None)
+    monkeypatch.setattr(drivers, "start_worker", background)
+    driver = drivers.BackgroundDriver(Shell(str(terminal.folder / "perdure.db"), json=False), "uid", lambda _: None)
     for _ in range(10):
-        mover.start()
-        mover.saw("lease.acquired")
-        mover.saw("session.released")
-    found = mover.look()
+        driver.start()
+        driver.saw("lease.acquired")
+        driver.saw("session.released")
+    found = driver.check()
     assert (len(started), found is not None and "3 workers in a row were started" in found.message) == (3, True)
-    mover.saw("step.recorded")
-    mover.start()
-    assert (len(started), mover.look()) == (4, None)
+    driver.saw("step.recorded")
+    driver.start()
+    assert (len(started), driver.check()) == (4, None)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 import perdure
 from perdure import Agent, Session, program
 from perdure.clock import SECOND
-from perdure.control.brief import MOST, Brief, brief
+from perdure.control.brief import MOST, Brief, make_brief
 from perdure.runtime.definitions.program import PROGRAMS
 from perdure.store.moves import event, fact, lease, session
 from perdure.testing import ManualClock, ScriptedModel
@@ -50,7 +50,7 @@ def translator() -> Agent:
 async def told(runtime: perdure.Runtime, name: str) -> Brief:
     found = await runtime.store.read(session.find, name)
     beside = runtime.store.folder or (runtime.values.directory.folder if runtime.values.directory else None)
-    return await runtime.store.read(brief, found, beside)
+    return await runtime.store.read(make_brief, found, beside)
 
 
 async def test_a_program_is_told_as_of_its_last_event(target: str, clock: ManualClock) -> None:
@@ -90,7 +90,7 @@ async def test_an_agent_is_told_with_what_changed_behind_its_back(target: str, p
         await runtime.send("talk", "go on")
         assert (await told(runtime, "talk")).changed == [
             "a.txt changed since it was read",
-            "messages that it has not read: 1",
+            "unread messages: 1",
         ]
         await runtime.run("talk")
         assert [one.text for one in (await told(runtime, "talk")).said] == ["go on"]

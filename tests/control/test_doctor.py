@@ -67,7 +67,7 @@ def test_a_session_whose_worker_fell_silent_is_wrong_until_somebody_takes_it(tar
     assert (report.sessions, report.stale, report.undecided) == ({"running": 1}, 1, 1)
     assert [(one.id, one.holder, one.overdue > 0) for one in report.stale_sessions] == [("s-1", "w-1", True)]
     assert (levels(report.findings), report.healthy) == (["stuck"], False)
-    assert "1 session stands still" in report.findings[0].what
+    assert "1 session has lost the worker" in report.findings[0].what
     assert report.depth is not None
     assert report.depth.holds is not None  # the store keeps its promises; it is the work that stands still
 
@@ -311,15 +311,15 @@ def test_each_fault_of_a_server_has_its_finding(changes: dict[str, object], leve
         ({"disk": DiskStatus("/d", "ext4", 1 << 40, 0)}, "note", "reserve"),
         ({"latency": Latency(3, 4, 20, "sync of this disk")}, "risk", "3 µs"),
         ({"latency": None}, "wrong", "Nothing can be written"),
-        ({"durability": Durability("delete", "full")}, "wrong", "power cut"),
-        ({"durability": Durability("wal", "normal")}, "wrong", "power cut"),
-        ({"durability": Durability("delete", "unknown")}, "wrong", "power cut"),
+        ({"durability": Durability("delete", "full")}, "wrong", "power failure"),
+        ({"durability": Durability("wal", "normal")}, "wrong", "power failure"),
+        ({"durability": Durability("delete", "unknown")}, "wrong", "power failure"),
         ({"in_doubt": 2}, "note", "2 effects are in doubt"),
         ({"processes": [str(n) for n in range(9)]}, "note", "9 processes"),
         (
             {"stale": 2, "stale_sessions": [StaleSession("a", "w", 1), StaleSession("b", "w", 1)]},
             "stuck",
-            "2 sessions stand still",
+            "2 sessions have lost the worker",
         ),
     ],
 )

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from perdure.clock import SECOND, SystemClock
-from perdure.control.migration import DAY, bring_up_to_date
+from perdure.control.migration import DAY, migrate_store
 from perdure.errors import ConfigError, IllegalMove, NotFound
 from perdure.runtime.workers.liveness import locks_of_store
 from perdure.store import migrate
@@ -29,14 +29,14 @@ def steps(target: str) -> list[migrate.Migration]:
 
 def test_a_store_that_is_up_to_date_stays_as_it_is(target: str) -> None:
     open_store(target).close()
-    done = bring_up_to_date(target)
+    done = migrate_store(target)
     assert done.before == done.after == done.known
 
 
 def test_an_older_store_is_brought_up_to_date(target: str) -> None:
     open_store(target).close()
     known = len(steps(target)) - 2
-    done = bring_up_to_date(target, steps(target))
+    done = migrate_store(target, steps(target))
     assert (done.before, done.after) == (known, known + 2)
 
 
@@ -44,10 +44,10 @@ def test_a_step_that_would_break_a_living_worker_is_left_for_later(target: str) 
     known = len(steps(target)) - 2
     with open_store(target) as store, locks_of_store(store).enter(store) as me:
         for before in (known, known + 1):
-            with pytest.raises(IllegalMove, match=f"from {before} to {known + 1}.* {me.id} on"):
-                bring_up_to_date(target, steps(target))
+            with pytest.raises(IllegalMove, match=f"from version {before} to {known + 1}.* {me.id} on"):
+                migrate_store(target, steps(target))
         assert store.read_now(meta.get, "schema_version") == str(known + 1)
-    assert bring_up_to_date(target, steps(target)).after == known + 2
+    assert migrate_store(target, steps(target)).after == known + 2
 
 
 @pytest.mark.parametrize(("silent_for", "counts"), [(DAY - 60 * SECOND, True), (DAY + 60 * SECOND, False)])
@@ -64,18 +64,18 @@ def test_a_worker_that_cannot_be_asked_counts_for_a_day(target: str, silent_for:
         store.write_now(worker.register(afar))
     if counts:
         with pytest.raises(IllegalMove, match="w-afar on elsewhere"):
-            bring_up_to_date(target, steps(target))
+            migrate_store(target, steps(target))
     else:
-        assert bring_up_to_date(target, steps(target)).after == len(steps(target))
+        assert migrate_store(target, steps(target)).after == len(steps(target))
 
 
 def test_migrating_makes_no_store(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
-        bring_up_to_date(str(tmp_path / "none.db"))
+        migrate_store(str(tmp_path / "none.db"))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.databases("memory", "files")
 def test_a_store_without_a_schema_of_its_own_needs_no_migration(target: str) -> None:
     with pytest.raises(ConfigError, match="needs no migration"):
-        bring_up_to_date(target)
+        migrate_store(target)

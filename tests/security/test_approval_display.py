@@ -103,7 +103,7 @@ def test_approvals_counts_what_the_table_does_not_show(terminal: Terminal, asked
     assert "rm -rf" not in said.out
     assert f"{asked}: 3" in said.out
     assert "characters not shown" in said.out
-    assert "`perdure approvals ID` shows the whole of one." in said.out
+    assert "`perdure approvals ID` shows a whole call." in said.out
 
 
 def test_one_approval_is_shown_whole(terminal: Terminal, asked: str) -> None:

@@ -375,7 +375,7 @@ def test_importing_says_what_it_dropped_and_an_own_bundle_keeps_all(
     assert (own.code, "Dropped" in own.out) == (0, False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "another-user"))
     said = terminal("import", "b.zip", "--store", "other.db")
-    assert 'Dropped allow = ["run_command"]: the bundle gave itself this permission.' in said.out
+    assert 'Dropped allow = ["run_command"]: a bundle cannot grant itself permissions.' in said.out
     assert "Dropped network = true" in said.out
     kept = terminal("import", "b.zip", "--store", "third.db", "--keep", "network")
     assert ("Dropped network" in kept.out, "Dropped allow" in kept.out) == (False, True)

@@ -268,7 +268,7 @@ def test_the_name_of_a_stranger_is_shown_without_control_characters(terminal: Te
     write_folder(folder / "evil", signed_with(forged_bundles.content(folder / "b"), MALLORY, name))
     said = terminal("import", "evil", "--store", "other.db")
     (line,) = [line for line in said.out.splitlines() if "signed" in line]
-    assert line.startswith(f"The bundle is signed by an unknown key, {MALLORY.public[:32]}, which calls itself")
+    assert line.startswith(f"The bundle is signed by an unknown key, {MALLORY.public[:32]}, which claims to be")
     assert "\x1b" not in said.out
     assert "\u202e" not in said.out
 

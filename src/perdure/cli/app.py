@@ -1,7 +1,7 @@
-"""The user's code: modules that define programs and tools, imported because a person named them.
+"""The user's code: modules that define programs and tools, imported because the user named them.
 
-This is the one place that imports by a name, and the name comes from the command line or the settings, never from a
-row. Importing registers what the module declares with `@program` and `@tool`.
+This is the only place of the command line that imports by name. The name comes from the command line or the settings,
+never from a row. Importing registers what the module declares with `@program` and `@tool`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pathlib import Path
 from perdure.errors import ConfigError
 
 
-def named(setting: str) -> list[str]:
-    """The names in a setting, which may hold several."""
+def split_names(setting: str) -> list[str]:
+    """The names in a setting, separated by commas."""
     return [name.strip() for name in setting.split(",") if name.strip()]
 
 
-def load(names: Iterable[str]) -> None:
-    """Import each, by its name or by its path; the current folder is looked at last.
+def load_apps(names: Iterable[str]) -> None:
+    """Import each module, by its name or by its path. The current folder is searched last.
 
-    Last, because that folder may be anybody's: a file of it must not take the place of an installed module.
+    Last, because that folder may not be the user's own: a file in it must not replace an installed module.
     """
     here = str(Path.cwd())
     for name in names:
@@ -35,7 +35,7 @@ def load(names: Iterable[str]) -> None:
             else:
                 import_module(name)
         except (Exception, SystemExit) as error:
-            raise _complaint(name, error) from error
+            raise _import_error(name, error) from error
 
 
 def _load_file(path: Path) -> None:
@@ -44,7 +44,7 @@ def _load_file(path: Path) -> None:
         return
     spec = util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
+        raise FileNotFoundError(f"{path} does not exist")
     if (folder := str(path.parent)) not in sys.path:
         sys.path.append(folder)
     module = util.module_from_spec(spec)
@@ -56,19 +56,19 @@ def _load_file(path: Path) -> None:
         raise
 
 
-def _is_theirs(file: str) -> bool:
+def _is_user_code(file: str) -> bool:
     return "importlib" not in file and not Path(file).is_relative_to(Path(__file__).parents[1])
 
 
-def _complaint(name: str, error: BaseException) -> ConfigError:
-    """One sentence: what cannot be imported, why, and in which line of whose code."""
-    said = str(error).strip().rstrip(".") or "no message"
+def _import_error(name: str, error: BaseException) -> ConfigError:
+    """Which app cannot be imported, why, and in which line of the user's code."""
+    message = str(error).strip().rstrip(".") or "no message"
     where = ""
     if not isinstance(error, ImportError | SyntaxError):
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_theirs(frame.filename)]
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_user_code(frame.filename)]
         if frames:
             where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
     return ConfigError(
-        f"The app {name} cannot be imported: {type(error).__name__}: {said}{where}.",
+        f"The app {name} cannot be imported: {type(error).__name__}: {message}{where}.",
         hint="--app takes the name of a module, as seen from the current folder, or the path of a .py file.",
     )

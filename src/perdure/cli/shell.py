@@ -1,7 +1,7 @@
-"""What every command shares: `--store`, `--json`, `--app`, the settings, and how it speaks.
+"""What every command shares: `--store`, `--json`, `--app`, the settings, and output.
 
-A command is a function of a `Shell` and its own options. It returns its exit code, or nothing for 0, and raises what
-goes wrong; it never catches an error to print it.
+A command is a function of a `Shell` and its own options. It returns its exit code, or None for 0. It raises errors and
+never catches one to print it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
     from rich.console import RenderableType
 
-UNBOUNDED = 10_000  # columns, where nobody looks at a terminal: a line is a line, and can be searched for
-OTHER_IDS = ("approvals", "approve", "deny")  # commands whose ID is not a session's
+UNBOUNDED = 10_000  # columns where the output is not a terminal: lines are not wrapped, so that they can be searched
+OTHER_IDS = ("approvals", "approve", "deny")  # commands whose ID does not name a session
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Shell:
-    """What a command is given: where the store is, what is set, who asks, and a mouth."""
+    """The context of a command: the store, the settings, the user, and the output."""
 
     def __init__(self, store: str | None, json: bool, app: Sequence[str] = (), by: str | None = None) -> None:
         from perdure.config import mistyped_names
@@ -38,18 +38,18 @@ class Shell:
         self.app = tuple(app)
         self._by = by
         if wrong := mistyped_names():
-            told = ", ".join(f"{name} (did you mean {meant}?)" for name, meant in wrong)
-            self.note(f"warning: The environment sets what is no setting: {told}.")
+            names = ", ".join(f"{name} (did you mean {meant}?)" for name, meant in wrong)
+            self.note(f"warning: Unknown settings in the environment: {names}.")
 
     @cached_property
     def settings(self) -> dict[str, str]:
-        """What is set. Read when it is first needed: a command that needs no setting asks for no trust."""
+        """The settings. They are read when first needed: a command that needs no setting does not ask for trust."""
         from perdure.config import read_settings
 
         def trusts(path: Path, text: str) -> None:
-            from perdure.cli.commands.trust import require
+            from perdure.cli.trust_prompt import require_trust
 
-            require(self, path, text)
+            require_trust(self, path, text)
 
         found = read_settings(trusts=trusts)
         for name, text in found.items():
@@ -62,7 +62,7 @@ class Shell:
 
     @property
     def by(self) -> str:
-        """Who acts: `--by`, the setting, or whoever is logged in."""
+        """The name to record: `--by`, the setting, or the current user."""
         return self._by or self.settings.get("by") or login()
 
     @property
@@ -76,7 +76,7 @@ class Shell:
 
     @property
     def width(self) -> int:
-        """The columns of the terminal, if anybody looks at one."""
+        """The columns of the terminal, if the output is one."""
         if is_terminal(sys.stdout) or "COLUMNS" in os.environ:
             from shutil import get_terminal_size
 
@@ -86,31 +86,31 @@ class Shell:
     def load(self) -> None:
         """Import the programs and tools that `--app` or the settings name."""
         import perdure.agent.stored_agent  # noqa: F401 - the agent of the command line is a program like any other
-        from perdure.cli.app import load, named
+        from perdure.cli.app import load_apps, split_names
 
-        load(self.app or named(self.settings.get("app", "")))
-        for name in {"environment", "readable"} & self.settings.keys():  # where the sandbox looks for them
+        load_apps(self.app or split_names(self.settings.get("app", "")))
+        for name in {"environment", "readable"} & self.settings.keys():  # the sandbox reads them from the environment
             os.environ[f"PERDURE_{name.upper()}"] = self.settings[name]
 
     def echo_rich(self, *parts: RenderableType) -> None:
-        """Print for people: in colour on a terminal that wants it, plain everywhere else."""
+        """Print rich text: in colour on a terminal that supports it, plain everywhere else."""
         from rich.console import Console
 
         width = None if is_terminal(sys.stdout) or "COLUMNS" in os.environ else UNBOUNDED
         console = Console(width=width, highlight=False, emoji=False)
-        with _output(), console.capture() as said:
+        with _output(), console.capture() as output:
             for part in parts:
                 console.print(part, soft_wrap=isinstance(part, str))
-        _print("\n".join(line.rstrip() for line in said.get().splitlines()), color=True)
+        _print("\n".join(line.rstrip() for line in output.get().splitlines()), color=True)
 
     def echo(self, *lines: str) -> None:
-        """Print plain lines, which may be styled with `click.style`; quicker than `show`."""
+        """Print plain lines, which may be styled with `click.style`. Faster than `echo_rich`."""
         coloured = is_terminal(sys.stdout) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         for line in lines:
             _print(line, color=coloured)
 
     def note(self, line: str) -> None:
-        """Say something beside the result, on the standard error."""
+        """Print a remark on standard error, beside the result."""
         if not self.json:
             with _output(sys.stderr):
                 click.echo(line, err=True)
@@ -122,18 +122,18 @@ class Shell:
         _print(msgspec.json.encode(value).decode())
 
     def echo_bytes(self, chunks: Iterable[bytes]) -> None:
-        """Write bytes to the standard output, unchanged."""
+        """Write bytes to standard output, unchanged."""
         with _output():
             for chunk in chunks:
                 click.echo(chunk, nl=False)
 
     @property
     def is_store_durable(self) -> bool:
-        """Whether another command can find what this one leaves: a store in memory ends with its process."""
+        """Whether the store outlives this process: a store in memory does not."""
         return self.store != "memory:"
 
     def suggest(self, *words: str, app: bool = False) -> str:
-        """A command to type next, on the same store and with the same code."""
+        """A command line to type next, for the same store and, with `app`, the same code."""
         import shlex
 
         from perdure.config import without_password
@@ -150,17 +150,17 @@ class Shell:
 
 
 def login() -> str:
-    """Who is logged in, by a name that can be voted with."""
+    """The name of the current user."""
     from getpass import getuser
 
     try:
         return getuser()
-    except (KeyError, OSError):  # a container's user may have a number and no name
+    except (KeyError, OSError):  # the user of a container may have a number and no name
         return f"uid-{os.getuid()}"
 
 
 def is_terminal(stream: IO[Any] | None) -> bool:
-    """Whether somebody looks at it; a stream that was closed before we began is None."""
+    """Whether a stream is a terminal. A stream that was closed before the process started is None."""
     return stream is not None and stream.isatty()
 
 
@@ -171,27 +171,27 @@ def _print(line: str, *, color: bool | None = None) -> None:
 
 @contextmanager
 def _output(stream: IO[Any] | None = None) -> Iterator[None]:
-    """That the standard output cannot be written to is not the store's trouble, so it is said here.
+    """Report that the output cannot be written, so that it is not treated as an error of the store.
 
-    A reader that has closed its end of the pipe, such as `head`, ends the command without a word.
+    When the reader has closed its end of the pipe, as `head` does, the command exits silently.
     """
     try:
         yield
     except OSError as error:
-        with open(os.devnull, "wb") as nowhere:  # what is left in the buffer would fail once more at the end
+        with open(os.devnull, "wb") as nowhere:  # the rest of the buffer would fail again at exit
             os.dup2(nowhere.fileno(), (stream or sys.stdout).fileno())
         if isinstance(error, BrokenPipeError):
             raise click.exceptions.Exit(PIPE_CLOSED) from None
         from perdure.errors import PerdureError
 
         raise PerdureError(
-            f"The standard output cannot be written to: {error.strerror}.",
-            hint="Send it to where there is room. What the command did is done.",
+            f"The output cannot be written: {error.strerror}.",
+            hint="Redirect it to a disk with free space. The command itself has completed.",
         ) from None
 
 
 def _check(kind: str, given: Any) -> None:
-    """Refuse text that no database could hold, such as bytes that are not UTF-8, before anything is done with it."""
+    """Refuse text that no database can store, such as bytes that are not UTF-8, before it is used."""
     for text in given if isinstance(given, tuple) else (given,):
         if isinstance(text, str) and not text.isprintable():
             from perdure.ids import check_text
@@ -200,21 +200,34 @@ def _check(kind: str, given: Any) -> None:
 
 
 def by_option(function: F) -> F:
-    """Give a command the option `--by`, because a person acts."""
-    return click.option("--by", metavar="NAME", help="Who says so; by default whoever is logged in.")(function)
+    """Add the option `--by` to a command whose user is recorded."""
+    return click.option("--by", metavar="NAME", help="Name to record (default: the current user).")(function)
+
+
+class RenamedOption(click.Option):
+    """An option that still accepts its old names. The help shows only the first one."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        if record is None:
+            return None
+        names, text = record
+        for old in self.opts[1:]:
+            names = names.replace(f", {old}", "")
+        return names, text
 
 
 class SessionId(click.types.StringParamType):
-    """Text that a shell completes with the ids of sessions."""
+    """A session id, which a shell can complete."""
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from perdure.cli.commands.completion import ids
+        from perdure.cli.session_ids import complete_session_ids
 
-        return ids(ctx, param, incomplete)
+        return complete_session_ids(ctx, param, incomplete)
 
 
 def command(run: Callable[..., int | None]) -> click.Command:
-    """Make a function a command, with the options that every command has."""
+    """Make a function a command, with the options that all commands share."""
 
     def invoke(
         store: str | None, json: bool, app: tuple[str, ...], verbose: bool, by: str | None = None, **options: Any
@@ -232,10 +245,10 @@ def command(run: Callable[..., int | None]) -> click.Command:
         if isinstance(one, click.Argument) and one.name == "id" and run.__name__ not in OTHER_IDS:
             one.type = SessionId()
     shared: list[click.Parameter] = [
-        click.Option(["--store"], metavar="ADDRESS", help="Where sessions are kept: a path, files:DIR, postgresql://…"),
-        click.Option(["--json"], is_flag=True, help="Print JSON: one object, or one a line for a list."),
+        click.Option(["--store"], metavar="ADDRESS", help="Address of the store: a path, files:DIR, postgresql://…"),
+        click.Option(["--json"], is_flag=True, help="Print JSON: one object, or one object per line for a list."),
         click.Option(
-            ["--app"], metavar="MODULE", multiple=True, help="Where programs and tools are: a module, or a .py file."
+            ["--app"], metavar="MODULE", multiple=True, help="Load programs and tools from a module or a .py file."
         ),
         click.Option(["--verbose"], is_flag=True, help="Write log messages to standard error."),
     ]

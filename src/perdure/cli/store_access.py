@@ -1,7 +1,4 @@
-"""How a command reaches the store: to read what is there, or to act on it. Neither makes a store that was not there.
-
-Who has a session now, whether that process may be alive, and what that means for somebody else.
-"""
+"""How a command reaches the store: to read it, or to act on it. A store is created only on request."""
 
 from __future__ import annotations
 
@@ -10,47 +7,54 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from perdure.cli.shell import Shell
+from perdure.cli.text.plain import safe, span
+from perdure.domain.effect import Effect
+from perdure.domain.session import SessionRecord
+from perdure.domain.worker import Liveness
 from perdure.errors import NotFound, SchemaMismatch
+from perdure.store import migrate
+from perdure.store.inspection import read_access
+from perdure.store.move import StoreTransaction
+from perdure.store.moves import event, session
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # `ls` and `show` must start fast, and do without the runtime
     from perdure.runtime.runtime import Runtime
-    from perdure.store.inspection.read_access import StoreReader
-    from perdure.store.move import StoreTransaction
+    from perdure.runtime.workers.liveness import WorkerLocks
 
 T = TypeVar("T")
 
 
 @contextmanager
 def read_store(shell: Shell) -> Iterator[StoreTransaction]:
-    """One moment of a store that exists. Nothing is created, migrated or locked."""
+    """A consistent view of a store that exists. Nothing is created, migrated or locked."""
     with inspect_store(shell) as found:
         yield found.tx
 
 
 @contextmanager
-def inspect_store(shell: Shell) -> Iterator[StoreReader]:
-    """The same, with what is known from beside the store."""
-    from perdure.store import migrate
-    from perdure.store.inspection import read_access
-
+def inspect_store(shell: Shell) -> Iterator[read_access.StoreReader]:
+    """The same, with what is known from outside the store."""
     place = read_access.locate_store(shell.store)
     with read_access.read_store(place) as found:
         properties = read_access.properties(found.tx)
         if not properties:
-            raise NotFound(f"{place.shown} holds no Perdure store.", hint="The first session makes it.")
+            raise NotFound(f"{place.shown} holds no Perdure store.", hint="The first session creates it.")
         version, compatible = int(properties["schema_version"]), int(properties["compatible_from"])
         known = len(migrate.load("postgres" if place.kind == "postgres" else "sqlite"))
         migrate.check(version, compatible, known)
         if version < known:
             raise SchemaMismatch(
-                f"The store has schema {version}, and this version of Perdure reads {known}.",
+                f"The store has schema {version}, but this version of Perdure needs schema {known}.",
                 hint=f"Run `{shell.suggest('migrate')}`.",
             )
         yield found
 
 
 def run_with_runtime(shell: Shell, work: Callable[[Runtime], Awaitable[T]], *, create: bool = False) -> T:
-    """Do something with the runtime over the store, which must be there unless it may be created."""
+    """Open the store with a runtime, and await `work`.
+
+    Without `create` the store is inspected first, because opening would create it and migrate it.
+    """
     import asyncio
 
     from perdure.runtime.runtime import open as open_runtime
@@ -59,68 +63,68 @@ def run_with_runtime(shell: Shell, work: Callable[[Runtime], Awaitable[T]], *, c
         with read_store(shell):
             pass
 
-    async def act() -> T:
+    async def main() -> T:
         artifacts = shell.settings.get("artifacts")
         async with open_runtime(
             shell.store, by=shell.by, connections=shell.connections, artifacts=artifacts
         ) as runtime:
             return await work(runtime)
 
-    return asyncio.run(act())
+    return asyncio.run(main())
 
 
-if TYPE_CHECKING:
-    from perdure.domain.session import SessionRecord
-    from perdure.runtime.workers.liveness import WorkerLocks
-    from perdure.store.move import StoreTransaction
+def load_arguments(shell: Shell, effect: Effect) -> Effect:
+    """An effect with its arguments, which are in the artifact folder when they are large."""
+    from perdure.runtime.run.large_values import folder_of, opened
+
+    return opened(effect, folder_of(read_access.locate_store(shell.store).folder, shell.settings.get("artifacts")))
 
 
-def presences(shell: Shell, tx: StoreTransaction) -> WorkerLocks:
-    """The locks of the store's workers, to ask and not to take one."""
+def worker_locks(shell: Shell, tx: StoreTransaction) -> WorkerLocks:
+    """The locks of the store's workers, to test and not to take."""
     from perdure.runtime.workers.liveness import locks_at
-    from perdure.store.inspection import read_access
 
     place = read_access.locate_store(shell.store)
     return locks_at(place.folder, read_access.properties(tx)["store_id"], shared=place.kind == "postgres")
 
 
-def describe_holder(tx: StoreTransaction, locks: WorkerLocks, found: SessionRecord) -> tuple[bool, str]:
-    """Whether somebody who may be alive has the session, and what that means for going on."""
-    from perdure.cli.text.plain import safe, span
-
+def describe_holder(tx: StoreTransaction, shell: Shell, found: SessionRecord) -> tuple[bool, str]:
+    """Whether the lease holder of a session may be alive, and whether the session can be taken over."""
     holder, left = found.lease_holder or "", (found.lease_until or 0) - tx.now
-    if _is_dead(tx, locks, holder):
-        return False, f"Its worker {safe(holder)} was found dead; the session can be taken over."
+    if _is_dead(tx, worker_locks(shell, tx), holder):
+        return False, f"Its worker {safe(holder)} is dead. The session can be taken over."
     if left < 0:
-        return False, f"Its worker {safe(holder)} has been silent for {span(-left)}; the session can be taken over."
-    return True, f"{safe(holder)} has it now, for {span(left)} more unless it renews; until then nobody else can go on."
+        silent = span(-left)
+        return (
+            False,
+            f"Its worker {safe(holder)} has not renewed its lease for {silent}. The session can be taken over.",
+        )
+    return True, f"{safe(holder)} holds it. Its lease ends in {span(left)} unless it is renewed."
 
 
 def describe_lease(tx: StoreTransaction, shell: Shell, uid: str, *, wanted: bool) -> tuple[bool, str]:
-    """The same for somebody who watches, or wants it: who has it, where, and since when."""
-    from perdure.cli.text.plain import safe, span
-    from perdure.store.moves import event, session
+    """The same for a user who watches the session: who holds it, where, and since when.
 
+    With `wanted`, the user asked to take it over, and the text explains why that is not possible yet.
+    """
     found = session.get(tx, uid)
     if found.lease_holder is None:
-        return True, ""  # nobody has it any more; whoever watches sees why
-    alive, said = describe_holder(tx, presences(shell, tx), found)
+        return True, ""  # it was released; the next events show why
+    alive, text = describe_holder(tx, shell, found)
     if not alive:
-        return False, said
+        return False, text
     holder = found.lease_holder
     id, _, where = holder.partition("@")
     host, _, pid = where.rpartition(":")
     number = max(event.newest_of(tx, uid, kind) for kind in ("lease.acquired", "lease.taken_over"))
-    begun = event.after(tx, uid, number - 1, limit=1)
-    since = f" since {span(tx.now - begun[0].at)}" if number and begun else ""
+    started = event.after(tx, uid, number - 1, limit=1)
+    since = f" for {span(tx.now - started[0].at)}" if number and started else ""
     who = f"{safe(id)} on {safe(host)}, process {safe(pid)}," if where else safe(holder)
-    why = f" It may be alive, so nobody can take it over before {span((found.lease_until or 0) - tx.now)} of silence."
-    return True, f"{who} has had it{since}.{why if wanted else ''} Watching goes on."
+    left = span((found.lease_until or 0) - tx.now)
+    why = f" It may be alive, so the session can be taken over only after it has been silent for {left}."
+    return True, f"{who} has held it{since}.{why if wanted else ''} Still watching."
 
 
 def _is_dead(tx: StoreTransaction, locks: WorkerLocks, holder: str) -> bool:
-    from perdure.domain.worker import Liveness
-    from perdure.store.inspection import read_access
-
-    known = [one for one in read_access.workers(tx) if one.id == holder.split("@", 1)[0]]
-    return bool(known) and locks.life(known[0]) is Liveness.DEAD
+    rows = [one for one in read_access.workers(tx) if one.id == holder.split("@", 1)[0]]
+    return bool(rows) and locks.life(rows[0]) is Liveness.DEAD

@@ -1,1 +1,1 @@
-"""The control plane: what survives workers, and looks after them and their stores. It moves no session by itself."""
+"""The control plane: operations on stores, sessions and branches that do not belong to one run of a session."""

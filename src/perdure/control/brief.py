@@ -1,7 +1,7 @@
-"""The brief: what somebody needs to know who takes a session over, as of one event of its log.
+"""The brief: a handover summary of a session, as of one event of its log.
 
-Everything is read in one moment of the store, so it says nothing that the record does not. What lies outside, the
-folder and its branch, is compared with what the record says was read there; nothing is written and nobody is woken.
+Everything is read in one consistent view of the store. The folder and its git branch are compared with what the record
+says was read there. Nothing is written, and no session is woken.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ from perdure.store.moves import decision, event, fact, inbox, task, wait
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
 
-MOST = 8  # things of one kind
-FEWER = {"said": 3, "waits": 4}  # … that take several lines each
-LOOKED_AT = 300  # effects, among which those that changed something are found
-INSIDE = frozenset({Replay.PURE, Replay.JOINT})  # they leave nothing outside
+MOST = 8  # entries of each list
+FEWER = {"said": 3, "waits": 4}  # entries of lists whose entries take several lines
+SEARCHED = 300  # effects that are searched for those that changed something
+INSIDE = frozenset({Replay.PURE, Replay.JOINT})  # effects that change nothing outside
 UNFINISHED = (TaskState.ACTIVE, TaskState.BLOCKED, TaskState.OPEN)
 
 R = TypeVar("R", bound=Record)
 
 
 class UserMessage(msgspec.Struct, frozen=True):
-    """Something a person told the session after the beginning."""
+    """A message of a person after the prompt."""
 
     number: int
     text: str
 
 
 class Brief(msgspec.Struct, frozen=True):
-    """What `perdure brief --json` prints. `left_out` counts, for each list, what did not fit."""
+    """What `perdure brief --json` prints. `left_out` has the number of omitted entries of each list."""
 
     session: str
     uid: str
     program: str
     status: str
-    number: int  # the event as of which all this is true
-    at: int  # when that happened
+    number: int  # the event as of which this is the state
+    at: int  # when that event happened
     now: int
     title: str | None
     goal: str | None
-    sealed_at: int | None  # it was moved, and goes on elsewhere
+    sealed_at: int | None  # it was moved, and continues elsewhere
     branch_of: str | None
     branch_at: int | None
     repository: str | None
@@ -82,19 +82,20 @@ class Brief(msgspec.Struct, frozen=True):
     not_kept: list[str] = []  # files in the folder that its last snapshot does not hold, each with why
 
 
-def brief(tx: StoreTransaction, found: SessionRecord, beside: Path | None) -> Brief:
+def make_brief(tx: StoreTransaction, found: SessionRecord, beside: Path | None) -> Brief:
     """The brief of a session; `beside` is the folder of its store, where the folders of branches are."""
     state = state_of(tx, found)[0]
     place = _place(tx, found, beside)
     last = event.last(tx, found.uid, limit=1)
-    chosen, planned, done = _of_line(tx, found)
+    chosen, planned, done = _lineage(tx, found)
     orders = fact.listing(tx, "orders")
     facts = sorted(_own_facts(tx, found.uid), key=lambda one: (not one.is_stale(tx.now), one.key))
     lists: dict[str, list[Any]] = {
-        "said": _said(state), "orders": orders, "decisions": chosen, "waits": wait.open_of_session(tx, found.uid),
+        "said": _user_messages(state), "orders": orders, "decisions": chosen,
+        "waits": wait.open_of_session(tx, found.uid),
         "tasks": [one for want in UNFINISHED for one in planned if one.state == want],
         "unsettled": effects.unsettled(tx, found.uid), "done": done,
-        "changed": [*_outside(state, place), *_since(tx, found, state)], "facts": facts,
+        "changed": [*_folder_changes(state, place), *_outside_changes(tx, found, state)], "facts": facts,
     }  # fmt: skip
     return Brief(
         session=found.id, uid=found.uid, program=found.program, status=found.status, number=found.cursor,
@@ -110,7 +111,7 @@ def brief(tx: StoreTransaction, found: SessionRecord, beside: Path | None) -> Br
 
 
 def most(name: str) -> int:
-    """How many of a list are told one by one."""
+    """How many entries of a list are included."""
     return FEWER.get(name, MOST)
 
 
@@ -129,8 +130,8 @@ def _name_of(tx: StoreTransaction, uid: str | None) -> str | None:
         return uid
 
 
-def _said(state: State) -> list[UserMessage]:
-    """What people said after the prompt, the newest first."""
+def _user_messages(state: State) -> list[UserMessage]:
+    """The messages of people after the prompt, the newest first."""
     lines = [line for line in state.lines if line.role == "user" and line.order is None]
     texts = [
         UserMessage(line.number, content) for line in lines if isinstance(content := line.body.get("content"), str)
@@ -138,32 +139,32 @@ def _said(state: State) -> list[UserMessage]:
     return list(reversed(texts if state.summary is not None else texts[1:]))
 
 
-def _of_line(tx: StoreTransaction, found: SessionRecord) -> tuple[list[Decision], list[Task], list[Effect]]:
-    """Decisions, tasks and what was done outside: the session's own, and what it inherited at its fork."""
+def _lineage(tx: StoreTransaction, found: SessionRecord) -> tuple[list[Decision], list[Task], list[Effect]]:
+    """Decisions, tasks and effects outside: those of the session, and those it inherited at its fork."""
     chosen = {one.id: one for one in decision.recent(tx, found.uid, limit=10 * MOST)}
     chosen |= {one.id: one for one in decision.incomplete(tx, found.uid, limit=MOST)}
     planned = {one.id: one for one in task.of_session(tx, found.uid, limit=100 * MOST)}
-    done = [one for one in effects.listing(tx, uid=found.uid, limit=LOOKED_AT) if _lasts(one)]
+    done = [one for one in effects.listing(tx, uid=found.uid, limit=SEARCHED) if _is_outside(one)]
     uid, at = found.forked_from, found.forked_at
     while uid is not None and at is not None:
         then = event.state_at(tx, uid, at)
         chosen = {one.id: one for one in _rows(Decision, uid, then.decisions)} | chosen
         planned = {one.id: one for one in _rows(Task, uid, then.tasks)} | planned
-        older = effects.of_session(tx, uid, through=at)[-LOOKED_AT:]
-        done += [one for one in reversed(older) if _lasts(one) and (one.settled_number or at) <= at]
+        older = effects.of_session(tx, uid, through=at)[-SEARCHED:]
+        done += [one for one in reversed(older) if _is_outside(one) and (one.settled_number or at) <= at]
         uid, at = _fork_of(then)
     newest = sorted(chosen.values(), key=lambda one: (one.decided_at, one.id), reverse=True)
     newest.sort(key=lambda one: one.outcome is not None)
     return newest, list(planned.values()), done
 
 
-def _lasts(one: Effect) -> bool:
-    """Whether something of it is there outside."""
+def _is_outside(one: Effect) -> bool:
+    """Whether the effect left a change outside."""
     return one.replay not in INSIDE and one.state == EffectState.ACKNOWLEDGED and one.tool != open_worktree.name
 
 
 def _rows(kind: type[R], uid: str, rows: dict[str, dict[str, Any]]) -> Iterator[R]:
-    """Rows as a log tells them; one whose beginning was erased is left out."""
+    """Rows from a folded log; a row whose first event was erased is left out."""
     for row in rows.values():
         if all(name in row for name in kind.__struct_fields__ if name not in ("session_uid", "outcome", "settled_at")):
             yield kind(**{name: row.get(name) for name in kind.__struct_fields__} | {"session_uid": uid})
@@ -174,7 +175,7 @@ def _fork_of(then: SessionState) -> tuple[str | None, int | None]:
 
 
 def _own_facts(tx: StoreTransaction, uid: str) -> Iterator[Fact]:
-    """What it keeps for itself, and what it was the last to write for others."""
+    """The private facts of the session, and shared facts that it was the last to write."""
     own = private_scope(uid)
     yield from fact.listing(tx, own)
     for one in fact.listing(tx):
@@ -183,14 +184,14 @@ def _own_facts(tx: StoreTransaction, uid: str) -> Iterator[Fact]:
 
 
 def _place(tx: StoreTransaction, found: SessionRecord, beside: Path | None) -> Workspace | None:
-    """The folder that it works in, if there is one on this machine."""
+    """The folder of the session, if it exists on this machine."""
     folder = session_folder(tx, found)
     place = None if folder is None else folder_path(folder, snapshot_folder(folder.repository, beside))
     return None if place is None or not place.is_dir() else Workspace(place, session_uid=found.uid)
 
 
-def _outside(state: State, place: Workspace | None) -> list[str]:
-    """What differs in the folder from what was read there."""
+def _folder_changes(state: State, place: Workspace | None) -> list[str]:
+    """What differs in the folder from what the session read there."""
     if place is None:
         return []
     files = {path: was for path, was in state.files.items() if _is_plain(place, path)}
@@ -199,7 +200,7 @@ def _outside(state: State, place: Workspace | None) -> list[str]:
 
 
 def _is_plain(place: Workspace, path: str) -> bool:
-    """A bundle from elsewhere may name anything; only files in the folder are opened, and nothing that never ends."""
+    """Whether a path is a regular file in the folder. The record may come from a bundle and name any path or device."""
     try:
         real = place.inside(path)
         return real.is_file() or not real.exists()
@@ -207,10 +208,10 @@ def _is_plain(place: Workspace, path: str) -> bool:
         return False
 
 
-def _since(tx: StoreTransaction, found: SessionRecord, state: State) -> list[str]:
-    """What others did to it since it last moved by itself."""
+def _outside_changes(tx: StoreTransaction, found: SessionRecord, state: State) -> list[str]:
+    """What other people and processes did to the session since it last ran."""
     since = max(state.number, event.newest_of(tx, found.uid, "session.parked"))
     events = event.after(tx, found.uid, since, limit=500)
     items = [catch_up.describe(line) for line in events if line.kind in catch_up.OUTSIDE]
     unread = len(inbox.unread(tx, found.uid))
-    return [*items, *([f"messages that it has not read: {unread}"] if unread else [])]
+    return [*items, *([f"unread messages: {unread}"] if unread else [])]

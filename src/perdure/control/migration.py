@@ -1,8 +1,8 @@
-"""Migration: bring a store's schema up to date, without breaking a worker that still runs older code.
+"""Migration: bring the schema of a store up to date, without breaking a worker that still runs older code.
 
-Steps that only add are always applied. A step after which the code of a living worker could no longer use the store is
-left for later, and so is everything behind it. A worker that cannot be asked counts as living for a day after it was
-last seen.
+Steps that only add are always applied. A step after which a running worker could no longer use the store is postponed,
+and so are all steps after it. A worker whose liveness cannot be determined counts as alive for a day after it was last
+seen.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DAY = 86_400 * SECOND
 
 
 class MigrationResult(msgspec.Struct, frozen=True):
-    """What was done: the schema before and after, and the newest that this code knows."""
+    """The schema version before and after, and the newest one that this code knows."""
 
     place: str
     before: int
@@ -29,17 +29,19 @@ class MigrationResult(msgspec.Struct, frozen=True):
     known: int
 
 
-def bring_up_to_date(target: str | None, migrations: list[migrate.Migration] | None = None) -> MigrationResult:
-    """Migrate as far as the living allow. Raises `IllegalMove`, naming them, when that is not the whole way."""
+def migrate_store(target: str | None, migrations: list[migrate.Migration] | None = None) -> MigrationResult:
+    """Migrate as far as running workers allow. Raises `IllegalMove`, which names them, if steps were postponed."""
     place = read_access.locate_store(target)
     if place.kind in ("memory", "files"):
-        raise ConfigError(f"{place.shown} needs no migration.", hint="It is brought up to date whenever it is opened.")
+        raise ConfigError(f"{place.shown} needs no migration.", hint="It is migrated whenever it is opened.")
     with read_access.read_store(place) as found:
         properties = read_access.properties(found.tx)
         if not properties:
-            raise NotFound(f"{place.shown} holds no Perdure store.", hint="The first use makes one, up to date.")
+            raise NotFound(
+                f"{place.shown} holds no Perdure store.", hint="The first use creates it with the newest schema."
+            )
         locks = locks_at(place.folder, properties["store_id"], shared=place.kind == "postgres")
-        alive = [one for one in read_access.workers(found.tx) if may_live(locks, one, found.tx.now)]
+        alive = [one for one in read_access.workers(found.tx) if may_be_alive(locks, one, found.tx.now)]
     steps = migrate.load("postgres" if place.kind == "postgres" else "sqlite") if migrations is None else migrations
     before = int(properties["schema_version"])
     oldest = min((one.schema_to for one in alive), default=None)
@@ -51,7 +53,7 @@ def bring_up_to_date(target: str | None, migrations: list[migrate.Migration] | N
     return MigrationResult(place.shown, before, after, len(steps))
 
 
-def may_live(locks: WorkerLocks, one: WorkerRecord, now: int) -> bool:
+def may_be_alive(locks: WorkerLocks, one: WorkerRecord, now: int) -> bool:
     life = locks.life(one)
     return life is Liveness.ALIVE or (life is Liveness.CANNOT_TELL and now - one.seen_at < DAY)
 
@@ -59,7 +61,7 @@ def may_live(locks: WorkerLocks, one: WorkerRecord, now: int) -> bool:
 def _held_back(before: int, after: int, by: list[WorkerRecord]) -> IllegalMove:
     names = ", ".join(f"{one.id} on {one.host}" for one in by)
     return IllegalMove(
-        f"The schema went from {before} to {after} and stops there: the next step would break {names}.",
+        f"The schema was migrated from version {before} to {after} only: the next step would break {names}.",
         hint="Upgrade or stop those workers, then run `perdure migrate` again.",
         before=before,
         after=after,

@@ -1,8 +1,8 @@
 """Receipts: which bundles this user has exported, by the digest of their manifest.
 
-The manifest has the digest of every other file, so a bundle with a receipt is word for word what the user exported, and
-an import by the same user drops nothing from it. Receipts are in the user's data folder; nothing in a bundle, a
-repository or a store can add one.
+The manifest has the digest of every other file, so a bundle with a receipt is exactly what the user exported, and an
+import by the same user drops nothing from it. Receipts are in the user's data folder; nothing in a bundle, a repository
+or a store can add one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from perdure.errors import StoreFull, StoreUnavailable
 
 
 def keep(digest: str) -> None:
-    """Remember a bundle as the user's own. Where that cannot be written, it is imported like anybody else's."""
+    """Record that this user exported the bundle. If that fails, it is later imported like any other bundle."""
     try:
         make_folder(_folder())
         write_whole(_folder() / digest, b"")

@@ -1,8 +1,8 @@
-"""Folders' settings that the user has trusted: which content, word for word, and since when.
+"""Settings of folders that the user has trusted: the exact content, and since when.
 
-Trust is kept in the user's data folder, one file for each `perdure.toml`, and is bound to the digest of its content: a
-file that changes is not trusted any more. Nothing inside a repository can add to it. The text is kept too, so that a
-change can be shown as a difference.
+Trust is stored in the user's data folder, one file for each `perdure.toml`, and is bound to the digest of its content:
+a file that changes is no longer trusted. Nothing inside a repository can add trust. The text is stored too, so that a
+change can be shown as a diff.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ class TrustRecord(msgspec.Struct, frozen=True):
 
 
 def digest_of(text: str) -> str:
-    """What trust in a text is bound to."""
+    """The digest that trust in a text is bound to."""
     return digest(text.encode())
 
 
 def is_trusted(path: Path, text: str) -> bool:
-    """Whether the user trusted exactly this content in exactly this place."""
+    """Whether the user trusted exactly this content at exactly this path."""
     found = trusted(path)
     return found is not None and found.digest == digest_of(text)
 
 
 def trusted(path: Path) -> TrustRecord | None:
-    """What the user last trusted in this place."""
+    """What the user last trusted at this path."""
     try:
         found = msgspec.json.decode(_file(path).read_bytes(), type=TrustRecord)
     except (OSError, msgspec.DecodeError):
         return None
-    return found if found.path == str(_place(path)) and found.digest == digest_of(found.text) else None
+    return found if found.path == str(_real_path(path)) and found.digest == digest_of(found.text) else None
 
 
 def trust(path: Path, text: str) -> TrustRecord:
-    """Trust this content in this place, durably."""
-    made = TrustRecord(str(_place(path)), digest_of(text), text, SystemClock().now())
+    """Record trust in this content at this path, durably."""
+    made = TrustRecord(str(_real_path(path)), digest_of(text), text, SystemClock().now())
     target = _file(path)
     make_folder(target.parent)
     write_whole(target, msgspec.json.encode(made))
@@ -56,7 +56,7 @@ def trust(path: Path, text: str) -> TrustRecord:
 
 
 def forget(path: Path) -> bool:
-    """Stop trusting what is in this place; False if it was not trusted."""
+    """Stop trusting the file at this path. Returns False if it was not trusted."""
     try:
         _file(path).unlink()
     except FileNotFoundError:
@@ -64,10 +64,10 @@ def forget(path: Path) -> bool:
     return True
 
 
-def _place(path: Path) -> Path:
-    """Where the file really is, however the folder was reached."""
+def _real_path(path: Path) -> Path:
+    """The path of the file with symbolic links of its folder resolved."""
     return path.parent.resolve() / path.name
 
 
 def _file(path: Path) -> Path:
-    return data_folder() / "trusted" / f"{digest(str(_place(path)).encode())}.json"
+    return data_folder() / "trusted" / f"{digest(str(_real_path(path)).encode())}.json"

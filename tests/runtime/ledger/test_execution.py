@@ -23,7 +23,7 @@ from perdure import (
     program,
     tool,
 )
-from perdure.cli.commands.effects import is_overdue
+from perdure.cli.text.effects import is_overdue
 from perdure.cli.text.sentence import sentence
 from perdure.clock import SECOND
 from perdure.errors import IllegalMove, StoreUnavailable

@@ -1,16 +1,19 @@
-"""`perdure answer`: what a program asked with `s.ask`."""
+"""`perdure answer`: the answer to a question that a program asked with `s.ask`."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import click
 
 from perdure.cli.shell import Shell, by_option, command
-
-if TYPE_CHECKING:
-    from perdure.domain.wait import Wait
-    from perdure.store.move import StoreTransaction
+from perdure.cli.store_access import run_with_runtime
+from perdure.cli.text.plain import safe, short
+from perdure.cli.text.waits import continue_line, root_session_id
+from perdure.domain.wait import Wait, WaitKind
+from perdure.errors import Conflict, NotFound
+from perdure.runtime.runtime import Runtime
+from perdure.store.move import StoreTransaction
+from perdure.store.moves import session
+from perdure.store.moves import wait as waits
 
 MANY = 10_000
 
@@ -22,40 +25,38 @@ MANY = 10_000
 def answer(shell: Shell, wait: str, text: str) -> None:
     """Answer a question that a session asked.
 
-    WAIT is the question's id, or the id of a session that has asked one question.
+    WAIT is the id of the question, or the id of a session that has asked one question.
     """
-    from perdure.cli.store_access import read_store, run_with_runtime
-    from perdure.cli.text.plain import safe, short
-    from perdure.cli.text.waits import root_session_id
-    from perdure.store.moves import session
 
-    with read_store(shell) as tx:
-        asked = find(tx, wait)
-        name, top = session.get(tx, asked.session_uid).id, root_session_id(tx, asked.session_uid)
-    given = run_with_runtime(shell, lambda runtime: runtime.answer(asked.id, text, by=shell.by))
+    async def work(runtime: Runtime) -> tuple[Wait, str, str]:
+        asked, name, root = await runtime.store.read(_find, wait)
+        return await runtime.answer(asked.id, text, by=shell.by), name, root
+
+    given, name, root = run_with_runtime(shell, work)
     if shell.json:
         shell.echo_json(given)
     else:
-        shell.echo(f"{safe(shell.by)} answered {safe(asked.id)} of session {safe(name)}: {short(text)}")
-        shell.echo(f"`{shell.suggest('resume', top, app=True)}` lets it go on, unless a worker does.")
+        shell.echo(f"{safe(shell.by)} answered {safe(given.id)} of session {safe(name)}: {short(text)}")
+        shell.echo(continue_line(shell, root))
 
 
-def find(tx: StoreTransaction, name: str) -> Wait:
-    """An open question by its id, by a beginning of it, or by its session."""
-    from perdure.domain.wait import WaitKind
-    from perdure.errors import Conflict, NotFound
-    from perdure.store.moves import session
-    from perdure.store.moves import wait as waits
+def _find(tx: StoreTransaction, name: str) -> tuple[Wait, str, str]:
+    """A question, the id of its session, and that of the session to resume."""
+    asked = find_question(tx, name)
+    return asked, session.get(tx, asked.session_uid).id, root_session_id(tx, asked.session_uid)
 
+
+def find_question(tx: StoreTransaction, name: str) -> Wait:
+    """An open question by its id, by a prefix of it, or by its session."""
     unknown = NotFound(
-        f"Nobody asked anything called {name!r}.", hint="`perdure ls --waiting-for input` lists who did."
+        f"There is no question {name!r}.", hint="`perdure ls --waiting-for input` lists the sessions that asked one."
     )
     if not name:
         raise unknown
     found = [one for one in waits.open_waits(tx, kind="input", limit=MANY) if one.id.startswith(name)]
     if not found:
         try:
-            return waits.find(tx, name)  # resolved already, or not a question: the answer is refused with the reason
+            return waits.find(tx, name)  # answered already, or not a question: the answer is refused with the reason
         except NotFound:
             pass
         try:
@@ -63,8 +64,8 @@ def find(tx: StoreTransaction, name: str) -> Wait:
         except NotFound:
             raise unknown from None
     if not found:
-        raise NotFound(f"Session {name!r} has not asked anything.", hint="`perdure show` says what it waits for.")
+        raise NotFound(f"Session {name!r} has asked no question.", hint="`perdure show` shows what it waits for.")
     if len(found) > 1:
         names = ", ".join(one.id for one in found[:5])
-        raise Conflict(f"{name!r} fits several questions: {names}.", hint="Give the question's id.")
+        raise Conflict(f"{name!r} matches several questions: {names}.", hint="Give the id of the question.")
     return found[0]

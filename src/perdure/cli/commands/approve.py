@@ -1,21 +1,20 @@
-"""`perdure approve`: a person's vote."""
+"""`perdure approve`: the vote of a person."""
 
 from __future__ import annotations
 
 import click
 
 from perdure.cli.shell import Shell, by_option, command
+from perdure.cli.vote import vote
 
 
 @command
 @click.argument("id")
-@click.option("--because", metavar="TEXT", required=True, help="Why; it is kept with the vote.")
+@click.option("--because", metavar="TEXT", required=True, help="The reason, recorded with the vote.")
 @by_option
 def approve(shell: Shell, id: str, because: str) -> None:
-    """Say yes to exactly what an approval is bound to.
+    """Approve the exact call that an approval is bound to.
 
-    `perdure approvals` lists what waits.
+    `perdure approvals` lists pending approvals.
     """
-    from perdure.cli.vote import vote
-
     vote(shell, id, because, "approve")

@@ -1,68 +1,69 @@
-"""`perdure attach`: a session that runs elsewhere, at this terminal: seen from the start, then live, and answered."""
+"""`perdure attach`: a session that runs elsewhere, watched and answered at this terminal."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from perdure.cli.shell import Shell, by_option, command
-
-if TYPE_CHECKING:
-    from perdure.cli.live.conversation import Conversation
-    from perdure.cli.live.drivers import BackgroundWorker
-    from perdure.cli.live.local_run import RunReport
-    from perdure.runtime.runtime import Runtime
+from perdure.cli.background_worker import BackgroundWorker
+from perdure.cli.live.conversation import Conversation
+from perdure.cli.live.drivers import BackgroundDriver
+from perdure.cli.live.local_run import check_not_sealed
+from perdure.cli.live.renderers import emit_last_object, is_agent, is_interactive, make_renderer
+from perdure.cli.live.run_report import RunReport, make_report, show_report
+from perdure.cli.shell import RenamedOption, Shell, by_option, command
+from perdure.cli.store_access import run_with_runtime
+from perdure.errors import LeaseHeld
+from perdure.runtime.runtime import Runtime
 
 
 @command
 @click.argument("id")
-@click.option("--tail", type=click.IntRange(0), metavar="N", help="Begin with the last N events.")
-@click.option("--take-over", is_flag=True, help="Go on with it if whoever had it is dead.")
+@click.option(
+    "--last",
+    "--tail",
+    "last",
+    type=click.IntRange(0),
+    metavar="N",
+    cls=RenamedOption,
+    help="Start with the last N events.",
+)
+@click.option("--take-over", is_flag=True, help="Continue the session if its worker is dead.")
 @by_option
-def attach(shell: Shell, id: str, tail: int | None, take_over: bool) -> int:
-    """Show a session from its start and then live, answer what it asks, and send it messages.
+def attach(shell: Shell, id: str, last: int | None, take_over: bool) -> int:
+    """Watch a session from its start and then live, answer its questions, and send it messages.
 
-    What its model says is shown as it is said, if its worker is a process of yours on this machine, and else when it is
-    on record. Sub-agents are shown further to the right.
+    The text of the model appears while it is generated if its worker runs on this machine as the same user; otherwise
+    it appears when it is recorded. Sub-agents are indented.
 
-    What is typed while it works steers it. When it is ready and nobody moves it, a worker in the background does, so
-    that closing the terminal loses nothing. Several terminals may watch. Exits with 3 when only a person can go on, and
-    with 4 when the session stands still because its worker died and --take-over was not given.
+    What you type while the session works steers it. If the session is ready and no process runs it, a worker in the
+    background does, so closing the terminal loses nothing. Several terminals may watch one session. Exits with 3 if the
+    session needs a person, and with 4 if its worker died and --take-over was not given.
     """
-    from perdure.cli.live.local_run import tell
-    from perdure.cli.store_access import run_with_runtime
-
     shell.load()
-    return tell(shell, run_with_runtime(shell, lambda runtime: _attached(shell, runtime, id, tail, take_over)))
+    report = run_with_runtime(shell, lambda runtime: _attach(shell, runtime, id, last, take_over))
+    return show_report(shell, report)
 
 
-async def _attached(shell: Shell, runtime: Runtime, id: str, tail: int | None, take_over: bool) -> RunReport:
-    from perdure.cli.live.conversation import Conversation
-    from perdure.cli.live.drivers import BackgroundDriver
-    from perdure.cli.live.local_run import check_not_sealed, report_on
-    from perdure.cli.live.renderers import ending, is_agent, is_interactive, make_renderer
-    from perdure.errors import LeaseHeld
-
+async def _attach(shell: Shell, runtime: Runtime, id: str, last: int | None, take_over: bool) -> RunReport:
     view = await runtime.get(id)
     await runtime.store.read(check_not_sealed, view)
     agent = await runtime.store.read(is_agent, view)
-    after = 0 if tail is None else max(0, view.cursor - tail)
+    after = 0 if last is None else max(0, view.cursor - last)
     renderer, screen = await make_renderer(shell, runtime, view, agent=agent, after=after)
-    talk = Conversation(shell, runtime, view, renderer, screen)
-    talk.driver = BackgroundDriver(shell, view.uid, lambda worker: _say_worker(talk, worker))
-    talk.takes_over = take_over
+    conversation = Conversation(shell, runtime, view, renderer, screen)
+    conversation.driver = BackgroundDriver(shell, view.uid, lambda worker: _show_worker(conversation, worker))
+    conversation.takes_over = take_over
     if is_interactive(shell):
-        talk.open_keyboard()
-    left = await talk.run()
+        conversation.open_keyboard()
+    left = await conversation.run()
     if shell.json:
-        ending(shell, renderer, left)
-    if talk.left == "dead":
+        emit_last_object(shell, renderer, left)
+    if conversation.end == "dead":
         again = shell.suggest("attach", view.id, "--take-over", app=True)
-        raise LeaseHeld(f"Session {view.id} stands still: its worker died.", hint=f"`{again}` goes on with it.")
-    return (await report_on(runtime, left))._replace(left=talk.left or "", told=True)
+        raise LeaseHeld(f"The worker of session {view.id} died.", hint=f"Run `{again}` to continue the session.")
+    return (await make_report(runtime, left))._replace(end=conversation.end or "", shown=True)
 
 
-def _say_worker(talk: Conversation, worker: BackgroundWorker) -> None:
-    if talk.screen is not None:
-        talk.screen.line(f"A worker goes on with it in the background (pid {worker.process.pid}).", "dim")
+def _show_worker(conversation: Conversation, worker: BackgroundWorker) -> None:
+    if conversation.screen is not None:
+        conversation.screen.line(f"A worker continues it in the background (pid {worker.process.pid}).", "dim")

@@ -1,74 +1,66 @@
-"""`perdure brief`: what somebody needs to know who takes a session over, made from the record."""
+"""`perdure brief`: a handover summary of a session, made from its record."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from perdure.cli.shell import Shell, command
-
-if TYPE_CHECKING:
-    from perdure.cli.text.waits import WaitDescription
-    from perdure.control.brief import Brief
+from perdure.cli.store_access import read_store
+from perdure.cli.text.brief import MARKS, as_markdown, as_text
+from perdure.cli.text.waits import WaitDescription, describe_waits
+from perdure.control.brief import Brief, make_brief
+from perdure.domain.session import TERMINAL
+from perdure.durable import write_whole
+from perdure.errors import Conflict
+from perdure.store.inspection import read_access
+from perdure.store.moves import session
 
 
 @command
 @click.argument("id")
 @click.option(
     "--format", "form", type=click.Choice(["text", "agents-md"]), default="text", show_default=True,
-    help="For people, or as Markdown that another agent can start from.",
+    help="Text for people, or Markdown for another agent.",
 )  # fmt: skip
-@click.option("--to", metavar="FILE", help="Write it to FILE instead, whole or not at all.")
+@click.option("--to", metavar="FILE", help="Write it to FILE, atomically.")
 def brief(shell: Shell, id: str, form: str, to: str | None) -> None:
-    """Say what somebody needs to know who takes a session over.
+    """Print a handover summary of a session.
 
-    Its goal, standing orders, decisions, open tasks, what is in doubt, what was done outside and what changed since.
-    It is made from the record and says as of which event. A FILE that is no brief is never overwritten.
+    It contains the goal, standing orders, decisions, open tasks, effects in doubt, what was done outside and what
+    changed since. It is made from the record, and states as of which event. An existing FILE that is not a brief is
+    never overwritten.
     """
-    told, asked = look(shell, id)
+    made, waits = read_brief(shell, id)
     if shell.json:
-        shell.echo_json(told)
+        shell.echo_json(made)
         return
-    from perdure.cli.text.brief import as_markdown, as_text
-
-    lines = as_text(shell, told, asked) if form == "text" else as_markdown(shell, told, asked)
+    lines = as_text(shell, made, waits) if form == "text" else as_markdown(shell, made, waits)
     if to is None:
         shell.echo(*lines)
         return
     write(Path(to), "\n".join(click.unstyle(line) for line in lines) + "\n")
-    shell.echo(f"{to} is the brief of session {told.session} as of event {told.number}.")
+    shell.echo(f"The brief of session {made.session} as of event {made.number} is in {to}.")
 
 
-def look(shell: Shell, id: str) -> tuple[Brief, list[WaitDescription]]:
-    """One moment of the store: the brief, and what is waited for in words."""
-    from perdure.cli.store_access import read_store
-    from perdure.cli.text import waits
-    from perdure.control import brief
-    from perdure.domain.session import TERMINAL
-    from perdure.store.inspection import read_access
-    from perdure.store.moves import session
-
+def read_brief(shell: Shell, id: str) -> tuple[Brief, list[WaitDescription]]:
+    """The brief and the waits of a session, as of one moment."""
     place, artifacts = read_access.locate_store(shell.store), shell.settings.get("artifacts")
     beside = place.folder or (Path(artifacts) if artifacts else None)
     with read_store(shell) as tx:
         found = session.find(tx, id)
-        asked = [] if found.status in TERMINAL or found.sealed_at is not None else waits.describe_waits(tx, found)
-        return brief.brief(tx, found, beside), asked
+        is_open = found.status not in TERMINAL and found.sealed_at is None
+        return make_brief(tx, found, beside), describe_waits(tx, found) if is_open else []
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a brief by a newer one, in one step; anything else that is there stays."""
-    from perdure.cli.text.brief import MARKS
-    from perdure.durable import write_whole
-    from perdure.errors import Conflict
-
-    if path.is_symlink() or (path.exists() and not _begins(path).startswith(MARKS)):
-        raise Conflict(f"{path} is there and is no brief.", hint="Name another file, or remove it first.")
+    """Write the file, atomically. A file that is not a brief is never replaced."""
+    if path.is_symlink() or (path.exists() and not _start_of(path).startswith(MARKS)):
+        raise Conflict(f"{path} exists and is not a brief.", hint="Name another file, or remove this one first.")
     write_whole(path, text.encode(), mode=0o666)
 
 
-def _begins(path: Path) -> str:
+def _start_of(path: Path) -> str:
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read(100)

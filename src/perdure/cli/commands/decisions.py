@@ -1,25 +1,24 @@
-"""`perdure decisions`: what was chosen and why, and what came of it."""
+"""`perdure decisions`: what was decided, why, and the outcome."""
 
 from __future__ import annotations
 
 import click
 
 from perdure.cli.shell import Shell, command
+from perdure.cli.store_access import read_store
+from perdure.cli.text.grid import grid
+from perdure.cli.text.plain import safe, short, span
+from perdure.store.moves import decision, session
 
 HEADINGS = ("session", "decided", "decision~", "because~", "then~", "outcome~")
 
 
 @command
 @click.argument("id", required=False)
-@click.option("--incomplete", is_flag=True, help="Only those whose outcome nobody wrote down, the oldest first.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+@click.option("--incomplete", is_flag=True, help="Only decisions without a recorded outcome, the oldest first.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Maximum number to list.")
 def decisions(shell: Shell, id: str | None, incomplete: bool, limit: int) -> None:
-    """List decisions, of one session or of all: what was chosen, why, and what came of it."""
-    from perdure.cli.store_access import read_store
-    from perdure.cli.text.grid import grid
-    from perdure.cli.text.plain import safe, short, span
-    from perdure.store.moves import decision, session
-
+    """List decisions of one session or of all: what was decided, why, and the outcome."""
     with read_store(shell) as tx:
         uid = None if id is None else session.find(tx, id).uid
         look = decision.incomplete if incomplete else decision.recent
@@ -30,7 +29,7 @@ def decisions(shell: Shell, id: str | None, incomplete: bool, limit: int) -> Non
             shell.echo_json(one)
         return
     if not found:
-        shell.echo("Every decision has an outcome." if incomplete else "No decision is written down.")
+        shell.echo("Every decision has an outcome." if incomplete else "No decision is recorded.")
         return
     rows = [
         [
@@ -41,4 +40,4 @@ def decisions(shell: Shell, id: str | None, incomplete: bool, limit: int) -> Non
     ]  # fmt: skip
     shell.echo(*grid(HEADINGS, rows, width=shell.width))
     if len(found) > limit:
-        shell.echo("", f"There are more; these are the first {limit}. --limit shows more.")
+        shell.echo("", f"These are the first {limit}. Use --limit to list more.")

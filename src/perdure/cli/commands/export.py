@@ -1,46 +1,41 @@
-"""`perdure export`: a session as one bundle that can travel."""
+"""`perdure export`: a session as a bundle that can be imported into another store."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from perdure.cli.shell import Shell, by_option, command
-
-if TYPE_CHECKING:
-    from perdure.interchange.export import Exported
-    from perdure.runtime.runtime import Runtime
+from perdure.cli.store_access import run_with_runtime
+from perdure.cli.text.plain import count, safe
+from perdure.control import receipts
+from perdure.interchange.export import Exported
+from perdure.interchange.export import export as write_bundle
+from perdure.interchange.keyring import signing_key
+from perdure.runtime.runtime import Runtime
+from perdure.store.moves import session
 
 
 @command
 @click.argument("id")
-@click.option("--move", is_flag=True, help="Seal it here, so that it goes on where the bundle is imported.")
-@click.option("--to", metavar="PATH", help="Where to: a .zip, or a folder; by default ID.zip in this folder.")
-@click.option("--sign", is_flag=True, help="Sign it with your key, which is made when it is first needed.")
+@click.option("--move", is_flag=True, help="Seal it here; it continues where the bundle is imported.")
+@click.option("--to", metavar="PATH", help="The .zip file or folder to write (default: ID.zip in this folder).")
+@click.option("--sign", is_flag=True, help="Sign it with your key, which is created when first needed.")
 @by_option
 def export(shell: Shell, id: str, move: bool, to: str | None, sign: bool) -> None:
-    """Write a session as one bundle that can travel: as a copy, or as a move.
+    """Export a session as a bundle, as a copy or as a move.
 
-    A copy changes nothing here. After a move the session is sealed; should its bundle be lost, export it again.
+    A copy changes nothing here. A move seals the session here; if the bundle is lost, export it again.
     """
-    from perdure.cli.store_access import run_with_runtime
-    from perdure.control import receipts
-    from perdure.interchange.keyring import signing_key
-
     key = signing_key() if sign else None  # before anything is sealed
 
     async def work(runtime: Runtime) -> Exported:
-        import asyncio
-
-        from perdure.interchange.export import export as write
-        from perdure.store.moves import session
-
         found = await runtime.store.read(session.find, id)
         path = Path(to) if to is not None else Path(file_name(found.id))
         return await asyncio.to_thread(
-            write, runtime.store, found.uid, path.absolute(), by=shell.by, move=move,
+            write_bundle, runtime.store, found.uid, path.absolute(), by=shell.by, move=move,
             artifacts=runtime.values.directory, life_of=runtime.life_of, key=key,
         )  # fmt: skip
 
@@ -49,24 +44,24 @@ def export(shell: Shell, id: str, move: bool, to: str | None, sign: bool) -> Non
     if shell.json:
         shell.echo_json(done)
     else:
-        tell(shell, done)
+        show_export(shell, done)
 
 
 def file_name(id: str) -> str:
-    """A session's id as the name of a file; an id may hold letters that a path reads otherwise."""
+    """A session id as a file name; an id may contain characters that have a meaning in a path."""
     return "".join(one if one.isascii() and (one.isalnum() or one in "._-") else "-" for one in id) + ".zip"
 
 
-def tell(shell: Shell, done: Exported) -> None:
-    from perdure.cli.text.plain import count, safe
-
-    held = ", ".join(count(done.counts[noun], noun) for noun in ("event", "effect", "artifact"))
-    shell.echo(f"{safe(done.path)} holds session {done.session.id}: {held}.")
+def show_export(shell: Shell, done: Exported) -> None:
+    contents = ", ".join(count(done.counts[noun], noun) for noun in ("event", "effect", "artifact"))
+    shell.echo(f"{safe(done.path)} contains session {done.session.id}: {contents}.")
     shell.echo(*(safe(note) for note in done.notes))
     if done.copy is None:
-        shell.echo("It is sealed here and goes on where the bundle is imported. Import it in one place only.")
+        shell.echo(
+            "The session is sealed here and continues where the bundle is imported. Import it in one place only."
+        )
     else:
-        shell.echo("The copy has a uid of its own, and does nothing again that its original has done.")
+        shell.echo("The copy has its own uid, and does not repeat what its original has done.")
     if done.signed_with is not None:
         shell.echo(f"It is signed by {safe(shell.by)}, with the key {done.signed_with}.")
-    shell.echo(f"`perdure import {safe(Path(done.path).name)}` takes it in, at another store.")
+    shell.echo(f"`perdure import {safe(Path(done.path).name)}` imports it into another store.")

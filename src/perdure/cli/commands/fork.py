@@ -2,110 +2,101 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import click
 
 from perdure.cli.shell import Shell, by_option, command
+from perdure.cli.store_access import run_with_runtime
+from perdure.cli.text.branches import missing_file_lines
+from perdure.cli.text.plain import call, count, safe
+from perdure.control.branches.files import BranchFiles, files_at
+from perdure.domain.effect import Effect
+from perdure.domain.session import SessionRecord
+from perdure.errors import ConfigError
+from perdure.runtime.runtime import Runtime, SessionView
+from perdure.store.moves import effect, session
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from perdure.control.branches.files import BranchFiles
-    from perdure.domain.effect import Effect
-    from perdure.domain.session import SessionRecord
-    from perdure.runtime.runtime import Runtime, SessionView
-
-SOME = 10
+SHOWN = 10
 
 
 @command
 @click.argument("id")
-@click.option("--at", type=click.IntRange(1), metavar="N", help="Branch after event N; by default after the last.")
-@click.option("--id", "new", metavar="NAME", help="The branch's own name.")
+@click.option("--at", type=click.IntRange(1), metavar="N", help="Branch after event N (default: after the last).")
+@click.option("--id", "new", metavar="NAME", help="The id of the branch.")
 @by_option
 def fork(shell: Shell, id: str, at: int | None, new: str | None) -> None:
-    """Branch a session at one of its events. No history is copied, and nothing settled there is done again.
+    """Branch a session at one of its events.
 
-    A branch of an agent works in a folder of its own, which begins with the files that were kept at that event.
-    Effects that the session planned after that event are not inherited: a branch that plans them does them itself.
+    No history is copied, and effects that were settled by then are not repeated. The branch of an agent works in its
+    own folder, which starts with the files at that event. Effects that the session planned after that event are not
+    inherited: the branch may plan and do them itself.
     """
-    from perdure.cli.store_access import read_store, run_with_runtime
-    from perdure.control.branches.files import files_at
-    from perdure.errors import ConfigError
-    from perdure.store.moves import effect, session
-
     if new is not None and not new.strip():
-        raise ConfigError("The branch's id is empty.", hint="Leave --id out, and a name is made.")
-    with read_store(shell) as tx:
-        parent = session.find(tx, id)
+        raise ConfigError("The id of the branch is empty.", hint="Leave --id out to have one generated.")
+
+    async def work(runtime: Runtime) -> tuple[SessionRecord, int, list[Effect], SessionView, BranchFiles]:
+        parent = await runtime.store.read(session.find, id)
         number = parent.cursor if at is None else at
-        planned = effect.of_session(tx, parent.uid)
+        planned = await runtime.store.read(effect.of_session, parent.uid)
+        made = await runtime.fork(parent.uid, at=number, id=new)
+        return parent, number, planned, made, await files_at(runtime, parent.uid, number)
 
-    async def work(runtime: Runtime) -> tuple[SessionView, BranchFiles]:
-        return await runtime.fork(parent.uid, at=number, id=new), await files_at(runtime, parent.uid, number)
-
-    made, files = run_with_runtime(shell, work)
+    parent, number, planned, made, files = run_with_runtime(shell, work)
     if shell.json:
         shell.echo_json(made)
     else:
         shell.echo(f"Session {made.id} is a branch of {parent.id} at event {number}.")
-        shell.echo(*inheritance(parent, planned, number))
-        shell.echo(*beginning(files, number))
-        run = f"`{shell.suggest('resume', made.id, app=True)}` runs it."
-        shell.echo(run if files.has_place else f"{needed(shell)}, then {run}")
+        shell.echo(*effect_lines(parent, planned, number))
+        shell.echo(*file_lines(files, number))
+        if not files.has_place:
+            shell.echo(folder_needed(shell))
+        shell.echo(f"Run `{shell.suggest('resume', made.id, app=True)}` to start it.")
 
 
-def inheritance(parent: SessionRecord, planned: list[Effect], number: int) -> Iterator[str]:
-    """What becomes of the parent's effects."""
-    from perdure.cli.text.plain import count
-
-    then = [one for one in planned if one.number <= number]
-    settled = [one for one in then if one.settled_number is not None and one.settled_number <= number]
-    pending = [one for one in then if one not in settled]
+def effect_lines(parent: SessionRecord, planned: list[Effect], number: int) -> Iterator[str]:
+    """Which effects of the parent the branch inherits."""
+    before = [one for one in planned if one.number <= number]
+    settled = [one for one in before if one.settled_number is not None and one.settled_number <= number]
+    pending = [one for one in before if one not in settled]
     after = [one for one in planned if one.number > number]
-    yield f"It inherits {count(len(settled), 'settled effect')} and does none of them again."
+    yield f"It inherits {count(len(settled), 'settled effect')} and repeats none of them."
     if pending:
-        yield f"Unsettled at that event, and left to {parent.id}; the branch waits for what comes of them:"
-        yield from _some(pending)
+        yield f"Not settled at that event. {parent.id} settles them, and the branch waits for the outcome:"
+        yield from _first(pending)
     if after:
-        yield f"Planned by {parent.id} after event {number}, and not inherited; the branch may do the same again:"
-        yield from _some(after)
+        yield f"Planned by {parent.id} after event {number}, and not inherited. The branch may do the same again:"
+        yield from _first(after)
 
 
-def beginning(files: BranchFiles, number: int) -> Iterator[str]:
-    """Which files the branch of an agent begins with, and what is missing."""
-    from perdure.cli.commands.rewind import missing
-    from perdure.cli.text.plain import safe
-
+def file_lines(files: BranchFiles, number: int) -> Iterator[str]:
+    """Which files the branch of an agent starts with, and what is missing."""
     if not files.is_agent:
         return
     if files.folder is None:
-        yield "The session works in no folder: only what was said is branched."
+        yield "The session works in no folder: only its transcript is branched."
     elif not files.has_place:
         return
     elif files.snapshot is None:
-        yield f"No files were kept at event {number}: its folder begins with the last commit of {safe(files.folder)}."
+        yield f"Event {number} has no snapshot: its folder starts with the last commit of {safe(files.folder)}."
     else:
-        yield f"It will have a folder of its own, with the files of event {number}."
-        yield from missing(files.not_kept, "is not in the snapshot: it may be missing there, or differ")
+        yield f"It gets its own folder, with the files as they were at event {number}."
+        yield from missing_file_lines(files.not_kept)
     if files.between:
-        yield f"Event {number} is between a call and its answer: what that call changed is not among these files."
+        yield f"Event {number} is between a tool call and its result: the changes of that call are not in these files."
     if files.missing:
         yield safe(files.missing)
 
 
-def needed(shell: Shell) -> str:
-    """What to do so that the branch can have a folder of its own; without one it does not run."""
+def folder_needed(shell: Shell) -> str:
+    """What to do so that the branch can have its own folder; without one it does not run."""
     if shell.store is not None and shell.store.startswith(("postgres://", "postgresql://")):
-        return "The branch needs a folder of its own: set `artifacts` to a folder outside the repository"
-    return "The branch needs a folder of its own: move the store out of the repository"
+        return "The branch needs its own folder. Set `artifacts` to a folder outside the repository first."
+    return "The branch needs its own folder. Move the store out of the repository first."
 
 
-def _some(effects: list[Effect]) -> Iterator[str]:
-    from perdure.cli.text.plain import call
-
-    for one in effects[:SOME]:
+def _first(effects: list[Effect]) -> Iterator[str]:
+    for one in effects[:SHOWN]:
         yield f"  {one.id}  {one.state}  {call(one.tool, one.intent, 100)}"
-    if len(effects) > SOME:
-        yield f"  and {len(effects) - SOME} more"
+    if len(effects) > SHOWN:
+        yield f"  and {len(effects) - SHOWN} more"

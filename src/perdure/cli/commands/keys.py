@@ -1,10 +1,12 @@
-"""`perdure keys`: the user's own public key, and the keys of others that signed bundles are checked with."""
+"""`perdure keys`: the user's own public key, and the keys of other people, which verify signed bundles."""
 
 from __future__ import annotations
 
 import click
 
 from perdure.cli.shell import Shell, command
+from perdure.errors import ConfigError
+from perdure.interchange import keyring
 
 
 @command
@@ -12,17 +14,14 @@ from perdure.cli.shell import Shell, command
 @click.argument("name", required=False)
 @click.argument("key", required=False)
 def keys(shell: Shell, action: str | None, name: str | None, key: str | None) -> None:
-    """List your public key and those that you know, and add or remove one: for signed bundles.
+    """List your public key and the keys that you know, and add or remove one, for signed bundles.
 
-    `perdure keys` lists them; `me` is your own, which `perdure export --sign` makes when it is first needed.
-    `perdure keys add NAME KEY` adds the public key of somebody else, `perdure keys remove NAME` removes it. Get a key
-    from its owner, and never from the bundle that it is to be checked with.
+    `perdure keys` lists them; `me` is your own key, which `perdure export --sign` creates when first needed.
+    `perdure keys add NAME KEY` adds the public key of another person, `perdure keys remove NAME` removes it. Get a key
+    from its owner, never from the bundle that you want to verify.
     """
-    from perdure.errors import ConfigError
-    from perdure.interchange import keyring
-
     if action is not None and (name is None or (key is None) == (action == "add")):
-        raise ConfigError("A name or a key is missing, or one too many is given.", hint="`perdure keys --help` helps.")
+        raise ConfigError("A name or a key is missing, or there is one too many.", hint="See `perdure keys --help`.")
     if action == "add":
         keyring.add_key(name or "", key or "")
     elif action == "remove":
@@ -37,4 +36,4 @@ def keys(shell: Shell, action: str | None, name: str | None, key: str | None) ->
     width = max(map(len, found), default=0)
     shell.echo(*(f"{one.ljust(width)}  {public}" for one, public in found.items()))
     if own is None:
-        shell.echo("You have no key of your own yet; `perdure export ID --sign` makes one.")
+        shell.echo("You have no key of your own yet; `perdure export ID --sign` creates one.")

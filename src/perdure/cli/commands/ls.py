@@ -3,55 +3,55 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from perdure.cli.shell import Shell, command
-
-if TYPE_CHECKING:
-    from perdure.domain.session import SessionRecord
-    from perdure.domain.wait import Wait
-    from perdure.store.inspection.damage import DamagedRow
-    from perdure.store.move import StoreTransaction
+from perdure.cli.shell import RenamedOption, Shell, command
+from perdure.cli.store_access import read_store
+from perdure.cli.text.grid import grid
+from perdure.cli.text.plain import count, error, safe, short, span
+from perdure.cli.text.waits import summarize_waits
+from perdure.control.session_list import PAGE, list_sessions, search_sessions
+from perdure.domain.session import SessionRecord
+from perdure.domain.wait import Wait
+from perdure.errors import Damaged
+from perdure.store.inspection.damage import DamagedRow, records
+from perdure.store.move import StoreTransaction
 
 STATUSES = ("ready", "running", "waiting", "done", "failed", "cancelled")
 KINDS = ("approval", "input", "timer", "doubt", "effect", "lease", "child", "paused", "program", "policy", "quarantine")
-SEALED = "nothing here: it is sealed, and goes on elsewhere"
-SILENT = "nobody: its worker fell silent"
+SEALED = "nothing here: it is sealed, and continues elsewhere"
+SILENT = "a worker: its lease has expired"
 HEADINGS = ("session", "title~", "program~", "status", "waits for~", "since", "age", "cost", "owner~")
 WAITS = HEADINGS.index("waits for~")
-PAGE = 1000  # sessions that are read at once by a search
 
 
 @command
 @click.option("--status", type=click.Choice(STATUSES), help="Only sessions in this state.")
 @click.option("--waiting-for", type=click.Choice(KINDS), help="Only sessions that wait for this.")
 @click.option("--owner", metavar="NAME", help="Only sessions of this owner.")
-@click.option("--repository", metavar="DIR", help="Only sessions on this repository.")
-@click.option("--search", metavar="TEXT", help="Only sessions with this in their id, title or prompt.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+@click.option(
+    "--repo", "--repository", "repository", metavar="DIR", cls=RenamedOption, help="Only sessions on this repository."
+)
+@click.option("--search", metavar="TEXT", help="Only sessions with this text in their id, title or prompt.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Maximum number to list.")
 def ls(
     shell: Shell, status: str | None, waiting_for: str | None, owner: str | None, repository: str | None,
     search: str | None, limit: int,
 ) -> None:  # fmt: skip
     """List sessions: those that need a person, then those that run, then the rest.
 
-    Within each group the most recently moved comes first.
+    Within each group, the most recently active session comes first.
     """
-    from perdure.cli.store_access import read_store
-    from perdure.cli.text.plain import count
-    from perdure.errors import Damaged
-    from perdure.store.inspection.damage import records
-
     where = None if repository is None else os.path.abspath(repository)
     damaged: list[DamagedRow] = []
     with read_store(shell) as tx:
-        asked = {"status": status, "waiting_for": waiting_for, "owner": owner, "repository": where}
+        filters: dict[str, Any] = {"status": status, "waiting_for": waiting_for, "owner": owner, "repository": where}
         if search:
-            found = searched(tx, search, limit + 1, damaged=damaged, **asked)
+            found = search_sessions(tx, search, limit=limit + 1, damaged=damaged, **filters)
         else:
-            found = listed(tx, limit=limit + 1, damaged=damaged, **asked)
+            found = list_sessions(tx, limit=limit + 1, damaged=damaged, **filters)
         waits = {
             one.uid: records(tx, "wait", damaged, "wait.open_of_session", uid=one.uid, limit=PAGE)
             for one in found[:limit]
@@ -61,79 +61,32 @@ def ls(
                 shell.echo_json(one.to_dict() | {"waits": waits[one.uid]})
         else:
             rows = [row(tx, one, waits[one.uid]) for one in found[:limit]]
-            _tell(shell, rows, more=len(found) > limit, limit=limit, narrowed=bool(search or any(asked.values())))
+            show_rows(shell, rows, more=len(found) > limit, limit=limit, filtered=bool(search or any(filters.values())))
     if damaged:
         raise Damaged(
             f"{count(len(damaged), 'row')} cannot be read. {damaged[0]}",
-            hint=f"`{shell.suggest('doctor', '--deep')}` names every damaged row. The other sessions are listed above.",
+            hint=f"`{shell.suggest('doctor', '--deep')}` lists every damaged row. The other sessions are listed above.",
         )
 
 
-def _tell(shell: Shell, rows: list[tuple[list[str], bool]], *, more: bool, limit: int, narrowed: bool) -> None:
-    from perdure.cli.text.grid import grid
-
+def show_rows(shell: Shell, rows: list[tuple[list[str], bool]], *, more: bool, limit: int, filtered: bool) -> None:
     if not rows:
-        shell.echo("No session matches." if narrowed else "There is no session yet.")
+        shell.echo("No session matches." if filtered else "There are no sessions yet.")
         return
     shell.echo(*grid(HEADINGS, [cells for cells, _ in rows], width=shell.width))
     silent = sum(cells[WAITS] == SILENT for cells, _ in rows)
     if more:
-        shell.echo("", f"There are more; these are the first {limit}. --limit shows more.")
+        shell.echo("", f"These are the first {limit}. Use --limit to list more.")
     if needing := sum(needs for _, needs in rows):
-        said = "1 of these needs a person." if needing == 1 else f"{needing} of these need a person."
-        shell.echo("", f"{said} `{shell.suggest('show', 'ID')}` says what to type.")
+        verb = "needs" if needing == 1 else "need"
+        shell.echo("", f"{needing} of these {verb} a person. `{shell.suggest('show', 'ID')}` shows what to type.")
     if silent:
-        said = "1 of these stands still." if silent == 1 else f"{silent} of these stand still."
-        shell.echo("", f"{said} `{shell.suggest('resume', 'ID')}` takes it over.")
-
-
-def listed(
-    tx: StoreTransaction, *, status: str | None, waiting_for: str | None, owner: str | None, repository: str | None,
-    limit: int, damaged: list[DamagedRow],
-) -> list[SessionRecord]:  # fmt: skip
-    """The sessions in the order in which somebody should look at them."""
-    from perdure.store.moves import session
-
-    narrowed: dict[str, Any] = {"owner": owner, "repository": repository, "damaged": damaged}
-    if waiting_for is not None:
-        return session.page(tx, status=status, waiting_for=waiting_for, limit=limit, **narrowed)
-    found = session.waiting_for_person(tx, status=status, limit=limit, **narrowed)
-    for wanted in ("running", None) if status is None else (status,):
-        seen = {one.uid for one in found}
-        page = session.page(tx, status=wanted, limit=limit + len(seen), **narrowed)
-        found += [one for one in page if one.uid not in seen]
-    return found[:limit]
-
-
-def searched(
-    tx: StoreTransaction, text: str, limit: int, *, damaged: list[DamagedRow], **narrowed: Any
-) -> list[SessionRecord]:
-    """Sessions with a text in their id, title or prompt, in any case; those that need a person first."""
-    from perdure.store.moves import session
-
-    wanted = text.casefold()
-    found: list[SessionRecord] = []
-    before: SessionRecord | None = None
-    while len(found) < limit:
-        page = session.page(tx, limit=PAGE, before=before, damaged=damaged, **narrowed)
-        found += [one for one in page if any(wanted in word.casefold() for word in _words(one))]
-        if len(page) < PAGE:
-            break
-        before = page[-1]
-    needing = {one.uid for one in session.waiting_for_person(tx, limit=PAGE, damaged=[])}
-    return sorted(found[:limit], key=lambda one: one.uid not in needing)
-
-
-def _words(one: SessionRecord) -> list[str]:
-    prompt = one.arguments.get("prompt") if isinstance(one.arguments, dict) else None
-    return [one.id, one.title or "", prompt if isinstance(prompt, str) else ""]
+        verb = "has lost its worker" if silent == 1 else "have lost their workers"
+        shell.echo("", f"{silent} of these {verb}. `{shell.suggest('resume', 'ID')}` takes a session over.")
 
 
 def row(tx: StoreTransaction, one: SessionRecord, asked: list[Wait]) -> tuple[list[str], bool]:
-    """A session's cells, and whether it needs a person."""
-    from perdure.cli.text.plain import error, safe, short, span
-    from perdure.cli.text.waits import summarize_waits
-
+    """The cells of a session, and whether it needs a person."""
     waits, since, needs = ("", None, False)
     if one.status in ("ready", "running", "waiting"):
         waits, since, needs = summarize_waits(tx, asked) if one.sealed_at is None else (SEALED, one.sealed_at, False)
@@ -149,7 +102,7 @@ def row(tx: StoreTransaction, one: SessionRecord, asked: list[Wait]) -> tuple[li
 
 
 def cost(one: SessionRecord) -> str:
-    """What its models have cost; tokens where nobody knows the price."""
+    """The cost of its model calls; tokens if the price is unknown."""
     if one.cost_micros:
         return f"${one.cost_micros / 1_000_000:.2f}"
     tokens = one.tokens_in + one.tokens_out

@@ -1,19 +1,19 @@
-"""`perdure merge`: bring a branch of an agent's session home."""
+"""`perdure merge`: the changes of a branch, merged into the folder of its parent."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import click
 
 from perdure.cli.shell import Shell, by_option, command
+from perdure.cli.store_access import run_with_runtime
+from perdure.cli.text.branches import missing_file_lines
+from perdure.cli.text.plain import count, safe
+from perdure.control.branches.merge import MergeResult
+from perdure.control.branches.merge import merge as merge_branch
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from perdure.control.branches.merge import MergeResult
-
-SOME = 50
+SHOWN = 50
 
 
 @command
@@ -21,36 +21,30 @@ SOME = 50
 @click.option("--mark", is_flag=True, help="Write conflicts into the files, between markers.")
 @by_option
 def merge(shell: Shell, id: str, mark: bool) -> int:
-    """Bring a branch home, into the folder that it was branched from.
+    """Merge a branch into the folder that it was branched from.
 
-    Your commits, your index and your branches are not touched: you find changed files. Exits with 3 when there are
-    conflicts, which are for you to decide, and with 4 when another process works in either folder.
+    Only files change: your commits, your index and your git branches stay as they are. Exits with 3 if there are
+    conflicts for you to resolve, and with 4 if another process works in one of the folders.
     """
-    from perdure.cli.store_access import run_with_runtime
-    from perdure.control.branches.merge import merge as merging
-
     shell.load()
-    made = run_with_runtime(shell, lambda runtime: merging(runtime, id, mark=mark))
+    made = run_with_runtime(shell, lambda runtime: merge_branch(runtime, id, mark=mark))
     if shell.json:
         shell.echo_json(made)
     else:
-        shell.echo(*lines(shell, made))
+        shell.echo(*merge_lines(shell, made))
     return 3 if made.merged.conflicts else 0
 
 
-def lines(shell: Shell, made: MergeResult) -> Iterator[str]:
-    """What was written, or what is to be decided and how."""
-    from perdure.cli.commands.rewind import missing
-    from perdure.cli.text.plain import count, safe
-
+def merge_lines(shell: Shell, made: MergeResult) -> Iterator[str]:
+    """What was written, or which conflicts to resolve and how."""
     merged, where = made.merged, f"{safe(made.folder)}, the folder of {safe(made.parent)}"
-    changed = [*(f"  written  {safe(path)}" for path in merged.written[:SOME])]
-    changed += [f"  removed  {safe(path)}" for path in merged.removed[:SOME]]
+    changed = [*(f"  written  {safe(path)}" for path in merged.written[:SHOWN])]
+    changed += [f"  removed  {safe(path)}" for path in merged.removed[:SHOWN]]
     if merged.conflicts and not merged.marked:
         yield f"{count(len(merged.conflicts), 'conflict')}; nothing was written to {where}:"
-        yield from (f"  {safe(one)}" for one in merged.conflicts[:SOME])
-        yield f"`{shell.suggest('diff', made.branch, '--parent')}` shows both sides; change one and merge again, or"
-        yield f"`{shell.suggest('merge', made.branch, '--mark', app=True)}` writes the conflicts between markers."
+        yield from (f"  {safe(one)}" for one in merged.conflicts[:SHOWN])
+        yield f"`{shell.suggest('diff', made.branch, '--parent')}` shows both sides. Change one and merge again, or"
+        yield f"run `{shell.suggest('merge', made.branch, '--mark', app=True)}` to write the conflicts between markers."
         return
     if not changed:
         yield f"There is nothing new in {safe(made.branch)} for {where}."
@@ -58,10 +52,10 @@ def lines(shell: Shell, made: MergeResult) -> Iterator[str]:
         yield f"{safe(made.branch)} is merged into {where}:"
         yield from changed
         if made.commits is not None:
-            yield f"Files are merged, and not commits: `git merge {made.commits}` brings those of the branch."
-        if len(merged.written) > SOME or len(merged.removed) > SOME:
+            yield f"Files are merged, not commits. `git merge {made.commits}` merges the commits of the branch."
+        if len(merged.written) > SHOWN or len(merged.removed) > SHOWN:
             yield f"  {len(merged.written)} files were written and {len(merged.removed)} removed; --json lists all"
-    yield from missing(made.not_kept, "is not in the snapshot of the branch, and is not merged")
+    yield from missing_file_lines(made.not_kept, "is not in the snapshot of the branch, and is not merged")
     if merged.conflicts:
-        yield "To decide, between <<<<<<< and >>>>>>> in the files:"
-        yield from (f"  {safe(one)}" for one in merged.conflicts[:SOME])
+        yield "Resolve the conflicts, between <<<<<<< and >>>>>>> in these files:"
+        yield from (f"  {safe(one)}" for one in merged.conflicts[:SHOWN])

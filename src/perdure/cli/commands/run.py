@@ -1,4 +1,4 @@
-"""`perdure run`: begin a session of a program, or go on with it, here and now."""
+"""`perdure run`: start or continue a session of a program or of an agent, in this process."""
 
 from __future__ import annotations
 
@@ -6,192 +6,122 @@ import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from perdure.cli.agent_prompt import bind_agent, is_prompt
+from perdure.cli.background_worker import check_background, start_worker
+from perdure.cli.live.local_run import run_locally
+from perdure.cli.program_arguments import bind_program, find_program
 from perdure.cli.shell import Shell, by_option, command
+from perdure.cli.store_access import run_with_runtime
+from perdure.cli.text.plain import safe
 from perdure.errors import ConfigError
-
-if TYPE_CHECKING:
-    from perdure.runtime.definitions.program import Bound, Program
-    from perdure.runtime.runtime import Runtime, SessionView
-
-NAMED = 12  # programs, in a sentence about those that are loaded
+from perdure.runtime.definitions.program import PROGRAMS
+from perdure.runtime.runtime import Runtime, SessionView
 
 
 class Dollars(click.FloatRange):
-    """An amount; `nan` and `inf` are numbers to Python, and no limit to anybody."""
+    """An amount of money. Python accepts `nan` and `inf` as numbers; as limits they make no sense."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         amount = float(super().convert(value, param, ctx))
         if not isfinite(amount):
-            self.fail(f"{value} is no amount of money.", param, ctx)
+            self.fail(f"{value} is not an amount of money.", param, ctx)
         return amount
 
 
 @command
 @click.argument("what", required=False, metavar='[PROGRAM|"PROMPT"]')
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--model", metavar="NAME", help="Who answers a prompt: anthropic:NAME, openai:NAME, scripted:FILE.")
-@click.option("--instructions", metavar="TEXT", help="What the model is told first.")
+@click.option("--model", metavar="NAME", help="The model: anthropic:NAME, openai:NAME, scripted:FILE.")
+@click.option("--instructions", metavar="TEXT", help="Instructions to the model, before the prompt.")
 @click.option(
-    "--tool", "tools", metavar="NAME", multiple=True, help="A tool that it may use; by default those that ship."
+    "--tool", "tools", metavar="NAME", multiple=True, help="A tool that it may use (default: all shipped tools)."
 )
-@click.option("--allow", metavar="TOOL", multiple=True, help="A tool that needs no yes of a person.")
-@click.option(
-    "--turns",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="How many model calls it may make before a person is asked.",
-)
-@click.option("--cost", type=Dollars(min=0), metavar="DOLLARS", help="How much it may spend before a person is asked.")
-@click.option("--network", is_flag=True, help="Let its commands reach the network.")
-@click.option("--unsandboxed", is_flag=True, help="Let its commands run where no sandbox can be had.")
-@click.option("--detach", is_flag=True, help="Let it go on in the background, and return at once.")
-@click.option("--once", is_flag=True, help="End with the answer instead of waiting for the next message.")
-@click.option("--id", metavar="NAME", help="The session's name; with a name that is known, that session goes on.")
+@click.option("--allow", metavar="TOOL", multiple=True, help="Run this tool without asking.")
+@click.option("--turns", type=click.IntRange(min=1), metavar="N", help="Ask a person after N model calls.")
+@click.option("--cost", type=Dollars(min=0), metavar="DOLLARS", help="Ask a person after spending so much.")
+@click.option("--network", is_flag=True, help="Give its commands access to the network.")
+@click.option("--unsandboxed", is_flag=True, help="Run its commands even if no sandbox is available.")
+@click.option("--detach", is_flag=True, help="Run it in the background, and return immediately.")
+@click.option("--once", is_flag=True, help="End with the first answer instead of waiting for the next message.")
+@click.option("--id", metavar="NAME", help="The session id. A session with this id is continued.")
 @click.option("--repo", metavar="DIR", help="The repository that it works on.")
-@click.option("--owner", metavar="NAME", help="Whose session it is; by default whoever starts it.")
-@click.option("--title", metavar="TEXT", help="What it is about, for people.")
+@click.option("--owner", metavar="NAME", help="The owner of the session (default: the user who starts it).")
+@click.option("--title", metavar="TEXT", help="A title for people.")
 @click.option(
-    "--priority",
-    type=click.IntRange(-1000, 1000),
-    default=0,
-    show_default=True,
-    help="Workers run sessions with a higher number first.",
-)
+    "--priority", type=click.IntRange(-1000, 1000), default=0, show_default=True,
+    help="Workers run sessions with a higher priority first.",
+)  # fmt: skip
 @by_option
 def run(
-    shell: Shell,
-    what: str | None,
-    arguments: tuple[str, ...],
-    id: str | None,
-    repo: str | None,
-    owner: str | None,
-    title: str | None,
-    priority: int,
-    detach: bool,
-    **said: Any,
-) -> int:
-    """Run a program or an agent as a session, to its end or to where only a person can go on.
+    shell: Shell, what: str | None, arguments: tuple[str, ...], id: str | None, repo: str | None, owner: str | None,
+    title: str | None, priority: int, detach: bool, **options: Any,
+) -> int:  # fmt: skip
+    """Run a program or an agent as a session, until it ends or needs a person.
 
-    A prompt is for an agent: perdure run "fix the failing test" --model NAME. It works in --repo, by default here. A
-    piped text is the prompt, or is attached to the one that is given (up to 256 KiB; ignored if nothing comes in 10 s).
-    A VALUE that is JSON is taken as JSON. Run it again under the same --id after a crash: it goes on from there.
+    A prompt starts an agent: perdure run "fix the failing test" --model NAME. It works in --repo (default: the current
+    folder). Text piped to standard input is the prompt, or is attached to the given prompt (up to 256 KiB; ignored if
+    nothing arrives within 10 s). A VALUE that is JSON is parsed as JSON. After a crash, run it again with the same --id
+    to continue.
 
-    At a terminal everything is shown as it happens, and what is asked is asked there. Ctrl-C stops between two acts;
-    Ctrl-C again leaves at once, and a worker goes on in the background. A SIGINT that was ignored at the start stays
-    ignored. Elsewhere it exits with 3 when it waits for a person, with 4 when another process has the session.
+    At a terminal, everything is shown as it happens, and questions are asked there. Ctrl-C pauses after the current
+    step; a second Ctrl-C leaves, and a worker continues in the background. A SIGINT that was ignored at the start stays
+    ignored. Otherwise the command exits with 3 if the session needs a person, and with 4 if another process holds it.
     """
-    from perdure.cli import agent_prompt
-    from perdure.cli.live.local_run import move
-
     shell.load()
-    check(id, repo)
-    if is_for_model(what, arguments, said["model"]):
-        limits = {key: value for key in ("turns", "cost") if (value := said.pop(key)) is not None}
-        lists = {key: list(said.pop(key)) for key in ("tools", "allow")}
-        bound = agent_prompt.bind(shell, what, limits=limits, **lists, **said)
+    check_options(id, repo)
+    if is_for_agent(what, arguments, options["model"]):
+        limits = {key: value for key in ("turns", "cost") if (value := options.pop(key)) is not None}
+        lists = {key: list(options.pop(key)) for key in ("tools", "allow")}
+        bound = bind_agent(shell, what, limits=limits, **lists, **options)
         repo, title = repo or ".", title or bound.arguments["prompt"].strip().splitlines()[0][:80]
     else:
-        bound = bind(find(what or ""), arguments)
+        bound = bind_program(find_program(what or ""), arguments)
 
     async def begin(runtime: Runtime) -> SessionView:
         about = {"owner": owner or shell.by, "repository": repo, "title": title}
         return await runtime.start(bound, id=id, priority=priority, **about)
 
-    return start_detached(shell, begin) if detach else move(shell, begin, create=True)
+    return start_detached(shell, begin) if detach else run_locally(shell, begin, create=True)
 
 
-def check(id: str | None, repo: str | None) -> None:
-    """Refuse a name and a folder that cannot be meant, before anything is begun."""
+def check_options(id: str | None, repo: str | None) -> None:
+    """Refuse an id and a folder that cannot be meant, before anything starts."""
     if id is not None and not id.strip():
-        raise ConfigError("The session's id is empty.", hint="Leave --id out, and a name is made.")
+        raise ConfigError("The session id is empty.", hint="Leave --id out to have one generated.")
     if repo is not None and not Path(repo).is_dir():
         raise ConfigError(
             f"--repo {repo} is a file." if Path(repo).exists() else f"There is no folder {repo}.",
-            hint="Name the folder that it works in, with --repo DIR.",
+            hint="Name the folder to work in with --repo DIR.",
         )
 
 
-def is_for_model(what: str | None, arguments: Sequence[str], model: str | None) -> bool:
-    """Whether it is a prompt. Words that a shell took apart are one without its quotes, and are not dropped."""
-    from perdure.cli.agent_prompt import is_prompt
-    from perdure.runtime.definitions.program import PROGRAMS
-
+def is_for_agent(what: str | None, arguments: Sequence[str], model: str | None) -> bool:
+    """Whether the arguments are a prompt. Several words are a prompt without quotes, which is refused."""
     found = is_prompt(what, model)
     words = [one for one in arguments if "=" not in one]
     if (found and arguments) or (words and what not in PROGRAMS):
         whole = shlex.join([" ".join([what or "", *arguments]).strip()])
         raise ConfigError(
-            f"After {what!r} comes {(words or arguments)[0]!r}, which is no argument of a program.",
+            f"{(words or arguments)[0]!r} after {what!r} is not an argument of a program.",
             hint=f"Quote a prompt, so that it is one argument: perdure run {whole} --model NAME",
         )
     return found
 
 
 def start_detached(shell: Shell, begin: Callable[[Runtime], Awaitable[SessionView]]) -> int:
-    """Begin a session, leave it to a worker in the background, and say how to come back."""
-    from perdure.cli.live.drivers import background, check
-    from perdure.cli.store_access import run_with_runtime
-    from perdure.cli.text.plain import safe
-
-    check(shell)
+    """Start a session, leave it to a worker in the background, and print how to return to it."""
+    check_background(shell)
     view = run_with_runtime(shell, begin, create=True)
-    worker = background(shell, view.uid)
+    worker = start_worker(shell, view.uid)
     if shell.json:
         shown = {"id": view.id, "uid": view.uid, "program": view.program, "title": view.title}
-        shell.echo_json({"type": "session.started", "session": shown, "worker": worker.shown()})
+        shell.echo_json({"type": "session.started", "session": shown, "worker": worker.to_json()})
         return 0
     shell.echo(safe(view.id))
-    shell.note(f"It goes on in the background: worker {worker.process.pid}, log {worker.log}.")
-    shell.note(f"`{shell.suggest('attach', view.id, app=True)}` shows it, and takes your answers.")
+    shell.note(f"It runs in the background: worker {worker.process.pid}, log {worker.log}.")
+    shell.note(f"Run `{shell.suggest('attach', view.id, app=True)}` to watch it and answer its questions.")
     return 0
-
-
-def find(name: str) -> Program[..., Any]:
-    """A program that is loaded, or a sentence about those that are."""
-    from perdure.agent.files.branch_merge import MERGE_PROGRAM
-    from perdure.errors import ProgramUnknown
-    from perdure.runtime.definitions.program import PROGRAMS
-
-    if name in PROGRAMS:
-        return PROGRAMS[name]
-    theirs = sorted(PROGRAMS.keys() - {"agent", MERGE_PROGRAM})  # those are begun with a prompt, and by a merge
-    more = f" and {len(theirs) - NAMED} more" if len(theirs) > NAMED else ""
-    loaded = f"Loaded are {', '.join(theirs[:NAMED])}{more}." if theirs else "None is loaded."
-    missing = "Name the module that defines it: --app MODULE, or `app` in perdure.toml."
-    hint = "Check the name, or add the module that defines it with --app." if theirs else missing
-    raise ProgramUnknown(f"There is no program {name!r}. {loaded}", hint=hint)
-
-
-def bind(program: Program[..., Any], given: Sequence[str]) -> Bound[Any]:
-    """The program with its arguments, validated."""
-    from perdure.runtime.definitions.program import Bound
-
-    names = list(program.signature.json_schema().get("properties", {}))
-    usage = " ".join(["perdure", "run", program.name, *(f"{name}=VALUE" for name in names)])
-    values: dict[str, Any] = {}
-    for one in given:
-        key, equals, text = one.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"{one!r} is not of the form key=value.", hint=f"Type `{usage}`.")
-        if key in values:
-            raise ConfigError(f"{key} is given twice.", hint="Give each argument once.")
-        values[key] = parsed(text)
-    try:
-        return Bound(program, program.signature.bind((), values))
-    except ConfigError as error:
-        quote = "Text that looks like a number is quoted twice: name='\"7\"'."
-        raise ConfigError(error.message, hint=f"Type `{usage}`. {quote if values else ''}".rstrip()) from None
-
-
-def parsed(text: str) -> Any:
-    """JSON as what it says, anything else as text."""
-    import msgspec
-
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return text

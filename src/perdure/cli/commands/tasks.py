@@ -1,31 +1,30 @@
-"""`perdure tasks`: a session's plan, as a tree."""
+"""`perdure tasks`: the task list of a session, as a tree."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 
 from perdure.cli.shell import Shell, command
-
-if TYPE_CHECKING:
-    from perdure.domain.task import Task
+from perdure.cli.store_access import read_store
+from perdure.cli.text.plain import safe, short
+from perdure.domain.task import Task
+from perdure.store.moves import session, task
 
 MARKS = {"open": "[ ]", "active": "[>]", "blocked": "[!]", "done": "[x]", "dropped": "[-]"}
 
 
 @command
 @click.argument("id")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=200, show_default=True, help="At most so many.")
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Maximum number to list."
+)
 def tasks(shell: Shell, id: str, limit: int) -> None:
-    """Show a session's plan: what is open, active, blocked, done and dropped.
+    """Show the task list of a session.
 
     The marks are [ ] open, [>] active, [!] blocked, [x] done, [-] dropped.
     """
-    from perdure.cli.store_access import read_store
-    from perdure.store.moves import session, task
-
     with read_store(shell) as tx:
         found = session.find(tx, id)
         planned = task.of_session(tx, found.uid, limit=limit + 1)
@@ -33,17 +32,15 @@ def tasks(shell: Shell, id: str, limit: int) -> None:
         for one in planned[:limit]:
             shell.echo_json(one)
     elif not planned:
-        shell.echo(f"Session {found.id} has no plan.")
+        shell.echo(f"Session {found.id} has no tasks.")
     else:
         shell.echo(*tree(planned[:limit]))
         if len(planned) > limit:
-            shell.echo(f"There are more; these are the first {limit}. --limit shows more.")
+            shell.echo(f"These are the first {limit}. Use --limit to list more.")
 
 
 def tree(planned: list[Task]) -> Iterator[str]:
-    """Every task below its parent; one whose parent is not shown stands at the top."""
-    from perdure.cli.text.plain import safe, short
-
+    """Every task below its parent; a task whose parent is not shown is at the top level."""
     ids = {one.id for one in planned}
     below: dict[str | None, list[Task]] = {}
     for one in planned:

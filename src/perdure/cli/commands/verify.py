@@ -1,81 +1,49 @@
-"""`perdure verify`: whether the logs still say what they said, and the rows what the logs say."""
+"""`perdure verify`: whether the logs are unchanged, and whether the rows agree with them."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from perdure.cli.shell import Shell, command, is_terminal
+from perdure.cli.store_access import read_store
+from perdure.cli.text.plain import count, safe
+from perdure.control.verification import verify_sessions
 
-if TYPE_CHECKING:
-    from perdure.store.inspection.damage import DamagedRow
-    from perdure.store.move import StoreTransaction
-
-SOME = 20
-
-
-class Verification(msgspec.Struct):
-    """What was read and what did not fit."""
-
-    sessions: int = 0
-    events: int = 0
-    damaged: list[str] = msgspec.field(default_factory=list)
-    damaged_sessions: int = 0
-    rows: list[DamagedRow] = msgspec.field(default_factory=list)
+SHOWN = 20
+STEP = 500  # sessions between two progress messages
 
 
 @command
 @click.argument("id", required=False)
 def verify(shell: Shell, id: str | None) -> int:
-    """Check that every event is there, unchanged and in its place: one session's log, or all.
+    """Check that the log of one session, or of all, is complete and unchanged.
 
-    Each event is bound to all before it. Every other row of a session is compared with what the log says. Exits with
-    1 when something is damaged, and names the session, the table and the row; the other sessions are still checked.
+    Each event is chained to all events before it. Every other row of a session is compared with the log. Exits with 1
+    if something is damaged, and names the session, the table and the row; the other sessions are still checked.
     """
-    from perdure.cli.store_access import read_store
-    from perdure.cli.text.plain import count, safe
-
     with read_store(shell) as tx:
-        checked = check(tx, id)
+        checked = verify_sessions(tx, id, show_progress)
+    if checked.sessions >= STEP and is_terminal(sys.stderr):
+        click.echo("", err=True)
     if shell.json:
         shell.echo_json(checked)
     elif checked.damaged:
-        shell.echo(*(safe(one) for one in checked.damaged[:SOME]))
-        if len(checked.damaged) > SOME:
-            shell.echo(f"and {len(checked.damaged) - SOME} more; --json lists all")
-        whole = checked.sessions - checked.damaged_sessions
+        shell.echo(*(safe(one) for one in checked.damaged[:SHOWN]))
+        if len(checked.damaged) > SHOWN:
+            shell.echo(f"and {len(checked.damaged) - SHOWN} more; --json lists all")
+        intact = checked.sessions - checked.damaged_sessions
         shell.echo("", f"Damaged: {checked.damaged_sessions} of {count(checked.sessions, 'session')}.")
         shell.echo("Keep a copy of the store as it is, and restore a backup.")
-        if whole:
-            shell.echo(
-                f"Intact: {whole}. `{shell.suggest('export', 'ID')}` writes a session that is intact as a bundle."
-            )
+        if intact:
+            shell.echo(f"Intact: {intact}. `{shell.suggest('export', 'ID')}` exports an intact session as a bundle.")
     else:
-        said = f"{count(checked.sessions, 'session')}, {count(checked.events, 'event')}"
-        shell.echo(f"{said}: every row is as its log says, and every chain holds.")
+        numbers = f"{count(checked.sessions, 'session')}, {count(checked.events, 'event')}"
+        shell.echo(f"{numbers}: all rows match their logs, and all chains are intact.")
     return 1 if checked.damaged else 0
 
 
-def check(tx: StoreTransaction, id: str | None) -> Verification:
-    """Read every session, or one, telling somebody who waits how far it is."""
-    from perdure.store.inspection import damage
-    from perdure.store.inspection.damage import DamagedRow
-    from perdure.store.moves import session
-
-    done = Verification()
-    uids = damage.session_uids(tx) if id is None else iter([damage.find(tx, id) or session.find(tx, id).uid])
-    for uid in uids:
-        found = [uid] if isinstance(uid, DamagedRow) else damage.of_session(tx, uid)
-        done.sessions, done.damaged_sessions = done.sessions + 1, done.damaged_sessions + bool(found)
-        done.damaged += [str(one) for one in found]
-        done.rows += found
-        if not found and isinstance(uid, str):
-            done.events += session.get(tx, uid).cursor
-        if done.sessions % 500 == 0 and is_terminal(sys.stderr):
-            click.echo(f"\r{done.sessions} sessions read", nl=False, err=True)
-    if done.sessions >= 500 and is_terminal(sys.stderr):
-        click.echo("", err=True)
-    return done
+def show_progress(sessions: int) -> None:
+    if sessions % STEP == 0 and is_terminal(sys.stderr):
+        click.echo(f"\r{sessions} sessions read", nl=False, err=True)

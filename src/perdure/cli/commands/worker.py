@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from perdure.cli.shell import Shell, by_option, command
+from perdure.cli.shell import RenamedOption, Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import safe, span
 from perdure.clock import format_time
@@ -22,11 +22,11 @@ from perdure.runtime.workers.worker import Worker, WorkerNotice
 @click.argument("id", required=False)
 @click.option("--idle", type=click.FloatRange(0), metavar="SECONDS", help="Exit after SECONDS with nothing to do.")
 @click.option(
-    "--concurrency", type=click.IntRange(1, 1000), default=4, show_default=True, help="Run up to N sessions at a time."
-)
-@click.option("--at-once", type=click.IntRange(1, 1000), hidden=True, help="The former name of --concurrency.")
+    "--concurrency", "--at-once", "concurrency", type=click.IntRange(1, 1000), metavar="N", default=4,
+    show_default=True, cls=RenamedOption, help="Run up to N sessions at a time.",
+)  # fmt: skip
 @by_option
-def worker(shell: Shell, id: str | None, idle: float | None, concurrency: int, at_once: int | None) -> int:
+def worker(shell: Shell, id: str | None, idle: float | None, concurrency: int) -> int:
     """Run sessions that are ready, until it is stopped.
 
     A worker runs the sessions whose program it has loaded, and those whose worker died: higher priority first, then
@@ -45,7 +45,7 @@ def worker(shell: Shell, id: str | None, idle: float | None, concurrency: int, a
         made = Worker(
             runtime,
             only=only,
-            concurrency=at_once or concurrency,
+            concurrency=concurrency,
             notify=lambda notice: show_notice(shell, notice, runtime.store.clock.now()),
         )
         name = runtime.worker.name

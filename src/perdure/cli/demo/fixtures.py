@@ -1,4 +1,4 @@
-"""What the demo's story needs: a small repository with a failing test, and the words of a scripted model."""
+"""What the demo needs: a small repository with a failing test, and the script of the model."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from perdure.errors import ConfigError
 from perdure.ids import digest, encode
 
 PULL_REQUEST = 7
-SUBJECT = "Add the prices up"
-PROMPT = "The test fails. Fix it, commit, tell pull request 7, push."
-WISH = "Prices may be fractions. Try fsum."
+SUBJECT = "Add up the prices"
+PROMPT = "The test fails. Fix it, commit, comment on pull request 7, push."
+REQUEST = "Prices may be fractions. Try fsum."
 THANKS = "Thank you."
 BECAUSE = "The test passes, and the change is small."
 TEST = "python3 -B test_cart.py"
-DECISION = ("add the prices up", "max() takes only the dearest")
+DECISION = ("add up the prices", "max() returns only the highest price")
 FILES = {
     ".gitignore": "__pycache__/\n",
     "cart.py": 'def total(prices):\n    """What a cart costs."""\n    return max(prices)\n',
@@ -47,7 +47,7 @@ def calls(*named: tuple[str, dict[str, Any]]) -> Turn:
 
 
 def tasks(*states: str) -> tuple[str, dict[str, Any]]:
-    titles = ("find the fault", "fix it", "tell about it")
+    titles = ("find the bug", "fix it", "report it")
     return "plan", {"tasks": [{"title": title, "state": state} for title, state in zip(titles, states, strict=True)]}
 
 
@@ -57,7 +57,7 @@ def edit(old: str, new: str) -> tuple[str, dict[str, Any]]:
 
 CHECK = ("run_command", {"command": TEST})
 OUTCOME = ("decided", {"id": "d-" + digest(encode(list(DECISION)))[:12], "outcome": "the test passes"})
-COMMENT = {"pr": PULL_REQUEST, "body": "total() took the dearest price only. Fixed."}
+COMMENT = {"pr": PULL_REQUEST, "body": "total() returned only the highest price. Fixed."}
 BEGINNING: list[Turn] = [
     calls(tasks("active", "open", "open"), CHECK, ("read_file", {"path": "cart.py"})),
     calls(("decide", {"decision": DECISION[0], "because": DECISION[1], "then": "edit cart.py"})),
@@ -69,14 +69,14 @@ SCRIPT: list[Turn] = [
     calls(("post_comment", COMMENT)),
     calls(("git_push", {})),
     calls(tasks("done", "done", "done")),
-    "Fixed, committed, told and pushed.",
+    "Fixed, committed, commented and pushed.",
     "You are welcome.",
 ]
 WITH_FSUM = "from math import fsum\n\n\n" + FILES["cart.py"].strip().replace("max", "fsum")
 ANOTHER: list[Turn] = [
     *BEGINNING,
     calls(edit(FILES["cart.py"].strip(), WITH_FSUM), CHECK),
-    "fsum does it as well.",
+    "fsum works too.",
 ]
 
 
@@ -101,26 +101,28 @@ def make_repository(folder: Path) -> Path:
 
 
 def git(where: Path, *words: str) -> str:
-    """What git says, with nobody's settings but the repository's own."""
-    ended = subprocess.run(["git", *words], cwd=where, env=alone(), check=False, capture_output=True, text=True)
+    """The output of git, with only the settings of the repository."""
+    ended = subprocess.run(
+        ["git", *words], cwd=where, env=clean_environment(), check=False, capture_output=True, text=True
+    )
     if ended.returncode:
-        raise ConfigError(f"git {words[0]} ended with {ended.returncode}: {ended.stderr.strip()}")
+        raise ConfigError(f"git {words[0]} exited with {ended.returncode}: {ended.stderr.strip()}")
     return ended.stdout.strip()
 
 
-def alone() -> dict[str, str]:
-    """This process's environment without what would change git or Perdure in it."""
+def clean_environment() -> dict[str, str]:
+    """The environment of this process, without variables that change git or Perdure."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith(("PERDURE_", "GIT_", "COMMENTS_"))}
     return kept | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
 
 
 def write_script(folder: Path, turns: list[Turn]) -> None:
-    """What the model says from now on."""
+    """The replies of the model from now on."""
     (folder / "model.json").write_bytes(msgspec.json.format(msgspec.json.encode(turns)))
 
 
 def examples() -> list[Path]:
-    """The programs that are run: examples to read, in a working copy or as they were installed."""
+    """The programs that the demo runs: the examples, in a working copy or as installed."""
     package = Path(__file__).parents[2]
     installed = package / "examples"
     folder = installed if installed.exists() else package.parents[1] / "examples"

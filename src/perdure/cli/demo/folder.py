@@ -1,8 +1,8 @@
-"""The demo's own temporary folder, and those that killed demos left behind.
+"""The temporary folder of the demo, and the folders that killed demos left behind.
 
-A demo holds a lock in its folder for life, and makes the lock's name only when it has it. So a folder with such a name
-whose lock nobody holds belongs to a demo that is dead; it is removed by the next one. One without is left alone: nobody
-knows whose it is. What a demo started ends by itself when the demo does.
+A demo holds a lock in its folder while it runs, and gives the lock file its name only when it holds the lock. So a
+folder with such a file whose lock is free belongs to a demo that is dead; the next demo removes it. A folder without
+one is left alone, because its owner is unknown. The processes that a demo started end with it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ PREFIX, LOCK = "perdure-demo-", "alive"
 
 @contextmanager
 def own_folder() -> Iterator[str]:
-    """A folder that is removed afterwards, or after a kill by the next demo."""
-    remove_left()
+    """A folder that is removed afterwards; after a kill, the next demo removes it."""
+    remove_stale_folders()
     with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
         lock = os.open(Path(name, f".{LOCK}"), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -33,8 +33,8 @@ def own_folder() -> Iterator[str]:
             os.close(lock)
 
 
-def remove_left() -> None:
-    """Remove the folders of demos of this user that are dead."""
+def remove_stale_folders() -> None:
+    """Remove the folders of dead demos of this user."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):  # another demo is faster, or it is not ours
             if _is_ours(folder) and _is_dead(folder / LOCK):

@@ -1,4 +1,4 @@
-"""The demo's story, act by act: each is a few commands, and what they left is read from the record or counted."""
+"""The scenario of the demo: each step runs a few commands, and reads or counts the result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.cli.demo import fixtures as props
+from perdure.cli.demo import fixtures
 from perdure.cli.demo.environment import CommandRun, DemoEnvironment
 from perdure.cli.text.plain import short
 from perdure.cli.text.sentence import sentence
@@ -22,7 +22,7 @@ EVERYTHING = ("--last", "100000")
 
 
 class DemoStep(msgspec.Struct):
-    """One call that the model made, and what it was told of it; no status: it was not told yet."""
+    """A tool call of the model, and its status; None if it has no result yet."""
 
     tool: str
     about: str
@@ -30,7 +30,7 @@ class DemoStep(msgspec.Struct):
 
 
 class DemoState(msgspec.Struct):
-    """What the store says about a session at one moment."""
+    """The state of a session, as its store has it."""
 
     status: str
     cursor: int
@@ -39,12 +39,12 @@ class DemoState(msgspec.Struct):
     asked: dict[str, int]  # how often a person was asked about each tool
     steps: list[DemoStep]
     folder: str | None  # of a branch
-    fork_at: int  # the last line before the model began to edit
-    log: list[str]  # what happened to effects that were unsettled
+    fork_at: int  # the last message before the model starts to edit
+    log: list[str]  # what happened to effects that were not settled
 
 
 class EffectCount(msgspec.Struct):
-    """What came of one thing that the agent was to do, counted where it is."""
+    """How often something that the agent was to do is there, counted outside."""
 
     what: str
     wanted: int
@@ -55,76 +55,76 @@ class EffectCount(msgspec.Struct):
 
 
 class Scenario:
-    """The commands in their order. Nothing is told here."""
+    """The commands, in order. Nothing is printed here."""
 
-    def __init__(self, scene: DemoEnvironment, session: str) -> None:
-        self.scene = scene
+    def __init__(self, environment: DemoEnvironment, session: str) -> None:
+        self.environment = environment
         self.session = session
         self.branch = f"{session}-2"
 
-    def work_and_be_killed(self) -> tuple[CommandRun, DemoState]:
-        props.write_script(self.scene.folder, props.SCRIPT)
-        killed = self.scene.type_and_kill(
-            "run", "fixer", f"prompt={props.PROMPT}", "--repo", "shop", "--id", self.session
+    def run_and_kill(self) -> tuple[CommandRun, DemoState]:
+        fixtures.write_script(self.environment.folder, fixtures.SCRIPT)
+        killed = self.environment.run_and_kill(
+            "run", "fixer", f"prompt={fixtures.PROMPT}", "--repo", "shop", "--id", self.session
         )
-        return killed, self.look(self.session)
+        return killed, self.read_state(self.session)
 
     def plan(self) -> tuple[CommandRun, list[dict[str, Any]]]:
-        looked = self.scene.type("resume", self.session, "--plan", "--json")
-        return looked, [msgspec.json.decode(line) for line in looked.said]
+        ran = self.environment.run("resume", self.session, "--plan", "--json")
+        return ran, [msgspec.json.decode(line) for line in ran.said]
 
-    def go_on(self, since: int) -> tuple[CommandRun, DemoState]:
-        """In a new process, to where a person is asked."""
-        lived = self.scene.type("resume", self.session, codes=(3,))
-        return lived, self.look(self.session, since)
+    def resume(self, since: int) -> tuple[CommandRun, DemoState]:
+        """Resume in a new process, until a person is asked."""
+        ran = self.environment.run("resume", self.session, codes=(3,))
+        return ran, self.read_state(self.session, since)
 
-    def say_yes(self, approval: str) -> list[CommandRun]:
-        approved = self.scene.type("approve", approval, "--because", props.BECAUSE)
-        return [approved, self.scene.type("resume", self.session)]
+    def approve(self, approval: str) -> list[CommandRun]:
+        approved = self.environment.run("approve", approval, "--because", fixtures.BECAUSE)
+        return [approved, self.environment.run("resume", self.session)]
 
-    def try_another(self, at: int) -> tuple[list[CommandRun], DemoState, dict[str, str]]:
-        """A branch from before the edit, in a folder of its own, with a wish of the person and a script of its own."""
-        forked = self.scene.type("fork", self.session, "--at", str(at), "--id", self.branch)
-        sent = self.scene.type("send", self.branch, props.WISH, "--mode", "steer")
-        props.write_script(self.scene.folder, props.ANOTHER)
-        ran = self.scene.type("resume", self.branch)
-        known = self.look(self.branch)
-        folders = {"shop": self.scene.folder / "shop", "the branch": Path(known.folder or "")}
-        tails = {name: last_line((path / "cart.py").read_text(encoding="utf-8")) for name, path in folders.items()}
-        return [forked, sent, ran], known, tails
+    def run_branch(self, at: int) -> tuple[list[CommandRun], DemoState, dict[str, str]]:
+        """Branch before the edit, with another request and another script, in its own folder."""
+        forked = self.environment.run("fork", self.session, "--at", str(at), "--id", self.branch)
+        sent = self.environment.run("send", self.branch, fixtures.REQUEST, "--mode", "steer")
+        fixtures.write_script(self.environment.folder, fixtures.ANOTHER)
+        ran = self.environment.run("resume", self.branch)
+        state = self.read_state(self.branch)
+        folders = {"shop": self.environment.folder / "shop", "the branch": Path(state.folder or "")}
+        last_lines = {name: last_line((path / "cart.py").read_text(encoding="utf-8")) for name, path in folders.items()}
+        return [forked, sent, ran], state, last_lines
 
     def move(self) -> tuple[list[CommandRun], DemoState]:
-        """To another store, where it goes on."""
+        """Move it to another store, where it continues."""
         bundle, there = f"{self.session}.zip", ("--store", ELSEWHERE)
-        props.write_script(self.scene.folder, props.SCRIPT)
-        lives = [self.scene.type("export", self.session, "--move", "--to", bundle)]
-        lives += [self.scene.type("import", bundle, *there)]
-        lives += [self.scene.type("send", self.session, props.THANKS, *there)]
-        lives += [self.scene.type("resume", self.session, *there)]
-        return lives, self.look(self.session, 0, *there)
+        fixtures.write_script(self.environment.folder, fixtures.SCRIPT)
+        runs = [self.environment.run("export", self.session, "--move", "--to", bundle)]
+        runs += [self.environment.run("import", bundle, *there)]
+        runs += [self.environment.run("send", self.session, fixtures.THANKS, *there)]
+        runs += [self.environment.run("resume", self.session, *there)]
+        return runs, self.read_state(self.session, 0, *there)
 
     def count(self, asked: dict[str, int]) -> list[EffectCount]:
-        """At the service, in the repository and at the remote; who was asked, from the session."""
-        shop, remote = self.scene.folder / "shop", self.scene.folder / "remote.git"
-        subjects = [props.git(where, "log", "--format=%s", "main").splitlines() for where in (shop, remote)]
+        """Count at the service, in the repository and at the remote; questions are counted from the session."""
+        shop, remote = self.environment.folder / "shop", self.environment.folder / "remote.git"
+        subjects = [fixtures.git(where, "log", "--format=%s", "main").splitlines() for where in (shop, remote)]
         found = {
-            "post_comment": ("the comment", self.scene.comments()),
-            "git_commit": ("the commit", subjects[0].count(props.SUBJECT)),
-            "git_push": ("the push", subjects[1].count(props.SUBJECT)),
+            "post_comment": ("the comment", self.environment.comments()),
+            "git_commit": ("the commit", subjects[0].count(fixtures.SUBJECT)),
+            "git_push": ("the push", subjects[1].count(fixtures.SUBJECT)),
         }
         return [
             EffectCount(what, 1, there, max(0, there - 1), max(0, 1 - there), asked.get(tool, 0))
             for tool, (what, there) in found.items()
         ]
 
-    def look(self, session: str, since: int = 0, *more: str) -> DemoState:
-        """What the record says, and of its log the lines about recovered effects after an event."""
-        (shown,) = self.scene.read("show", session, *EVERYTHING, *more)
-        return known(shown, since)
+    def read_state(self, session: str, since: int = 0, *more: str) -> DemoState:
+        """The state of a session, and the lines of its log about effects recovered after an event."""
+        (shown,) = self.environment.read("show", session, *EVERYTHING, *more)
+        return parse_state(shown, since)
 
 
-def known(shown: dict[str, Any], since: int) -> DemoState:
-    """Make sense of `perdure show --json`."""
+def parse_state(shown: dict[str, Any], since: int) -> DemoState:
+    """The state in the output of `perdure show --json`."""
     events = [msgspec.convert(one, Event) for one in shown["events"]]
     tools = {one["id"]: one["tool"] for one in shown["effects"]}
     states: dict[str, list[str]] = {}
@@ -132,8 +132,8 @@ def known(shown: dict[str, Any], since: int) -> DemoState:
         states.setdefault(one["tool"], []).append(one["state"])
     opened = [one.body["rows"]["wait"][0] for one in events if one.kind == "wait.opened" and one.body]
     asked = Counter(tools[one["ref"]] for one in opened if one["kind"] in ("approval", "doubt") and one["ref"] in tools)
-    told = [one for one in events if one.kind.startswith("effect.") and one.number > since > 0]
-    recovered = {one.effect_id for one in told if one.kind == "effect.recovered"}
+    later = [one for one in events if one.kind.startswith("effect.") and one.number > since > 0]
+    recovered = {one.effect_id for one in later if one.kind == "effect.recovered"}
     return DemoState(
         status=shown["session"]["status"],
         cursor=shown["session"]["cursor"],
@@ -143,18 +143,18 @@ def known(shown: dict[str, Any], since: int) -> DemoState:
         steps=steps(events),
         folder=next((decode(one["result"]) for one in shown["effects"] if one["tool"] == "open_worktree"), None),
         fork_at=_before_the_edit(events),
-        log=[re.sub(r" e-[0-9a-f]{16}", "", sentence(one, tools)) for one in told if one.effect_id in recovered],
+        log=[re.sub(r" e-[0-9a-f]{16}", "", sentence(one, tools)) for one in later if one.effect_id in recovered],
     )
 
 
 def steps(events: list[Event]) -> list[DemoStep]:
-    """What the model did, from the transcript."""
+    """The calls of the model, from the transcript."""
     lines = [one for one in events if one.kind == "message" and isinstance(one.body, dict)]
-    told = {(*one.body["of"], one.body["index"]): one.body for one in lines if one.body.get("role") == "tool"}
+    results = {(*one.body["of"], one.body["index"]): one.body for one in lines if one.body.get("role") == "tool"}
     made: list[DemoStep] = []
     for line in lines:
         for index, call in enumerate(line.body.get("calls") or ()):
-            answer = told.get((line.session_uid, line.number, index), {})
+            answer = results.get((line.session_uid, line.number, index), {})
             about = ABOUT[call["name"]](call["arguments"], answer.get("content", ""))
             made.append(DemoStep(call["name"], short(about), answer.get("status")))
     return made

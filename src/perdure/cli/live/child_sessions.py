@@ -1,6 +1,7 @@
-"""The children of a session that is shown at a terminal: each as itself, further to the right, line by line.
+"""The child sessions of a session at a terminal: each is shown indented, line by line.
 
-A script is not told of them: what an object in its stream is about would no longer be plain. It attaches to the child.
+They are not part of a JSON stream, where an object would not tell which session it belongs to. Attach to the child
+instead.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from perdure.store.moves import event as events
 
 
 class NestedScreen(Screen):
-    """A part of another screen, behind a mark."""
+    """A part of another screen, indented behind a mark."""
 
     def __init__(self, outer: Screen) -> None:
         super().__init__(outer.console)
@@ -36,7 +37,7 @@ class NestedScreen(Screen):
 
 
 class ChildSessions:
-    """Those that have not ended, and those that they have. Nothing is shown where there is no screen."""
+    """The descendants that have not ended. Without a screen, nothing is shown."""
 
     def __init__(self, runtime: Runtime, screen: Screen | None) -> None:
         self._runtime = runtime
@@ -44,18 +45,18 @@ class ChildSessions:
         self._open: dict[str, tuple[Renderer, Screen]] = {}
 
     async def event(self, event: Event) -> None:
-        """An event of the session itself: a child begins, or what it waited for has come and was shown before."""
+        """An event of the session itself: a child starts, or a wait is resolved, before which the child is shown."""
         if self._screen is not None:
-            await self._begun(event, self._screen)
+            await self._open_child(event, self._screen)
             if event.kind == "wait.resolved":
-                await self.look()
+                await self.show_new()
 
-    async def look(self) -> None:
-        """Show what is new."""
+    async def show_new(self) -> None:
+        """Show the new events of all children."""
         for uid in list(self._open):
             await self._catch_up(uid)
 
-    async def _begun(self, event: Event, screen: Screen) -> None:
+    async def _open_child(self, event: Event, screen: Screen) -> None:
         uid = _child(event)
         if uid is None or uid in self._open:
             return
@@ -72,13 +73,13 @@ class ChildSessions:
         while page := await self._runtime.store.read(events.after, uid, renderer.number):
             for event in page:
                 await renderer.event(event)
-                await self._begun(event, screen)
+                await self._open_child(event, screen)
                 if event.kind == "session.finished":
                     self._open.pop(uid, None)
 
 
 def _child(event: Event) -> str | None:
-    """The uid of a child that a session begins to wait for."""
+    """The uid of a child that a session starts to wait for."""
     if event.kind != "wait.opened" or not isinstance(event.body, Mapping):
         return None
     rows = (event.body.get("rows") or {}).get("wait") or {}

@@ -1,13 +1,13 @@
-"""A person and a session at one terminal: what happens is shown, what is asked is asked here, what is typed is sent.
+"""A person and a session at one terminal: events are shown, questions are asked, and what is typed is sent.
 
-Everything that happens comes through one queue, so that nothing is drawn twice or in the middle of something else:
+Everything comes through one queue, so that nothing is drawn twice or in the middle of something else:
 
-    event, delta     the session's log, and what its model is just saying
-    line             something was typed, and what was asked then; Ctrl-D is no line
-    interrupt        Ctrl-C: once to stop between acts, twice to leave at once while it goes on in the background
-    moved, tick      the session stands still, or cannot be moved here; time has passed
+    event, delta     an event of the session's log; live text of its model
+    line             a line was typed, with the question that was open then; Ctrl-D is None
+    interrupt        Ctrl-C: once to pause after the current step, twice to leave while a worker continues
+    driven, tick     the driver reports that the session rests or cannot be run; time has passed
 
-Several terminals may watch one session; what another one answered is seen here like everything else.
+Several terminals may watch one session. An answer from another terminal arrives here as an event.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from typing import Any
 
@@ -38,106 +39,120 @@ from perdure.store.move import StoreTransaction
 from perdure.store.moves import session
 
 TICK = 0.2
-GRACE = 3  # ticks that a ready session is left to a worker that is on its way
-PATIENCE = 2.0  # seconds that an act may take to end when a person leaves at once
+GRACE = 3  # ticks that a ready session is left to a worker that may be about to claim it
 QUIET = frozenset({"message", "note", "step.recorded", "artifact.saved", "fact.remembered"})
 
 
 class Conversation:
-    """One terminal with one session, or one stream of it where nobody sits. `left` says why it is over."""
+    """One terminal with one session, or one stream of its events if the output is not a terminal.
+
+    `end` is why it is over: ended, waiting, left, paused, detached or dead.
+    """
 
     def __init__(
         self, shell: Shell, runtime: Runtime, view: SessionView, renderer: Renderer, screen: Screen | None = None
     ) -> None:
         self.shell = shell
         self.runtime = runtime
-        self.view: SessionRecord = view
+        self.session: SessionRecord = view
         self.renderer = renderer
         self.screen = screen
         self.children = ChildSessions(runtime, screen)
         self.driver: Driver
-        self.asking: WaitPrompt | None = None
-        self.left: str | None = None  # ended, waiting, left, paused, detached, dead
+        self.prompt: WaitPrompt | None = None
+        self.end: str | None = None
         self.takes_over = False
-        self._holder: tuple[str | None, bool] | None = None  # who was said to have it, and to be alive
-        self._ear = LiveTextReader(runtime.live_text, view.uid)
-        self._keys: Keyboard | None = None
+        self._shown_holder: tuple[str | None, bool] | None = None  # the lease holder that was shown, and whether alive
+        self._reader = LiveTextReader(runtime.live_text, view.uid)
+        self._keyboard: Keyboard | None = None
         self._queue: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
-        self._look_due = True
+        self._check_due = True
         self._interrupts = 0
         self._closing = False
-        self._moved_once = False
-        self._has_moved = False
+        self._was_started = False
+        self._has_run = False
         self._frame = 0
         self._ready_since: int | None = None
 
     def open_keyboard(self) -> None:
-        """Somebody is at the keyboard."""
+        """Read the keyboard: a person is at this terminal."""
         assert self.screen is not None
-        keys = self._keys = Keyboard(
-            sys.stdin.fileno(), self.screen.console.file, self._heard, self.screen.refresh, plain=not self.screen.draws
+        keyboard = self._keyboard = Keyboard(
+            sys.stdin.fileno(),
+            self.screen.console.file,
+            self._on_typed,
+            self.screen.refresh,
+            plain=not self.screen.draws,
         )
-        self.asking = WaitPrompt(self.shell, self.runtime, self.screen, self._go_on, self._stash_typed)
-        self.screen.typed = lambda: keys.typed
+        self.prompt = WaitPrompt(self.shell, self.runtime, self.screen, self._start, self._stash_typed)
+        self.screen.typed = lambda: keyboard.typed
 
-    def _heard(self, line: str | None) -> None:
-        self._put("line", (line, None if self.asking is None else self.asking.asked))
+    def _on_typed(self, line: str | None) -> None:
+        self._put("line", (line, None if self.prompt is None else self.prompt.open_wait))
 
     def _stash_typed(self) -> None:
-        """Before a question is shown: what is half typed is put away, and lines on their way belong to what was."""
-        if self._keys is not None and self._keys.stash_typed() and self.screen is not None:
-            self.screen.line("  What you had begun to type is no answer to this. The up key brings it back.", "dim")
+        """Before a question is shown: put an unfinished line into the history, because it is not the answer."""
+        if self._keyboard is not None and self._keyboard.stash_typed() and self.screen is not None:
+            self.screen.line("  Your unfinished line was put aside. The up key brings it back.", "dim")
 
-    def moved(self, error: PerdureError | None) -> None:
-        """The driver's report."""
-        self._put("moved", error)
+    def report(self, error: PerdureError | None) -> None:
+        """The driver reports that the session rests, or why it cannot be run."""
+        self._put("driven", error)
 
     def _put(self, what: str, value: Any = None) -> None:
         self._queue.put_nowait((what, value))
 
     async def run(self) -> SessionView:
-        """Until the session has ended, only somebody elsewhere can go on, or the person leaves."""
-        self.runtime.on_delta = lambda piece: self._put("delta", piece) if piece.session == self.view.uid else None
+        """Run until the session has ended, waits for something that is not given here, or the person leaves."""
+        self.runtime.on_delta = lambda piece: self._put("delta", piece) if piece.session == self.session.uid else None
         loop = asyncio.get_running_loop()
         tasks = [asyncio.ensure_future(work()) for work in (self._follow, self._listen, self._tick)]
-        if self._keys is not None:
+        if self._keyboard is not None:
             if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
                 loop.add_signal_handler(signal.SIGINT, self._put, "interrupt")
-            loop.add_signal_handler(signal.SIGCONT, self._keys.take)
-            self._keys.open()
-        if self.driver.is_here and self.view.status not in TERMINAL:
-            self._go_on()
+            loop.add_signal_handler(signal.SIGCONT, self._keyboard.enter_cbreak)
+            self._keyboard.open()
+        if self.driver.is_here and self.session.status not in TERMINAL:
+            self._start()
+        handlers: dict[str, Callable[[Any], Awaitable[None]]] = {
+            "event": self._on_event,
+            "delta": self._on_delta,
+            "line": self._on_line,
+            "interrupt": self._on_interrupt,
+            "driven": self._on_driven,
+            "tick": self._on_tick,
+        }
         try:
-            while self.left is None:
-                if self._look_due and self._queue.empty():
-                    await self.look()
+            while self.end is None:
+                if self._check_due and self._queue.empty():
+                    await self.check()
                     continue
                 what, value = await self._queue.get()
-                await getattr(self, f"_on_{what}")(value)
+                await handlers[what](value)
         finally:
             await stop(*tasks)
-            if self._keys is not None:
+            if self._keyboard is not None:
                 loop.remove_signal_handler(signal.SIGINT)
                 loop.remove_signal_handler(signal.SIGCONT)
-                self._keys.close()
+                self._keyboard.close()
             if self.screen is not None:
                 self.screen.leave()
-        return await self.runtime.get(self.view.uid)
+        return await self.runtime.get(self.session.uid)
 
     async def _follow(self) -> None:
-        async for event in self.runtime.store.follow(self.view.uid, self.renderer.number):
+        async for event in self.runtime.store.follow(self.session.uid, self.renderer.number):
             self._put("event", event)
 
     async def _listen(self) -> None:
-        with closing(self._ear):
+        with closing(self._reader):
             while True:
-                self._overhear()
+                self._poll_live_text()
                 await asyncio.sleep(POLL_INTERVAL)
 
-    def _overhear(self) -> None:
-        """Hear what is said in another process. What is said in this one is heard as it comes."""
-        if not (self.driver.is_here and self.driver.is_moving):
-            for piece in self._ear.poll():
+    def _poll_live_text(self) -> None:
+        """Read live text of another process. That of this process arrives by itself."""
+        if not (self.driver.is_here and self.driver.is_running):
+            for piece in self._reader.poll():
                 self._put("delta", piece)
 
     async def _tick(self) -> None:
@@ -145,162 +160,166 @@ class Conversation:
             await asyncio.sleep(TICK)
             self._put("tick")
 
-    async def look(self) -> None:
-        """Where the session is now, once everything before it is shown."""
-        self._look_due = False
-        self.view, asked = view, _ = await self.runtime.store.read(_standing, self.view.uid)
+    async def check(self) -> None:
+        """Act on the state of the session, once all its events are shown."""
+        self._check_due = False
+        self.session, asked = view, _ = await self.runtime.store.read(_state_of, self.session.uid)
         if view.status != Status.READY:
             self._ready_since = None
         if self.renderer.number < view.cursor:
-            return  # the next event looks again
+            return  # the next event checks again
         if view.status in TERMINAL:
-            self.left = "ended"
+            self.end = "ended"
         elif self._interrupts and view.status == Status.WAITING:
-            await self._stopped(asked)
+            await self._paused(asked)
         elif view.status == Status.READY:
             self._withdraw()
-            self._ready()
+            self._on_ready()
         elif view.status == Status.RUNNING and not self.driver.is_here and not await self._is_held():
-            await self._orphaned()
+            await self._on_dead_worker()
         else:
             await self._ask([one for one in asked if one.for_a_person])
 
     async def _is_held(self) -> bool:
-        """Whether whoever has the session may be alive; said once for each of them."""
-        alive, said = await self.runtime.store.read(describe_lease, self.shell, self.view.uid, wanted=self.takes_over)
-        known = (self.view.lease_holder, alive)
+        """Whether the lease holder may be alive; each holder is shown once."""
+        alive, text = await self.runtime.store.read(
+            describe_lease, self.shell, self.session.uid, wanted=self.takes_over
+        )
+        known = (self.session.lease_holder, alive)
         if alive and self.screen is not None and self.screen.is_open:
-            return True  # what it says is seen; who it is can be said after that
-        self._overhear()
+            return True  # live text is being shown; the holder is shown after it
+        self._poll_live_text()
         if not alive and not self._queue.empty():
-            self._look_due = True
-            return True  # its last words come first
-        if said and known != self._holder and not (alive and self.driver.is_moving) and self.screen is not None:
-            self.screen.line(said, "dim" if alive and not self.takes_over else "yellow")
-        self._holder = known
+            self._check_due = True
+            return True  # show its last live text first
+        if text and known != self._shown_holder and not (alive and self.driver.is_running) and self.screen is not None:
+            self.screen.line(text, "dim" if alive and not self.takes_over else "yellow")
+        self._shown_holder = known
         return alive
 
-    async def _orphaned(self) -> None:
-        """Its worker is dead: go on if that was asked for, ask if somebody is here, else leave."""
-        if self.takes_over or self.driver.is_moving:
-            self._go_on()
-        elif self.asking is not None:
-            self.asking.offer_to_take_over(self.view)
+    async def _on_dead_worker(self) -> None:
+        """Its worker is dead: continue if that was requested, ask if a person is here, otherwise leave."""
+        if self.takes_over or self.driver.is_running:
+            self._start()
+        elif self.prompt is not None:
+            self.prompt.offer_to_take_over(self.session)
         else:
-            self.left = "dead"
+            self.end = "dead"
 
     async def _ask(self, asked: list[WaitDescription]) -> None:
-        """Ask for what a person must give, or wait for what is not here yet."""
+        """Ask what a person must answer, or wait for something else."""
         if not asked:
             self._withdraw()
-            if self.view.status == Status.WAITING and not self._moved_once:
-                self._go_on()  # a timer, or a child: somebody must be there when it is due
-        elif self._closing and self.view.status == Status.WAITING:
-            self.left = "left"
-        elif self.view.status == Status.RUNNING and self.driver.is_here and is_for_message(asked[0]):
-            return  # it is about to come to rest here, and the log will say so
-        elif self.asking is not None:
-            await self.asking.present(asked[0])
-        elif self.view.status == Status.WAITING and not (self.driver.is_here and self.driver.is_moving):
-            self.left = "waiting"
+            if self.session.status == Status.WAITING and not self._was_started:
+                self._start()  # a timer or a child: a process must run when it is due
+        elif self._closing and self.session.status == Status.WAITING:
+            self.end = "left"
+        elif self.session.status == Status.RUNNING and self.driver.is_here and is_for_message(asked[0]):
+            return  # it is about to come to rest here, which the next events show
+        elif self.prompt is not None:
+            await self.prompt.present(asked[0])
+        elif self.session.status == Status.WAITING and not (self.driver.is_here and self.driver.is_running):
+            self.end = "waiting"
 
     def _withdraw(self) -> None:
-        if self.asking is not None and self.asking.asked is not None:
-            self.asking.withdraw()
+        if self.prompt is not None and self.prompt.open_wait is not None:
+            self.prompt.withdraw()
 
-    def _ready(self) -> None:
-        """Let it go on; if a worker is on its way already, leave it to that one."""
+    def _on_ready(self) -> None:
+        """Run it, unless a worker claims it first."""
         self._ready_since = self._frame if self._ready_since is None else self._ready_since
         if self.driver.is_here or self._frame - self._ready_since >= GRACE:
-            self._go_on()
+            self._start()
 
-    def _go_on(self) -> None:
-        self._moved_once = True
+    def _start(self) -> None:
+        self._was_started = True
         self.driver.start()
 
-    async def _stopped(self, asked: list[WaitDescription]) -> None:
-        """It stands still because it was asked to, or had nothing left to do anyway."""
+    async def _paused(self, asked: list[WaitDescription]) -> None:
+        """It rests because a pause was requested, or because it had nothing left to do."""
         if any(one.wait.kind == WaitKind.PAUSED for one in asked):
-            self.left = "paused"
+            self.end = "paused"
             return
-        await self.runtime.resume(self.view.uid, by=self.shell.by)
-        self.left = "left"
+        await self.runtime.resume(self.session.uid, by=self.shell.by)
+        self.end = "left"
 
     async def _on_event(self, event: Event) -> None:
-        asked = None if self.asking is None else self.asking.asked
-        if asked is not None and event.kind == "wait.resolved" and self.asking is not None:
+        asked = None if self.prompt is None else self.prompt.open_wait
+        if asked is not None and event.kind == "wait.resolved" and self.prompt is not None:
             row = event.body["rows"]["wait"]
             if (row[0] if isinstance(row, list) else row)["id"] == asked.wait.id:
-                self.asking.withdraw()
+                self.prompt.withdraw()
         self.driver.saw(event.kind)
         await self.renderer.event(event)
         await self.children.event(event)
-        if event.kind not in QUIET or event.number >= self.view.cursor:
-            self._look_due = True
+        if event.kind not in QUIET or event.number >= self.session.cursor:
+            self._check_due = True
 
     async def _on_delta(self, piece: Delta) -> None:
         self.renderer.delta(piece)
 
-    async def _on_line(self, heard: tuple[str | None, WaitDescription | None]) -> None:
-        line, then = heard
-        if self.asking is None:
+    async def _on_line(self, typed: tuple[str | None, WaitDescription | None]) -> None:
+        line, then = typed
+        if self.prompt is None:
             return
         if line is None:
-            self._closing = True  # what runs here is not left before it stands still
-            if self.asking.asked is not None or not self.driver.is_here:
-                self.left = "left"
-        elif then is not None and then is self.asking.asked:
-            if not await self.asking.take(line):
-                self.left = "left"
-            self._look_due = True
+            self._closing = True  # what runs here is left only when it rests
+            if self.prompt.open_wait is not None or not self.driver.is_here:
+                self.end = "left"
+        elif then is not None and then is self.prompt.open_wait:
+            if not await self.prompt.take(line):
+                self.end = "left"
+            self._check_due = True
         elif then is not None and not is_for_message(then) and self.screen is not None:
-            self.screen.line("  That question is closed already, so what you typed was not sent.", "dim")
+            self.screen.line("  That question is closed already. Your line was not sent.", "dim")
         elif line.strip():
             await self._steer(line.strip())
 
     async def _steer(self, text: str) -> None:
         try:
-            await self.runtime.send(self.view.uid, text, by=self.shell.by, mode="steer")
+            await self.runtime.send(self.session.uid, text, by=self.shell.by, mode="steer")
         except PerdureError as error:
             if self.screen is not None:
                 self.screen.line(f"  {error.message}", "yellow")
 
     async def _on_interrupt(self, _: None) -> None:
-        assert self._keys is not None
+        assert self._keyboard is not None
         assert self.screen is not None
-        if self._keys.clear():
+        if self._keyboard.clear():
             self.screen.refresh()
-        elif self.view.status == Status.WAITING and self.asking is not None and self.asking.asked is not None:
-            self.left = "left"
+        elif self.session.status == Status.WAITING and self.prompt is not None and self.prompt.open_wait is not None:
+            self.end = "left"
         elif self._interrupts == 0:
             self._interrupts = 1
-            await self.runtime.pause(self.view.uid, by=self.shell.by)
-            self.screen.line("It stops after what it is doing now. Ctrl-C again leaves at once, and it goes on.")
+            await self.runtime.pause(self.session.uid, by=self.shell.by)
+            self.screen.line(
+                "It pauses after the current step. Press Ctrl-C again to leave; it then continues in the background."
+            )
         else:
-            await self.runtime.resume(self.view.uid, by=self.shell.by)
-            self.left = "detached"
+            await self.runtime.resume(self.session.uid, by=self.shell.by)
+            self.end = "detached"
 
-    async def _on_moved(self, error: PerdureError | None) -> None:
-        self._look_due = True
+    async def _on_driven(self, error: PerdureError | None) -> None:
+        self._check_due = True
         if error is None:
-            self._has_moved = True
+            self._has_run = True
             return
-        if not isinstance(error, LeaseHeld | LeaseLost) or not self._has_moved or self.screen is None:
+        if not isinstance(error, LeaseHeld | LeaseLost) or not self._has_run or self.screen is None:
             raise error
-        self.screen.line(f"{error.message} Watching goes on.", "yellow")
+        self.screen.line(f"{error.message} Still watching.", "yellow")
 
     async def _on_tick(self, _: None) -> None:
         self._frame += 1
-        if (error := self.driver.look()) is not None and self.view.status in (Status.READY, Status.RUNNING):
+        if (error := self.driver.check()) is not None and self.session.status in (Status.READY, Status.RUNNING):
             raise error
-        if self.screen is not None and self.screen.prompt is None and self.view.status != Status.WAITING:
+        if self.screen is not None and self.screen.prompt is None and self.session.status != Status.WAITING:
             self.screen.refresh(self.renderer.status(self._frame))
-        await self.children.look()
+        await self.children.show_new()
         if self._frame % 5 == 0 or self._ready_since is not None:
-            self._look_due = True
+            self._check_due = True
 
 
-def _standing(tx: StoreTransaction, uid: str) -> tuple[SessionRecord, list[WaitDescription]]:
+def _state_of(tx: StoreTransaction, uid: str) -> tuple[SessionRecord, list[WaitDescription]]:
     """A session and what it waits for, as of one moment."""
     found = session.get(tx, uid)
     return found, describe_waits(tx, found) if found.status not in TERMINAL else []

@@ -1,69 +1,64 @@
-"""Who moves a session that somebody looks at: this process, or a worker in the background.
-
-Going on in the background: a worker of its own session and group, which a closed terminal does not take along.
-
-What it says goes to a log beside the store. It ends by itself when there is nothing to do.
-"""
+"""Drivers: who runs a session that is watched at a terminal, this process or a worker in the background."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from perdure.cli.background_worker import (
+    BackgroundWorker,
+    log_path,
+    log_tail,
+    start_worker,
+    supports_background,
+)  # fmt: skip
 from perdure.cli.shell import Shell
-from perdure.config import IGNORE_FOLDER, SETTINGS
 from perdure.errors import ConfigError, PerdureError, SessionWaiting
 from perdure.runtime.runtime import Runtime
-from perdure.store.inspection import read_access
 
-STARTS = 3  # workers in a row that may be started without the session moving on
-LEASING = frozenset({"lease.acquired", "lease.taken_over", "lease.expired", "session.released"})
-Report = Callable[[PerdureError | None], None]  # it stands still now, or it cannot be moved and why
+STARTS = 3  # workers in a row that may be started without progress of the session
+LEASE_EVENTS = frozenset({"lease.acquired", "lease.taken_over", "lease.expired", "session.released"})
 
 
 class Driver(Protocol):
-    """`start` lets the session go on if nobody does; `leave` ends this process's part and says whether it has ended.
+    """`start` runs the session if no process does. `leave` ends the part of this process, and returns whether it ended.
 
-    `saw` is told the kind of every event of the session.
+    `saw` is given the kind of every event of the session. `check` returns why the session cannot be run.
     """
 
     is_here: bool
 
     @property
-    def is_moving(self) -> bool: ...
+    def is_running(self) -> bool: ...
     def start(self) -> None: ...
     def saw(self, kind: str) -> None: ...
-    def look(self) -> PerdureError | None: ...
+    def check(self) -> PerdureError | None: ...
     async def rest(self, seconds: float) -> None: ...
     async def leave(self, seconds: float) -> bool: ...
 
 
 class LocalDriver:
-    """This process."""
+    """Runs the session in this process. `report` is given None when the session rests, or why it cannot be run."""
 
     is_here = True
 
-    def __init__(self, runtime: Runtime, uid: str, report: Report) -> None:
+    def __init__(self, runtime: Runtime, uid: str, report: Callable[[PerdureError | None], None]) -> None:
         self._runtime = runtime
         self._uid = uid
         self._report = report
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def is_moving(self) -> bool:
+    def is_running(self) -> bool:
         return self._task is not None and not self._task.done()
 
     def start(self) -> None:
-        if not self.is_moving:
+        if not self.is_running:
             self._task = asyncio.ensure_future(self._run())
 
     def saw(self, kind: str) -> None:
-        """It is told how its own run ends."""
+        """Events are not needed here: the run itself reports how it ends."""
 
     async def _run(self) -> None:
         try:
@@ -75,16 +70,16 @@ class LocalDriver:
         else:
             self._report(None)
 
-    def look(self) -> PerdureError | None:
+    def check(self) -> PerdureError | None:
         return None
 
     async def rest(self, seconds: float) -> None:
-        """Let it come to rest by itself, if that is soon."""
+        """Let the session come to rest by itself, if that is soon."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=seconds)
 
     async def leave(self, seconds: float) -> bool:
-        """Give the session back; an act that began is seen through, if it ends in time."""
+        """Give the session back. An attempt that was dispatched is awaited for so many seconds."""
         if self._task is None:
             return True
         self._task.cancel()
@@ -93,112 +88,47 @@ class LocalDriver:
 
 
 class BackgroundDriver:
-    """A worker of its own, which outlives this terminal."""
+    """Runs the session in a worker that outlives this terminal. `notify` is given each worker that is started."""
 
     is_here = False
 
-    def __init__(self, shell: Shell, uid: str, told: Callable[[BackgroundWorker], None]) -> None:
+    def __init__(self, shell: Shell, uid: str, notify: Callable[[BackgroundWorker], None]) -> None:
         self._shell = shell
         self._uid = uid
-        self._told = told
+        self._notify = notify
         self._worker: BackgroundWorker | None = None
         self._starts = 0
 
     @property
-    def is_moving(self) -> bool:
+    def is_running(self) -> bool:
         return self._worker is not None and self._worker.process.poll() is None
 
     def start(self) -> None:
-        if not self.is_moving and supports_background(self._shell):
+        if not self.is_running and supports_background(self._shell):
             self._starts += 1
             if self._starts > STARTS:
                 return
-            self._worker = background(self._shell, self._uid)
-            self._told(self._worker)
+            self._worker = start_worker(self._shell, self._uid)
+            self._notify(self._worker)
 
     def saw(self, kind: str) -> None:
-        """Only taking the session and giving it back is no progress."""
-        if kind not in LEASING:
+        """Acquiring and releasing the lease is no progress."""
+        if kind not in LEASE_EVENTS:
             self._starts = 0
 
-    def look(self) -> PerdureError | None:
-        """Why the worker left, if it left because of an error, or why no other one is started."""
+    def check(self) -> PerdureError | None:
+        """Why the worker exited, if it failed, or why no other worker is started."""
         if self._starts > STARTS:
-            said = f"{STARTS} workers in a row were started, and the session did not move on."
-            return ConfigError(said, hint=f"The log of the workers is {log_of(self._shell, self._uid)}.")
+            message = f"{STARTS} workers in a row were started, and the session made no progress."
+            return ConfigError(message, hint=f"The log of the workers is {log_path(self._shell, self._uid)}.")
         if self._worker is None or self._worker.process.poll() in (None, 0):
             return None
-        said, log = log_tail(self._worker.log), self._worker.log
+        output, log = log_tail(self._worker.log), self._worker.log
         self._worker = None
-        return ConfigError(f"The worker could not go on. It said: {said or 'nothing'}", hint=f"Its log is {log}.")
+        return ConfigError(f"The worker failed. Its output: {output or 'none'}", hint=f"Its log is {log}.")
 
     async def rest(self, seconds: float) -> None:
-        """It goes on by itself."""
+        """The worker continues by itself."""
 
-    async def leave(self, seconds: float) -> bool:  # noqa: ARG002 - it goes on by itself
+    async def leave(self, seconds: float) -> bool:  # noqa: ARG002 - the worker continues by itself
         return True
-
-
-IDLE = 5.0  # seconds
-PERDURE = "from perdure.cli import main; main()"
-TAIL = 2000  # bytes of a log
-
-
-class BackgroundWorker(NamedTuple):
-    """A worker that was started."""
-
-    process: subprocess.Popen[bytes]
-    log: Path
-
-    def shown(self) -> dict[str, object]:
-        return {"pid": self.process.pid, "log": str(self.log)}
-
-
-def supports_background(shell: Shell) -> bool:
-    """Whether another process can use the store beside this one."""
-    return read_access.locate_store(shell.store).kind not in ("memory", "files")
-
-
-def check(shell: Shell) -> None:
-    if not supports_background(shell):
-        raise ConfigError(
-            "This store is for one process at a time, so nothing can go on in the background.",
-            hint="Leave --detach out, or use a SQLite file or PostgreSQL.",
-        )
-
-
-def background(shell: Shell, uid: str, *, idle: float = IDLE) -> BackgroundWorker:
-    """Start a worker for a session, here and with the same code; it is not waited for."""
-    log = log_of(shell, uid)
-    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    words = ["worker", uid, "--idle", f"{idle:g}"]
-    for one in shell.app:
-        words += ["--app", one]
-    settings = {one.env: shell.settings[one.name] for one in SETTINGS if one.name in shell.settings}
-    store = {} if shell.store is None else {"PERDURE_STORE": shell.store}  # an address may hold a password
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", PERDURE, *words],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-            env=os.environ | settings | store | {"PERDURE_BY": shell.by, IGNORE_FOLDER: "1"},
-        )
-    return BackgroundWorker(process, log)
-
-
-def log_of(shell: Shell, uid: str) -> Path:
-    from perdure.runtime.workers.private_folder import runtime_folder
-
-    folder = read_access.locate_store(shell.store).folder
-    return (folder if folder is not None else runtime_folder()) / "logs" / f"{uid}.log"
-
-
-def log_tail(log: Path) -> str:
-    """The end of what a worker said."""
-    try:
-        text = log.read_bytes()[-TAIL:].decode(errors="replace")
-    except OSError:
-        return ""
-    return text[text.rfind("\nworker ") + 1 :].strip()

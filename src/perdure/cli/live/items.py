@@ -1,16 +1,18 @@
-"""A session as scripts read it: its events folded into a small, stable vocabulary, one object for each thing.
+"""A session as scripts read it: its events folded into a small, stable set of JSON objects.
 
     session.started    turn.started    item.started    item.updated    item.completed    turn.completed
     session.waiting    session.finished    error
 
-An item is a message, a tool_call, a note, an approval or a question. People are shown the same objects in other words
-(`live`), so that nobody sees what the other does not. `docs/how-to/json-stream.md` says what each of them holds.
+An item is a message, a tool_call, a note, an approval or a question. People are shown the same objects as text
+(`item_printer`), so both see the same things. `docs/how-to/json-stream.md` describes the fields of each object.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import msgspec
 
 from perdure.cli.text.plain import error as error_text
 from perdure.domain.event import Event
@@ -30,36 +32,47 @@ Body = Mapping[str, Any]
 
 
 class ItemBuilder:
-    """The fold. `event` gives what one more event means; what it cannot read means nothing."""
+    """Folds events into objects. An event that it cannot read yields no object."""
 
     def __init__(self) -> None:
         self.turn = 0
-        self.is_open = False  # a turn is under way
+        self.is_open = False  # a turn is in progress
         self._usage = {"tokens_in": 0, "tokens_out": 0, "cost_micros": 0, "model_calls": 0}
         self._calls: dict[str, JsonObject] = {}  # those that are not completed
         self._began: dict[str, int] = {}
         self._of_effect: dict[str, str] = {}
         self._asked: dict[str, JsonObject] = {}
         self._waits: dict[str, JsonObject] = {}
+        self._readers: dict[str, Callable[[Event, Body], list[tuple[str, JsonObject]]]] = {
+            "session.created": self._session_created,
+            "session.parked": self._session_parked,
+            "session.finished": self._session_finished,
+            "wait.opened": self._wait_opened,
+            "wait.resolved": self._wait_resolved,
+            "approval.voted": self._approval_voted,
+            "approval.decided": self._approval_decided,
+            "lease.taken_over": self._lease_taken_over,
+            "pause.requested": self._pause_requested,
+            "cancel.requested": self._cancel_requested,
+            "inbox.received": self._inbox_received,
+        }
 
     def event(self, event: Event) -> list[JsonObject]:
-        """What one more event means, in order."""
+        """The objects that one more event yields, in order."""
         if not isinstance(event.body, Mapping):  # erased
             return []
         try:
-            said = self._read(event, event.body)
+            objects = self._read(event, event.body)
         except (KeyError, IndexError, TypeError, AttributeError):  # a body of another version
             return []
-        return [{"type": type_, "number": event.number, "at": event.at} | body for type_, body in said]
+        return [{"type": type_, "number": event.number, "at": event.at} | body for type_, body in objects]
 
     def _read(self, event: Event, body: Body) -> list[tuple[str, JsonObject]]:
         if event.kind == "message":
             return self._message(event, body)
         if event.kind.startswith("effect."):
             return self._effect(event, body)
-        read: Callable[[Event, Body], list[tuple[str, JsonObject]]] | None = getattr(
-            self, "_" + event.kind.replace(".", "_"), None
-        )
+        read = self._readers.get(event.kind)
         return [] if read is None else read(event, body)
 
     def _session_created(self, _: Event, body: Body) -> list[tuple[str, JsonObject]]:
@@ -73,12 +86,12 @@ class ItemBuilder:
         match body.get("role"):
             case "user":
                 begun = [] if self.is_open else [self._begin_turn()]
-                by = event.actor if "inbox" in body else None  # the first one is what the session was begun with
+                by = event.actor if "inbox" in body else None  # the first message is the prompt
                 return [*begun, ("item.completed", {"item": item | {"by": by}})]
             case "assistant":
                 return self._reply(event, body, item)
             case "tool":
-                return self._told(event, body)
+                return self._result(event, body)
             case "note" | "summary" as role:
                 about = str(body.get("about") or role)
                 note = {"id": f"n-{event.number}", "kind": "note", "about": about, "text": text}
@@ -97,24 +110,24 @@ class ItemBuilder:
         return "turn.completed", {"turn": self.turn, "usage": self._usage, "stopped": stopped}
 
     def _reply(self, event: Event, body: Body, item: JsonObject) -> list[tuple[str, JsonObject]]:
-        said = [] if self.is_open else [self._begin_turn()]
+        objects = [] if self.is_open else [self._begin_turn()]
         used = body.get("usage") or {}
         self._usage = {name: had + int(used.get(name) or 0) for name, had in self._usage.items()}
         self._usage["model_calls"] += 1
         if item["text"]:
-            said.append(("item.completed", {"item": item}))
+            objects.append(("item.completed", {"item": item}))
         for index, call in enumerate(body.get("calls") or ()):
             id = f"c-{event.session_uid}-{event.number}-{index}"
             made = {"id": id, "kind": "tool_call", "name": call["name"], "arguments": call["arguments"]}
-            said.append(self._call(made | {"status": "called"}, event.at))
-        return said if body.get("calls") else [*said, self._end_turn(None)]
+            objects.append(self._call(made | {"status": "called"}, event.at))
+        return objects if body.get("calls") else [*objects, self._end_turn(None)]
 
     def _call(self, item: JsonObject, at: int) -> tuple[str, JsonObject]:
         self._calls[item["id"]], self._began[item["id"]] = item, at
         return "item.started", {"item": dict(item)}
 
-    def _told(self, event: Event, body: Body) -> list[tuple[str, JsonObject]]:
-        """What the model was told of a call, unless that was seen already when its effect was settled."""
+    def _result(self, event: Event, body: Body) -> list[tuple[str, JsonObject]]:
+        """The result of a call, unless it was shown already when its effect was settled."""
         uid, number = body["of"]
         id = f"c-{uid}-{number}-{body['index']}"
         if id not in self._calls:
@@ -130,7 +143,7 @@ class ItemBuilder:
     def _effect(self, event: Event, body: Body) -> list[tuple[str, JsonObject]]:
         rows = (body.get("rows") or {}).get("effect") or [{}]
         row = rows[0] if isinstance(rows, list) else rows
-        begun = self._known(event, row)
+        begun = self._register(event, row)
         id = self._of_effect.get(event.effect_id or "")
         if id is None or id not in self._calls:
             return begun
@@ -146,11 +159,11 @@ class ItemBuilder:
             self._began[id] = event.at
         self._calls[id]["status"] = now
         more = {"effect": event.effect_id, "attempt": body.get("attempt"), "why": body.get("why")}
-        told = {"id": id, "kind": "tool_call", "name": self._calls[id]["name"], "status": now}
-        return [*begun, ("item.updated", {"item": told | {k: v for k, v in more.items() if v is not None}})]
+        update = {"id": id, "kind": "tool_call", "name": self._calls[id]["name"], "status": now}
+        return [*begun, ("item.updated", {"item": update | {k: v for k, v in more.items() if v is not None}})]
 
-    def _known(self, event: Event, row: Body) -> list[tuple[str, JsonObject]]:
-        """Remember which call an effect is of; one of a program is a call by itself."""
+    def _register(self, event: Event, row: Body) -> list[tuple[str, JsonObject]]:
+        """Remember which call an effect belongs to; an effect of a program is a call of its own."""
         id, position = event.effect_id, row.get("position")
         if id is None or id in self._of_effect or not isinstance(position, list) or row.get("tool") == MODEL:
             return []
@@ -210,11 +223,11 @@ class ItemBuilder:
         return [self._note(event, "taken over", text)]
 
     def _pause_requested(self, event: Event, body: Body) -> list[tuple[str, JsonObject]]:
-        what = "lets it go on" if body.get("over") else "asked it to pause"
+        what = "ended the pause" if body.get("over") else "requested a pause"
         return [self._note(event, "pause", f"{event.actor} {what}")]
 
     def _cancel_requested(self, event: Event, _: Body) -> list[tuple[str, JsonObject]]:
-        return [self._note(event, "cancel", f"{event.actor} asked it to stop")]
+        return [self._note(event, "cancel", f"{event.actor} requested to cancel it")]
 
     def _inbox_received(self, event: Event, body: Body) -> list[tuple[str, JsonObject]]:
         if body.get("mode") != "steer" or not self.is_open:
@@ -226,7 +239,7 @@ class ItemBuilder:
 
 
 def result_text(result: Any) -> Any:
-    """What a tool gave back: its text if it is one of ours, else the value itself."""
+    """What a tool returned: its text if it is a shipped tool, otherwise the value itself."""
     value = _decoded(result)
     return value["text"] if isinstance(value, dict) and isinstance(value.get("text"), str) else value
 
@@ -234,7 +247,6 @@ def result_text(result: Any) -> Any:
 def _decoded(text: Any) -> Any:
     if not isinstance(text, str):
         return text
-    import msgspec
 
     try:
         return msgspec.json.decode(text)

@@ -1,9 +1,9 @@
-"""The keyboard of a terminal: lines as they are typed, while other things are shown.
+"""The keyboard of a terminal: lines as they are typed, while other output is shown.
 
-Where the screen can be drawn over, letters are read one by one and shown by whoever draws (`typed`). On a dumb terminal
-the terminal itself edits the line and echoes it.
+If the screen can be redrawn, characters are read one by one, and the screen shows them (`typed`). On a dumb terminal
+the terminal itself edits and echoes the line.
 
-A terminal that knows bracketed paste says where a pasted text begins and ends, so its lines are one message.
+A terminal with bracketed paste marks where pasted text starts and ends, so that its lines are one message.
 """
 
 from __future__ import annotations
@@ -19,80 +19,80 @@ from contextlib import suppress
 from typing import IO, Any
 
 ENTER, BACK, WORD, LINE, END, ESCAPE = "\r\n", "\x7f\b", "\x17", "\x15", "\x04", "\x1b"
-PASTE, PASTED = "[200~", ESCAPE + "[201~"  # a terminal sends them around what is pasted
-MARK, UNMARK = ESCAPE + "[?2004h", ESCAPE + "[?2004l"  # and is told to, and not to
+PASTE, PASTED = "[200~", ESCAPE + "[201~"  # the terminal sends them around pasted text
+MARK, UNMARK = ESCAPE + "[?2004h", ESCAPE + "[?2004l"  # turn bracketed paste on and off
 
 
 class Keyboard:
-    """`heard` is given each line, and None for Ctrl-D; `changed` is told that `typed` is another."""
+    """`on_line` is given each line, and None for Ctrl-D; `on_change` is called when `typed` has changed."""
 
     def __init__(
         self,
         fd: int,
         out: IO[str],
-        heard: Callable[[str | None], None],
-        changed: Callable[[], None],
+        on_line: Callable[[str | None], None],
+        on_change: Callable[[], None],
         *,
         plain: bool,
     ) -> None:
         self.typed = ""
         self._fd = fd
         self._out = out
-        self._heard = heard
-        self._changed = changed
+        self._on_line = on_line
+        self._on_change = on_change
         self._plain = plain
         self._before: list[Any] | None = None
         self._sequence: str | None = None
-        self._paste: str | None = None  # of a text that is being pasted
-        self._aside = False  # that text was begun before a question
+        self._paste: str | None = None  # text that is being pasted
+        self._paste_stashed = False  # pasting began before a question was shown
         self._history: list[str] = []
-        self._place = 0
-        self._letters = codecs.getincrementaldecoder("utf-8")("ignore")
+        self._history_index = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("ignore")
 
     def open(self) -> None:
         if not self._plain:
             self._before = termios.tcgetattr(self._fd)
-            self.take()
+            self.enter_cbreak()
         asyncio.get_running_loop().add_reader(self._fd, self._read)
 
-    def take(self) -> None:
-        """Read letter by letter; asked for again after the process was stopped, for a shell sets the terminal back."""
+    def enter_cbreak(self) -> None:
+        """Read character by character. Repeated when a stopped process continues: the shell resets the terminal."""
         if not self._plain:
             tty.setcbreak(self._fd)
-            self._tell(MARK)
+            self._send(MARK)
 
     def close(self) -> None:
         asyncio.get_running_loop().remove_reader(self._fd)
         self.restore()
 
     def restore(self) -> None:
-        """Leave the terminal as it was found."""
+        """Restore the mode that the terminal had before."""
         if self._before is not None:
-            self._tell(UNMARK)
+            self._send(UNMARK)
             termios.tcsetattr(self._fd, termios.TCSANOW, self._before)
             self._before = None
 
     def clear(self) -> bool:
-        """Forget what is typed; say whether there was anything."""
-        had, self.typed, self._paste, self._aside = bool(self.typed or self._paste), "", None, False
+        """Discard what is typed; return whether there was anything."""
+        had, self.typed, self._paste, self._paste_stashed = bool(self.typed or self._paste), "", None, False
         return had
 
     def stash_typed(self) -> bool:
-        """Give out the lines that were entered by now, and put what is half typed where the up key finds it.
+        """Deliver the lines entered so far, and move an unfinished line to the history, where the up key finds it.
 
-        A terminal that edits its own lines keeps what is half typed to itself, and is told to forget it.
+        A terminal that edits its own lines keeps an unfinished line to itself; it is flushed.
         """
         while select.select([self._fd], [], [], 0)[0] and self._read():
             pass
         if self._plain:
             with suppress(termios.error):  # the terminal is gone
                 termios.tcflush(self._fd, termios.TCIFLUSH)
-        self._aside = self._paste is not None
+        self._paste_stashed = self._paste is not None
         typed, self.typed = self.typed, ""
         self._remember(typed)
-        return bool(typed) or self._aside
+        return bool(typed) or self._paste_stashed
 
-    def _tell(self, sequence: str) -> None:
+    def _send(self, sequence: str) -> None:
         with suppress(OSError):  # the terminal is gone
             self._out.write(sequence)
             self._out.flush()
@@ -100,72 +100,72 @@ class Keyboard:
     def _remember(self, line: str) -> None:
         if line.strip():
             self._history.append(line)
-        self._place = len(self._history)
+        self._history_index = len(self._history)
 
     def _read(self) -> bool:
-        """Take what there is; False when nothing will come any more."""
+        """Read what is available; returns False at the end of the input."""
         try:
             data = os.read(self._fd, 4096)
         except OSError:  # the terminal is gone
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._fd)
-            self._heard(None)
+            self._on_line(None)
             return False
         if self._plain and data.endswith(b"\n") and not self.typed:
             for line in data.decode(errors="replace").splitlines():
-                self._heard(line)
+                self._on_line(line)
             return True
-        for letter in self._letters.decode(data):
-            self._take(letter)
-        self._changed()
+        for character in self._decoder.decode(data):
+            self._on_character(character)
+        self._on_change()
         return True
 
-    def _take(self, letter: str) -> None:
+    def _on_character(self, character: str) -> None:
         if self._paste is not None:
-            self._pasting(letter)
+            self._on_pasted(character)
         elif self._sequence is not None:
-            self._escaped(letter)
-        elif letter in ENTER:
+            self._on_escape(character)
+        elif character in ENTER:
             line, self.typed = self.typed, ""
             self._remember(line)
-            self._heard(line)
-        elif letter == END and not self.typed:
-            self._heard(None)
-        elif letter in BACK:
+            self._on_line(line)
+        elif character == END and not self.typed:
+            self._on_line(None)
+        elif character in BACK:
             self.typed = self.typed[:-1]
-        elif letter == WORD:
+        elif character == WORD:
             self.typed = self.typed.rstrip().rpartition(" ")[0]
-        elif letter == LINE:
+        elif character == LINE:
             self.typed = ""
-        elif letter == ESCAPE:
+        elif character == ESCAPE:
             self._sequence = ""
-        elif letter.isprintable():
-            self.typed += letter
+        elif character.isprintable():
+            self.typed += character
 
-    def _pasting(self, letter: str) -> None:
-        """Part of a pasted text: its line ends are its own, and none of it is a key."""
+    def _on_pasted(self, character: str) -> None:
+        """A character of pasted text: line ends are part of it, and nothing in it is a key."""
         assert self._paste is not None
-        self._paste += letter
+        self._paste += character
         if self._paste.endswith(PASTED):
             text = self._paste.removesuffix(PASTED).replace("\r\n", "\n").replace("\r", "\n")
             text = "".join(one for one in text if one.isprintable() or one in "\n\t")
-            if self._aside:
+            if self._paste_stashed:
                 self._remember(text)
             else:
                 self.typed += text
-            self._paste, self._aside = None, False
+            self._paste, self._paste_stashed = None, False
 
-    def _escaped(self, letter: str) -> None:
-        """A key that sends several letters; up and down fetch earlier lines, the others do nothing."""
+    def _on_escape(self, character: str) -> None:
+        """A key that sends several characters: up and down fetch earlier lines, others are ignored."""
         assert self._sequence is not None
-        self._sequence += letter
-        if self._sequence in ("[", "O") or not ("@" <= letter <= "~"):
+        self._sequence += character
+        if self._sequence in ("[", "O") or not ("@" <= character <= "~"):
             return
         if self._sequence == PASTE:
             self._paste = ""
         step = {"[A": -1, "OA": -1, "[B": 1, "OB": 1}.get(self._sequence)
         self._sequence = None
         if step is not None and self._history:
-            self._place = min(max(self._place + step, 0), len(self._history))
-            self.typed = self._history[self._place] if self._place < len(self._history) else ""
+            self._history_index = min(max(self._history_index + step, 0), len(self._history))
+            self.typed = self._history[self._history_index] if self._history_index < len(self._history) else ""

@@ -1,7 +1,4 @@
-"""How a session is shown while it moves: as objects for scripts, as a conversation, or as the sentences of its log.
-
-Which way a session is shown to whoever asked, and the last word of a stream.
-"""
+"""Renderers: how a session is shown while it runs, as JSON objects, as a conversation, or as lines of its log."""
 
 from __future__ import annotations
 
@@ -9,23 +6,28 @@ import sys
 from collections.abc import Callable
 from typing import Protocol
 
+from perdure.agent.agent import Agent
 from perdure.cli.live.event_log import tool_names
+from perdure.cli.live.item_printer import ItemPrinter
 from perdure.cli.live.item_stream import ItemStream
 from perdure.cli.live.items import ItemBuilder, JsonObject
-from perdure.cli.live.screen import ItemPrinter, Screen, make_screen
+from perdure.cli.live.screen import Screen, make_screen
 from perdure.cli.shell import Shell, is_terminal
 from perdure.cli.text.sentence import line
 from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL
+from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.live_text import Delta
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import event, message
 from perdure.store.store import Store
 
+CONTEXT = 500  # earlier events that are read and not shown, to know what the next ones refer to
+
 
 class Renderer(Protocol):
-    """What is given events and pieces of text. `number` is the last event that was shown."""
+    """Is given events and live text. `number` is the last event that was shown."""
 
     @property
     def number(self) -> int: ...
@@ -35,17 +37,17 @@ class Renderer(Protocol):
 
 
 class ItemRenderer:
-    """The objects of the vocabulary, to whoever tells them."""
+    """Passes stream objects to `show`: the output of `--json`, or an `ItemPrinter`."""
 
-    def __init__(self, tell: Callable[[JsonObject], None], after: int, printer: ItemPrinter | None = None) -> None:
+    def __init__(self, show: Callable[[JsonObject], None], after: int, printer: ItemPrinter | None = None) -> None:
         self._stream = ItemStream(ItemBuilder())
         self._stream.number = after
-        self._tell = tell
+        self._show = show
         self._printer = printer
         self.last = ""  # the type of the last object
 
     def prime(self, before: list[Event]) -> None:
-        """Know of what came before, and tell none of it."""
+        """Read earlier events without showing them."""
         for earlier in before:
             self._stream.event(earlier)
 
@@ -54,22 +56,22 @@ class ItemRenderer:
         return self._stream.number
 
     async def event(self, event: Event) -> None:
-        self._all(self._stream.event(event))
+        self._show_all(self._stream.event(event))
 
     def delta(self, piece: Delta) -> None:
-        self._all(self._stream.delta(piece))
+        self._show_all(self._stream.delta(piece))
 
     def status(self, frame: int) -> str:
         return "" if self._printer is None else self._printer.status(frame)
 
-    def _all(self, said: list[JsonObject]) -> None:
-        for one in said:
+    def _show_all(self, objects: list[JsonObject]) -> None:
+        for one in objects:
             self.last = one["type"]
-            self._tell(one)
+            self._show(one)
 
 
 class LogRenderer:
-    """A program's log, a line for each event."""
+    """The log of a program, one line for each event."""
 
     def __init__(self, screen: Screen, store: Store, uid: str, after: int) -> None:
         self.number = after
@@ -83,41 +85,35 @@ class LogRenderer:
         self._screen.line(line(event, await tool_names(self._store, self._uid, event, self._tools)))
 
     def delta(self, piece: Delta) -> None:
-        """A program says nothing while it runs."""
+        """A program has no live text."""
 
-    def status(self, frame: int) -> str:  # noqa: ARG002 - one word is enough
+    def status(self, frame: int) -> str:  # noqa: ARG002 - the text does not change
         return "… running"
 
 
 def conversation_renderer(screen: Screen, now: Callable[[], int], after: int) -> ItemRenderer:
     printer = ItemPrinter(screen, now)
-    return ItemRenderer(printer.tell, after, printer)
+    return ItemRenderer(printer.show, after, printer)
 
 
 def is_agent(tx: StoreTransaction, view: SessionView) -> bool:
-    """Whether a model drives a session: its code says so where it is loaded, else its transcript."""
-    from perdure.agent.agent import Agent
-    from perdure.runtime.definitions.program import PROGRAMS
-
+    """Whether a model drives the session: from its code if that is loaded, otherwise from its transcript."""
     if view.program in PROGRAMS:
         return isinstance(PROGRAMS[view.program], Agent)
     first = message.lines_between(tx, view.uid, 1, limit=1)
     return bool(first) and isinstance(first[0].body, dict) and "model" in first[0].body
 
 
-BEFORE = 500  # events that are read, and not shown, to know what the next ones are about
-
-
 def is_interactive(shell: Shell) -> bool:
-    """Whether a person sits at a keyboard and sees what is said."""
+    """Whether a person can type and see the output."""
     return not shell.json and is_terminal(sys.stdin) and is_terminal(sys.stdout)
 
 
 async def make_renderer(
     shell: Shell, runtime: Runtime, view: SessionView, *, agent: bool, after: int
 ) -> tuple[Renderer, Screen | None]:
-    """How to show a session from an event on, and where."""
-    before = await runtime.store.read(event.last, view.uid, limit=BEFORE, through=after) if after else []
+    """The renderer of a session from an event on, and the screen that it draws on."""
+    before = await runtime.store.read(event.last, view.uid, limit=CONTEXT, through=after) if after else []
     if shell.json:
         if after > 0:
             names = ("id", "uid", "program", "title", "repository", "owner", "forked_from", "forked_at", "created_at")
@@ -131,14 +127,14 @@ async def make_renderer(
         return LogRenderer(screen, runtime.store, view.uid, after), screen
     if after > 0:
         screen.line(f"… {after} earlier events; `{shell.suggest('attach', view.id, app=True)}` shows all", "dim")
-    talk = conversation_renderer(screen, runtime.store.clock.now, after)
-    talk.prime(before)
-    return talk, screen
+    conversation = conversation_renderer(screen, runtime.store.clock.now, after)
+    conversation.prime(before)
+    return conversation, screen
 
 
-def ending(shell: Shell, renderer: Renderer, view: SessionView) -> None:
-    """End a stream with where the session stands, if its events have not said so."""
-    last = getattr(renderer, "last", "")
+def emit_last_object(shell: Shell, renderer: Renderer, view: SessionView) -> None:
+    """End a JSON stream with the state of the session, unless its events have shown it."""
+    last = renderer.last if isinstance(renderer, ItemRenderer) else ""
     if view.status in TERMINAL and last != "session.finished":
         shell.echo_json({"type": "session.finished", "status": view.status, "result": view.result, "error": view.error})
     elif view.status not in TERMINAL and last != "session.waiting":

@@ -1,4 +1,4 @@
-"""Tables of plain text. Made here and not with a library, because `perdure ls` must answer at once."""
+"""Tables of plain text. Written without a library, because `perdure ls` must start fast."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from unicodedata import combining, east_asian_width
 
 GAP = "  "
-LEAST = 12  # columns that a cell keeps when it is cut
+LEAST = 12  # columns that remain of a cell that is cut
 
 
 def grid(headings: Sequence[str], rows: Sequence[Sequence[str]], *, width: int) -> list[str]:
@@ -24,7 +24,7 @@ def grid(headings: Sequence[str], rows: Sequence[Sequence[str]], *, width: int) 
 
 
 def fitted(text: str, width: int) -> str:
-    """The text, cut or filled up to a width."""
+    """The text, cut or padded to a width."""
     if columns(text) > width:
         while text and columns(text) > width - 1:
             text = text[:-1]

@@ -1,7 +1,7 @@
-"""An intent in full: what a person sees before they say yes or no.
+"""An intent in full: what a person sees before approving or denying it.
 
-Each argument stands under its name, and a change of a file is shown as a diff. A short view limits the number of lines
-and their width, so that nothing scrolls away; what is left out is counted and marked.
+Each argument is shown with its name, and a change of a file as a diff. A short view limits the number of lines and
+their width, so that nothing scrolls away; omitted lines and characters are counted and marked.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from rich.text import Text
 
 from perdure.cli.text.plain import count, safe
 from perdure.domain.effect import Effect
+from perdure.ids import encode
 
 WIDTH = 400  # characters of one line
 DIFF = 40  # lines of a diff
 TOTAL = 80  # lines in all
 MORE = "m shows all"
 CHANGES = {"edit_file": ("old", "new"), "write_file": ("content",)}
-_SPACES = re.compile(r"(?<=\S) {40,}")  # not at the beginning of a line, where it is indentation
+_SPACES = re.compile(r"(?<=\S) {40,}")  # not at the start of a line, where it is indentation
 
 
 def lines_of(found: Effect, most: int | None, *, more: str = MORE) -> Iterator[Text]:
-    """The lines of an intent; `most` limits the lines of one argument, and without it everything is there."""
+    """The lines of an intent. `most` limits the lines of each argument; None shows everything."""
     lines = list(_lines(found, most, more))
     kept = lines if most is None else lines[:TOTAL]
     yield from kept
@@ -59,13 +60,12 @@ def _change(found: Effect, given: dict[str, Any], most: int | None, more: str) -
 
 
 def _text(given: Any) -> str:
-    from perdure.ids import encode
 
     return given if isinstance(given, str) else encode(given)
 
 
 def _bounded(line: str, most: int | None, more: str) -> str:
-    """One line, made visible. A long run of spaces would push what follows out of sight, so it is counted."""
+    """One line, escaped. A long run of spaces would push the rest out of sight, so it is replaced by its length."""
     shown = _SPACES.sub(lambda found: f" [{len(found[0])} spaces] ", safe(line, keep="\t"))
     if most is None or len(shown) <= WIDTH:
         return shown

@@ -1,7 +1,7 @@
-"""Stored text, values and times as a terminal may see them: harmless, short, on one line.
+"""Stored text, values and times for a terminal: escaped, short, on one line.
 
-What a session holds was written by programs, models and strangers. A control character in it must never move a
-cursor, set a title, turn a line around or hide, so whatever is not seen is shown as its escape.
+The content of a session comes from programs, models and other people. A control character in it must never move the
+cursor, set a title, reverse a line or hide text, so characters that are not visible are shown as escapes.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import Any
 from perdure.domain.text import visible
 
 SECOND = 1_000_000
-TEXT = 200  # letters of one stored text in a sentence
-CUT = "more character"  # after what is shown of an intent that is longer
+TEXT = 200  # characters of one stored text in a sentence
+CUT = "more character"  # in the remark after a call that was cut
 
 
 def safe(text: str, *, keep: str = "") -> str:
-    """The text with everything escaped that is not seen, but for the characters to keep."""
+    """The text with invisible characters escaped, except those in `keep`."""
     return visible(text, keep=keep)
 
 
 def short(text: str, limit: int = TEXT) -> str:
-    """The beginning of a text, on one line; an ellipsis says that there is more."""
+    """The start of a text, on one line; an ellipsis shows that there is more."""
     shown = safe(text[: limit + 1])
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
 def value(given: Any, limit: int = TEXT) -> str:
-    """A value as JSON, short; text stands for itself."""
+    """A value as short JSON; a string without quotes."""
     if isinstance(given, str):
         return short(given, limit)
     if isinstance(given, Mapping) and given.keys() == {":artifact"}:
@@ -44,7 +44,7 @@ def call(name: str, given: Any, limit: int = TEXT) -> str:
 
 
 def intent(name: str, given: Any, limit: int = TEXT) -> str:
-    """A call that a person decides about: what is cut off is counted."""
+    """A call that a person decides about: the number of characters that were cut is shown."""
     whole = whole_call(name, given)
     return whole if len(whole) <= limit else f"{whole[:limit]}… ({count(len(whole) - limit, CUT)})"
 
@@ -72,9 +72,9 @@ def error(given: Any) -> str:
     if not isinstance(given, Mapping):
         return "no error is recorded" if given is None else value(given)
     kind, message = given.get("type"), given.get("message")
-    said = f"{kind}: {message}" if kind and message else str(message or kind or given.get("code") or "no message")
+    text = f"{kind}: {message}" if kind and message else str(message or kind or given.get("code") or "no message")
     where = given.get("where")
-    return short(said) if not where else f"{short(said)} ({short(str(where).rpartition('/')[2])})"
+    return short(text) if not where else f"{short(text)} ({short(str(where).rpartition('/')[2])})"
 
 
 def span(microseconds: int) -> str:

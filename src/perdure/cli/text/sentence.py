@@ -1,4 +1,4 @@
-"""Events as sentences: one line that a person can read aloud. The body itself is shown by `--json`."""
+"""Events as sentences, one line each. The whole body of an event is shown by `--json`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Body = Mapping[str, Any]
 
 
 def line(event: Event, tools: Mapping[str, str]) -> str:
-    """An event with its number and its time. `tools` says which tool an effect is of."""
+    """An event with its number and its time. `tools` has the tool of each effect."""
     return f"{event.number:>6}  {format_time(event.at)}  {sentence(event, tools)}"
 
 
 def tools_of(tx: StoreTransaction, uid: str, events: list[Event]) -> dict[str, str]:
-    """The tools of the effects that these events are about."""
+    """The tools of the effects in these events, by effect id."""
     ids = {event.effect_id for event in events if event.effect_id is not None}
     found = [effect.get_or_none(tx, uid, id) for id in sorted(ids)]
     return {one.id: one.tool for one in found if one is not None}
@@ -29,16 +29,16 @@ def tools_of(tx: StoreTransaction, uid: str, events: list[Event]) -> dict[str, s
 def sentence(event: Event, tools: Mapping[str, str]) -> str:
     """What happened."""
     if event.body is None:
-        return f"{event.kind}: what it said was erased"
+        return f"{event.kind}: its content was erased"
     if not isinstance(event.body, Mapping):
         return f"{event.kind}: {value(event.body)}"
     by = safe(event.actor)
     try:
         if event.kind.startswith("effect."):
             return _effect(event, event.body, tools, by)
-        if (say := SAYINGS.get(event.kind)) is not None:
-            return say(event.body, by)
-    except (KeyError, IndexError, TypeError, AttributeError):  # a body of another version: it is shown as it is
+        if (describe := SENTENCES.get(event.kind)) is not None:
+            return describe(event.body, by)
+    except (KeyError, IndexError, TypeError, AttributeError):  # a body of another version is shown as JSON
         pass
     return f"{event.kind} by {by}: {value(event.body)}"
 
@@ -55,7 +55,7 @@ def _effect(event: Event, body: Body, tools: Mapping[str, str], by: str) -> str:
     name = f"{safe(row.get('tool') or tools.get(id) or 'an effect')} {safe(id)}"
     attempt = f"attempt {body['attempt']}" if body.get("attempt") else ""
     because = body.get("because") or body.get("why")
-    said = {
+    text = {
         "effect.planned": f"{name} is planned: {call(str(row.get('tool')), row.get('intent'))}",
         "effect.dispatched": f"{name} is dispatched, {attempt}",
         "effect.acknowledged": f"{name} happened: {value(row.get('result'))}",
@@ -66,22 +66,22 @@ def _effect(event: Event, body: Body, tools: Mapping[str, str], by: str) -> str:
         "effect.compensated": f"{name} was undone",
         "effect.superseded": f"{name} is superseded by a new effect",
         "effect.doubted": f"{name} is in doubt",
-        "effect.settled": f"{by} says of {name}: {body.get('verdict')}",
-        "effect.ended": f"{name}: {attempt} is known to have ended",
-        "effect.late_outcome": f"{name}: {attempt} was reported as {body.get('outcome')}, too late to count",
+        "effect.settled": f"{by} settled {name}: {body.get('verdict')}",
+        "effect.ended": f"{name}: {attempt} has ended",
+        "effect.late_outcome": f"{name}: {attempt} reported {body.get('outcome')} too late; it is not used",
         "effect.recovered": f"{name}: recovery decided",
-        "effect.presumed": f"{name}: the store was put back, so {attempt} may have happened before",
-        "effect.undo_requested": f"{safe(event.actor)} asks to take {name} back",
-        "effect.undo_failed": f"{name} could not be taken back",
+        "effect.presumed": f"{name}: the store was restored, so {attempt} may have happened before",
+        "effect.undo_requested": f"{by} requested to undo {name}",
+        "effect.undo_failed": f"{name} could not be undone",
     }.get(event.kind)
-    if said is None:
+    if text is None:
         return f"{event.kind} {name}: {value(body)}"
-    return f"{said}. {short(str(because))}" if because else said
+    return f"{text}. {short(str(because))}" if because else text
 
 
 def _unknown(body: Body) -> str:
     if body.get("under_way"):
-        return "is overdue and still under way"
+        return "is overdue and still in progress"
     return (
         "ended, and its outcome is unknown" if body.get("over", True) else "was stopped, and may still have an effect"
     )
@@ -90,7 +90,7 @@ def _unknown(body: Body) -> str:
 def _created(body: Body, by: str) -> str:
     row = _row(body, "session")
     origin = f", a branch at event {row['forked_at']}" if row.get("forked_from") else ""
-    return f"{by} began it{origin}: {call(row['program'], row['arguments'])}"
+    return f"{by} created it{origin}: {call(row['program'], row['arguments'])}"
 
 
 def _finished(body: Body, _: str) -> str:
@@ -108,26 +108,26 @@ def _opened(body: Body, _: str) -> str:
     detail = row["detail"] if isinstance(row["detail"], Mapping) else {}
     about = detail.get("question") or detail.get("why") or row["ref"]
     due = f", until {format_time(row['due_at'])}" if row["due_at"] else ""
-    return f"it asks for {row['kind']} {safe(row['id'])}{due}" + (f": {short(str(about))}" if about else "")
+    return f"it starts to wait for {row['kind']} {safe(row['id'])}{due}" + (f": {short(str(about))}" if about else "")
 
 
 def _resolved(body: Body, by: str) -> str:
     row = _row(body, "wait")
     answer = "" if row["answer"] is None else f": {value(row['answer'])}"
-    return f"{by} gave it what it waited for, {body['kind']} {safe(row['id'])}{answer}"
+    return f"{by} resolved {body['kind']} {safe(row['id'])}{answer}"
 
 
 def _message(body: Body, by: str) -> str:
-    said = f"{safe(str(body.get('role') or by))}: {value(body.get('content'))}"
+    text = f"{safe(str(body.get('role') or by))}: {value(body.get('content'))}"
     not_kept = body.get("not_kept")
-    return f"{said} (not in the snapshot: {short(', '.join(map(str, not_kept)))})" if not_kept else said
+    return f"{text} (not in the snapshot: {short(', '.join(map(str, not_kept)))})" if not_kept else text
 
 
 def _noted(body: Body, by: str) -> str:
     if "approval" in body:
         row = _row(body, "approval")
-        return f"it asks at the gate {safe(row['gate'])} for approval {safe(row['id'])}"
-    return f"{by} notes: {value({key: one for key, one in body.items() if key != 'rows'})}"
+        return f"the gate {safe(row['gate'])} requires approval {safe(row['id'])}"
+    return f"note by {by}: {value({key: one for key, one in body.items() if key != 'rows'})}"
 
 
 def _changed(body: Body, _: str) -> str:
@@ -137,28 +137,30 @@ def _changed(body: Body, _: str) -> str:
 
 
 def _fact(verb: str) -> Callable[[Body, str], str]:
-    def say(body: Body, by: str) -> str:
+    def describe(body: Body, by: str) -> str:
         row = _row(body, "fact")
         held = f" = {value(row['value'])}" if "value" in row else ""
         return f"{by} {verb} {safe(row['scope'])}/{safe(row['key'])}{held}"
 
-    return say
+    return describe
 
 
-SAYINGS: dict[str, Callable[[Body, str], str]] = {
+SENTENCES: dict[str, Callable[[Body, str], str]] = {
     "session.created": _created,
     "session.described": lambda body, by: f"{by} changed {value(body['rows']['session'])}",
     "session.parked": lambda body, _: f"it waits for {short(', '.join(body['waits']))}",
-    "session.released": lambda _body, by: f"{by} gave it back; it is ready",
+    "session.released": lambda _body, by: f"{by} released it; it is ready",
     "session.finished": _finished,
-    "session.restarted": lambda body, _: f"the program began anew, restart {body['rows']['session']['restart_number']}",
-    "session.sealed": lambda _body, by: f"{by} sealed it; it goes on elsewhere",
-    "lease.acquired": lambda _body, by: f"{by} took it",
+    "session.restarted": lambda body, _: (
+        f"the program was restarted, restart {body['rows']['session']['restart_number']}"
+    ),
+    "session.sealed": lambda _body, by: f"{by} sealed it; it continues elsewhere",
+    "lease.acquired": lambda _body, by: f"{by} acquired the lease",
     "lease.taken_over": _taken,
     "lease.kept": lambda _body, by: f"another server took over, and {by} continues",
-    "lease.expired": lambda body, _: f"its holder {safe(str(body.get('from')))} fell silent",
-    "cancel.requested": lambda _body, by: f"{by} asked it to stop",
-    "pause.requested": lambda body, by: f"{by} lets it go on" if body.get("over") else f"{by} asked it to pause",
+    "lease.expired": lambda body, _: f"its holder {safe(str(body.get('from')))} stopped renewing the lease",
+    "cancel.requested": lambda _body, by: f"{by} requested to cancel it",
+    "pause.requested": lambda body, by: f"{by} ended the pause" if body.get("over") else f"{by} requested a pause",
     "message": _message,
     "note": _noted,
     "event.erased": lambda body, by: f"{by} erased events {value(body['numbers'])}: {short(str(body['because']))}",
@@ -174,7 +176,7 @@ SAYINGS: dict[str, Callable[[Body, str], str]] = {
     "decision.made": lambda body, _: (
         f"decided: {short(_row(body, 'decision')['decision'])}, because {short(_row(body, 'decision')['rationale'])}"
     ),
-    "decision.settled": lambda body, _: f"what came of a decision: {short(_row(body, 'decision')['outcome'])}",
+    "decision.settled": lambda body, _: f"outcome of a decision: {short(_row(body, 'decision')['outcome'])}",
     "fact.remembered": _fact("remembers"),
     "fact.verified": _fact("verified"),
     "fact.forgotten": _fact("forgot"),

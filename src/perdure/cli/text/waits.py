@@ -1,4 +1,4 @@
-"""What a session waits for, in words, and what to type to give it."""
+"""What a session waits for, in words, and the commands that end each wait."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from perdure.errors import NotFound
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, effect, session, wait
 
-MOST = 20
+LIMIT = 20
 TEXT = "TEXT"
 
 
 class Suggestion(msgspec.Struct, frozen=True):
-    """One thing to type, and what it does."""
+    """A command to type, and what it does."""
 
     words: tuple[str, ...]
     meaning: str = ""
@@ -30,11 +30,11 @@ class Suggestion(msgspec.Struct, frozen=True):
 
 
 class WaitDescription(msgspec.Struct, frozen=True):
-    """One wait, explained."""
+    """A wait, what it is for, and the commands that end it."""
 
     wait: Wait
     what: str
-    ways: tuple[Suggestion, ...] = ()
+    commands: tuple[Suggestion, ...] = ()
 
     @property
     def for_a_person(self) -> bool:
@@ -42,18 +42,18 @@ class WaitDescription(msgspec.Struct, frozen=True):
 
 
 def describe_waits(tx: StoreTransaction, found: SessionRecord, depth: int = 5) -> list[WaitDescription]:
-    """What a session waits for now, and what its children do; what a person must give comes first."""
-    asked: list[WaitDescription] = []
+    """What a session and its children wait for now; what a person must do comes first."""
+    described: list[WaitDescription] = []
     for one in wait.open_of_session(tx, found.uid):
-        asked.append(explain(tx, found, one))
+        described.append(describe_wait(tx, found, one))
         if one.kind == WaitKind.CHILD and one.ref is not None and depth:
             child = session.get(tx, one.ref)
             below = describe_waits(tx, child, depth - 1)
-            asked += [msgspec.structs.replace(two, what=f"child {child.id}: {two.what}") for two in below]
-    return sorted(asked, key=lambda one: not one.for_a_person)
+            described += [msgspec.structs.replace(two, what=f"child {child.id}: {two.what}") for two in below]
+    return sorted(described, key=lambda one: not one.for_a_person)
 
 
-def explain(tx: StoreTransaction, found: SessionRecord, one: Wait) -> WaitDescription:
+def describe_wait(tx: StoreTransaction, found: SessionRecord, one: Wait) -> WaitDescription:
     """A wait in words, with the commands that end it."""
     match one.kind:
         case WaitKind.APPROVAL:
@@ -66,22 +66,24 @@ def explain(tx: StoreTransaction, found: SessionRecord, one: Wait) -> WaitDescri
             return _effect(tx, one)
         case WaitKind.CHILD:
             name = session_name(tx, one.ref)
-            return WaitDescription(one, f"the end of its child {name}", (Suggestion(("show", name), "how far it is"),))
+            return WaitDescription(
+                one, f"the end of its child {name}", (Suggestion(("show", name), "shows the child"),)
+            )
         case WaitKind.LEASE:
             return _lease(found, one)
         case WaitKind.PAUSED:
-            return WaitDescription(one, "somebody to let it go on", (Suggestion(("resume", found.id), app=True),))
+            return WaitDescription(one, "a person to resume it", (Suggestion(("resume", found.id), app=True),))
         case WaitKind.PROGRAM:
-            way = Suggestion(("resume", found.id, "--app", "MODULE"), f"the module that defines {safe(one.ref or '')}")
-            return WaitDescription(one, f"the code of {safe(one.ref or 'its program')}, which was not loaded", (way,))
+            program = safe(one.ref or "its program")
+            load = Suggestion(("resume", found.id, "--app", "MODULE"), f"loads the module that defines {program}")
+            return WaitDescription(one, f"the code of {program}, which was not loaded", (load,))
         case WaitKind.POLICY:
-            return WaitDescription(
-                one, "a process that has a policy: run it from code that opens the store with policy=..."
-            )
+            what = "a process that has a policy: run it from code that opens the store with policy=..."
+            return WaitDescription(one, what)
         case WaitKind.QUARANTINE:
-            times = _detail(one).get("crashes")
-            what = f"a person: {times} workers in a row were lost while they ran it, and it got no further"
-            show = Suggestion(("show", found.id, "--last", "20"), "what it did last")
+            crashes = _detail(one).get("crashes")
+            what = f"a person: {crashes} workers in a row were lost while they ran it, and it made no progress"
+            show = Suggestion(("show", found.id, "--last", "20"), "shows what it did last")
             return WaitDescription(one, what, (show, Suggestion(("resume", found.id), "tries again", app=True)))
     due = f" until {format_time(one.due_at)}" if one.due_at is not None else ""
     why = _detail(one).get("why")
@@ -94,89 +96,83 @@ def _detail(one: Wait) -> Mapping[str, Any]:
 
 def _approval(tx: StoreTransaction, found: SessionRecord, one: Wait) -> WaitDescription:
     detail = _detail(one)
-    what = (
-        f"the gate {safe(str(detail.get('gate')))} holds back {intent(str(detail.get('tool')), detail.get('intent'))}"
-    )
+    call = intent(str(detail.get("tool")), detail.get("intent"))
+    what = f"the gate {safe(str(detail.get('gate')))} holds back {call}"
     try:
         row = approval.get(tx, found.uid, one.id)
     except NotFound:
         return WaitDescription(one, what)
     yes = sum(vote.decision == "approved" for vote in approval.votes(tx, found.uid, one.id))
     more = [f"{yes} of {row.quorum} votes"] if row.quorum > 1 else []
-    more += [] if row.requester_may_decide else [f"not by {safe(row.requester)}, who asked"]
+    more += [] if row.requester_may_decide else [f"not by {safe(row.requester)}, who requested it"]
     more += [] if row.expires_at is None else [f"expires in {span(row.expires_at - tx.now)}"]
-    ways = tuple(Suggestion((word, one.id, "--because", TEXT)) for word in ("approve", "deny"))
+    commands = tuple(Suggestion((word, one.id, "--because", TEXT)) for word in ("approve", "deny"))
     if CUT in what:
-        ways = (Suggestion(("approvals", one.id), "shows all of it"), *ways)
-    return WaitDescription(one, what + (f" ({'; '.join(more)})" if more else ""), ways)
+        commands = (Suggestion(("approvals", one.id), "shows the whole call"), *commands)
+    return WaitDescription(one, what + (f" ({'; '.join(more)})" if more else ""), commands)
 
 
 def _input(found: SessionRecord, one: Wait) -> WaitDescription:
     detail = _detail(one)
     question, choices = detail.get("question"), detail.get("choices")
     if question is None:
-        why = detail.get("why")
-        return WaitDescription(
-            one, f"a message. {short(str(why))}" if why else "a message", (Suggestion(("send", found.id, TEXT)),)
-        )
+        why, send = detail.get("why"), Suggestion(("send", found.id, TEXT))
+        return WaitDescription(one, f"a message. {short(str(why))}" if why else "a message", (send,))
     what = short(str(question))
-    if not isinstance(choices, list):
-        return WaitDescription(one, what, (Suggestion(("answer", one.id, TEXT)),))
-    return WaitDescription(
-        one, what, tuple(Suggestion(("answer", one.id, safe(str(choice)))) for choice in choices[:MOST])
-    )
+    answers = [safe(str(choice)) for choice in choices[:LIMIT]] if isinstance(choices, list) else [TEXT]
+    return WaitDescription(one, what, tuple(Suggestion(("answer", one.id, answer)) for answer in answers))
 
 
 def _doubt(one: Wait) -> WaitDescription:
     detail = _detail(one)
-    what = f"what came of {intent(str(detail.get('tool')), detail.get('intent'))}? {short(str(detail.get('why')))}"
+    call = intent(str(detail.get("tool")), detail.get("intent"))
+    what = f"the outcome of {call} is unknown. {short(str(detail.get('why')))}"
     return WaitDescription(one, what, settle_suggestions(one.ref or ""))
 
 
 def settle_suggestions(effect_id: str) -> tuple[Suggestion, ...]:
-    """The three things a person may say of an effect in doubt."""
-    return (
-        Suggestion(
-            ("settle", effect_id, "--happened", "--because", TEXT), "it was done; --result JSON is what it returned"
-        ),
-        Suggestion(("settle", effect_id, "--absent", "--because", TEXT), "it was not done; the session does it again"),
-        Suggestion(
-            ("settle", effect_id, "--abandon", "--because", TEXT), "nobody will know; the program gets an error"
-        ),
-    )
+    """The three verdicts that a person can give on an effect in doubt."""
+    meanings = {
+        "--happened": "it was done; add --result JSON if the tool returns something",
+        "--absent": "it was not done; the session does it again",
+        "--abandon": "the outcome stays unknown; the program gets an error",
+    }
+    words = ("settle", effect_id)
+    return tuple(Suggestion((*words, verdict, "--because", TEXT), meaning) for verdict, meaning in meanings.items())
 
 
 def _effect(tx: StoreTransaction, one: Wait) -> WaitDescription:
     try:
         found = effect.find(tx, one.ref or "")
     except NotFound:
-        return WaitDescription(one, f"the outcome of {safe(one.ref or 'an effect')}, which is not here")
+        return WaitDescription(one, f"the outcome of {safe(one.ref or 'an effect')}, which is not in this store")
     owner = session_name(tx, found.session_uid)
-    return WaitDescription(
-        one, f"the outcome of {found.tool} {found.id} of session {owner}", (Suggestion(("show", owner)),)
-    )
+    what = f"the outcome of {found.tool} {found.id} of session {owner}"
+    return WaitDescription(one, what, (Suggestion(("show", owner)),))
 
 
 def _lease(found: SessionRecord, one: Wait) -> WaitDescription:
-    """Who holds what it needs, and where to look."""
+    """Who holds what it needs, and which command shows more."""
     detail = _detail(one)
-    holder = safe(str(detail.get("holder")))
+    holder, name = safe(str(detail.get("holder"))), safe(one.ref or "")
     if detail.get("effect") is None:
-        return WaitDescription(one, f"{safe(one.ref or '')}, which {holder} holds")
-    what = (
-        f"{safe(one.ref or '')}, which session {holder} holds until its effect {safe(str(detail['effect']))} is settled"
-    )
-    return WaitDescription(
-        one, what, (Suggestion(("show", holder)), Suggestion(("resume", found.id), "when it is free", app=True))
-    )
+        return WaitDescription(one, f"{name}, which {holder} holds")
+    what = f"{name}, which session {holder} holds until its effect {safe(str(detail['effect']))} is settled"
+    later = Suggestion(("resume", found.id), "when it is free", app=True)
+    return WaitDescription(one, what, (Suggestion(("show", holder)), later))
 
 
 def root_session_id(tx: StoreTransaction, uid: str) -> str:
-    """The id of the session to resume: a child goes on with its parent."""
+    """The id of the session to resume: a child is resumed with its parent."""
     found = session.get(tx, uid)
     while found.parent_uid is not None:
         found = session.get(tx, found.parent_uid)
     return found.id
+
+
+def continue_line(shell: Shell, id: str) -> str:
+    """How a session continues after a person has acted."""
+    return f"Run `{shell.suggest('resume', id, app=True)}` to continue, unless a worker is running."
 
 
 def session_name(tx: StoreTransaction, uid: str | None) -> str:
@@ -186,16 +182,16 @@ def session_name(tx: StoreTransaction, uid: str | None) -> str:
         return safe(uid or "?")
 
 
-def lines(shell: Shell, asked: list[WaitDescription], now: int) -> Iterator[str]:
-    """Each wait on a line, and below it what to type."""
-    for one in asked[:MOST]:
+def wait_lines(shell: Shell, described: list[WaitDescription], now: int) -> Iterator[str]:
+    """Each wait on a line, and below it the commands to type."""
+    for one in described[:LIMIT]:
         yield f"  {click.style(one.wait.kind, bold=True)}, asked {span(now - one.wait.since)} ago: {one.what}"
-        typed = [(shell.suggest(*way.words, app=way.app), way.meaning) for way in one.ways]
+        typed = [(shell.suggest(*command.words, app=command.app), command.meaning) for command in one.commands]
         widest = max((len(text) for text, meaning in typed if meaning), default=0)
         for text, meaning in typed:
             yield f"    {text.ljust(widest)}  {meaning}".rstrip()
-    if len(asked) > MOST:
-        yield f"  and {len(asked) - MOST} more; --json shows all"
+    if len(described) > LIMIT:
+        yield f"  and {len(described) - LIMIT} more; --json shows all"
 
 
 def summarize_waits(tx: StoreTransaction, waits: list[Wait]) -> tuple[str, int | None, bool]:
@@ -212,5 +208,5 @@ def summarize_waits(tx: StoreTransaction, waits: list[Wait]) -> tuple[str, int |
         about = session_name(tx, first.ref)
     elif first.kind == WaitKind.LEASE:
         about = f"{first.ref}, held by {detail.get('holder')}"
-    said = f"{first.kind}: {short(str(about), 80)}" if about else str(first.kind)
-    return said + (f" (+{len(open_) - 1})" if len(open_) > 1 else ""), first.since, first.kind in FOR_A_PERSON
+    text = f"{first.kind}: {short(str(about), 80)}" if about else str(first.kind)
+    return text + (f" (+{len(open_) - 1})" if len(open_) > 1 else ""), first.since, first.kind in FOR_A_PERSON

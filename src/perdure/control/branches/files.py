@@ -1,6 +1,6 @@
-"""The files of an agent's session and of its branches: at any event, between any two, and which are kept.
+"""The files of an agent's session and of its branches: at any event, and what changed between two.
 
-Everything here only looks; `pruning` drops what nobody needs.
+Everything here only reads; `prune` removes what is no longer needed.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from perdure.store.moves import session as sessions
 
 
 class BranchFiles(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a branch at an event of a session begins with. None where there is nothing to say."""
+    """What a branch at an event of a session starts with. None where it does not apply."""
 
     is_agent: bool
     folder: str | None = None  # the repository that the session works on
     snapshot: str | None = None
-    has_place: bool = True  # there is somewhere to put a folder for the branch
-    missing: str | None = None  # what cannot be had outside git
-    not_kept: list[str] = []  # files that were there at that event and that no snapshot holds
-    between: int | None = None  # calls that had begun and were not answered: what they changed is not there
+    has_place: bool = True  # there is a place for the folder of the branch
+    missing: str | None = None  # what is not available outside git
+    not_kept: list[str] = []  # files that existed at that event and are in no snapshot
+    between: int | None = None  # calls in progress at that event: their changes are not included
 
 
 class DiffSide(msgspec.Struct, frozen=True):
-    """One of two things that are compared."""
+    """One of the two sides of a comparison."""
 
     session: str
     event: int
     snapshot: str
-    not_kept: list[str] = []  # files that were there and are not compared
+    not_kept: list[str] = []  # files that existed and are not compared
 
 
 class FileDiff(msgspec.Struct, frozen=True):
-    """What differs from one snapshot to another, as a unified diff."""
+    """The difference between two snapshots, as a unified diff."""
 
     before: DiffSide
     after: DiffSide
@@ -54,7 +54,7 @@ class FileDiff(msgspec.Struct, frozen=True):
 
 
 async def files_at(runtime: Runtime, name: str, number: int | None = None) -> BranchFiles:
-    """What a branch of a session at event `number` would begin with."""
+    """What a branch of a session at event `number` would start with."""
     session = await runtime.store.read(sessions.find, name)
     at = session.cursor if number is None else number
     state, folder = await runtime.store.read(_at, session, at)
@@ -69,7 +69,7 @@ async def files_at(runtime: Runtime, name: str, number: int | None = None) -> Br
 
 
 def begun_calls(tx: StoreTransaction, session: SessionRecord, state: State, number: int) -> dict[int, Effect]:
-    """Of the calls that were open at an event, those that had become effects of the session by then."""
+    """The calls open at an event that were effects of the session by then, by their index."""
     wanted = {encode(["call", one.line.uid, one.line.number, one.nth]): one.nth for one in state.open_calls()}
     planned = effects.of_session(tx, session.uid, through=number) if wanted else []
     return {wanted[at]: one for one in planned if (at := encode(one.position)) in wanted}
@@ -79,7 +79,7 @@ async def diff(
     runtime: Runtime, name: str, *, first: int | None = None, last: int | None = None, parent: bool = False,
     stat: bool = False,
 ) -> FileDiff:  # fmt: skip
-    """A session against its start, or a branch against its fork; from one event to another; or against its parent."""
+    """Compare a session with its start, a branch with its fork or its parent, or two events of a session."""
     session = await runtime.store.read(sessions.find, name)
     folder, home = _place_of(runtime, session, await runtime.store.read(session_folder, session))
     before, after = await runtime.store.read(_sides, session, first, last, parent)
@@ -88,19 +88,21 @@ async def diff(
 
 
 def _place_of(runtime: Runtime, session: SessionRecord, folder: SessionFolder | None) -> tuple[SessionFolder, Path]:
-    """The folder of a session and where its files are kept, or why there is no such place."""
+    """The folder of a session and the place of its snapshots. Raises `NotFound` if there is none."""
     if folder is None:
-        raise NotFound(f"Session {session.id} works in no folder; no files of it are kept.", hint="Start it with one.")
+        raise NotFound(
+            f"Session {session.id} works in no folder, so it has no snapshots.", hint="Start it with a repository."
+        )
     beside = storage_folder(runtime)
     if beside is None:
         raise NotFound(
-            f"No files of session {session.id} are kept: this store has no folder beside it, and none is named here.",
-            hint="Name one that its workers share in the setting `artifacts` (PERDURE_ARTIFACTS).",
+            f"Session {session.id} has no snapshots: this store has no folder for them, and none is set here.",
+            hint="Set `artifacts` (PERDURE_ARTIFACTS) to a folder that its workers share.",
         )
     if (home := snapshot_folder(folder.repository, beside)) is None:
         raise NotFound(
-            f"No files of session {session.id} are kept: their place would be inside the folder that it works in.",
-            hint="Put the store outside of it.",
+            f"Session {session.id} has no snapshots: they would be inside the folder that it works in.",
+            hint="Move the store out of that folder.",
         )
     return folder, home
 
@@ -111,7 +113,7 @@ def _sides(
     after = _side(tx, session, session.cursor if last is None else last)
     if parent or (first is None and session.forked_from is not None):
         if session.forked_from is None:
-            raise ConfigError(f"Session {session.id} is no branch.", hint="Leave --parent out.")
+            raise ConfigError(f"Session {session.id} is not a branch.", hint="Leave --parent out.")
         origin = sessions.get(tx, session.forked_from)
         before = _side(tx, origin, origin.cursor if parent else session.forked_at or 0)
     elif first is not None:
@@ -124,12 +126,12 @@ def _sides(
 
 def _side(tx: StoreTransaction, session: SessionRecord, number: int) -> DiffSide:
     if not 1 <= number <= session.cursor:
-        raise ConfigError(f"Session {session.id} has the events 1 to {session.cursor}, and no event {number}.")
+        raise ConfigError(f"Session {session.id} has no event {number}; its events are 1 to {session.cursor}.")
     state, _ = _at(tx, session, number)
     if state.snapshot is None:
         raise NotFound(
-            f"No files are recorded for session {session.id} at event {number}.",
-            hint="Files are kept for agents that work in a folder, from their first line on.",
+            f"Session {session.id} has no snapshot at event {number}.",
+            hint="Only agents that work in a folder have snapshots, from their first message on.",
         )
     return DiffSide(session.id, number, state.snapshot, state.not_kept)
 
@@ -143,7 +145,7 @@ def _open(folder: SessionFolder, home: Path) -> Snapshots:
 
 
 async def run_until_idle(runtime: Runtime, uid: str) -> SessionView:
-    """Run a session until it rests, through whatever time has to pass after a crash."""
+    """Run a session until it rests, including the time that recovery after a crash must wait."""
     try:
         return await runtime.complete(uid)
     except SessionWaiting:

@@ -1,13 +1,13 @@
-"""Merge: bring what a branch changed home, into the folder of the session that it was branched from.
+"""Merge: bring the changes of a branch into the folder of the session that it was branched from.
 
-It is ordered and not done here: a session carries it out as an effect of its own, so a kill anywhere leaves an effect
-to be recovered and never half a merge that nobody knows of.
+The merge is an effect of a session, not an action of this process. A kill at any point leaves an effect to be
+recovered, and never an unrecorded part of a merge.
 
     finish     an order that an earlier merge left behind
-    order      one message to the branch; for one that has ended, a session of its own
-    run        it, until the merge is done: it looks at both folders, merges, and tells the session at home
+    order      one message to the branch; for a branch that has ended, a session that only merges
+    run        that session until the merge is done: it reads both folders, merges, and informs the parent
 
-Killed before the order there is nothing; after it, whoever runs that session next does it.
+Killed before the order, nothing has happened. Killed after it, the next process that runs that session does it.
 """
 
 from __future__ import annotations
@@ -43,32 +43,32 @@ from perdure.store.moves import session as sessions
 
 
 class MergeResult(msgspec.Struct, frozen=True):
-    """A branch that was brought home, or what stands in the way."""
+    """The result of a merge: what was merged, or the conflicts."""
 
     branch: str
     parent: str
     folder: str
     effect: str
     merged: MergeReport
-    not_kept: list[str] = []  # files of the branch that its last snapshot does not hold, and that were not merged
-    commits: str | None = None  # where the branch's own commits end, if it made some that the folder does not have
+    not_kept: list[str] = []  # files of the branch that its last snapshot does not contain, and that were not merged
+    commits: str | None = None  # the last commit of the branch, if the folder does not have it
 
 
 async def merge(runtime: Runtime, name: str, *, mark: bool = False) -> MergeResult:
-    """Bring a branch home into the folder of the session that it was branched from.
+    """Merge a branch into the folder of the session that it was branched from.
 
-    Nothing is written where there are conflicts, unless they are to be marked in the files.
+    If there are conflicts, nothing is written unless `mark` is true, which writes them between markers.
     """
     branch, parent = await runtime.store.read(_branch_and_parent, name)
     _, own, folder = await merge_folders(runtime, branch, parent)
     await _refuse_busy(runtime, branch, parent)
     by_itself = branch.status not in TERMINAL
-    left = await (_finish if by_itself else _finish_carrier)(runtime, branch, parent, folder)
+    left = await (_finish if by_itself else _finish_merge_session)(runtime, branch, parent, folder)
     if by_itself:
         await runtime.send(branch.uid, {"perform": {"tool": merge_branch.name, "arguments": {"mark": mark}}})
-        made = await _carried_out(runtime, branch, parent, folder)
+        made = await _run_order(runtime, branch, parent, folder)
     else:
-        made = await _carried(runtime, branch, parent, folder, mark)
+        made = await _start_merge_session(runtime, branch, parent, folder, mark)
     is_empty = not (made.merged.written or made.merged.removed or made.merged.conflicts)
     made = left if left is not None and is_empty else made
     commits = None if own is None else await asyncio.to_thread(_commits, own, folder)
@@ -77,7 +77,7 @@ async def merge(runtime: Runtime, name: str, *, mark: bool = False) -> MergeResu
 
 
 def _commits(own: Path, folder: Path) -> str | None:
-    """The branch's commit, if the folder's branch does not have it."""
+    """The last commit of the branch, if the folder does not have it."""
     theirs, ours = head_of(own), head_of(folder)
     commit = None if theirs is None or ours is None else theirs["commit"]
     if commit is None or ours is None or ours["commit"] is None:
@@ -91,53 +91,54 @@ def _branch_and_parent(tx: StoreTransaction, name: str) -> tuple[SessionRecord, 
     return branch_and_parent(tx, sessions.find(tx, name).uid)
 
 
-async def _finish_carrier(
+async def _finish_merge_session(
     runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path
 ) -> MergeResult | None:
-    """Go on with a merge of an ended branch that was left behind."""
+    """Continue an unfinished merge of a branch that has ended."""
     there = await runtime.store.read(merge_sessions, branch)
     if not there or there[-1].status in TERMINAL:
         return None
-    await _refuse_held(runtime, there[-1], "the folder that the branch is brought to")
-    return await _run_carrier(runtime, there[-1].uid, branch, parent, folder)
+    await _refuse_held(runtime, there[-1], "the folder to merge into")
+    return await _run_merge_session(runtime, there[-1].uid, branch, parent, folder)
 
 
-async def _carried(
+async def _start_merge_session(
     runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path, mark: bool
 ) -> MergeResult:
-    """Let a session of its own bring an ended branch home."""
+    """Start a session that merges a branch that has ended."""
     number = len(await runtime.store.read(merge_sessions, branch)) + 1
     made = await runtime.start(
         bring_home.bind(branch.uid, mark), id=merge_session_id(branch, number), owner=branch.owner,
         repository=branch.repository, title=f"the merge of {branch.id}",
     )  # fmt: skip
-    return await _run_carrier(runtime, made.uid, branch, parent, folder)
+    return await _run_merge_session(runtime, made.uid, branch, parent, folder)
 
 
-async def _run_carrier(
+async def _run_merge_session(
     runtime: Runtime, uid: str, branch: SessionRecord, parent: SessionRecord, folder: Path
 ) -> MergeResult:
     view = await run_until_idle(runtime, uid)
     if view.status not in TERMINAL:
         raise _not_yet(view)
     if view.status != Status.DONE:
-        said = (view.error or {}).get("message") or view.status
-        raise Conflict(str(said), hint="Look at what changed, and merge again.")
+        message = (view.error or {}).get("message") or view.status
+        raise Conflict(str(message), hint="Check what changed, and merge again.")
     (effect,) = [one for one in await runtime.store.read(effects.of_session, uid) if one.tool == merge_branch.name]
     return MergeResult(branch.id, parent.id, str(folder), effect.id, runtime.result_of(view))
 
 
 async def _finish(runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path) -> MergeResult | None:
-    """Carry out an order that was left behind, and refuse a branch that is in the middle of something else."""
+    """Finish an order that was left behind, and refuse a branch that is busy."""
     if await runtime.store.read(_ordered, branch):
-        return await _carried_out(runtime, branch, parent, folder)
+        return await _run_order(runtime, branch, parent, folder)
     view = await runtime.get(branch.uid)
     await _refuse_held(runtime, view, "the branch itself")
-    if await runtime.store.read(_has_nothing_to_do, branch):  # it may have died on its way to rest
+    if await runtime.store.read(_has_nothing_to_do, branch):  # its worker may have died just before it came to rest
         view = await run_until_idle(runtime, branch.uid)
     if not any(one.kind == WaitKind.INPUT and one.ref is None for one in view.waits):
         raise IllegalMove(
-            f"Branch {view.id} is in the middle of its work.", hint="Let it come to rest first: `perdure resume` does."
+            f"Branch {view.id} has unfinished work.",
+            hint="Run it until it waits for a message first: `perdure resume`.",
         )
     return None
 
@@ -157,11 +158,11 @@ def _has_nothing_to_do(tx: StoreTransaction, branch: SessionRecord) -> bool:
 
 
 async def _refuse_busy(runtime: Runtime, branch: SessionRecord, parent: SessionRecord) -> None:
-    """Nobody may be at work where the branch is brought: two hands in one folder undo each other."""
+    """Refuse if a session runs in the target folder, because the two would overwrite each other's changes."""
     there = await runtime.store.read(session_folder, parent)
     async for one in runtime.sessions(status=Status.RUNNING, repository=parent.repository):
         if one.uid != branch.uid and await runtime.store.read(session_folder, one) == there:
-            await _refuse_held(runtime, one, "the folder that the branch is brought to")
+            await _refuse_held(runtime, one, "the folder to merge into")
 
 
 async def _refuse_held(runtime: Runtime, session: SessionRecord, what: str) -> None:
@@ -177,8 +178,8 @@ async def _refuse_held(runtime: Runtime, session: SessionRecord, what: str) -> N
         )  # fmt: skip
 
 
-async def _carried_out(runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path) -> MergeResult:
-    """Run the branch until it has done what was ordered, and tell what came of it."""
+async def _run_order(runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path) -> MergeResult:
+    """Run the branch until it has done the ordered merge, and return the result."""
     since = (await runtime.store.read(_state, branch)).number
     view = await run_until_idle(runtime, branch.uid)
     state = await runtime.store.read(_state, branch)
@@ -186,7 +187,7 @@ async def _carried_out(runtime: Runtime, branch: SessionRecord, parent: SessionR
     if line is None:
         raise _not_yet(view)
     if line.body.get("status") != "done" or line.body.get("effect") is None:
-        raise Conflict(str(line.body.get("content")), hint="Look at what changed, and merge again.")
+        raise Conflict(str(line.body.get("content")), hint="Check what changed, and merge again.")
     effect = await runtime.store.read(effects.get, branch.uid, line.body["effect"])
     made = msgspec.convert(decode(runtime.values.get(effect.result, effect.artifact)), MergeReport)
     return MergeResult(branch.id, parent.id, str(folder), effect.id, made)
@@ -203,8 +204,8 @@ def _is_report(line: Line, branch: SessionRecord, since: int) -> bool:
 
 
 def _not_yet(view: SessionView) -> Exception:
-    asks = ", ".join(sorted({one.kind for one in view.waits})) or "its turn"
+    waits = ", ".join(sorted({one.kind for one in view.waits})) or "a worker"
     return SessionWaiting(
-        f"The merge is ordered, and branch {view.id} waits for {asks} before it is done.",
-        hint=f"`perdure show {view.id}` says what to type.", waits=list(view.waits),
+        f"The merge is requested; branch {view.id} waits for {waits} first.",
+        hint=f"`perdure show {view.id}` shows what to type.", waits=list(view.waits),
     )  # fmt: skip

@@ -1,11 +1,11 @@
-"""Prune: drop snapshots that no session names, and folders of branches that have ended.
+"""Prune: remove snapshots that no session refers to, and folders of branches that have ended.
 
-    folders    of a branch that has ended, that nobody works in, and in which nothing would be lost
-    snapshots  that no line, no effect and no fork of any session names, and that are older than the grace
+    folders    of a branch that has ended, that no session works in, and that contain nothing stored nowhere else
+    snapshots  that no message, no effect and no fork of any session refers to, and that are older than the grace
 
-Each folder and each repository is dropped by itself, and a kill between two leaves the rest for the next time. Beside a
-worker it is safe: the place of the snapshots is locked while it is used, a session that lives keeps all of its own, and
-what is younger than the grace stays, because its line may not be written yet.
+Each folder and each repository is removed separately; a kill between two leaves the rest for the next time. It is safe
+beside workers: the snapshots are locked while they are used, a session that has not ended keeps all of its snapshots,
+and snapshots younger than the grace are kept, because their message may not be recorded yet.
 """
 
 from __future__ import annotations
@@ -34,48 +34,48 @@ GRACE = 3600  # seconds
 
 
 class NeededSnapshots(msgspec.Struct):
-    """What the sessions on one repository need, as they are found."""
+    """The snapshots that the sessions on one repository need."""
 
     named: set[str] = msgspec.field(default_factory=set)
-    living: set[str] = msgspec.field(default_factory=set)  # of these, what is named by sessions that have not ended
-    working: set[str] = msgspec.field(default_factory=set)  # branches in whose folders somebody may be at work
-    last: dict[str, str | None] = msgspec.field(default_factory=dict)  # of branches that have ended: the last snapshot
+    living: set[str] = msgspec.field(default_factory=set)  # those of sessions that have not ended
+    working: set[str] = msgspec.field(default_factory=set)  # branches whose folders may be in use
+    last: dict[str, str | None] = msgspec.field(default_factory=dict)  # the last snapshot of each branch that has ended
 
 
 async def prune(
     runtime: Runtime, *, grace: int = GRACE, ended_before: int | None = None, plan: bool = False
 ) -> dict[str, PruneResult]:
-    """Drop the snapshots that nobody names, repository by repository; with `plan`, only say which would be.
+    """Remove unused snapshots of each repository; with `plan`, only report which would be removed.
 
-    Only those beside this store are touched: elsewhere, sessions of another store may name them. What is younger than
-    `grace` seconds stays. Sessions that ended before a time keep no files but those that others branched from.
+    Only snapshots beside this store are removed: sessions of another store may refer to others. Snapshots younger than
+    `grace` seconds are kept. Of sessions that ended before `ended_before`, only what others branched from is kept.
     """
     now = runtime.store.clock.now() / SECOND
     done: dict[str, PruneResult] = {}
-    for repository, (home, spared) in (await _homes(runtime, ended_before)).items():
+    for repository, (home, needed) in (await _homes(runtime, ended_before)).items():
         if (folder := Path(repository)).is_dir():
             shots = Snapshots(folder, home)
-            keep, at = sorted(spared.named), now if plan else None
+            keep, at = sorted(needed.named), now if plan else None
             found = await asyncio.to_thread(shots.prune, keep, grace=grace, plan_at=at)
-            missing = tuple(one for one in found.missing if one in spared.living)
+            missing = tuple(one for one in found.missing if one in needed.living)
             done[repository] = msgspec.structs.replace(found, missing=missing)
     return done
 
 
 async def clear_folders(runtime: Runtime, *, only: str | None = None, plan: bool = False) -> list[FolderRemoval]:
-    """Remove the folders of branches that have ended, all or one by its uid, where nothing in them would be lost."""
+    """Remove the folders of branches that have ended, all or one by its uid, if they contain nothing unique."""
     done: list[FolderRemoval] = []
-    for home, spared in (await _homes(runtime, None)).values():
+    for home, needed in (await _homes(runtime, None)).values():
         for there in await asyncio.to_thread(worktree.list_worktrees, home):
-            ended = there.branch in spared.last and there.branch not in spared.working
+            ended = there.branch in needed.last and there.branch not in needed.working
             if ended and only in (None, there.branch):
-                found = await asyncio.to_thread(_cleared, home, there, spared.last[there.branch], plan)
+                found = await asyncio.to_thread(_clear, home, there, needed.last[there.branch], plan)
                 name = (await runtime.get(there.branch)).id
                 done.append(msgspec.structs.replace(found, branch=name))
     return done
 
 
-def _cleared(home: Path, there: worktree.Worktree, last: str | None, plan: bool) -> FolderRemoval:
+def _clear(home: Path, there: worktree.Worktree, last: str | None, plan: bool) -> FolderRemoval:
     try:
         return clear(home, there, last, plan=plan)
     except PerdureError as error:
@@ -83,39 +83,41 @@ def _cleared(home: Path, there: worktree.Worktree, last: str | None, plan: bool)
 
 
 async def _homes(runtime: Runtime, ended_before: int | None) -> dict[str, tuple[Path, NeededSnapshots]]:
-    """By repository: where its snapshots are, and what is needed of them. Only what is beside this store."""
+    """By repository: the folder of its snapshots beside this store, and which of them are needed."""
     beside = storage_folder(runtime)
     found: dict[str, tuple[Path, NeededSnapshots]] = {}
     async for one in runtime.sessions():
         home = None if one.repository is None else snapshot_folder(one.repository, beside)
         if home is None or beside is None or beside.resolve() not in home.parents or not home.is_dir():
             continue
-        spared = found.setdefault(one.repository or "", (home, NeededSnapshots()))[1]
-        await runtime.store.read(_spare, one, spared, ended_before)
+        needed = found.setdefault(one.repository or "", (home, NeededSnapshots()))[1]
+        await runtime.store.read(_add_needed, one, needed, ended_before)
     return found
 
 
-def _spare(tx: StoreTransaction, session: SessionRecord, spared: NeededSnapshots, ended_before: int | None) -> None:
+def _add_needed(
+    tx: StoreTransaction, session: SessionRecord, needed: NeededSnapshots, ended_before: int | None
+) -> None:
     ended = session.status in TERMINAL
     folder = session_folder(tx, session)
     if not ended and folder is not None and folder.branch is not None:
-        spared.working.add(folder.branch)
+        needed.working.add(folder.branch)
     if ended and session.forked_from is not None:
-        spared.last[session.uid] = state_of(tx, session)[0].snapshot
+        needed.last[session.uid] = state_of(tx, session)[0].snapshot
     if ended and ended_before is not None and session.updated_at < ended_before:
         return
-    named = _named(tx, session)
-    spared.named |= named
-    spared.living |= set() if ended else named
+    named = _referenced(tx, session)
+    needed.named |= named
+    needed.living |= set() if ended else named
 
 
-def _named(tx: StoreTransaction, session: SessionRecord) -> set[str]:
-    """What a session's lines and effects name, and what it was branched from, then and now."""
+def _referenced(tx: StoreTransaction, session: SessionRecord) -> set[str]:
+    """The snapshots of the messages and effects of a session, and those of its parent, at the fork and now."""
     lines = message.lines_between(tx, session.uid, 1)
-    said = {one.body.get("snapshot") for one in lines if isinstance(one.body, dict)}
+    named = {one.body.get("snapshot") for one in lines if isinstance(one.body, dict)}
     acts = [one for one in effects.of_session(tx, session.uid) if one.tool in (merge_branch.name, open_worktree.name)]
-    said |= {act.intent.get(name) for act in acts for name in ("snapshot", "base", "ours", "theirs")}
+    named |= {act.intent.get(name) for act in acts for name in ("snapshot", "base", "ours", "theirs")}
     if session.forked_from is not None:
         parent = sessions.get(tx, session.forked_from)
-        said |= {state_of(tx, parent, session.forked_at or 0)[0].snapshot, state_of(tx, parent)[0].snapshot}
-    return {name for name in said if name}
+        named |= {state_of(tx, parent, session.forked_at or 0)[0].snapshot, state_of(tx, parent)[0].snapshot}
+    return {name for name in named if name}

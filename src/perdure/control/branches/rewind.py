@@ -1,10 +1,11 @@
-"""Rewind: a branch from an earlier event, with the files of then, that waits for a person before it does anything.
+"""Rewind: a branch from an earlier event, with the files as they were, that waits for a person before it acts.
 
-The branch exists from one transaction on, and its first lines with it: what becomes of the calls that were open at that
-event, and that it was rewound. So no worker that finds it can think or act by itself. Then it is run once, which opens
-its folder. Killed before the transaction there is nothing; after it, whoever runs the branch opens the folder.
+One transaction creates the branch with its first messages: the results of calls that were open at that event, and a
+note that it was rewound. So a worker that claims the branch cannot call the model or a tool. Then the branch is run
+once, which opens its folder. Killed before the transaction, nothing has happened. Killed after it, the next process
+that runs the branch opens the folder.
 
-What the original did outside since then stays done. It is listed, for the person and for the model.
+What the original did outside since then stays done. It is listed for the person and for the model.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from perdure.store.moves import wait
 
 WITHIN = frozenset(
     {"write_file", "edit_file", open_worktree.name}
-)  # what they do is in the snapshots, and nowhere else
+)  # their changes are in the snapshots and nowhere else
 COMMAND = "run_command"
-TOLD = 20  # outside effects that the model is told of one by one
+LISTED = 20  # effects outside that are listed for the model
 SHORT = 200
 
 
 class OutsideEffect(msgspec.Struct, frozen=True):
-    """Something that the original did outside after the event, and that stays done."""
+    """An effect outside after the event, which stays done."""
 
     effect: str
     session: str
@@ -49,11 +50,11 @@ class OutsideEffect(msgspec.Struct, frozen=True):
     arguments: Any
     reference: str | None
     state: str
-    undo: bool  # its tool can take it back
+    undo: bool  # its tool can undo it
 
 
 class RewindResult(msgspec.Struct, frozen=True):
-    """A branch at an earlier event. `problem` says why its folder could not be opened yet."""
+    """A branch at an earlier event. `problem` is why its folder could not be opened yet."""
 
     session: SessionView
     parent: str
@@ -62,13 +63,13 @@ class RewindResult(msgspec.Struct, frozen=True):
     folder: str | None
     outside: list[OutsideEffect]
     problem: str | None = None
-    not_kept: list[str] = []  # files that were there at that event and that no snapshot holds
+    not_kept: list[str] = []  # files that existed at that event and are in no snapshot
 
 
 async def rewind(runtime: Runtime, name: str, *, to: int, id: str | None = None) -> RewindResult:
-    """Branch a session at event `to` with the files of then; the branch waits for the person's next message."""
+    """Branch a session at event `to`, with the files as they were. The branch waits for the next message."""
     session = await runtime.store.read(sessions.find, name)
-    state, outside, lines = await runtime.store.read(_prepared, session, to)
+    state, outside, lines = await runtime.store.read(_prepare, session, to)
     branch = await runtime.fork(session.uid, at=to, id=id, lines=lines)
     problem: str | None = None
     try:
@@ -83,33 +84,33 @@ async def rewind(runtime: Runtime, name: str, *, to: int, id: str | None = None)
     return RewindResult(branch, session.id, to, state.snapshot, shown, outside, problem, state.not_kept)
 
 
-def _prepared(
+def _prepare(
     tx: StoreTransaction, session: SessionRecord, number: int
 ) -> tuple[State, list[OutsideEffect], list[dict[str, Any]]]:
     if not 1 <= number <= session.cursor:
-        raise ConfigError(f"Session {session.id} has the events 1 to {session.cursor}, and no event {number}.")
+        raise ConfigError(f"Session {session.id} has no event {number}; its events are 1 to {session.cursor}.")
     state, _ = state_of(tx, session, number)
     if not state.lines and state.summary is None:
         if not state_of(tx, session)[0].number:
             raise ConfigError(
-                f"Session {session.id} is no agent's: it has no files to restore.",
+                f"Session {session.id} does not belong to an agent, so it has no files to go back to.",
                 hint=f"`perdure fork {session.id} --at {number}` branches it.",
             )
-        raise ConfigError(f"Nothing had been said at event {number}.", hint="`perdure show` lists the events.")
+        raise ConfigError(f"The transcript is empty at event {number}.", hint="`perdure show` lists the events.")
     outside = outside_since(tx, session, number)
     begun = begun_calls(tx, session, state, number)
-    calls = [_closed(session, call, begun.get(call.nth)) for call in state.open_calls()]
+    calls = [_result_of_open_call(session, call, begun.get(call.nth)) for call in state.open_calls()]
     return state, outside, [*calls, _note(session, number, outside, state.not_kept)]
 
 
 def outside_since(tx: StoreTransaction, session: SessionRecord, number: int) -> list[OutsideEffect]:
-    """What a session and its children did outside after one of its events; commands come last."""
+    """Effects outside of a session and its children after one of its events; commands come last."""
     return sorted(_outside(tx, session, number), key=lambda one: one.tool == COMMAND)
 
 
 def _outside(tx: StoreTransaction, session: SessionRecord, number: int) -> Iterator[OutsideEffect]:
     for one in effects.of_session(tx, session.uid):
-        if (one.number > number or (one.settled_number or number + 1) > number) and _stays(one):
+        if (one.number > number or (one.settled_number or number + 1) > number) and _is_outside(one):
             known = TOOLS.get(one.tool)
             can_undo = known is not None and known.undo_tool is not None and session.status not in TERMINAL
             undo = can_undo and one.state == EffectState.ACKNOWLEDGED
@@ -119,30 +120,30 @@ def _outside(tx: StoreTransaction, session: SessionRecord, number: int) -> Itera
             yield from _outside(tx, sessions.get(tx, asked.ref), 0)
 
 
-def _stays(effect: Effect) -> bool:
-    """Whether something may be outside that no snapshot holds."""
+def _is_outside(effect: Effect) -> bool:
+    """Whether the effect may have changed something that is in no snapshot."""
     if effect.replay in (Replay.PURE, Replay.JOINT) or effect.tool in WITHIN or effect.position[0] == "undo":
         return False
     abandoned = effect.state == EffectState.FAILED and effect.verdict == Verdict.ABANDON
     return abandoned or effect.state in (EffectState.ACKNOWLEDGED, EffectState.DISPATCHED)
 
 
-def _closed(session: SessionRecord, call: OpenCall, begun: Effect | None) -> dict[str, Any]:
-    """What the model is told of a call that it had made at that event and had not been told about."""
+def _result_of_open_call(session: SessionRecord, call: OpenCall, begun: Effect | None) -> dict[str, Any]:
+    """The result for the model of a call that was open at that event."""
     if begun is None:
-        return CallReport("not started", "the session was rewound to before it was begun.").body(call)
-    text = f"it was under way at the event that the session was rewound to; in {session.id} it is {begun.state} now."
-    return CallReport("unknown", f"{text} The files here are as they were before it. Look before you repeat it.").body(
+        return CallReport("not started", "the session was rewound to before it started.").body(call)
+    text = f"it was in progress at the event that the session was rewound to; in {session.id} it is {begun.state} now."
+    return CallReport("unknown", f"{text} The files here are as they were before it. Check before you repeat it.").body(
         call
     )
 
 
 def _note(session: SessionRecord, number: int, outside: list[OutsideEffect], not_kept: list[str]) -> dict[str, Any]:
-    said = [f"The person rewound the work to event {number} of {session.id}: the files are as they were then."]
+    text = [f"The user rewound the work to event {number} of {session.id}: the files are as they were at that event."]
     if not_kept:
-        said.append(f"These files are not in the snapshot, and may be missing or differ: {', '.join(not_kept)}.")
+        text.append(f"These files are not in the snapshot, and may be missing or differ: {', '.join(not_kept)}.")
     if outside:
-        named = [f"{one.tool}({encode(one.arguments)[:SHORT]})" for one in outside[:TOLD]]
-        more = [f"and {len(outside) - TOLD} more"] if len(outside) > TOLD else []
-        said.append(f"Done outside since then, and not undone: {'; '.join([*named, *more])}.")
-    return {"role": "note", "about": "rewound", "content": " ".join(said)}
+        named = [f"{one.tool}({encode(one.arguments)[:SHORT]})" for one in outside[:LISTED]]
+        more = [f"and {len(outside) - LISTED} more"] if len(outside) > LISTED else []
+        text.append(f"Done outside since then, and not undone: {'; '.join([*named, *more])}.")
+    return {"role": "note", "about": "rewound", "content": " ".join(text)}

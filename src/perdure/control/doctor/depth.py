@@ -1,6 +1,6 @@
-"""Depth: which of the levels D0 to D4 a deployment really holds, and what is missing for the next.
+"""Depth: which of the levels D0 to D4 a deployment reaches, and what is missing for the next.
 
-A level is held when what the doctor saw supports it, not when somebody meant it.
+A level is reached when the inspection supports it, not when it is intended.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ NAMES = {
 
 
 def of(report: DoctorReport) -> Depth:
-    """The level that this kind of store can hold, unless something about it is wrong."""
+    """The level that this kind of store can reach, unless something is wrong with it."""
     level = {"memory": "D0", "files": "D0", "sqlite": "D1", "postgres": "D3"}[report.kind]
     if faults := [finding.what for finding in report.findings if finding.level == "wrong"]:
         return _none(level, faults)
     if report.kind == "memory":
-        return _at(level, ["a SQLite file: leave --store away, or give a path"])
+        return _at(level, ["a SQLite file: leave --store out, or give a path"])
     if not report.exists:
-        return _none(level, ["a first session, which makes the store"])
+        return _none(level, ["a first session, which creates the store"])
     if report.kind == "files":
         return _at(level, ["a SQLite file in place of files:"])
     if report.kind == "sqlite":
@@ -38,7 +38,7 @@ def _for_governed(report: DoctorReport) -> list[str]:
     if server is not None and not any(state in ("sync", "quorum") for _, state in server.standbys):
         missing.append("a synchronous standby")
     if server is not None and server.archive_mode == "off":
-        missing.append("an archive of the server's log, for recovery to a point in time")
+        missing.append("a WAL archive, for point-in-time recovery")
     return [*missing, "policy, roles, audit and retention, which this version does not have yet"]
 
 

@@ -1,7 +1,7 @@
-"""The doctor: looks at a store from outside and says what is there, what is wrong, and what to do about it.
+"""The doctor: inspects a store from outside and reports what is there, what is wrong, and what to do.
 
-Owns the report and the judgement in it. It never repairs, never migrates, never creates a store, and gives an answer
-for a store that cannot be opened too: then that is the finding, beside everything else that could be seen.
+It never repairs, migrates or creates a store. A store that cannot be opened is a finding too, beside everything else
+that could be read.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from perdure.store.moves import restore
 from perdure.store.writer.lock import life_of
 
 SAMPLES = 20
-SHOWN = 20  # damaged rows that are told one by one; --json lists all
+SHOWN = 20  # damaged rows with a finding each; --json lists all
 BLOCK = bytes(4096)
 WEEK = 7 * 86_400 * SECOND
 
 
 def examine(target: str | None = None, *, deep: bool = False) -> DoctorReport:
-    """Look at the store at `target`, which may not exist. `deep` reads every page and every chain."""
+    """Inspect the store at `target`, which may not exist. `deep` reads every page and every chain."""
     place = read_access.locate_store(target)
     report = DoctorReport(kind=place.kind, place=place.shown)
-    looks: list[Callable[[], None]] = [lambda: _see_inside(report, place, deep=deep)]
+    parts: list[Callable[[], None]] = [lambda: _inspect_inside(report, place, deep=deep)]
     if place.kind in ("sqlite", "files"):
-        looks.insert(0, lambda: _see_disk(report, place))
-    for look in looks:  # what this user may not see of the one is no reason to leave out the other
+        parts.insert(0, lambda: _inspect_disk(report, place))
+    for inspect in parts:  # if this user may not read one of them, the other is still inspected
         try:
-            look()
+            inspect()
         except PerdureError as error:
             report.findings.append(findings.cannot_open(error, expected=place.given))
         except OSError as error:
@@ -57,7 +57,7 @@ def examine(target: str | None = None, *, deep: bool = False) -> DoctorReport:
     return report
 
 
-def _see_inside(report: DoctorReport, place: StoreLocation, *, deep: bool) -> None:
+def _inspect_inside(report: DoctorReport, place: StoreLocation, *, deep: bool) -> None:
     if place.kind == "memory":
         return
     if place.kind == "files" and report.processes:
@@ -65,17 +65,19 @@ def _see_inside(report: DoctorReport, place: StoreLocation, *, deep: bool) -> No
         report.findings.append(findings.in_use(report.processes[0]))
         return
     with read_access.read_store(place) as found:
-        _see_store(report, place, found, deep=deep)
+        _inspect_store(report, place, found, deep=deep)
 
 
-def _see_store(report: DoctorReport, place: StoreLocation, found: StoreReader, *, deep: bool) -> None:
+def _inspect_store(report: DoctorReport, place: StoreLocation, found: StoreReader, *, deep: bool) -> None:
     properties = read_access.properties(found.tx)
     if place.kind == "postgres":
         report.server, report.clock_offset = read_access.server(found.tx), found.offset
         report.size = report.server.size
         report.processes = [f"{host}: {count} connections" for host, count in report.server.clients.items()]
     if not properties:
-        raise NotFound(f"{place.shown} holds no Perdure store.", hint="Check the address; the first use makes a store.")
+        raise NotFound(
+            f"{place.shown} holds no Perdure store.", hint="Check the address; the first use creates a store."
+        )
     report.exists = True
     known = len(migrate.load("postgres" if place.kind == "postgres" else "sqlite"))
     version, compatible_from = int(properties["schema_version"]), int(properties["compatible_from"])
@@ -85,10 +87,10 @@ def _see_store(report: DoctorReport, place: StoreLocation, found: StoreReader, *
     if place.kind == "postgres" and report.server is not None and not report.server.in_recovery:
         report.latency = measure(lambda: read_access.commit(found.tx), of="commit on the server")
     migrate.check(version, compatible_from, known)
-    if version < known:  # its rows may lack what this code would read
+    if version < known:  # its rows may lack columns that this code reads
         return
     try:
-        _see_rows(report, place, found)
+        _inspect_rows(report, place, found)
     except Damaged as error:
         report.findings.append(findings.wrong(error.message, error.hint))
     if deep:
@@ -96,7 +98,7 @@ def _see_store(report: DoctorReport, place: StoreLocation, found: StoreReader, *
 
 
 def _read_everything(report: DoctorReport, tx: StoreTransaction) -> None:
-    """Every page of the file, and every session; what is damaged is named, and the others are still read."""
+    """Read every page of the file and every session; damage in one does not stop the others."""
     report.findings += [findings.damaged(what) for what in damage.file_damage(tx)]
     sessions, damaged = 0, 0
     for uid in damage.session_uids(tx):
@@ -110,7 +112,7 @@ def _read_everything(report: DoctorReport, tx: StoreTransaction) -> None:
     report.read_everything = True
 
 
-def _see_rows(report: DoctorReport, place: StoreLocation, found: StoreReader) -> None:
+def _inspect_rows(report: DoctorReport, place: StoreLocation, found: StoreReader) -> None:
     survey = take_survey(found.tx)
     locks = locks_at(place.folder, report.store_id or "", shared=place.kind == "postgres")
     report.sessions, report.stale = survey.sessions, survey.stale
@@ -133,8 +135,8 @@ def _with_life(one: WorkerRecord, life: Liveness) -> WorkerStatus:
     return WorkerStatus(one.id, one.host, one.pid, life, one.seen_at)
 
 
-def _see_disk(report: DoctorReport, place: StoreLocation) -> None:
-    """The disk is looked at even where there is no store: it is where one would be."""
+def _inspect_disk(report: DoctorReport, place: StoreLocation) -> None:
+    """Inspect the disk, also if there is no store yet: it is where the store would be."""
     assert place.folder is not None
     assert place.path is not None
     report.sqlite = read_access.sqlite_version()
@@ -159,11 +161,11 @@ def _see_disk(report: DoctorReport, place: StoreLocation) -> None:
         report.size = sum(file.stat().st_size for file in files if file.is_file())
     else:
         report.size = sum(file.stat().st_size for file in place.path.rglob("*.jsonl"))
-    report.processes = _present(place)
+    report.processes = _open_processes(place)
 
 
-def _present(place: StoreLocation) -> list[str]:
-    """The processes that have a store on this machine open: each holds a lock, named by its number."""
+def _open_processes(place: StoreLocation) -> list[str]:
+    """The processes that have a store on this machine open: each holds a lock named by its process id."""
     assert place.folder is not None
     if place.kind == "files":
         return [holder.lower() for holder in [read_access.holder_of_files(place)] if holder]
@@ -182,15 +184,15 @@ def measure(act: Callable[[], object], *, of: Literal["sync of this disk", "comm
 
 
 def measure_disk(folder: Path) -> Latency | None:
-    """Write and sync one page again and again in a file that nobody else sees; None where that is not allowed.
+    """Write and sync one page repeatedly in a temporary file; None if that is not permitted.
 
-    Raises `StoreFull` where there is no room for it.
+    Raises `StoreFull` if there is no space for it.
     """
     path = folder / f"doctor-{new_uid()}"
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        _refuse_full(error)
+        _raise_if_full(error)
         return None
     try:
 
@@ -200,13 +202,13 @@ def measure_disk(folder: Path) -> Latency | None:
 
         return measure(act, of="sync of this disk")
     except OSError as error:
-        _refuse_full(error)
+        _raise_if_full(error)
         return None
     finally:
         path.unlink(missing_ok=True)
         os.close(descriptor)
 
 
-def _refuse_full(error: OSError) -> None:
+def _raise_if_full(error: OSError) -> None:
     if error.errno in FULL:
         raise StoreFull("The disk is full; nothing was written.") from error

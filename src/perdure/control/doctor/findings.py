@@ -1,7 +1,4 @@
-"""What the doctor makes of what it saw: a sentence, how bad it is, and what to do.
-
-Whatever is as it should be is no finding.
-"""
+"""The findings of the doctor: a sentence, a level, and what to do. What is in order is not a finding."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from perdure.errors import Damaged, NotFound, PerdureError
 from perdure.store.databases.sqlite.location import MANY_PROCESSES
 
 SCARCE = 64 << 20
-FAST = 20  # microseconds: no disk that keeps its word syncs faster than this
+FAST = 20  # microseconds: no disk that really syncs is faster than this
 SKEWED = 2_000_000
 
 
@@ -38,20 +35,20 @@ def note(what: str, do: str) -> Finding:
 
 
 def cannot_open(error: PerdureError, *, expected: bool) -> Finding:
-    """The store cannot be read. One that nobody has made yet is a fault only where somebody named it."""
+    """The store cannot be read. A store that does not exist yet is a fault only if the user named it."""
     if isinstance(error, NotFound):
         if not expected:
             return note(error.message, error.hint)
-        return wrong(error.message, "Check the address. If it is right, the first session makes the store.")
+        return wrong(error.message, "Check the address. If it is right, the first session creates the store.")
     return damaged(error.message) if isinstance(error, Damaged) else wrong(error.message, error.hint)
 
 
 def cannot_read(error: OSError) -> Finding:
-    return wrong(f"{error.filename} cannot be read: {error.strerror}.", "Run as the user that the store belongs to.")
+    return wrong(f"{error.filename} cannot be read: {error.strerror}.", "Run as the user who owns the store.")
 
 
 def in_use(process: str) -> Finding:
-    return note(f"It is in use by {process}, and text files are for one process at a time.", "Look again later.")
+    return note(f"It is in use by {process}, and only one process at a time can use text files.", "Try again later.")
 
 
 def damaged(what: str) -> Finding:
@@ -61,12 +58,12 @@ def damaged(what: str) -> Finding:
 def intact(sessions: int, more: int) -> Finding:
     """What can still be done with the sessions that are not damaged."""
     also = f"Damaged rows that are not shown here: {more}; --json lists all. " if more > 0 else ""
-    do = "`perdure export ID` writes a session that is intact as a bundle." if sessions else "Restore a backup."
-    return note(f"{also}Sessions that are intact: {sessions}.", do)
+    do = "`perdure export ID` exports an intact session as a bundle." if sessions else "Restore a backup."
+    return note(f"{also}Intact sessions: {sessions}.", do)
 
 
 def judge(report: DoctorReport) -> list[Finding]:
-    """Every rule, applied."""
+    """The findings of all rules."""
     rules = (_schema, _durability, _disk, _server, _standbys, _restores, _sessions, _workers)
     return [finding for rule in rules for finding in rule(report)]
 
@@ -80,29 +77,29 @@ def privileged(folder: Path) -> list[Finding]:
     if level is sandbox.Level.NONE:
         return [risk("Perdure runs as root and there is no sandbox: a command that you allow is root.", do)]
     if sandbox.drops_root(folder):
-        said = f"Perdure runs as root. The commands of agents in {folder} run as `nobody`, in {level}."
-        return [note(said, do)]
-    said = f"Perdure runs as root, and so do the commands of agents in {folder}, in {level} and without capabilities."
+        text = f"Perdure runs as root. The commands of agents in {folder} run as `nobody`, in {level}."
+        return [note(text, do)]
+    text = f"Perdure runs as root, and so do the commands of agents in {folder}, in {level} and without capabilities."
     why = (
         "They can read what only root may read. Bubblewrap runs them as `nobody` where `setpriv` is installed, the file"
         " system allows mounts with translated ids, and every folder above this one lets other users pass."
     )
-    return [risk(said, f"{do} {why}")]
+    return [risk(text, f"{do} {why}")]
 
 
 def _schema(report: DoctorReport) -> Iterator[Finding]:
     schema = report.schema
     if schema is None:
         return
-    behind = f"The schema is at {schema.version}; this version of Perdure wants {schema.known}."
+    behind = f"The schema is at {schema.version}; this version of Perdure needs {schema.known}."
     if schema.version < schema.known and report.kind == "postgres":
         yield wrong(behind, "Run `perdure migrate` once.")
     elif schema.version < schema.known:
-        yield note(behind, "The next use brings it up to date; `perdure migrate` does it now.")
+        yield note(behind, "The next use migrates it; `perdure migrate` does it now.")
     elif schema.version > schema.known >= schema.compatible_from:
         yield note(
-            f"The schema is at {schema.version}, newer than the {schema.known} known here, and still compatible.",
-            "Upgrade Perdure on this machine when it suits.",
+            f"The schema is at {schema.version}. This version of Perdure knows {schema.known}, which is compatible.",
+            "Upgrade Perdure on this machine when convenient.",
         )
 
 
@@ -110,8 +107,9 @@ def _durability(report: DoctorReport) -> Iterator[Finding]:
     durable = report.durability
     if durable is not None and (durable.journal_mode != "wal" or durable.synchronous not in ("full", "extra")):
         yield wrong(
-            f"A power cut can take acknowledged work: journal mode {durable.journal_mode}, sync {durable.synchronous}.",
-            "Find out which program changed the file's journal mode, and keep it away from the store.",
+            "A power failure can lose acknowledged work: "
+            f"journal mode {durable.journal_mode}, sync {durable.synchronous}.",
+            "Find the program that changed the journal mode of the file, and do not use it on the store.",
         )
 
 
@@ -122,31 +120,37 @@ def _disk(report: DoctorReport) -> Iterator[Finding]:
     if disk.full:
         yield wrong(
             f"The disk is full: nothing more can be written in {disk.folder}.",
-            "Make room there. What is left of the reserve is for looking, and for `perdure prune`.",
+            "Free some space there. The reserve is left for reading and for `perdure prune`.",
         )
     elif disk.free < SCARCE:
-        yield stuck(f"Only {disk.free >> 20} MiB are free in {disk.folder}.", "Make room before the store is full.")
+        yield stuck(
+            f"Only {disk.free >> 20} MiB are free in {disk.folder}.", "Free some space before the disk is full."
+        )
     if report.exists and report.kind == "sqlite" and not disk.reserve:
-        yield note("The reserve for a full disk is not there.", "It is filled again at the next use, if there is room.")
+        yield note("The reserve for a full disk is missing.", "The next use restores it, if there is space.")
     if disk.file_system in ("tmpfs", "ramfs"):
         yield wrong(
-            f"{disk.folder} is in memory ({disk.file_system}): it is gone when the machine restarts.",
+            f"{disk.folder} is in memory ({disk.file_system}): its content is lost when the machine restarts.",
             "Put the store on a disk.",
         )
     if disk.file_system == "overlay":
-        yield risk(f"{disk.folder} is a container's own layer: it is gone with the container.", "Mount a volume there.")
+        yield risk(
+            f"{disk.folder} is a layer of a container: its content is lost with the container.", "Mount a volume there."
+        )
     if report.latency is None and not disk.full:
         yield wrong(
-            f"Nothing can be written in {disk.folder}: the store can be inspected and not used.",
-            "Give this user the right to write there, or mount it writable.",
+            f"Nothing can be written in {disk.folder}: the store can only be read.",
+            "Give this user write permission there, or mount it writable.",
         )
     elif report.latency is not None and report.latency.median < FAST and disk.file_system not in ("tmpfs", "ramfs"):
         yield risk(
-            f"A sync takes {report.latency.median} µs, faster than a disk can be: something answers before it is done.",
-            "Find out whether this disk keeps synced data through a power cut.",
+            f"A sync takes {report.latency.median} µs, faster than any disk: it returns before the data is on disk.",
+            "Find out whether this disk keeps synced data after a power failure.",
         )
     if report.processes and len(report.processes) > MANY_PROCESSES:
-        yield note(f"{len(report.processes)} processes share one SQLite file.", "PostgreSQL is made for this.")
+        yield note(
+            f"{len(report.processes)} processes share one SQLite file.", "PostgreSQL is the better choice for so many."
+        )
 
 
 def _server(report: DoctorReport) -> Iterator[Finding]:
@@ -154,7 +158,7 @@ def _server(report: DoctorReport) -> Iterator[Finding]:
     if server is None:
         return
     if server.in_recovery:
-        yield wrong("This server is a standby and takes no writes.", "Point the address at the primary.")
+        yield wrong("This server is a standby and accepts no writes.", "Use the address of the primary.")
     if server.fsync != "on":
         yield wrong("The server runs with fsync off: a crash can destroy the database.", "Set fsync = on and restart.")
     if server.full_page_writes != "on":
@@ -167,7 +171,7 @@ def _server(report: DoctorReport) -> Iterator[Finding]:
     if abs(report.clock_offset or 0) > SKEWED:
         yield note(
             f"The server's clock is {(report.clock_offset or 0) / 1e6:+.1f} s from this machine's.",
-            "Leases follow the server's clock, so nothing breaks; synchronise both, or logs will confuse you.",
+            "Leases use the clock of the server, so nothing breaks. Synchronise both, so that times in logs agree.",
         )
 
 
@@ -180,23 +184,23 @@ def _standbys(report: DoctorReport) -> Iterator[Finding]:
     if waited_for and not in_step and not any(state == "unknown" for _, state in server.standbys):
         yield stuck(
             f"Commits wait for a standby ({server.synchronous_standby_names}), and none is connected.",
-            "Bring the standby back, or take its name out of synchronous_standby_names.",
+            "Start the standby again, or remove its name from synchronous_standby_names.",
         )
     if not waited_for and (server.standbys or server.absent_standbys):
         yield risk(
             "The standby is asynchronous: commits that were acknowledged can be lost in a failover. "
-            "In our experiment 374 of 1,040 were.",
-            "Name it in synchronous_standby_names, with synchronous_commit = on.",
+            "In an experiment 374 of 1,040 were lost.",
+            "Add it to synchronous_standby_names, with synchronous_commit = on.",
         )
     if server.absent_standbys:
         yield note(
-            f"A place is kept for a standby that is not connected: {', '.join(server.absent_standbys)}.",
-            "Bring it back or drop its slot; until then the server keeps every log file for it.",
+            f"There is a replication slot for a standby that is not connected: {', '.join(server.absent_standbys)}.",
+            "Start it again or drop its slot; until then the server keeps all WAL files for it.",
         )
 
 
 KNOWN_BY = {
-    "declared": "a person declared it",
+    "declared": "a user declared it",
     "witness": "the store lacks an event that was committed to it",
     "timeline": "the PostgreSQL server has another timeline than before",
 }
@@ -206,7 +210,7 @@ def _restores(report: DoctorReport) -> Iterator[Finding]:
     found = report.unrecorded_restore
     if found is not None:
         yield stuck(
-            f"The store was put back to an earlier state: {KNOWN_BY[found.cause]} ({found.detail}). This is not "
+            f"The store was set back to an earlier state: {KNOWN_BY[found.cause]} ({found.detail}). This is not "
             "recorded yet. The next process that opens the store to write checks it again and records a restore.",
             "Stop the workers. Check what the sessions did outside after that state. `perdure restores` shows more.",
         )
@@ -220,18 +224,20 @@ def _restores(report: DoctorReport) -> Iterator[Finding]:
         if one.timeline is not None and report.unheard:
             yield note(_unheard(report), "Start a worker where one of them ran, or release the restore as shown below.")
         yield stuck(
-            f"The store was put back to an earlier state ({KNOWN_BY[one.cause]}). What its sessions did after that is "
-            "not in the ledger. Until you release this restore, the first dispatch of an effect counts as one with an "
-            "unknown outcome.",
+            f"The store was set back to an earlier state ({KNOWN_BY[one.cause]}). What its sessions did after that is "
+            "not in the ledger. Until you release this restore, the first dispatch of an effect is treated as one with "
+            "an unknown outcome.",
             "Check what the sessions did outside, then type `perdure restores --release --because TEXT`.",
         )
 
 
 def _unheard(report: DoctorReport) -> str:
-    """Who could show that a change of server lost nothing, and what is known of them."""
-    said = [f"{one.host} ({one.finding or 'has not connected to the new server'})" for one in report.unheard[:3]]
+    """The processes that could show that the change of server lost nothing, and what is known of them."""
+    hosts = [f"{one.host} ({one.finding or 'has not connected to the new server'})" for one in report.unheard[:3]]
     more = ", …" if len(report.unheard) > 3 else ""
-    return f"Another PostgreSQL server took over, and it is not shown that nothing was lost: {', '.join(said)}{more}."
+    return (
+        f"Another PostgreSQL server took over, and it is not certain that nothing was lost: {', '.join(hosts)}{more}."
+    )
 
 
 def _sessions(report: DoctorReport) -> Iterator[Finding]:
@@ -239,8 +245,8 @@ def _sessions(report: DoctorReport) -> Iterator[Finding]:
         names = ", ".join(one.id for one in report.stale_sessions[:3]) + (", …" if report.stale > 3 else "")
         one = report.stale == 1
         yield stuck(
-            f"{report.stale} {'session stands' if one else 'sessions stand'} still, left by a silent worker: {names}.",
-            f"Nothing is lost. Run {'it' if one else 'them'} again, or start a worker: any may go on now.",
+            f"{report.stale} {'session has' if one else 'sessions have'} lost the worker: {names}.",
+            f"Nothing is lost. Resume {'it' if one else 'them'}, or start a worker.",
         )
     if report.quarantined:
         names, one = _first(report.quarantined), len(report.quarantined) == 1
@@ -251,14 +257,14 @@ def _sessions(report: DoctorReport) -> Iterator[Finding]:
         )
     if report.overdue:
         yield note(
-            f"A time has passed that sessions wait for, and they still wait: {_first(report.overdue)}.",
-            "Start a worker, or run them: `perdure worker`, `perdure resume ID`. A worker says what it cannot do.",
+            f"Sessions still wait for a time that has passed: {_first(report.overdue)}.",
+            "Start a worker (`perdure worker`), or resume them (`perdure resume ID`).",
         )
     if report.in_doubt:
         yield note(
             f"{report.in_doubt} {'effect is' if report.in_doubt == 1 else 'effects are'} in doubt: "
-            "dispatched, and nobody knows what came of it.",
-            "Look at the outside system, and settle each with what you find.",
+            "dispatched, with an unknown outcome.",
+            "Check the outside system, and settle each: `perdure effects --in-doubt` shows how.",
         )
 
 
@@ -271,6 +277,6 @@ def _workers(report: DoctorReport) -> Iterator[Finding]:
     if dead:
         names = ", ".join(dead[:3]) + (", …" if len(dead) > 3 else "")
         yield note(
-            f"{len(dead)} {'worker' if len(dead) == 1 else 'workers'} died without leaving in order: {names}.",
-            "Nothing to do: what a dead worker held is free for others.",
+            f"{len(dead)} {'worker' if len(dead) == 1 else 'workers'} died without a proper shutdown: {names}.",
+            "Nothing to do: other workers can take over its sessions.",
         )

@@ -1,4 +1,4 @@
-"""The doctor's report: what was seen, what was made of it. Its field names are what `perdure doctor --json` prints."""
+"""The report of the doctor: facts and findings. Its field names are those of `perdure doctor --json`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from perdure.store.inspection.read_access import Durability, Server
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing to know, and what to do about it.
+    """Something to know, and what to do about it.
 
-    `wrong`: a promise does not hold. `stuck`: work stands still, or soon will. `risk`: all is well, and one more
-    failure may break a promise. `note`: worth knowing.
+    `wrong`: a guarantee does not hold. `stuck`: work does not continue, or soon will not. `risk`: everything works, but
+    one more failure may break a guarantee. `note`: information.
     """
 
     level: Literal["wrong", "stuck", "risk", "note"]
@@ -26,7 +26,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Depth(msgspec.Struct, frozen=True):
-    """The level that the deployment really holds (None: not even the first), and what the next one needs."""
+    """The level that the deployment reaches (None: not even the first), and what the next one needs."""
 
     holds: str | None
     name: str
@@ -58,7 +58,7 @@ class DiskStatus(msgspec.Struct, frozen=True):
     file_system: str
     free: int
     reserve: int
-    full: bool = False  # nothing more can be written: no room, or none for this user
+    full: bool = False  # nothing more can be written: no space, or none for this user
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class WorkerStatus(msgspec.Struct, frozen=True):
 
 
 class StaleSession(msgspec.Struct, frozen=True):
-    """A session that is marked running although its lease is over; `overdue` in microseconds."""
+    """A session that is marked running although its lease has expired; `overdue` in microseconds."""
 
     id: str
     holder: str
@@ -80,7 +80,7 @@ class StaleSession(msgspec.Struct, frozen=True):
 
 
 class DoctorReport(msgspec.Struct, kw_only=True):
-    """Everything the doctor saw. A part that could not be seen is null."""
+    """Everything the doctor found. A part that could not be read is null."""
 
     kind: str
     place: str
@@ -104,9 +104,9 @@ class DoctorReport(msgspec.Struct, kw_only=True):
     quarantined: list[str] = msgspec.field(default_factory=list)  # sessions whose workers crashed, by id
     overdue: list[str] = msgspec.field(default_factory=list)  # sessions that wait for a time that has passed, by id
     restores: list[Restore] = msgspec.field(default_factory=list)
-    unrecorded_restore: Restore | None = None  # found now; the next process that writes records it
+    unrecorded_restore: Restore | None = None  # detected now; the next process that writes records it
     failover: Restore | None = None  # the newest change of server, if it is known to have lost nothing
-    unheard: list[Writer] = msgspec.field(default_factory=list)  # have not said whether it lost anything
+    unheard: list[Writer] = msgspec.field(default_factory=list)  # writers that have not confirmed that nothing was lost
     read_everything: bool = False
     damaged: list[DamagedRow] = msgspec.field(default_factory=list)
     findings: list[Finding] = msgspec.field(default_factory=list)

@@ -1,0 +1,53 @@
+"""A program from the command line: its name and its arguments `key=value`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from perdure.agent.files.branch_merge import MERGE_PROGRAM
+from perdure.errors import ConfigError, ProgramUnknown
+from perdure.runtime.definitions.program import PROGRAMS, Bound, Program
+
+NAMED = 12  # programs that an error message lists
+
+
+def find_program(name: str) -> Program[..., Any]:
+    """A program that is loaded. The error lists the loaded programs."""
+    if name in PROGRAMS:
+        return PROGRAMS[name]
+    loaded = sorted(PROGRAMS.keys() - {"agent", MERGE_PROGRAM})  # these are started by a prompt and by a merge
+    more = f" and {len(loaded) - NAMED} more" if len(loaded) > NAMED else ""
+    names = f"Loaded programs: {', '.join(loaded[:NAMED])}{more}." if loaded else "No program is loaded."
+    missing = "Name the module that defines it: --app MODULE, or `app` in perdure.toml."
+    hint = "Check the name, or add the module that defines it with --app." if loaded else missing
+    raise ProgramUnknown(f"There is no program {name!r}. {names}", hint=hint)
+
+
+def bind_program(program: Program[..., Any], given: Sequence[str]) -> Bound[Any]:
+    """The program with its arguments, validated."""
+    names = list(program.signature.json_schema().get("properties", {}))
+    usage = " ".join(["perdure", "run", program.name, *(f"{name}=VALUE" for name in names)])
+    values: dict[str, Any] = {}
+    for one in given:
+        key, equals, text = one.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"{one!r} is not of the form key=value.", hint=f"Type `{usage}`.")
+        if key in values:
+            raise ConfigError(f"{key} is given twice.", hint="Give each argument once.")
+        values[key] = parse_value(text)
+    try:
+        return Bound(program, program.signature.bind((), values))
+    except ConfigError as error:
+        quote = "Quote text that looks like a number twice: name='\"7\"'."
+        raise ConfigError(error.message, hint=f"Type `{usage}`. {quote if values else ''}".rstrip()) from None
+
+
+def parse_value(text: str) -> Any:
+    """The value of a JSON text; any other text as it is."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return text

@@ -1,0 +1,62 @@
+"""Lists of sessions, those that need a person first, and the session to resume by default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.domain.session import SessionRecord
+from perdure.errors import NotFound
+from perdure.store.inspection.damage import DamagedRow
+from perdure.store.move import StoreTransaction
+from perdure.store.moves import session
+
+PAGE = 1000  # sessions per read
+
+
+def list_sessions(
+    tx: StoreTransaction, *, limit: int, damaged: list[DamagedRow], status: str | None = None,
+    waiting_for: str | None = None, **filters: Any,
+) -> list[SessionRecord]:  # fmt: skip
+    """Those that need a person, then those that run, then the rest; the most recently active first.
+
+    Rows that cannot be read are added to `damaged`.
+    """
+    if waiting_for is not None:
+        return session.page(tx, status=status, waiting_for=waiting_for, limit=limit, damaged=damaged, **filters)
+    found = session.waiting_for_person(tx, status=status, limit=limit, damaged=damaged, **filters)
+    for wanted in ("running", None) if status is None else (status,):
+        seen = {one.uid for one in found}
+        page = session.page(tx, status=wanted, limit=limit + len(seen), damaged=damaged, **filters)
+        found += [one for one in page if one.uid not in seen]
+    return found[:limit]
+
+
+def search_sessions(
+    tx: StoreTransaction, text: str, *, limit: int, damaged: list[DamagedRow], **filters: Any
+) -> list[SessionRecord]:
+    """Sessions with a text in their id, title or prompt, ignoring case; those that need a person first."""
+    wanted = text.casefold()
+    found: list[SessionRecord] = []
+    before: SessionRecord | None = None
+    while len(found) < limit:
+        page = session.page(tx, limit=PAGE, before=before, damaged=damaged, **filters)
+        found += [one for one in page if any(wanted in field.casefold() for field in _searched_fields(one))]
+        if len(page) < PAGE:
+            break
+        before = page[-1]
+    needing = {one.uid for one in session.waiting_for_person(tx, limit=PAGE, damaged=[])}
+    return sorted(found[:limit], key=lambda one: one.uid not in needing)
+
+
+def _searched_fields(one: SessionRecord) -> list[str]:
+    prompt = one.arguments.get("prompt") if isinstance(one.arguments, dict) else None
+    return [one.id, one.title or "", prompt if isinstance(prompt, str) else ""]
+
+
+def newest_unfinished(tx: StoreTransaction) -> SessionRecord:
+    """The most recently active session that has not ended. A child is resumed with its parent."""
+    found = [one for status in ("ready", "running", "waiting") for one in session.page(tx, status=status)]
+    own = [one for one in found if one.parent_uid is None and one.sealed_at is None]
+    if not own:
+        raise NotFound("Every session has ended, or continues elsewhere.", hint="`perdure ls` lists them.")
+    return max(own, key=lambda one: (one.updated_at, one.uid))
