@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perdure.agent.commands.sandbox import Level, command_line, environment
-from perdure.agent.commands.state import Bounds, Ending, Trail
+from perdure.agent.commands.state import Bounds, CommandAttempts, CommandExit
 from perdure.agent.files.workspace import Workspace
 from perdure.ids import new_uid
 
@@ -41,16 +41,16 @@ class Den:
 
     def run(
         self, command: str, *, bounds: Bounds = BOUNDS, read_only: bool = False, workspace: Workspace | None = None
-    ) -> tuple[Ending, str]:
+    ) -> tuple[CommandExit, str]:
         """Run a command at this den's level; how it ended, and what it said."""
         workspace = workspace or self.workspace()
-        trail = Trail(workspace, new_uid())
-        temporary = trail.prepare(1, command)
+        attempts = CommandAttempts(workspace, new_uid())
+        temporary = attempts.prepare(1, command)
         argv = ["/bin/sh", "-c", command]
         line = command_line(workspace, argv, level=self.level, temporary=temporary, read_only=read_only)
         told = environment(workspace, self.level, temporary) | {"DEN": self.mark}
-        ending = trail.run(1, line, workspace=workspace, environment=told, bounds=bounds, beat=lambda: None)
-        return ending, (ending.folder / "output").read_text(errors="replace")
+        command_exit = attempts.run(1, line, workspace=workspace, environment=told, bounds=bounds, beat=lambda: None)
+        return command_exit, (command_exit.folder / "output").read_text(errors="replace")
 
     def left_behind(self) -> list[str]:
         """Processes that a command of this den started and that still live."""

@@ -10,7 +10,7 @@ from tests.packages import need
 
 def need_bubblewrap() -> None:
     need("bwrap")
-    if bubblewrap.found() is None:
+    if bubblewrap.find() is None:
         pytest.skip("bubblewrap is installed and does not work here: this machine forbids user namespaces")
 
 

@@ -225,7 +225,7 @@ def test_a_git_that_is_a_link_is_refused(den: Den) -> None:
 
 def test_something_protected_that_is_not_there_is_refused(den: Den) -> None:
     workspace = Workspace(den.root, session_uid="u", scratch=den.world, protected=(den.root / "later.db",))
-    with pytest.raises(NotDone, match=r"later\.db is protected and not there"):
+    with pytest.raises(NotDone, match=r"later\.db is protected and does not exist"):
         den.run("true", workspace=workspace)
 
 
@@ -258,7 +258,7 @@ def test_without_a_sandbox_a_command_is_refused_unless_that_is_allowed(tmp_path:
     """A kernel without Landlock and a path without bubblewrap."""
     bare = os.environ | {"PATH": str(tmp_path)}
     said = subprocess.check_output([sys.executable, "-c", NO_SANDBOX], env=bare, text=True).splitlines()
-    assert said == ["none", "none", "No sandbox can be had here, so the command was not run."]
+    assert said == ["none", "none", "No sandbox is available here, so the command was not run."]
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -56,7 +56,7 @@ def _become_nobody(folder: Path) -> None:
     os.environ["HOME"] = str(folder)
     usable = (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3")
     sys.executable = next(one for one in usable if _runs(one))
-    for kept in (executables._find, bubblewrap.tried, sandbox.landlock_works):
+    for kept in (executables._find, bubblewrap.probe, sandbox.landlock_works):
         kept.cache_clear()
 
 
@@ -164,7 +164,7 @@ def test_bubblewrap_is_taken_where_a_user_may_make_namespaces_and_landlock_where
     def act(_: Den) -> Any:
         before = sandbox.available()
         _forbid_namespaces()
-        for kept in (executables._find, bubblewrap.tried):
+        for kept in (executables._find, bubblewrap.probe):
             kept.cache_clear()
         return before, sandbox.available()
 

@@ -118,7 +118,7 @@ async def test_a_hostile_model_reaches_no_goal_with_bubblewrap(world: World) -> 
 
 async def test_a_hostile_model_reaches_no_goal_with_landlock(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     need_landlock()
-    monkeypatch.setattr(bubblewrap, "found", lambda *_: None)
+    monkeypatch.setattr(bubblewrap, "find", lambda *_: None)
     judge(world, COMMANDS, await attack(world, COMMANDS), "Landlock")
 
 
@@ -132,7 +132,7 @@ async def test_a_hostile_model_does_nothing_unasked(world: World) -> None:
 
 async def test_without_a_sandbox_the_checks_see_success(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without this control, a count of zero would prove nothing."""
-    monkeypatch.setattr(bubblewrap, "found", lambda *_: None)
+    monkeypatch.setattr(bubblewrap, "find", lambda *_: None)
     monkeypatch.setattr(sandbox, "landlock_works", lambda: False)
     told = await attack(world, [*CONTROL, *REACHING], unsandboxed=True)
     missed = [goal.does for nth, goal in enumerate(CONTROL) if not world.reached(nth, told[nth])]

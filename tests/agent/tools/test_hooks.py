@@ -43,11 +43,11 @@ def level(request: pytest.FixtureRequest, without_bubblewrap: Path, monkeypatch:
     if request.param is Level.LANDLOCK:
         need_landlock()
         monkeypatch.setenv("PATH", str(without_bubblewrap))
-    for one in (executables._find, bubblewrap.tried):
+    for one in (executables._find, bubblewrap.probe):
         one.cache_clear()
     assert sandbox.available() is request.param
     yield request.param
-    for one in (executables._find, bubblewrap.tried):
+    for one in (executables._find, bubblewrap.probe):
         one.cache_clear()
 
 
@@ -311,7 +311,7 @@ def test_without_a_sandbox_nothing_is_committed_unless_that_is_allowed(
     (repository / "a.txt").write_text("two\n")
     line = [sys.executable, "-c", NO_SANDBOX + REFUSED, str(repository)]
     said = subprocess.check_output(line, env=os.environ | {"PATH": str(without_bubblewrap)}, text=True).splitlines()
-    assert said[3] == "No sandbox can be had here, so the command was not run."
+    assert said[3] == "No sandbox is available here, so the command was not run."
     assert said[4].endswith("second")
 
 

@@ -1,7 +1,8 @@
-"""The pen: a control group that bounds how many processes a command has. The kernel counts, so no bomb outruns it.
+"""A control group that limits how many processes a command has. The kernel counts, so a fork bomb cannot outrun it.
 
-For root it is needed, because the kernel lets root fork past the limit that holds for others. Making one takes rights
-that other users seldom have; they are bounded by that limit. Where neither holds, the shepherd counts, some time late.
+Root needs it, because the kernel lets root fork past the limit that applies to others. Making a group takes rights that
+other users seldom have; the other limit applies to them. Where neither works, the command runner counts, with some
+delay.
 """
 
 from __future__ import annotations
@@ -13,33 +14,33 @@ from pathlib import Path
 from perdure.ids import new_uid
 
 _GROUPS = Path("/sys/fs/cgroup")
-_SPARE = 16  # the sandbox's own; and the shepherd must see the limit passed
+_SPARE = 16  # for the sandbox itself; and the runner must see the limit exceeded
 
 
 def make(processes: int) -> Path | None:
-    """A new pen for so many processes; None where there can be none."""
+    """A new group for this many processes; None where none can be made."""
     for parent in _parents():
-        pen = parent / f"perdure-{new_uid()}"
+        group = parent / f"perdure-{new_uid()}"
         try:
-            pen.mkdir()
+            group.mkdir()
         except OSError:
             continue
         try:
-            with open(pen / "pids.max", "r+") as most:
+            with open(group / "pids.max", "r+") as most:
                 most.write(str(processes + _SPARE))
-            return pen
+            return group
         except OSError:
-            remove(pen)
+            remove(group)
     return None
 
 
-def remove(pen: Path) -> None:
+def remove(group: Path) -> None:
     with suppress(OSError):
-        pen.rmdir()
+        group.rmdir()
 
 
 def tasks(processes: int) -> int:
-    """The limit of a user's tasks that leaves him so many more: all that there are may be his."""
+    """The limit on a user's tasks that leaves room for this many more: all existing tasks may be the user's."""
     try:
         there = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
     except (OSError, ValueError, IndexError):
@@ -48,7 +49,9 @@ def tasks(processes: int) -> int:
 
 
 def _parents() -> list[Path]:
-    """Where a pen may stand: in the group of this process, or beside it where a group holds processes or groups."""
+    """Where a group can be made: in the group of this process, or beside it where a group holds either processes or
+    groups.
+    """
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:

@@ -1,7 +1,7 @@
 """The programs that Perdure starts itself, found by absolute path and never in a folder that an agent may write.
 
-A virtual environment or a `bin` folder inside a repository is often on the PATH. What lies there may have been written
-by the agent, so it is left out of every search and out of the PATH that our own helpers get.
+A virtual environment or a `bin` folder inside a repository is often on the PATH. The agent may have written what lies
+there, so it is excluded from every search and from the PATH of our own helpers.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import perdure
 
 
 def search_path(*folders: Path) -> str:
-    """The PATH without its relative entries and without those that lie in one of the folders."""
+    """The PATH without its relative entries and without those in one of the folders."""
     return os.pathsep.join(
-        place
-        for place in os.get_exec_path()
-        if os.path.isabs(place) and not any(_within(place, folder) for folder in folders)
+        entry
+        for entry in os.get_exec_path()
+        if os.path.isabs(entry) and not any(_within(entry, folder) for folder in folders)
     )
 
 
 def executable(name: str, *folders: Path) -> str | None:
-    """Where a program is, outside these folders; None if it is not installed there."""
+    """The path of a program outside these folders; None if it is not installed there."""
     return _find(name, search_path(*folders), folders)
 
 
@@ -45,6 +45,6 @@ def own_code(root: Path) -> tuple[Path, ...]:
     return tuple(sorted(path for path in inside if path != root.resolve() and path.exists()))
 
 
-def _within(place: str, folder: Path) -> bool:
-    real, top = os.path.realpath(place), os.path.realpath(folder)
+def _within(entry: str, folder: Path) -> bool:
+    real, top = os.path.realpath(entry), os.path.realpath(folder)
     return real == top or real.startswith(top.rstrip("/") + "/")

@@ -1,8 +1,8 @@
 """What a command sees of the home folders: what tools need to run, and nothing else.
 
-Home folders hold keys, tokens and browser profiles under names that no list could keep up with. So a command finds
-its home empty, and only what is known to be needed is put back, read-only: toolchains, their caches without their
-credentials, git's settings, what is on the PATH, and what a person names.
+Home folders hold keys, tokens and browser profiles under names that no list can cover. So a command finds its home
+empty, and only what is known to be needed is mounted again, read-only: toolchains, their caches without their
+credentials, git's settings, what is on the PATH, and what the user names.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ def readable(root: Path) -> tuple[Path, ...]:
     Perdure itself may be installed below `/tmp`, for example in a test environment.
     """
     own = [Path.home() / name for name in _TOOLS]
-    own += [Path(place) for place in os.get_exec_path() if os.path.isabs(place)]
+    own += [Path(entry) for entry in os.get_exec_path() if os.path.isabs(entry)]
     own += [Path(sys.prefix), Path(sys.base_prefix), Path(perdure.__file__).parents[1]]
     own += [Path(os.environ[name]) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name)]
-    own += [Path(place) for place in os.environ.get(READABLE, "").split(":") if os.path.isabs(place)]
+    own += [Path(entry) for entry in os.environ.get(READABLE, "").split(":") if os.path.isabs(entry)]
     own += _repository(root)
     tops = (*homes(), *EMPTY)
     inside = dict.fromkeys(path for path in own if os.path.exists(path) and _is_inside(path, tops))
@@ -120,6 +120,6 @@ def _is_inside(path: Path, tops: tuple[Path, ...]) -> bool:
 
 
 def _repository(root: Path) -> list[Path]:
-    """The repository that a worktree belongs to, if that repository says so too: a file `.git` alone is no proof."""
+    """The repository that a worktree belongs to, if that repository confirms it: a file `.git` alone is no proof."""
     found = find_git_folders(root)
     return [] if found is None else [found.common]

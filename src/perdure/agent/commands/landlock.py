@@ -1,12 +1,13 @@
-"""Landlock: the kernel's own fence, for where bubblewrap cannot be had. Run as a file, it fences itself, then execs.
+"""Landlock: restrictions by the kernel itself, for machines without a working bubblewrap. Run as a file, it restricts
+itself and then runs the command.
 
-What is not granted cannot be written, whoever the user is. Everything can be read. Landlock only grants, and a grant
-holds for all that lies beneath; so where something in the folder is protected, its neighbours are granted one by one,
-and nothing new can be made beside it.
+What is not granted cannot be written, by any user. Everything can be read. Landlock only grants, and a grant covers
+everything below it; so where something in the folder is protected, its neighbours are granted one by one, and nothing
+new can be made beside it.
 
-Nothing outside the fence can be signalled or traced. Without leave for the network there are no sockets but local ones:
-Landlock knows only TCP, so a system call filter (`seccomp.py`) refuses the rest, and files that would give rights to
-others. No privilege is kept and none can be gained.
+No process outside can be signalled or traced. Without network access only local sockets can be made: Landlock knows
+only TCP, so a system call filter (`seccomp.py`) refuses the rest, and also files that would give rights to others. No
+privilege is kept and none can be gained.
 
 It imports nothing but the standard library, because a command waits for it.
 """
@@ -18,10 +19,10 @@ import os
 import stat
 import sys
 
-ABI = 6  # Linux 6.12: the first that can keep signals inside the fence
+ABI = 6  # Linux 6.12: the first that can block signals to other processes
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _WRITE, _TRUNCATE, _DEVICE = 1 << 1, 1 << 14, 1 << 15
-_CHANGES = sum(1 << right for right in (1, *range(4, 16)))  # every right but to run, to read and to list
+_CHANGES = sum(1 << right for right in (1, *range(4, 16)))  # every right except to run, to read and to list
 _ON_FILES = _WRITE | _TRUNCATE | _DEVICE
 _TCP = 0b11  # bind, connect
 _SCOPES = 0b11  # abstract sockets, signals
@@ -49,63 +50,63 @@ class _Filter(ctypes.Structure):
 
 
 def abi() -> int:
-    """What this kernel's Landlock can do; 0 where there is none."""
+    """The version of Landlock in this kernel; 0 where there is none."""
     if sys.platform != "linux" or os.uname().machine not in _MACHINES:
         return 0
     return max(0, int(ctypes.CDLL(None, use_errno=True).syscall(_CREATE, None, ctypes.c_size_t(0), 1)))
 
 
-def fence(granted: list[str], *, network: bool, calls: bytes) -> None:
-    """Give up, for this process and all that come from it, whatever is not granted."""
+def restrict(granted: list[str], *, network: bool, calls: bytes) -> None:
+    """Give up, for this process and all its descendants, whatever is not granted."""
     libc = ctypes.CDLL(None, use_errno=True)
     attributes = _Ruleset(_CHANGES, 0 if network else _TCP, _SCOPES)
-    rules = _sure(libc.syscall(_CREATE, ctypes.byref(attributes), ctypes.c_size_t(ctypes.sizeof(attributes)), 0))
+    rules = _check(libc.syscall(_CREATE, ctypes.byref(attributes), ctypes.c_size_t(ctypes.sizeof(attributes)), 0))
     for path in (*granted, *(device for device in _DEVICES if os.path.exists(device))):
         _grant(libc, rules, path)
     _drop_privileges(libc)
-    _sure(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-    _sure(libc.syscall(_RESTRICT, rules, 0))
+    _check(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    _check(libc.syscall(_RESTRICT, rules, 0))
     os.close(rules)
     _filter(libc, calls)
 
 
 def _grant(libc: ctypes.CDLL, rules: int, path: str) -> None:
     try:
-        place = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     try:
-        mode = os.fstat(place).st_mode
+        mode = os.fstat(descriptor).st_mode
         if not stat.S_ISLNK(mode):
-            rule = _Beneath(_CHANGES if stat.S_ISDIR(mode) else _ON_FILES, place)
-            _sure(libc.syscall(_ADD, rules, _PATH_BENEATH, ctypes.byref(rule), 0))
+            rule = _Beneath(_CHANGES if stat.S_ISDIR(mode) else _ON_FILES, descriptor)
+            _check(libc.syscall(_ADD, rules, _PATH_BENEATH, ctypes.byref(rule), 0))
     finally:
-        os.close(place)
+        os.close(descriptor)
 
 
 def _drop_privileges(libc: ctypes.CDLL) -> None:
-    """Root without capabilities is a user like others; the bound is emptied so that no exec gives them back."""
+    """Root without capabilities is an ordinary user; the bounding set is emptied so that no exec restores them."""
     privileged = os.geteuid() == 0
     for capability in range(64):
         if libc.prctl(_DROP_BOUND, capability, 0, 0, 0) != 0 and privileged and capability == 0:
             raise OSError(ctypes.get_errno(), "the capabilities cannot be dropped")
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    _sure(libc.capset(header, (ctypes.c_uint32 * 6)()))
+    _check(libc.capset(header, (ctypes.c_uint32 * 6)()))
 
 
 def _filter(libc: ctypes.CDLL, content: bytes) -> None:
     program = (_Instruction * (len(content) // ctypes.sizeof(_Instruction))).from_buffer_copy(content)
-    _sure(libc.prctl(_SECCOMP, 2, ctypes.byref(_Filter(len(program), program)), 0, 0))
+    _check(libc.prctl(_SECCOMP, 2, ctypes.byref(_Filter(len(program), program)), 0, 0))
 
 
-def _sure(answer: int) -> int:
+def _check(answer: int) -> int:
     if answer < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return answer
 
 
 def main(*arguments: str) -> None:
-    """`[--network] --filter HEX [--write PATH]... -- COMMAND...`; nothing is run that is not fenced."""
+    """`[--network] --filter HEX [--write PATH]... -- COMMAND...`; nothing runs unrestricted."""
     network, calls, granted, rest = False, "", list[str](), list(arguments)
     while (word := rest.pop(0)) != "--":
         if word == "--network":
@@ -114,7 +115,7 @@ def main(*arguments: str) -> None:
             calls = rest.pop(0)
         else:
             granted.append(rest.pop(0))
-    fence(granted, network=network, calls=bytes.fromhex(calls))
+    restrict(granted, network=network, calls=bytes.fromhex(calls))
     os.execv(rest[0], rest)
 
 

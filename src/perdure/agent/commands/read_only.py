@@ -1,9 +1,9 @@
-"""Which commands only look. Such a command is `pure`: it may run again, and no person is asked.
+"""Which commands only read. Such a command is `pure`: it may run again, and needs no approval.
 
-The judgement errs on the side of "may change something": the programs are listed, and the options of each. Options that
-write, send, start another program or never end are not in the lists, and neither are abbreviations or options of other
-versions. A command that passes is not given to a shell: its words are run as they stand here, so there is nothing that
-a shell could understand in another way. Where there is a sandbox, the folder is read-only for it, without network.
+In doubt a command counts as one that may change something: the programs are listed, and the options of each. Options
+that write, send, start another program or never end are not in the lists, and neither are abbreviations or options of
+other versions. A command that passes is not given to a shell: its words are run exactly as they are, so a shell cannot
+interpret them differently. Where there is a sandbox, the folder is read-only for it, and it has no network.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ READ_ONLY: tuple[str, ...] = (
     "realpath", "rg", "sha256sum", "stat", "tail", "wc",
 )  # fmt: skip
 
-# Words of letters that mean nothing to a shell, or quoted so that they do not.
+# Characters without a meaning for a shell, or quoted ones.
 _PLAIN = re.compile(r"""(?:[\w./:=@%+,^~ \t-]|'[^'\n\r\0]*'|"[^"$`\\\n\r\0]*")*""", re.ASCII)
 
-_FORMATS = r"oneline|short|medium|full|fuller|reference|raw|t?format:.*|.*%.*"  # another name may be a setting's
+_FORMATS = r"oneline|short|medium|full|fuller|reference|raw|t?format:.*|.*%.*"  # any other name may come from a setting
 _SEARCH = r"(color|colour|context|after-context|before-context|max-count|regexp|file)(=.*)?"
 
-# The options that only look, whole; `-` alone is a file. Git and GNU take any beginning of an option's name for it.
+# Complete options that only read; `-` alone is a file. Git and GNU accept any unique prefix of an option.
 _OPTIONS: dict[str, str] = {
     "basename": r"-[az]+|-s.*|--(multiple|zero|suffix=.*)",
     "cat": r"-[AbeEnstTuv]+|--(show-all|show-ends|show-tabs|show-nonprinting|number|number-nonblank|squeeze-blank)",
@@ -95,28 +95,28 @@ def words(command: str) -> list[str] | None:
 
 
 def is_read_only(command: str, prefixes: tuple[str, ...] = READ_ONLY) -> bool:
-    """Whether a command only looks, as far as that can be told from its text and the declared prefixes."""
+    """Whether a command only reads, judged from its text and the declared prefixes."""
     found = words(command)
     if not found:
         return False
     prefix = next((one for one in map(str.split, prefixes) if found[: len(one)] == one), None)
     if prefix is None:
         return False
-    listed = _LISTED.get(found[0])  # a program that was declared by a caller has no list
+    listed = _LISTED.get(found[0])  # a program that a caller declared has no list
     return listed is None or _only_listed(found[0], found[len(prefix) :], listed)
 
 
 def quiet_git(argv: list[str]) -> list[str]:
-    """The words after `git` of a command that only looks, with options that let git start no other program."""
+    """The words after `git` of a read-only command, with options that keep git from starting other programs."""
     return [argv[0], *_QUIET.get(argv[0], ()), *argv[1:]]
 
 
 def _only_listed(program: str, rest: list[str], listed: re.Pattern[str]) -> bool:
-    """Whether every option is listed. `%G` has git run a program that checks signatures; `tail +1f` follows a file."""
+    """Whether every option is listed. `%G` makes git run a signature checker; `tail +1f` follows a file."""
     marks = ("-", "+") if program == "tail" else ("-",)
     before = ""
     for word in rest:
-        if word == "--" and program != "find" and not before.startswith("-"):  # else it may be an option's value
+        if word == "--" and program != "find" and not before.startswith("-"):  # not an option's value
             return True
         if program == "git" and "%G" in word:
             return False

@@ -1,10 +1,10 @@
-"""The sandbox: what a command that an agent runs can touch. The strongest level that works here is taken, or none.
+"""The sandbox: what a command that an agent runs can touch. The strongest level that works here is used, or none.
 
-A level counts only after it was really tried. Where none works, a command is refused, unless whoever made the workspace
-said that it may run without one; the level of every attempt is written into the ledger.
+A level counts only after it was tried for real. Where none works, a command is refused, unless the workspace allows it
+to run without one; the level of every attempt is recorded in the ledger.
 
-Whatever the level, a command is told no secrets by its environment, cannot gain privileges, and is limited by its
-shepherd in time, processes, room on the disk and output.
+At every level, a command gets no secrets through its environment, cannot gain privileges, and is limited by its runner
+in time, processes, disk space and output.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from perdure.agent.commands import bubblewrap, landlock, seccomp
-from perdure.agent.commands.bubblewrap import Folders
+from perdure.agent.commands.bubblewrap import SandboxFolders
 from perdure.agent.commands.executables import own_code
 from perdure.agent.files.workspace import Workspace
 from perdure.config import FILE
@@ -114,8 +114,8 @@ class Level(StrEnum):
 
 
 def available(*folders: Path) -> Level:
-    """The strongest level that works here, without help from these folders."""
-    if bubblewrap.found(*folders) is not None:
+    """The strongest level that works here, without programs from these folders."""
+    if bubblewrap.find(*folders) is not None:
         return Level.BUBBLEWRAP
     return Level.LANDLOCK if landlock_works() else Level.NONE
 
@@ -124,7 +124,7 @@ def available(*folders: Path) -> Level:
 def landlock_works() -> bool:
     if landlock.abi() < landlock.ABI:
         return False
-    trial = [*_fence(network=False, granted=[]), "--", "/bin/sh", "-c", "exit 42"]
+    trial = [*_landlock_line(network=False, granted=[]), "--", "/bin/sh", "-c", "exit 42"]
     try:
         tried = subprocess.run(trial, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
     except (OSError, subprocess.SubprocessError):
@@ -134,16 +134,18 @@ def landlock_works() -> bool:
 
 def drops_root(root: Path) -> bool:
     """Whether the commands of root run as another user in this folder, and not as root without capabilities."""
-    found = bubblewrap.found(root)
-    return found is not None and found.drops_to_nobody(root)
+    found = bubblewrap.find(root)
+    return found is not None and found.can_drop_root(root)
 
 
 def level_for(workspace: Workspace) -> Level:
-    """The level that a command in this workspace runs at; `NotDone` where there is none and none is not allowed."""
+    """The level for a command in this workspace; raises `NotDone` where there is none and running without is not
+    allowed.
+    """
     level = available(workspace.root)
     if level is Level.NONE and not workspace.unsandboxed:
         raise NotDone(
-            "No sandbox can be had here, so the command was not run.",
+            "No sandbox is available here, so the command was not run.",
             hint="Install bubblewrap, or allow commands without a sandbox for this agent.",
         )
     return level
@@ -160,29 +162,29 @@ def command_line(
     shown: tuple[Path, ...] = (),
     granted: tuple[Path, ...] = (),
 ) -> list[str]:
-    """What to run so that `argv` runs at this level. `argv` names its program by an absolute path.
+    """The command line that runs `argv` at this level. `argv` names its program by an absolute path.
 
-    `temporary` is where it may leave things where `/tmp` cannot be its own; with `read_only`, the folder is not
-    writable either, and there is no network. `hidden` is protected like what the workspace itself protects. `shown` can
-    be read wherever it lies, and `granted` can be written.
+    `temporary` is for temporary files where `/tmp` cannot be private; with `read_only`, the folder is not writable
+    either, and there is no network. `hidden` is protected like what the workspace itself protects. `shown` can be read
+    wherever it lies, and `granted` can be written.
     """
     if level is Level.NONE:
         return argv
     protected = _protected(workspace, hidden, read_only=read_only)
     if level is Level.BUBBLEWRAP:
-        found = bubblewrap.found(workspace.root)
+        found = bubblewrap.find(workspace.root)
         assert found is not None
-        folders = Folders(hidden=protected, shown=shown, granted=granted, read_only=read_only)
+        folders = SandboxFolders(hidden=protected, shown=shown, granted=granted, read_only=read_only)
         return found.command_line(workspace, argv, folders)
     kept = (*protected, workspace.root / ".git", workspace.root / FILE, *own_code(workspace.root))
     may = [temporary, *granted, *(() if read_only else _grants(workspace.root, kept))]
-    return [*_fence(network=workspace.network and not read_only, granted=may), "--", *argv]
+    return [*_landlock_line(network=workspace.network and not read_only, granted=may), "--", *argv]
 
 
 def environment(workspace: Workspace, level: Level, temporary: Path) -> dict[str, str]:
-    """What a command is told by its environment: names that are known to be harmless, and those that a person adds.
+    """The environment of a command: variables that are known to be harmless, and those that the user adds.
 
-    An address with a password in it is left out whatever its name, and nothing asks or pages.
+    An address with a password in it is left out whatever its name, and nothing prompts or pages.
     """
     added = {name.strip() for name in os.environ.get(ADDED, "").split(",")} | set(workspace.environment)
     kept = {
@@ -195,7 +197,7 @@ def environment(workspace: Workspace, level: Level, temporary: Path) -> dict[str
 
 
 def _protected(workspace: Workspace, hidden: tuple[Path, ...], *, read_only: bool) -> tuple[Path, ...]:
-    """What must stay out of reach. A name that is not there yet cannot be kept free, so it is refused."""
+    """What must stay out of reach. A name that does not exist yet cannot be protected, so it is refused."""
     root = workspace.root
     if (root / ".git").is_symlink():
         raise NotDone("The .git of this folder is a symbolic link, which cannot be protected.")
@@ -204,12 +206,12 @@ def _protected(workspace: Workspace, hidden: tuple[Path, ...], *, read_only: boo
         if path == root:
             raise NotDone("The folder of this session is itself protected.")
         if root in path.parents and not path.exists() and not read_only:
-            raise NotDone(f"{path.relative_to(root)} is protected and not there: a command could make it.")
+            raise NotDone(f"{path.relative_to(root)} is protected and does not exist: a command could create it.")
     return tuple(found)
 
 
 def _grants(folder: Path, kept: tuple[Path, ...]) -> Iterator[Path]:
-    """What may be written so that nothing in `kept` can be: a folder whole, or its other entries one by one."""
+    """What may be written so that nothing in `kept` can be: a whole folder, or its other entries one by one."""
     if not any(folder == path or folder in path.parents for path in kept if os.path.lexists(path)):
         yield folder
         return
@@ -222,7 +224,7 @@ def _grants(folder: Path, kept: tuple[Path, ...]) -> Iterator[Path]:
             yield entry
 
 
-def _fence(*, network: bool, granted: list[Path]) -> list[str]:
+def _landlock_line(*, network: bool, granted: list[Path]) -> list[str]:
     line = [sys.executable, "-I", "-S", landlock.__file__]
     line += ["--filter", seccomp.program(sockets=network).hex(), *(["--network"] if network else [])]
     for path in granted:

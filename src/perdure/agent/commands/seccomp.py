@@ -3,10 +3,10 @@
     set-user-ID   no file can be made or changed so that it runs as its owner (for root: or as its group)
     sockets       for Landlock without network: local sockets only
 
-A filter sees numbers and not what a pointer leads to. So calls that carry such a mode behind a pointer (`openat2`,
-io_uring) are answered as if this kernel did not have them, and programs use the older ones.
+A filter sees numbers and not what a pointer refers to. So calls that carry such a mode behind a pointer (`openat2`,
+io_uring) fail as if this kernel did not have them, and programs use the older ones.
 
-A filter is data: bytes that `landlock.py` and `launcher.py` are given and hand to the kernel.
+A filter is data: bytes that `landlock.py` and `launcher.py` receive and pass to the kernel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import struct
 
 _LOAD, _EQUAL, _AT_LEAST, _HAS, _GIVE = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
-_NUMBER, _MACHINE, _ARGUMENTS = 0, 4, 16  # where they are in what a filter is given
+_NUMBER, _MACHINE, _ARGUMENTS = 0, 4, 16  # offsets in the input of a filter
 _CREATING = os.O_CREAT | 0o20000000  # O_TMPFILE without the flag that it shares with O_DIRECTORY
 _X32 = 0x40000000  # calls of a third kind of program on x86-64
 _MODE = {  # which argument is the mode
@@ -58,7 +58,7 @@ def program(*, sockets: bool) -> bytes:
 
 
 def _body(machine: int, *, sockets: bool) -> list[Line]:
-    """What holds for the programs of one machine; every branch ends here."""
+    """The rules for the programs of one machine; every branch ends here."""
     bits = stat.S_ISUID | (stat.S_ISGID if os.geteuid() == 0 else 0)
     lines: list[Line] = [(_LOAD, 0, 0, _NUMBER)]
     if machine == _X86_64:
@@ -77,7 +77,7 @@ def _body(machine: int, *, sockets: bool) -> list[Line]:
 
 
 def _when(number: int, then: list[Line]) -> list[Line]:
-    """What a call of this number comes to: if nothing in `then` decides, it is allowed."""
+    """The rule for a call of this number: if nothing in `then` decides, it is allowed."""
     return [(_EQUAL, 0, len(then) + 1, number), *then, _allow()]
 
 

@@ -1,17 +1,19 @@
-"""The fate of a command: what its folder says of it, to whoever asks, however its worker died.
+"""The state of a command, read from its folder, however its worker died.
 
     folder    scratch/<key>/<attempt>, durable
-    lock      scratch/<key>/lock is taken here, before there is a shepherd: two attempts are never under way at once
-    begin     the shepherd is started and inherits the lock; ours is closed
-    started, exec, exit      the shepherd's; see `perdure.agent.commands.runner`
-    settle    the ledger's; then the folder may be forgotten
+    lock      scratch/<key>/lock is taken here, before the runner exists: two attempts never run at the same time
+    begin     the runner is started and inherits the lock; ours is closed
+    started, exec, exit      written by the runner; see `perdure.agent.commands.runner`
+    settle    written by the ledger; then the folder can be removed
 
-A worker that dies before `begin` leaves a free lock and no `started`: it never began. To make that final, whoever
-finds it so writes `never` while holding the lock, and a worker that was only slow finds that and does not begin. A
-worker that dies after `begin` leaves a shepherd that goes on and holds the lock: whoever takes over waits for it. If it
-has ended by then, `exit` says how. Only a shepherd that was itself killed, or a machine that stopped, leaves a doubt.
+A worker that dies before `begin` leaves a free lock and no `started`: the command never began. To make that final, the
+process that finds it writes `never` while holding the lock; a worker that was only slow then finds `never` and does not
+begin. A worker that dies after `begin` leaves a runner that continues and holds the lock; the next worker waits for it.
+If the command has ended by then, `exit` records how. Only a runner that was killed, or a machine that stopped, leaves
+the outcome in doubt.
 
-The folder speaks for one machine. Asked on another it would say "never", so it is asked where the attempt was made.
+The folder is valid for one machine. On another machine it would always say "never", so only the machine of the attempt
+may read it.
 """
 
 from __future__ import annotations
@@ -47,34 +49,34 @@ GIB = 1 << 30
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a command may go: seconds, processes at once, and bytes."""
+    """The limits of a command: seconds, processes at the same time, and bytes."""
 
     seconds: int = 120
     processes: int = 1024
     output: int = 50 * MIB
     file: int = 4 * GIB
     disk: int = 8 * GIB
-    memory: int = 64 * GIB  # of addresses, which many programs reserve in plenty
+    memory: int = 64 * GIB  # of address space, of which many programs reserve a lot
 
 
-class Fate(StrEnum):
+class CommandState(StrEnum):
     FINISHED = "finished"
     RUNNING = "running"
     NEVER = "never"
     UNKNOWN = "unknown"
 
 
-class Ending(msgspec.Struct, frozen=True):
+class CommandExit(msgspec.Struct, frozen=True):
     """How a command ended. `how` is exited, timeout, ended, processes or disk; a negative code is a signal."""
 
     folder: Path
     how: str
     code: int
-    because: str = ""  # what whoever ended it said
+    because: str = ""  # the reason given by the user who ended it
 
 
-class Trail:
-    """What the attempts at one command leave behind on this machine."""
+class CommandAttempts:
+    """The attempts at one command on this machine."""
 
     def __init__(self, workspace: Workspace, key: str) -> None:
         scratch = workspace.scratch or runtime_folder() / "commands" / workspace.session_uid
@@ -84,7 +86,7 @@ class Trail:
         return self.folder / str(number)
 
     def prepare(self, number: int, command: str) -> Path:
-        """Make the folder of an attempt, durable before anything else happens; returns a place for temporary files."""
+        """Make the folder of an attempt, durable before anything else happens; returns a folder for temporary files."""
         make_folder(folder := self.attempt(number))
         (folder / "command").write_text(command, encoding="utf-8", errors="replace")
         (folder / "tmp").mkdir(exist_ok=True)
@@ -96,44 +98,44 @@ class Trail:
             return 0
         return max((int(path.name) for path in self.folder.iterdir() if path.name.isdigit()), default=0)
 
-    def ending(self, through: int) -> Ending | None:
+    def exit_of(self, through: int) -> CommandExit | None:
         """How the command ended, in whichever attempt it did."""
         for number in range(through, 0, -1):
-            said = _read(folder := self.attempt(number), "exit")
-            if said and said["how"] != "never":
-                return Ending(folder, said["how"], int(said["code"]), _read(folder, "end").get("because", ""))
+            values = _read(folder := self.attempt(number), "exit")
+            if values and values["how"] != "never":
+                return CommandExit(folder, values["how"], int(values["code"]), _read(folder, "end").get("because", ""))
         return None
 
-    def pid(self) -> int | None:
-        """The shepherd of the newest attempt, while it lives."""
-        said = _read(self.attempt(number := self.newest()), "started")
-        lives = said and self.ending(number) is None and start_time(int(said["pid"])) == said["began"]
-        return int(said["pid"]) if lives else None
+    def runner_pid(self) -> int | None:
+        """The process id of the newest attempt's runner, while it lives."""
+        values = _read(self.attempt(number := self.newest()), "started")
+        lives = values and self.exit_of(number) is None and start_time(int(values["pid"])) == values["began"]
+        return int(values["pid"]) if lives else None
 
-    def fate(self, number: int, *, final: bool = False) -> Fate:
-        """What became of an attempt. Only with `final` does an attempt that has not begun never do so."""
-        if self.ending(number) is not None:
-            return Fate.FINISHED
+    def state(self, number: int, *, final: bool = False) -> CommandState:
+        """The state of an attempt. With `final`, an attempt that has not begun can no longer begin."""
+        if self.exit_of(number) is not None:
+            return CommandState.FINISHED
         folder = self.attempt(number)
         if final:
             make_folder(folder)
         if not folder.is_dir():
-            return Fate.NEVER
-        if (lock := self.take()) is None:
-            return Fate.RUNNING
+            return CommandState.NEVER
+        if (lock := self.lock()) is None:
+            return CommandState.RUNNING
         try:
-            if self.ending(number) is not None:
-                return Fate.FINISHED
+            if self.exit_of(number) is not None:
+                return CommandState.FINISHED
             if (folder / "started").exists() and not (folder / "exit").exists():
-                return Fate.UNKNOWN
+                return CommandState.UNKNOWN
             if final:
                 runner.record(str(folder), "never")
-            return Fate.NEVER
+            return CommandState.NEVER
         finally:
             os.close(lock)
 
-    def take(self) -> int | None:
-        """The lock, as a descriptor to close; None while somebody has it."""
+    def lock(self) -> int | None:
+        """The lock, as a descriptor to close; None while another process holds it."""
         lock = open_for_parent(self.folder / "lock", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -143,10 +145,10 @@ class Trail:
         return lock
 
     def end(self, because: str) -> bool:
-        """Ask the shepherd of the newest attempt to end its command; whether there was one to ask."""
-        if (number := self.newest()) == 0 or self.ending(number) is not None:
+        """Ask the runner of the newest attempt to end its command; returns whether there was one."""
+        if (number := self.newest()) == 0 or self.exit_of(number) is not None:
             return False
-        if (lock := self.take()) is not None:
+        if (lock := self.lock()) is not None:
             os.close(lock)
             return False
         runner.record(str(self.attempt(number)), "end", because=because.replace("\n", " "))
@@ -164,75 +166,83 @@ class Trail:
         environment: dict[str, str],
         bounds: Bounds,
         beat: Callable[[], None],
-    ) -> Ending:
-        """Run a prepared command to its end, unless an earlier attempt has come to one or still does."""
+    ) -> CommandExit:
+        """Run a prepared command to its end, unless an earlier attempt has ended or is still running."""
         folder = self.attempt(number)
         faults.point("command.folder")
-        while (lock := self.take()) is None:  # an earlier attempt is under way: its end is this one's
+        while (lock := self.lock()) is None:  # an earlier attempt is running: its exit is the exit of this one
             select.select([], [], [], 0.05)
-            _beat(beat)
+            _renew(beat)
         try:
-            if (earlier := self.ending(number)) is not None:
+            if (earlier := self.exit_of(number)) is not None:
                 return earlier
             if (folder / "never").exists():
-                raise NotDone("Somebody found that this attempt had not begun, and made sure that it never will.")
+                raise NotDone("Another process found that this attempt had not begun, and stopped it from beginning.")
             if (folder / "started").exists():
-                raise EffectInDoubt("This attempt has begun before, and nobody can say how it ended.")
+                raise EffectInDoubt("This attempt has begun before, and how it ended is unknown.")
             faults.point("command.locked")
-            process, alive = _begin(argv, folder, lock, bounds, workspace, environment)
+            process, alive = _start_runner(argv, folder, lock, bounds, workspace, environment)
         finally:
             os.close(lock)
         faults.point("command.begun")
         try:
             while not select.select([alive], [], [], BEAT)[0]:
-                _beat(beat)
+                _renew(beat)
         finally:
             os.close(alive)
         process.wait()
         faults.point("command.ended")
-        return self._ended(number)
+        return self._final_exit(number)
 
-    def _ended(self, number: int) -> Ending:
-        match self.fate(number):
-            case Fate.FINISHED:
-                ending = self.ending(number)
-                assert ending is not None
-                return ending
-            case Fate.NEVER:
-                said = _read(self.attempt(number), "exit")
-                why = os.strerror(int(said["code"])) if said else _trouble(self.attempt(number))
+    def _final_exit(self, number: int) -> CommandExit:
+        match self.state(number):
+            case CommandState.FINISHED:
+                command_exit = self.exit_of(number)
+                assert command_exit is not None
+                return command_exit
+            case CommandState.NEVER:
+                values = _read(self.attempt(number), "exit")
+                why = os.strerror(int(values["code"])) if values else _start_error(self.attempt(number))
                 raise NotDone(f"The command could not be started: {why}.")
             case _:
-                raise EffectInDoubt("The command's shepherd was killed; nobody can say how the command ended.")
+                raise EffectInDoubt("The runner of the command was killed, so how the command ended is unknown.")
 
 
-def _begin(
+def _start_runner(
     argv: list[str], folder: Path, lock: int, bounds: Bounds, workspace: Workspace, environment: dict[str, str]
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """Start the shepherd. The descriptor becomes readable when it has ended; it needs no child of ours for that."""
-    alive, its_end = os.pipe()
-    held = (lock, its_end)
-    fenced = cgroup.make(bounds.processes)
-    line = [str(folder), str(fenced or ""), _limits(bounds), *argv]
-    start = [sys.executable, "-I", "-S", "-c", _SCRIPT, str(Path(runner.__file__).parent), ",".join(map(str, held))]
+    """Start the runner. The descriptor becomes readable when the runner has ended, even if it is not our child."""
+    alive, write_end = os.pipe()
+    inherited = (lock, write_end)
+    group = cgroup.make(bounds.processes)
+    line = [str(folder), str(group or ""), _limits(bounds), *argv]
+    start = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        _SCRIPT,
+        str(Path(runner.__file__).parent),
+        ",".join(map(str, inherited)),
+    ]
     try:
         with open(folder / "trouble", "wb") as trouble:
             process = subprocess.Popen(
-                [*start, *line], cwd=workspace.root, env=environment, pass_fds=held, start_new_session=True,
+                [*start, *line], cwd=workspace.root, env=environment, pass_fds=inherited, start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=trouble,
             )  # fmt: skip
     except OSError as error:
         os.close(alive)
-        if fenced is not None:
-            cgroup.remove(fenced)
+        if group is not None:
+            cgroup.remove(group)
         raise NotDone(f"The command could not be started: {error.strerror}.") from error
     finally:
-        os.close(its_end)
+        os.close(write_end)
     return process, alive
 
 
-def _beat(beat: Callable[[], None]) -> None:
-    """A lost lease does not end the command: it goes on, and what comes of it is the outcome, however late."""
+def _renew(beat: Callable[[], None]) -> None:
+    """A lost lease does not end the command: it continues, and its outcome counts, however late."""
     with suppress(LeaseLost):
         beat()
 
@@ -242,12 +252,12 @@ def _limits(bounds: Bounds) -> str:
 
 
 def limits_of(bounds: Bounds) -> dict[str, int]:
-    """Bounds as a shepherd goes by them."""
+    """The bounds in the form that a runner uses."""
     return msgspec.structs.asdict(bounds) | {"tasks": cgroup.tasks(bounds.processes)}
 
 
 def _read(folder: Path, name: str) -> dict[str, str]:
-    """A small file of a shepherd's; empty where there is none."""
+    """A small file written by a runner; empty where there is none."""
     try:
         lines = (folder / name).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -255,6 +265,6 @@ def _read(folder: Path, name: str) -> dict[str, str]:
     return dict(line.split(" ", 1) for line in lines)
 
 
-def _trouble(folder: Path) -> str:
-    said = (folder / "trouble").read_text(encoding="utf-8", errors="replace").strip()
-    return said.rpartition("\n")[2][-200:] or "its shepherd was killed before it began"
+def _start_error(folder: Path) -> str:
+    values = (folder / "trouble").read_text(encoding="utf-8", errors="replace").strip()
+    return values.rpartition("\n")[2][-200:] or "its runner was killed before it began"

@@ -11,7 +11,7 @@ that exists never touches it.
 
 In the user's repository this writes `.git/worktrees/NAME` and nothing else, and removing the worktree deletes that
 again. Commits in the worktree go to the repository's objects, as with every worktree; a branch that names them is made
-only by `publish`, when a person asks for it. Submodules are not filled, and no filter is run, whoever configured it:
+only by `publish`, when a person asks for it. Submodules are not filled, and no filter is run:
 the files come from the snapshot, byte for byte. Without a snapshot they are the committed files: for a file in Git LFS,
 its pointer.
 

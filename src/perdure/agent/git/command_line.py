@@ -25,7 +25,7 @@ from perdure.errors import ConfigError, Damaged, StoreError, StoreFull, StoreUna
 
 LIMIT = 600.0  # seconds that one git command may take
 
-SAFE = ("safe.directory=*",)  # for commands that run nothing of the repository, whoever the owner is
+SAFE = ("safe.directory=*",)  # for commands that run nothing of the repository
 NO_USER_CONFIG = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 CLEAN = {
     "GIT_ATTR_NOSYSTEM": "1",

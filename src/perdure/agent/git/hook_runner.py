@@ -24,7 +24,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from perdure.agent.commands.runner import SUBREAPER, Output, Shepherd
+from perdure.agent.commands.runner import SUBREAPER, CommandRunner, Output
 
 MESSAGES = ("applypatch-msg", "commit-msg", "prepare-commit-msg")  # hooks that may change the message
 STAGING = "pre-commit"  # the hook after which git reads the index again
@@ -43,7 +43,7 @@ _REASONS = {
 }
 
 
-class HookRunner(Shepherd):
+class HookRunner(CommandRunner):
     """One hook or filter, from its start to its end."""
 
     def __init__(self, folder: str, spec: dict[str, Any]) -> None:
@@ -101,7 +101,7 @@ class HookRunner(Shepherd):
         return [*map(self._in_own_folder, line), "--", *run]
 
     def _run_hook(self, argv: list[str], *, staging: bool = False) -> int:
-        self._listen()
+        self._handle_stop()
         self._control(SUBREAPER, 1)
         with open(f"{self._folder}/started", "w"):
             pass  # its time marks the start: what is written later counts
@@ -109,16 +109,16 @@ class HookRunner(Shepherd):
             self._copy_refs()
         os.environ.clear()
         os.environ.update(self._environment)
-        pid, pipe = self._begin(self._line(argv, staging=staging))
-        how = self._watch(pid, pipe, Output(os.devnull, 0))
-        self._quiet()
+        pid, pipe = self._start(self._line(argv, staging=staging))
+        how = self._wait(pid, pipe, Output(os.devnull, 0))
+        self._end_descendants()
         if how == "exited":
             code = os.waitstatus_to_exitcode(self._status or 0)
             return code if code >= 0 else 128 - code
         sys.stderr.write(f"Stopped: {_REASONS[how]}.\n")
         return 1
 
-    def _speak(self, its_end: int) -> None:
+    def _set_streams(self, write_end: int) -> None:
         """The hook keeps the input and the output that git gave it."""
 
     def _copy_refs(self) -> None:

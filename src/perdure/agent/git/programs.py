@@ -1,6 +1,6 @@
 """The settings of git that name a program, and how git is kept from running one that a repository names.
 
-The settings of a repository (`.git/config`, what it includes, those of its worktrees) are data, whoever wrote them. Git
+The settings of a repository (`.git/config`, what it includes, those of its worktrees) are data. Git
 outside the sandbox runs no program that they name. Settings with a fixed name are overridden for every git that we
 start: no monitor, pager or editor, no fetch of missing objects, no protocol. Settings with a name of their own, such as
 filters, are looked up and set to nothing.

@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 
-from perdure.agent.model import OnText, Reply, Request, Turn
+from perdure.agent.model import OnText, Reply, Request, Turn, Usage
 from perdure.agent.models.access import Access
-from perdure.agent.models.failures import from_event, from_sdk
-from perdure.agent.models.prices import count, price_of, priced
-from perdure.agent.models.stream import Answer, Block, Stop, corrupted, cut_off, part, read_events
+from perdure.agent.models.client import ModelClient, StreamReader
+from perdure.agent.models.failures import from_event
+from perdure.agent.models.prices import count, priced
+from perdure.agent.models.stream import Block, Stop, corrupted, part
 from perdure.agent.models.text import clean
-from perdure.agent.models.turns import offers_of, well_formed, wire_id, wire_name, wire_names, wire_object
+from perdure.agent.models.turns import offers_of, well_formed, wire_id, wire_name, wire_object
 
 STOPS: dict[str, Stop] = {
     "max_tokens": "length",
@@ -27,42 +28,37 @@ PIECES = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_de
 CACHED = {"cache_control": {"type": "ephemeral"}}
 
 
-class Anthropic:
+class Anthropic(ModelClient):
     """A model of Anthropic, or of any server that uses its format at `base_url`."""
 
     def __init__(self, model: str, *, base_url: str | None = None, timeout: float = 600.0) -> None:
-        self.model = model
-        self._access = Access("anthropic", "ANTHROPIC_API_KEY", base_url, "ANTHROPIC_BASE_URL")
-        self._timeout = timeout  # seconds without a byte
+        access = Access("anthropic", "ANTHROPIC_API_KEY", base_url, "ANTHROPIC_BASE_URL")
+        super().__init__(model, access, timeout)
 
-    @property
-    def name(self) -> str:
-        return f"anthropic:{self.model}"
-
-    async def reply(self, request: Request, on_text: OnText) -> Reply:
-        """Send one request. Only a stream that reached its end is an answer."""
-        payload, names = payload_for(request, self.model), wire_names(offers_of(request))
-        sdk, client = await self._access.load(self._client)
-        reader = _StreamReader(self.name, on_text)
-        try:
-            async with client, client.messages.with_streaming_response.create(**payload) as response:
-                await read_events(response, self.name, reader.take)
-        except sdk.AnthropicError as error:
-            raise from_sdk(sdk, self.name, self._access.variable, error) from error
-        return reader.reply(request, names, self.model)
-
-    def _client(self) -> tuple[Any, Any]:
+    def _import(self) -> Any:
         import anthropic
 
-        return anthropic, anthropic.AsyncAnthropic(
-            api_key=self._access.key,
-            base_url=self._access.base_url,
-            # Anthropic's servers accept the key as a bearer token; many compatible servers read this header.
-            default_headers={"x-api-key": self._access.key} if self._access.base_url else None,
-            max_retries=0,
-            http_client=self._access.http_client(anthropic),
-            timeout=anthropic.Timeout(self._timeout, connect=min(10.0, self._timeout)),
-        )
+        return anthropic
+
+    def _client(self, sdk: Any) -> Any:
+        return sdk.AsyncAnthropic
+
+    def _error(self, sdk: Any) -> type[Exception]:
+        error: type[Exception] = sdk.AnthropicError
+        return error
+
+    def _headers(self) -> dict[str, str] | None:
+        """Anthropic's servers accept the key as a bearer token; many compatible servers read this header."""
+        return {"x-api-key": self._access.key} if self._access.base_url else None
+
+    def _payload(self, request: Request) -> dict[str, Any]:
+        return payload_for(request, self.model)
+
+    def _stream(self, client: Any, payload: dict[str, Any]) -> Any:
+        return client.messages.with_streaming_response.create(**payload)
+
+    def _reader(self, on_text: OnText) -> StreamReader:
+        return _AnthropicStream(self.name, on_text)
 
 
 def payload_for(request: Request, model: str) -> dict[str, Any]:
@@ -144,19 +140,8 @@ def _layout(turn: Turn, model: str | None) -> list[Any]:
     return list(extra.get("blocks", ())) if model is None or extra.get("anthropic") == model else []
 
 
-class _StreamReader:
-    """Builds a reply from the events of the stream."""
-
-    def __init__(self, who: str, on_text: OnText) -> None:
-        self._who = who
-        self._answer = Answer(on_text)
-        self._usage: dict[str, Any] = {}
-        self._stop: Stop = "end"
-        self._model = ""
-        self._ended = False
-
+class _AnthropicStream(StreamReader):
     def take(self, _name: str, event: dict[str, Any]) -> bool:
-        """Take one event; returns true when no more are needed."""
         kind = event.get("type")
         if kind == "message_start":
             message = part(self._who, event, "message", dict)
@@ -170,10 +155,10 @@ class _StreamReader:
             self._usage |= {name: value for name, value in (event.get("usage") or {}).items() if value is not None}
             self._stop = STOPS.get(str(part(self._who, event, "delta", dict).get("stop_reason")), self._stop)
         elif kind == "message_stop":
-            self._ended = True
+            self.finished = True
         elif kind == "error":
             raise from_event(self._who, event)
-        return self._ended or self._answer.cut
+        return self.finished or self._answer.cut
 
     def _open(self, at: int, said: dict[str, Any]) -> None:
         if said.get("type") == "tool_use":
@@ -198,18 +183,17 @@ class _StreamReader:
         elif name := PIECES.get(str(delta.get("type"))):
             self._answer.add(block, part(self._who, delta, name, str))
 
-    def reply(self, request: Request, names: dict[str, str], model: str) -> Reply:
-        if not self._ended and not self._answer.cut:
-            raise cut_off(self._who)
-        usage = priced(
-            model if price_of(model) else self._model,
+    def _price(self, model: str) -> Usage:
+        return priced(
+            model,
             fresh=count(self._usage.get("input_tokens")),
             read=count(self._usage.get("cache_read_input_tokens")),
             written=count(self._usage.get("cache_creation_input_tokens")),
             out=self._answer.tokens(count(self._usage.get("output_tokens"))),
         )
-        reply = self._answer.reply(request, self._stop, names, usage, clean(self._model)[:200] or model)
-        return msgspec.structs.replace(reply, extra=self._extra(model))
+
+    def reply(self, request: Request, names: dict[str, str], model: str) -> Reply:
+        return msgspec.structs.replace(super().reply(request, names, model), extra=self._extra(model))
 
     def _extra(self, model: str) -> dict[str, Any] | None:
         """The thinking and its place in the message. Thinking without a signature cannot be sent back: dropped."""

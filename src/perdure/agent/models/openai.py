@@ -6,14 +6,14 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
-from perdure.agent.model import OnText, Reply, Request, Turn
+from perdure.agent.model import OnText, Request, Turn, Usage
 from perdure.agent.models.access import Access
-from perdure.agent.models.failures import from_event, from_sdk
-from perdure.agent.models.prices import count, price_of, priced
-from perdure.agent.models.stream import Answer, Block, Stop, corrupted, cut_off, part, read_events
+from perdure.agent.models.client import ModelClient, StreamReader
+from perdure.agent.models.failures import from_event
+from perdure.agent.models.prices import count, priced
+from perdure.agent.models.stream import Block, Stop, corrupted, part
 from perdure.agent.models.text import clean
-from perdure.agent.models.turns import offers_of, well_formed, wire_id, wire_name, wire_names, wire_object
-from perdure.errors import ModelError
+from perdure.agent.models.turns import well_formed, wire_id, wire_name, wire_object
 
 STOPS: dict[str, Stop] = {
     "length": "length",
@@ -24,44 +24,32 @@ STOPS: dict[str, Stop] = {
 TEXT = -1  # the index of the text among the parts of an answer: before every call
 
 
-class OpenAI:
+class OpenAI(ModelClient):
     """A model of OpenAI, or of any server that uses its chat format at `base_url`."""
 
     def __init__(self, model: str, *, base_url: str | None = None, timeout: float = 600.0) -> None:
-        self.model = model
-        self._access = Access("openai", "OPENAI_API_KEY", base_url, "OPENAI_BASE_URL")
-        self._timeout = timeout  # seconds without a byte
+        super().__init__(model, Access("openai", "OPENAI_API_KEY", base_url, "OPENAI_BASE_URL"), timeout)
 
-    @property
-    def name(self) -> str:
-        return f"openai:{self.model}"
-
-    async def reply(self, request: Request, on_text: OnText) -> Reply:
-        """Send one request. An answer with a finish reason is complete, even if the connection breaks after it."""
-        payload = payload_for(request, self.model, self._access.base_url)
-        names = wire_names(offers_of(request))
-        sdk, client = await self._access.load(self._client)
-        reader = _StreamReader(self.name, on_text)
-        try:
-            async with client, client.chat.completions.with_streaming_response.create(**payload) as response:
-                await read_events(response, self.name, reader.take)
-        except sdk.OpenAIError as error:
-            raise from_sdk(sdk, self.name, self._access.variable, error) from error
-        except ModelError:
-            if not reader.finished:
-                raise
-        return reader.reply(request, names, self.model)
-
-    def _client(self) -> tuple[Any, Any]:
+    def _import(self) -> Any:
         import openai
 
-        return openai, openai.AsyncOpenAI(
-            api_key=self._access.key,
-            base_url=self._access.base_url,
-            max_retries=0,
-            http_client=self._access.http_client(openai),
-            timeout=openai.Timeout(self._timeout, connect=min(10.0, self._timeout)),
-        )
+        return openai
+
+    def _client(self, sdk: Any) -> Any:
+        return sdk.AsyncOpenAI
+
+    def _error(self, sdk: Any) -> type[Exception]:
+        error: type[Exception] = sdk.OpenAIError
+        return error
+
+    def _payload(self, request: Request) -> dict[str, Any]:
+        return payload_for(request, self.model, self._access.base_url)
+
+    def _stream(self, client: Any, payload: dict[str, Any]) -> Any:
+        return client.chat.completions.with_streaming_response.create(**payload)
+
+    def _reader(self, on_text: OnText) -> StreamReader:
+        return _OpenAIStream(self.name, on_text)
 
 
 def payload_for(request: Request, model: str, base_url: str | None = None) -> dict[str, Any]:
@@ -129,19 +117,8 @@ def _message(turn: Turn) -> dict[str, Any]:
     return message
 
 
-class _StreamReader:
-    """Builds a reply from the events of the stream."""
-
-    def __init__(self, who: str, on_text: OnText) -> None:
-        self._who = who
-        self._answer = Answer(on_text)
-        self._usage: dict[str, Any] = {}
-        self._stop: Stop = "end"
-        self._model = ""
-        self.finished = False
-
+class _OpenAIStream(StreamReader):
     def take(self, _name: str, event: dict[str, Any]) -> bool:
-        """Take one event; returns true when no more are needed."""
         if event.get("error"):
             raise from_event(self._who, event)
         self._model = str(event.get("model") or self._model)
@@ -184,12 +161,10 @@ class _StreamReader:
             given = function["arguments"]
             self._answer.add(block, given if isinstance(given, str) else json.dumps(given))
 
-    def reply(self, request: Request, names: dict[str, str], model: str) -> Reply:
-        if not self.finished and not self._answer.cut:
-            raise cut_off(self._who)
+    def _price(self, model: str) -> Usage:
         details = self._usage.get("prompt_tokens_details")
         put = count(self._usage.get("prompt_tokens"))
         read = min(put, count(details.get("cached_tokens"))) if isinstance(details, dict) else 0
-        out = self._answer.tokens(count(self._usage.get("completion_tokens")))
-        usage = priced(model if price_of(model) else self._model, fresh=put - read, read=read, out=out)
-        return self._answer.reply(request, self._stop, names, usage, clean(self._model)[:200] or model)
+        return priced(
+            model, fresh=put - read, read=read, out=self._answer.tokens(count(self._usage.get("completion_tokens")))
+        )

@@ -18,7 +18,7 @@ import msgspec
 from perdure.agent.commands.executables import executable, search_path
 from perdure.agent.commands.read_only import READ_ONLY, is_read_only, quiet_git, words
 from perdure.agent.commands.sandbox import Level, available, command_line, environment, level_for
-from perdure.agent.commands.state import Bounds, Ending, Fate, Trail
+from perdure.agent.commands.state import Bounds, CommandAttempts, CommandExit, CommandState
 from perdure.agent.files.workspace import Workspace, here
 from perdure.agent.git.repository import SETTINGS
 from perdure.agent.tools.result import ToolResult, plain, short
@@ -49,8 +49,8 @@ def run_command(call: Call, command: str, timeout: int = 120) -> ToolResult:
 
     It ends with everything that it started: no process stays in the background. It may write in the folder and in /tmp.
     """
-    trail = Trail(here(), call.key)
-    return _run(trail, call, ["/bin/sh", "-c", command], command, timeout, read_only=False)
+    attempts = CommandAttempts(here(), call.key)
+    return _run(attempts, call, ["/bin/sh", "-c", command], command, timeout, read_only=False)
 
 
 run_command.outlives_worker = True
@@ -64,11 +64,11 @@ def run_read_only(call: Call, command: str, timeout: int = 120) -> ToolResult:
     if (line := read_only_line(argv)) is None:
         call.reference("exit 127")
         return ToolResult(f"exit 127\n{argv[0]}: not found", origin=_origin(command), failed=True)
-    trail = Trail(here(), new_uid())
+    attempts = CommandAttempts(here(), new_uid())
     try:
-        return _run(trail, call, line, command, timeout, read_only=True)
+        return _run(attempts, call, line, command, timeout, read_only=True)
     finally:
-        trail.forget()
+        attempts.forget()
 
 
 def pick(arguments: dict[str, Any]) -> Tool[..., Any]:
@@ -119,49 +119,51 @@ async def reattach(key: str, workspace: Workspace, *, attempt: int | None = None
     With the number of the attempt, a command that never began is found too, and from then on it cannot begin: only for
     an attempt that was made on this machine. None: the outcome is unknown.
     """
-    trail = Trail(workspace, key)
-    number = attempt or trail.newest()
+    attempts = CommandAttempts(workspace, key)
+    number = attempt or attempts.newest()
     if number == 0:
         return None
     waited = False
-    while (fate := trail.fate(number, final=attempt is not None)) is Fate.RUNNING:
+    while (state := attempts.state(number, final=attempt is not None)) is CommandState.RUNNING:
         waited = True
         await asyncio.sleep(_POLL_SECONDS)
-    ending = trail.ending(number)
-    if ending is not None:
+    command_exit = attempts.exit_of(number)
+    if command_exit is not None:
         why = "it was waited for until it ended." if waited else "it had ended, and its exit was recorded."
-        result = run_command.signature.encode_result(_result(ending, workspace, changed=True))
-        return CommandOutcome(AttemptOutcome.ACKNOWLEDGED, why, result, reference=_describe_exit(ending))
-    if fate is Fate.NEVER and attempt is not None:
+        result = run_command.signature.encode_result(_result(command_exit, workspace, changed=True))
+        return CommandOutcome(AttemptOutcome.ACKNOWLEDGED, why, result, reference=_describe_exit(command_exit))
+    if state is CommandState.NEVER and attempt is not None:
         return CommandOutcome(AttemptOutcome.ABSENT, "it never began.")
     return None
 
 
 def running(key: str, workspace: Workspace) -> int | None:
     """The process id of the runner of a running command; None if there is none."""
-    return Trail(workspace, key).pid()
+    return CommandAttempts(workspace, key).runner_pid()
 
 
 def end(key: str, workspace: Workspace, *, because: str) -> bool:
     """End a running command with everything it started; its result says so. False if there is none."""
-    return Trail(workspace, key).end(because)
+    return CommandAttempts(workspace, key).end(because)
 
 
 def forget(key: str, workspace: Workspace) -> None:
     """Remove the files of a command, once its outcome is in the ledger."""
-    Trail(workspace, key).forget()
+    CommandAttempts(workspace, key).forget()
 
 
-def _run(trail: Trail, call: Call, argv: list[str], command: str, timeout: int, *, read_only: bool) -> ToolResult:
+def _run(
+    attempts: CommandAttempts, call: Call, argv: list[str], command: str, timeout: int, *, read_only: bool
+) -> ToolResult:
     workspace = here()
     level = level_for(workspace)
-    temporary = trail.prepare(call.attempt, command)
+    temporary = attempts.prepare(call.attempt, command)
     if not os.path.lexists(workspace.root / FILE):
         (temporary.parent / _NO_SETTINGS).touch()
-    hidden = (trail.folder.parent,)
+    hidden = (attempts.folder.parent,)
     line = command_line(workspace, argv, level=level, temporary=temporary, hidden=hidden, read_only=read_only)
     told = (read_only_environment if read_only else environment)(workspace, level, temporary)
-    ending = trail.run(
+    command_exit = attempts.run(
         call.attempt,
         line,
         workspace=workspace,
@@ -169,41 +171,38 @@ def _run(trail: Trail, call: Call, argv: list[str], command: str, timeout: int, 
         bounds=Bounds(seconds=max(1, min(timeout, LONGEST))),
         beat=call.heartbeat,
     )
-    call.reference(_describe_exit(ending))
-    return _result(ending, workspace, changed=not read_only)
+    call.reference(_describe_exit(command_exit))
+    return _result(command_exit, workspace, changed=not read_only)
 
 
-def _result(ending: Ending, workspace: Workspace, *, changed: bool) -> ToolResult:
-    output = ending.folder / "output"
+def _result(command_exit: CommandExit, workspace: Workspace, *, changed: bool) -> ToolResult:
+    output = command_exit.folder / "output"
     size = output.stat().st_size if output.exists() else 0
+    parts = (_describe_exit(command_exit), _output_text(output, size), _rename_settings(command_exit, workspace))
     return ToolResult(
-        "\n".join(
-            line
-            for line in (_describe_exit(ending), _output_text(output, size), _rename_settings(ending, workspace))
-            if line
-        ),
-        origin=_origin((ending.folder / "command").read_text(encoding="utf-8", errors="replace")),
+        "\n".join(filter(None, parts)),
+        origin=_origin((command_exit.folder / "command").read_text(encoding="utf-8", errors="replace")),
         artifact=_store_output(output, workspace) if size > SHOWN else None,
-        failed=ending.how != "exited" or ending.code != 0,
+        failed=command_exit.how != "exited" or command_exit.code != 0,
         changed=changed,
     )
 
 
-def _rename_settings(ending: Ending, workspace: Workspace) -> str:
+def _rename_settings(command_exit: CommandExit, workspace: Workspace) -> str:
     """Rename a perdure.toml that the command made: a sandbox cannot protect a file that did not exist."""
     made = workspace.root / FILE
-    if not (ending.folder / _NO_SETTINGS).exists() or not os.path.lexists(made):
+    if not (command_exit.folder / _NO_SETTINGS).exists() or not os.path.lexists(made):
         return ""
     made.rename(made.with_name(UNTRUSTED))
     return f"{FILE} holds the settings of Perdure, so the file that this command made was renamed to {UNTRUSTED}."
 
 
-def _describe_exit(ending: Ending) -> str:
-    if ending.how == "ended":
-        return f"Stopped: {ending.because or 'its runner was asked to stop'}."
-    if ending.how != "exited":
-        return _ENDINGS[ending.how]
-    return f"exit {ending.code}" if ending.code >= 0 else f"Ended by signal {-ending.code}."
+def _describe_exit(command_exit: CommandExit) -> str:
+    if command_exit.how == "ended":
+        return f"Stopped: {command_exit.because or 'its runner was asked to stop'}."
+    if command_exit.how != "exited":
+        return _ENDINGS[command_exit.how]
+    return f"exit {command_exit.code}" if command_exit.code >= 0 else f"Ended by signal {-command_exit.code}."
 
 
 def _output_text(output: Path, size: int) -> str:
