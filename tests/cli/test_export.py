@@ -93,7 +93,7 @@ def test_json_says_what_was_written_and_what_came(review: Terminal) -> None:
         (("import", "perdure.db"), "bundle-invalid", "cannot be read"),
         (("import", "empty"), "bundle-invalid", "no manifest.json"),
         (("import", "t.zip"), "conflict", "--id NEW"),
-        (("import", "t.zip", "--id", "a b"), "config", "not a usable name"),
+        (("import", "t.zip", "--id", "a b"), "config", "not a valid name"),
     ],
 )
 def test_what_goes_wrong_is_said_in_one_sentence_with_a_code(

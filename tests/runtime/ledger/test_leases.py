@@ -271,7 +271,7 @@ async def test_a_lease_is_a_usable_name_made_of_known_parameters(world: World) -
     async def pulls(s: Session, branch: str) -> None:
         await s.do(pull, branch=branch)
 
-    assert "not a usable name" in (await world.run(pushes.bind(branch="no good"), "a")).error["message"]
+    assert "not a valid name" in (await world.run(pushes.bind(branch="no good"), "a")).error["message"]
     assert "a lease names an unknown parameter" in (await world.run(pulls.bind(branch="x"), "b")).error["message"]
 
 
