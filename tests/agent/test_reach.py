@@ -17,7 +17,7 @@ from perdure.store.moves import effect as effects
 from perdure.store.moves import lease, session
 from perdure.store.moves.effect_input import Dispatch, NewEffect
 from perdure.store.store import Store
-from tests.store.scene import TTL
+from tests.store.support.sessions import TTL
 
 
 def test_every_tool_that_ships_is_classified() -> None:

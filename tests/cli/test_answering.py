@@ -58,7 +58,7 @@ def test_an_approval_is_shown_voted_and_consumed(review: Terminal) -> None:
     assert "the gate merge holds back desk_merge(pr=7) (not by ada, who requested it; expires in 23h 59m)" in said.out
     assert "desk_merge(pr=7)" in review("approvals").out
     own = review("approve", asked["id"], "--because", "mine")
-    assert (own.code, "ada asked for approval" in own.err) == (1, True)
+    assert (own.code, "ada requested approval" in own.err) == (1, True)
     assert review("approve", asked["id"]).code == 2
     approved = review("approve", asked["id"][:6], "--because", "read it", "--by", "grace", "--json")
     assert (approved.json["decision"], approved.json["id"]) == ("approved", asked["id"])

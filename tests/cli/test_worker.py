@@ -21,7 +21,7 @@ from perdure.store.moves import session as sessions
 from perdure.store.store import Store, open_store
 from tests.cli import desk
 from tests.cli.terminal import Terminal
-from tests.store.scene import TTL, raw
+from tests.store.support.sessions import TTL, raw
 
 
 def begin(store: str, *ids: str, priority: int = 0) -> None:

@@ -27,7 +27,7 @@ from perdure.store.moves import decision, lease, meta, session, worker
 from perdure.store.store import open_store
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.proxy import wait_until
-from tests.store.evolve import ask
+from tests.store.support.schemas import ask
 
 KEPT = pytest.mark.databases("sqlite", "files", "postgres")
 

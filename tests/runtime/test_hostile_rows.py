@@ -11,7 +11,7 @@ import pytest
 from perdure import PerdureError, Session, program
 from perdure.errors import Conflict, IllegalMove
 from tests.runtime.support.scripted_world import Outside, World
-from tests.store.scene import raw
+from tests.store.support.sessions import raw
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 

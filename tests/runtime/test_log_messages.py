@@ -13,7 +13,7 @@ from perdure.store.moves import session as sessions
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.runtime.support.scripted_world import Outside, World
-from tests.store.scene import a_holder, a_session
+from tests.store.support.sessions import a_holder, a_session
 
 pytestmark = [pytest.mark.anyio, pytest.mark.databases("sqlite")]
 

@@ -1,14 +1,14 @@
-"""What the store's tests share."""
+"""Fixtures of the store's tests."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.store.crew import Crew
+from tests.store.support.process_group import ProcessGroup
 
 
 @pytest.fixture(scope="session")
-def crew() -> Iterator[Crew]:
-    crew = Crew(8)
-    yield crew
-    crew.close()
+def processes() -> Iterator[ProcessGroup]:
+    group = ProcessGroup(8)
+    yield group
+    group.close()

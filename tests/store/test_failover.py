@@ -32,7 +32,7 @@ from perdure.testing.postgres import PostgresServer
 from perdure.testing.proxy import wait_until
 from perdure.testing.standby import FailoverServers, Standby
 from tests.memory import MEMORY
-from tests.store.scene import a_session
+from tests.store.support.sessions import a_session
 
 CANCEL = "select count(pg_cancel_backend(pid)) from pg_stat_activity where wait_event = 'SyncRep'"
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
@@ -262,7 +262,7 @@ def test_a_failover_is_concluded_when_the_last_writer_has_vouched(pair: tuple[Po
         assert kinds(late, other.uid)[-2:] == ["lease.kept", "note"]
 
 
-def test_a_holder_whose_time_ran_out_waits_until_nobody_can_have_taken_over(
+def test_a_holder_with_an_expired_lease_waits_for_the_conclusion(
     pair: tuple[PostgresServer, Standby],
 ) -> None:
     primary, standby = pair
@@ -294,7 +294,7 @@ def test_a_declared_restore_is_never_taken_for_a_failover(pair: tuple[PostgresSe
         assert under_restore(store, holder.uid)
 
 
-def test_nobody_takes_a_session_over_within_one_lease_of_the_switch(pair: tuple[PostgresServer, Standby]) -> None:
+def test_no_takeover_within_one_lease_of_the_switch(pair: tuple[PostgresServer, Standby]) -> None:
     primary, standby = pair
     url = standby.url_of_both(primary.create_database())
     with open_store(url, connections=2) as store, open_store(url, connections=2) as other:
@@ -312,7 +312,7 @@ def test_nobody_takes_a_session_over_within_one_lease_of_the_switch(pair: tuple[
 WRITER = """
 import os, signal, sys
 from perdure.store.store import open_store
-from tests.store.scene import a_session
+from tests.store.support.sessions import a_session
 with open_store(sys.argv[1], connections=2) as store:
     a_session(store, "dead")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -359,7 +359,7 @@ def test_a_writer_that_leaves_in_order_is_not_waited_for(
     assert [path for path in folder.rglob("*") if path.is_file()] == []
 
 
-def test_what_an_old_primary_acknowledges_after_the_switch_is_written_to_the_new_one(
+def test_a_commit_on_the_old_primary_is_repeated_on_the_new_one(
     loose_pair: tuple[PostgresServer, Standby],
 ) -> None:
     """Split brain: the old primary lives, and answers a commit after this process has seen the new one."""

@@ -24,7 +24,7 @@ from perdure.store.moves.session import NewSession
 from perdure.store.store import Store, open_store
 from perdure.store.writer.lock import life_of
 from perdure.testing.proxy import wait_until
-from tests.store.scene import a_holder, a_session
+from tests.store.support.sessions import a_holder, a_session
 
 LIMIT = 60
 
@@ -53,7 +53,7 @@ def in_child(act: Callable[[], object]) -> str:
     return said
 
 
-def test_a_store_says_one_sentence_in_a_forked_child(store: Store) -> None:
+def test_a_store_raises_forked_process_in_a_forked_child(store: Store) -> None:
     said = in_child(lambda: store.write_now(session.create(new("child"), by="ada")))
     assert said.startswith("forked-process: Process ")
     assert in_child(lambda: store.read_now(session.count)).startswith("forked-process: ")
@@ -84,7 +84,7 @@ def test_a_forked_child_may_open_the_store_itself(store: Store, target: str) -> 
 
 @pytest.mark.slow
 def test_many_forks_while_commits_are_under_way_lose_nothing(store: Store) -> None:
-    """Whatever lock a thread of the parent holds just then, the child does not wait for it, and the parent goes on."""
+    """The child does not wait for a lock that a thread of the parent holds, and the parent continues."""
     uid = a_session(store).uid
     holder, stop, written = a_holder(store, uid), threading.Event(), []
 
@@ -114,7 +114,7 @@ def _target(store: Store) -> None:
         os._exit(7)
 
 
-def test_a_child_of_multiprocessing_is_told_too(store: Store) -> None:
+def test_a_child_of_multiprocessing_gets_the_same_error(store: Store) -> None:
     child = multiprocessing.get_context("fork").Process(target=_target, args=(store,))
     child.start()
     child.join()

@@ -23,10 +23,10 @@ from perdure.store.store import open_store
 from perdure.store.writer.lock import Presence
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.proxy import wait_until
-from tests.store import evolve
-from tests.store.crew import Crew
-from tests.store.evolve import SESSIONS, ask, dialect_of, migrate_to, sessions_in_flight
-from tests.store.scene import TTL, a_holder, a_session
+from tests.store.support import schemas
+from tests.store.support.process_group import ProcessGroup
+from tests.store.support.schemas import SESSIONS, ask, dialect_of, migrate_to, sessions_in_flight
+from tests.store.support.sessions import TTL, a_holder, a_session
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 
@@ -46,7 +46,7 @@ def blank(request: pytest.FixtureRequest, target: str, folder: Path) -> Iterator
 
 @pytest.fixture
 def steps(folder: Path) -> Path:
-    return evolve.write_folder(folder / "migrations")
+    return schemas.write_folder(folder / "migrations")
 
 
 def version_of(target: str) -> int:
@@ -55,7 +55,7 @@ def version_of(target: str) -> int:
 
 def outgrow(target: str) -> None:
     """What a migration of newer code leaves that older code must not use."""
-    with evolve.a_migrator(target) as database:
+    with schemas.a_migrator(target) as database:
         database.apply((), {"schema_version": str(KNOWN + 2), "compatible_from": str(KNOWN + 1)})
 
 
@@ -64,7 +64,7 @@ def moods(target: str) -> list[str | None]:
 
 
 @pytest.mark.parametrize("version", range(1, KNOWN))
-def test_a_store_of_any_earlier_version_goes_on_where_it_was(blank: str, version: int) -> None:
+def test_a_store_of_any_earlier_version_continues(blank: str, version: int) -> None:
     migrate_to(blank, None, version)
     holders = sessions_in_flight(blank)
     if dialect_of(blank) == "postgres":
@@ -88,16 +88,16 @@ def test_expand_backfill_and_contract_with_sessions_in_flight(blank: str, steps:
     assert migrate_to(blank, steps) == [2, 3, 4]
     assert moods(blank) == ["calm"] * SESSIONS
     assert ask(blank, "select uid, cursor, chain, lease_epoch from session order by uid") == before
-    with evolve.a_migrator(blank) as database:
-        assert [evolve.write(database, event.append(holder, "note")) for holder in holders] == [4] * SESSIONS
+    with schemas.a_migrator(blank) as database:
+        assert [schemas.write(database, event.append(holder, "note")) for holder in holders] == [4] * SESSIONS
     assert migrate_to(blank, steps) == []
 
 
 @pytest.mark.slow
-def test_a_crash_in_the_middle_of_a_backfill_leaves_a_version_and_is_gone_on_from(blank: str, steps: Path) -> None:
+def test_a_crash_during_a_backfill_is_resumed_from_its_version(blank: str, steps: Path) -> None:
     migrate_to(blank, steps, 1)
     sessions_in_flight(blank)
-    dying = multiprocessing.get_context("spawn").Process(target=evolve.migrate_and_die, args=(blank, steps, 1))
+    dying = multiprocessing.get_context("spawn").Process(target=schemas.migrate_and_die, args=(blank, steps, 1))
     dying.start()
     dying.join(60)
     assert dying.exitcode == -signal.SIGKILL
@@ -108,10 +108,10 @@ def test_a_crash_in_the_middle_of_a_backfill_leaves_a_version_and_is_gone_on_fro
 
 
 @pytest.mark.slow
-def test_several_migrators_at_once_migrate_once(blank: str, steps: Path, crew: Crew) -> None:
+def test_several_migrators_at_once_migrate_once(blank: str, steps: Path, processes: ProcessGroup) -> None:
     migrate_to(blank, steps, 1)
     sessions_in_flight(blank)
-    applied = crew.run(evolve.migrate_all, [(blank, steps)] * 4)
+    applied = processes.run(schemas.migrate_all, [(blank, steps)] * 4)
     assert sorted(number for of_one in applied for number in of_one) == [2, 3, 4]
     assert (version_of(blank), moods(blank)) == (4, ["calm"] * SESSIONS)
 
@@ -136,14 +136,14 @@ def test_a_migration_that_fails_changes_nothing(blank: str, steps: Path) -> None
     assert migrate_to(blank, steps) == [2, 3, 4]
 
 
-def test_a_newer_store_is_refused_unless_it_says_that_it_is_compatible(target: str) -> None:
+def test_a_newer_store_is_refused_unless_compatible(target: str) -> None:
     with open_store(target) as store:
         made = a_session(store)
     outgrow(target)
     with pytest.raises(SchemaMismatch, match=f"schema {KNOWN + 2}, which needs Perdure with schema {KNOWN + 1}"):
         open_store(target)
-    with evolve.a_migrator(target) as database:
-        evolve.write(database, meta.put("compatible_from", str(KNOWN)))
+    with schemas.a_migrator(target) as database:
+        schemas.write(database, meta.put("compatible_from", str(KNOWN)))
     with open_store(target) as store:
         assert store.read_now(session.get, made.uid) == made
         assert store.database.schema_version == KNOWN + 2
@@ -158,8 +158,8 @@ SLOW = {
 
 def test_a_migration_may_take_longer_than_a_move(blank: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     migrate_to(blank, None, 1)
-    steps = evolve.write_folder(folder / "slow")
-    for name in evolve.FILES:
+    steps = schemas.write_folder(folder / "slow")
+    for name in schemas.FILES:
         (steps / name).unlink()
     (steps / "0002_slow.sql").write_text("-- phase: expand\n-- compatible_from: 1\n")
     for dialect, text in SLOW.items():
@@ -173,7 +173,7 @@ def test_a_migration_may_take_longer_than_a_move(blank: str, folder: Path, monke
 @pytest.mark.databases("postgres")
 def test_a_second_migrator_waits_for_a_long_migration(blank: str) -> None:
     migrate_to(blank, None, 1)
-    with evolve.a_migrator(blank) as first, ThreadPoolExecutor(1) as pool:
+    with schemas.a_migrator(blank) as first, ThreadPoolExecutor(1) as pool:
         first.lock()
         second = pool.submit(migrate_to, f"{blank}?options=-c%20lock_timeout%3D20", None)
         refused = "select 1 from pg_stat_database where datname = current_database() and xact_rollback >= 3"
@@ -239,8 +239,8 @@ def test_a_copy_is_kept_before_a_file_is_migrated(blank: str, steps: Path) -> No
 
 
 @pytest.mark.databases("postgres")
-def test_a_migration_that_waits_is_in_no_readers_way(blank: str, steps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever comes after a waiting `alter table` waits behind it. It steps back, again and again, and lets them by."""
+def test_a_waiting_migration_does_not_block_readers(blank: str, steps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statements queue behind a waiting `alter table`, so it rolls back repeatedly and lets them pass."""
     import psycopg
 
     monkeypatch.setattr(migrator, "LOCK_TIMEOUT", "100ms")
@@ -261,7 +261,7 @@ def test_a_migration_that_waits_is_in_no_readers_way(blank: str, steps: Path, mo
 
 
 @pytest.mark.databases("sqlite")
-def test_a_read_goes_on_while_a_file_is_migrated(blank: str, steps: Path) -> None:
+def test_a_read_continues_while_a_file_is_migrated(blank: str, steps: Path) -> None:
     import apsw
 
     migrate_to(blank, steps, 1)
@@ -314,8 +314,8 @@ def test_both_databases_know_the_same_migrations() -> None:
 def test_opening_does_not_migrate_under_a_living_worker_of_an_older_version(blank: str) -> None:
     migrate_to(blank, None, 2)
     old = WorkerRecord("w-old", "host", "boot", 1, "token", 2, 2, [], 0, 0)
-    with evolve.a_migrator(blank) as database:
-        evolve.write(database, worker.register(old))
+    with schemas.a_migrator(blank) as database:
+        schemas.write(database, worker.register(old))
     alive = Presence(companion(Path(blank)) / "workers", "w-old")
     with pytest.raises(SchemaMismatch, match="would break older workers that are running: w-old"):
         open_store(blank)

@@ -1,4 +1,4 @@
-"""Who may make a move: the holder of the current epoch, or anybody entitled, but nobody on a sealed session."""
+"""Who may make a move: the holder of the current epoch, or an outsider; no one on a sealed session."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,8 +14,8 @@ from perdure.store.moves import fact, inbox, lease, meta, session, session_end, 
 from perdure.store.store import Store
 from perdure.store.transfer import session_export
 from perdure.testing import ManualClock
-from tests.store.moves import WRITTEN_OUT, holder_moves, outsider_moves, written_out
-from tests.store.scene import TTL, a_holder, a_session, everything, session_of
+from tests.store.support.move_list import WRITTEN_OUT, holder_moves, outsider_moves, written_out
+from tests.store.support.sessions import TTL, a_holder, a_session, everything, session_of
 
 HOLDER_MOVES = holder_moves()
 OUTSIDER_MOVES = outsider_moves()
@@ -23,7 +23,7 @@ OUTSIDER_MOVES = outsider_moves()
 Make = Callable[[Holder], Move[Any]]
 
 
-def test_no_move_is_forgotten_here() -> None:
+def test_every_move_is_listed() -> None:
     assert written_out() == WRITTEN_OUT.keys()
     assert {"session.release", "session.finish", "wait.open_", "wait.park", "inbox.promote"} <= HOLDER_MOVES.keys()
     assert {"task.add", "task.change", "decision.decide", "decision.settle", "step.record"} <= HOLDER_MOVES.keys()

@@ -1,4 +1,4 @@
-"""Several processes on one store: no gap, no duplicate, one holder at a time, nobody starved."""
+"""Several processes on one store: no gap, no duplicate, one holder at a time, no starvation."""
 
 from collections import Counter
 from pathlib import Path
@@ -9,10 +9,10 @@ from perdure.domain.event import Event
 from perdure.ids import new_uid
 from perdure.store.moves import event, fact, inbox, meta, session
 from perdure.store.store import Store, open_store
-from tests.store import work
-from tests.store.crew import Crew, Ready
-from tests.store.linearizable import Kind, Operation, State, unplaceable
-from tests.store.scene import a_session, rows
+from tests.store.support import process_tasks
+from tests.store.support.linearizability import Kind, Operation, State, unplaceable
+from tests.store.support.process_group import ProcessGroup, Ready
+from tests.store.support.sessions import a_session, rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.databases("sqlite", "postgres")]
 
@@ -20,7 +20,7 @@ EIGHT = [f"worker-{number}" for number in range(8)]
 
 
 def begun(target: str) -> str:
-    """A session in a store that nobody has open any more."""
+    """A session in a store that is closed again."""
     with open_store(target) as store:
         return a_session(store).uid
 
@@ -33,22 +33,22 @@ def checked_log(store: Store, uid: str) -> list[Event]:
     return log
 
 
-def test_eight_outsiders_leave_no_gap_and_no_duplicate(target: str, crew: Crew) -> None:
+def test_eight_outsiders_leave_no_gap_and_no_duplicate(target: str, processes: ProcessGroup) -> None:
     uid, count = begun(target), 25
-    places = crew.run(work.send_messages, [(target, uid, who, count) for who in EIGHT])
+    places = processes.run(process_tasks.send_messages, [(target, uid, who, count) for who in EIGHT])
     with open_store(target) as store:
         log = checked_log(store, uid)
         messages = store.read_now(inbox.unread, uid, limit=1000)
     own = [place for of_one in places for place in of_one[:count]]
     shared = {tuple(of_one[count:]) for of_one in places}
-    assert len(shared) == 1  # everybody got the receipt of whoever was first
+    assert len(shared) == 1  # all got the receipt of the first one
     assert sorted([*own, *shared.pop()]) == [message.sequence for message in messages] == list(range(1, 8 * count + 4))
     assert Counter(line.kind for line in log) == {"session.created": 1, "inbox.received": 8 * count + 3}
 
 
-def test_eight_contenders_move_the_session_one_at_a_time(target: str, crew: Crew) -> None:
+def test_eight_contenders_move_the_session_one_at_a_time(target: str, processes: ProcessGroup) -> None:
     uid = begun(target)
-    histories = crew.run(work.contend, [(target, uid, who, 3) for who in EIGHT])
+    histories = processes.run(process_tasks.contend, [(target, uid, who, 3) for who in EIGHT])
     with open_store(target) as store:
         log = checked_log(store, uid)
     history = [operation for of_one in histories for operation in of_one]
@@ -56,12 +56,12 @@ def test_eight_contenders_move_the_session_one_at_a_time(target: str, crew: Crew
     assert len([one for one in history if one.number is not None]) == len(log) - 1
     epochs = [one.epoch for one in history if one.kind is Kind.ACQUIRE and not one.refused]
     assert sorted(epochs, key=lambda epoch: epoch or 0) == list(range(1, 8 * 3 + 1))
-    assert any(one.refused and one.kind is not Kind.ACQUIRE for one in history)  # somebody did overstay
+    assert any(one.refused and one.kind is not Kind.ACQUIRE for one in history)  # some process did overstay
     check_times(log, history)
 
 
 def check_times(log: list[Event], history: list[Operation]) -> None:
-    """Nobody was let in before the last one's time was over, or it had given the session back."""
+    """No process acquired the lease before the last one had expired or was released."""
     renewed = {one.epoch for one in history if one.kind is Kind.RENEW and not one.refused}
     epoch = until = 0
     for line in log:
@@ -70,12 +70,12 @@ def check_times(log: list[Event], history: list[Operation]) -> None:
         if line.kind == "lease.acquired":
             assert line.at > until
             epoch = line.body["epoch"]
-            until = line.at + (work.LONG if epoch in renewed else work.SHORT)
+            until = line.at + (process_tasks.LONG if epoch in renewed else process_tasks.SHORT)
 
 
-def test_a_number_raised_by_eight_is_raised_by_each(target: str, crew: Crew) -> None:
+def test_a_number_raised_by_eight_is_raised_by_each(target: str, processes: ProcessGroup) -> None:
     uids = [begun(target) for _ in range(4)]
-    crew.run(work.count_up, [(target, uid, who, 10) for uid, who in zip(uids * 2, EIGHT, strict=True)])
+    processes.run(process_tasks.count_up, [(target, uid, who, 10) for uid, who in zip(uids * 2, EIGHT, strict=True)])
     with open_store(target) as store:
         known = store.read_now(fact.get, "shared", "number")
         assert known is not None
@@ -85,11 +85,13 @@ def test_a_number_raised_by_eight_is_raised_by_each(target: str, crew: Crew) -> 
 
 
 @pytest.mark.databases("sqlite")
-def test_writers_of_one_file_take_turns(tmp_path: Path, crew: Crew) -> None:
+def test_writers_of_one_file_take_turns(tmp_path: Path, processes: ProcessGroup) -> None:
     """Counted while all of them write: the slowest has at least a third of the commits of the fastest."""
     target = str(tmp_path / "perdure.db")
     uids = [begun(target) for _ in range(4)]
-    times = crew.run(work.commit_many, [(target, uid, who, 150) for uid, who in zip(uids, EIGHT[:4], strict=True)])
+    times = processes.run(
+        process_tasks.commit_many, [(target, uid, who, 150) for uid, who in zip(uids, EIGHT[:4], strict=True)]
+    )
     first, last = max(of_one[0] for of_one in times), min(of_one[-1] for of_one in times)
     shares = [sum(first <= moment <= last for moment in of_one) for of_one in times]
     assert max(shares) >= 30, "they did not write at the same time"
@@ -97,9 +99,9 @@ def test_writers_of_one_file_take_turns(tmp_path: Path, crew: Crew) -> None:
 
 
 @pytest.mark.databases("sqlite")
-def test_two_processes_that_make_the_store_make_one(folder: Path, crew: Crew) -> None:
+def test_two_processes_that_make_the_store_make_one(folder: Path, processes: ProcessGroup) -> None:
     target = str(folder / "new" / "perdure.db")
-    ids = crew.run(make_store, [(target,)] * 4)
+    ids = processes.run(make_store, [(target,)] * 4)
     assert len(set(ids)) == 1
     with open_store(target) as store:
         assert store.read_now(session.count) == {"ready": 4}

@@ -1,4 +1,4 @@
-"""The store itself: reads see one moment and are in nobody's way, and it is where it was asked to be."""
+"""The store itself: reads see one snapshot and block no writer, and the store is at its address."""
 
 import shutil
 import threading
@@ -14,7 +14,7 @@ from perdure.store.databases.sqlite.location import check_file_system, check_lib
 from perdure.store.move import Move, StoreTransaction
 from perdure.store.moves import event, inbox, meta, session
 from perdure.store.store import Store, open_store
-from tests.store.scene import a_session, plain
+from tests.store.support.sessions import a_session, plain
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ SEVERAL_CONNECTIONS = pytest.mark.databases("sqlite", "postgres")
 
 
 class Stay:
-    """Holds a read or a move open, until the test lets it go on."""
+    """Holds a read or a move open, until the test lets it continue."""
 
     def __init__(self) -> None:
         self.inside, self.go_on = threading.Event(), threading.Event()
@@ -34,7 +34,7 @@ class Stay:
 
 @contextmanager
 def meanwhile(stay: Stay, work: Callable[[], object]) -> Iterator[None]:
-    """Do something in another thread that stays open while the test goes on."""
+    """Run something in another thread that stays open while the test continues."""
     thread = threading.Thread(target=work)
     thread.start()
     assert stay.inside.wait(20)
@@ -45,7 +45,7 @@ def meanwhile(stay: Stay, work: Callable[[], object]) -> Iterator[None]:
 
 
 @SEVERAL_CONNECTIONS
-def test_a_long_read_sees_one_moment_and_stops_no_write(store: Store) -> None:
+def test_a_long_read_sees_one_snapshot_and_blocks_no_write(store: Store) -> None:
     uid, stay, seen = a_session(store).uid, Stay(), list[int]()
 
     def look(tx: StoreTransaction) -> None:
@@ -62,7 +62,7 @@ def test_a_long_read_sees_one_moment_and_stops_no_write(store: Store) -> None:
 
 
 @SEVERAL_CONNECTIONS
-def test_a_long_write_stops_no_read_and_is_not_seen_before_its_end(store: Store) -> None:
+def test_a_long_write_blocks_no_read_and_is_invisible_until_committed(store: Store) -> None:
     uid, stay, receive = a_session(store).uid, Stay(), None
     receive = inbox.receive(uid, "ada", "m-1", 1)
 
@@ -77,16 +77,16 @@ def test_a_long_write_stops_no_read_and_is_not_seen_before_its_end(store: Store)
     assert store.read_now(session.get, uid).cursor == 2
 
 
-async def test_both_shells_do_the_same(store: Store) -> None:
+async def test_sync_and_async_calls_do_the_same(store: Store) -> None:
     uid = a_session(store).uid
     assert (await store.write(inbox.receive(uid, "ada", "m-1", 1))).sequence == 1
     assert store.write_now(inbox.receive(uid, "ada", "m-2", 2)).sequence == 2
     assert await store.read(session.get, uid) == store.read_now(session.get, uid)
-    for shell in (lambda: store.read_now(session.get, "nobody"), lambda: store.write_now(plain(_not_found))):
+    for shell in (lambda: store.read_now(session.get, "missing"), lambda: store.write_now(plain(_not_found))):
         with pytest.raises(NotFound):
             shell()
     with pytest.raises(NotFound):
-        await store.read(session.get, "nobody")
+        await store.read(session.get, "missing")
 
 
 def _not_found(tx: StoreTransaction) -> None:

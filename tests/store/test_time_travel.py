@@ -14,8 +14,8 @@ from perdure.store.move import StoreTransaction
 from perdure.store.moves import checkpoint, decision, event, fact, lease, session, task, wait, worker
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
-from tests.store.lives import MOVES, Life, stories
-from tests.store.scene import TTL, a_holder, a_session, everything
+from tests.store.support.random_moves import MOVES, RandomSession, stories
+from tests.store.support.sessions import TTL, a_holder, a_session, everything
 
 Story = list[tuple[str, int, int]]
 
@@ -46,7 +46,7 @@ def plain(record: Record) -> Any:
 
 
 def check_story(store: Store, clock: ManualClock, story: Story) -> None:
-    life = Life(store, clock)
+    life = RandomSession(store, clock)
     said = {}
     for move in [None, *story]:
         life.live([move] if move else [])
@@ -67,7 +67,7 @@ EVERYTHING: Story = [
 @on_one_store
 @given(stories)
 @example([*EVERYTHING, ("finish", 1, 3)])
-def test_state_at_any_event_is_what_the_rows_said_then(store: Store, clock: ManualClock, story: Story) -> None:
+def test_state_at_any_event_matches_the_rows_at_that_time(store: Store, clock: ManualClock, story: Story) -> None:
     check_story(store, clock, story)
 
 
@@ -75,16 +75,14 @@ def test_state_at_any_event_is_what_the_rows_said_then(store: Store, clock: Manu
 @settings(on_one_store, max_examples=12)
 @given(stories)
 @example([*EVERYTHING, ("finish", 1, 3)])
-def test_state_at_any_event_is_what_the_rows_said_then_there_too(
-    store: Store, clock: ManualClock, story: Story
-) -> None:
+def test_state_at_any_event_matches_the_rows_on_other_databases(store: Store, clock: ManualClock, story: Story) -> None:
     check_story(store, clock, story)
 
 
 @pytest.mark.databases("sqlite", "files", "postgres")
 def test_every_row_is_there_when_the_store_is_opened_again(target: str, clock: ManualClock) -> None:
     with open_store(target, clock=clock) as store:
-        life = Life(store, clock)
+        life = RandomSession(store, clock)
         life.live([*EVERYTHING, ("remember", 1, 7), ("take over", 0, 0)])
         store.write_now(checkpoint.put(life.holder, number=2, codec="c", fingerprint="f", body='{"b": 1}'))
         store.write_now(lease.acquire_named("r", holder="w", nonce="n", ttl=TTL))
@@ -96,7 +94,7 @@ def test_every_row_is_there_when_the_store_is_opened_again(target: str, clock: M
         store.read_now(event.verify, life.uid)
 
 
-def test_a_day_in_the_life_of_a_session(store: Store, clock: ManualClock) -> None:
+def test_state_of_a_session_with_every_kind_of_move(store: Store, clock: ManualClock) -> None:
     holder = a_holder(store, a_session(store, title="Review").uid)
     store.write_now(wait.open_(holder, "w", WaitKind.INPUT, detail={"question": "merge?"}))
     store.write_now(wait.park(holder, ["w"]))
@@ -119,7 +117,7 @@ def test_a_fact_of_another_session_that_was_verified_is_known_whole(store: Store
     assert store.read_now(event.state_at, two).facts == {"shared k": now.to_dict()}
 
 
-def test_looking_back_changes_nothing_and_needs_no_checkpoint(store: Store) -> None:
+def test_reading_a_past_state_changes_nothing_and_needs_no_checkpoint(store: Store) -> None:
     holder = a_holder(store)
     store.write_now(checkpoint.put(holder, number=2, codec="c", fingerprint="f", body="b"))
     before, state = everything(store), store.read_now(event.state_at, holder.uid)

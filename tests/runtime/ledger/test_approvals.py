@@ -30,7 +30,7 @@ from perdure.store.moves import lease
 from perdure.store.moves import session as sessions
 from perdure.store.moves.effect_input import Dispatch
 from tests.runtime.support.scripted_world import GATE, Outside, World
-from tests.store.scene import raw
+from tests.store.support.sessions import raw
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 MEMORY = pytest.mark.databases("memory")
@@ -132,7 +132,7 @@ async def test_one_vote_per_voter_a_quorum_and_the_requester_barred(world: World
     act = Outside().tool(gate=Gate("merge", quorum=2))
     await world.run(once(act).bind(), owner="ada")
     asked = await the_approval(world)
-    with pytest.raises(IllegalMove, match="ada asked"):
+    with pytest.raises(IllegalMove, match="ada requested"):
         await world.rt.approve(asked.id, by="ada", because="mine")
     with pytest.raises(ConfigError, match="reason"):
         await world.rt.approve(asked.id, by="grace", because=" ")

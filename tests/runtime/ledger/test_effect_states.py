@@ -15,7 +15,7 @@ from perdure.store.moves import doubt, effect, session_end, wait
 from perdure.store.moves.attempt import attempts_of
 from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
 from perdure.store.store import Store
-from tests.store.scene import a_holder, a_session, raw, session_of
+from tests.store.support.sessions import a_holder, a_session, raw, session_of
 
 STATES = list(EffectState)
 LEGAL = {

@@ -13,7 +13,7 @@ from perdure.errors import ConfigError, StoreFull, StoreUnavailable
 from perdure.store.databases.sqlite import engine
 from perdure.store.move import StoreTransaction
 from tests.runtime.support.scripted_world import World
-from tests.store.scene import connection_of, plain, run_raw
+from tests.store.support.sessions import connection_of, plain, run_raw
 
 KEEPS_TABLES = ("sqlite", "memory", "postgres")
 COUNT_UP = (

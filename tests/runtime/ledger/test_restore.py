@@ -26,7 +26,7 @@ from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock, Sink, SinkClient
 from perdure.testing.postgres import PostgresServer
 from tests.memory import MEMORY
-from tests.store.scene import TTL, a_session
+from tests.store.support.sessions import TTL, a_session
 
 RULES = ("idempotent", "probe", "compensate", "escalate")
 SHORT = "10ms"

@@ -22,7 +22,7 @@ from perdure.store.moves import restore
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.runtime.ledger.test_restore import declare, put_back
-from tests.store.scene import a_session
+from tests.store.support.sessions import a_session
 
 SENT: list[str] = []
 

@@ -23,7 +23,7 @@ from perdure.store.store import Store
 from perdure.testing import ManualClock
 from perdure.testing.proxy import wait_until
 from tests.runtime.support.scripted_world import LEASE, World
-from tests.store.scene import a_holder, a_session
+from tests.store.support.sessions import a_holder, a_session
 
 MEMORY = pytest.mark.databases("memory")
 TTL = LEASE * SECOND

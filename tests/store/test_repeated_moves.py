@@ -1,0 +1,157 @@
+"""A move that left no event leaves nothing to search for when its commit was cut off: it is run again, so it must be
+harmless to run twice. So must be the moves that promise an exact retry."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from perdure.domain.artifact import Retention
+from perdure.domain.lease import Holder
+from perdure.domain.restore import Cause
+from perdure.domain.wait import WaitKind
+from perdure.domain.worker import WorkerRecord
+from perdure.store.move import Move
+from perdure.store.moves import (
+    artifact,
+    checkpoint,
+    decision,
+    event,
+    inbox,
+    lease,
+    meta,
+    restore,
+    session,
+    session_end,
+    task,
+    wait,
+    worker,
+)
+from perdure.store.moves.session import NewSession
+from perdure.store.store import Store
+from perdure.testing import ManualClock
+from tests.store.support.move_list import plain_moves
+from tests.store.support.sessions import TTL, a_holder, a_session, everything
+
+Scene = Callable[[Store, ManualClock], Move[Any]]
+
+
+def with_holder(make: Callable[[Holder], Move[Any]], *before: Callable[[Holder], Move[Any]]) -> Scene:
+    """A move of a session that runs, after some others."""
+
+    def scene(store: Store, clock: ManualClock) -> Move[Any]:
+        holder = a_holder(store)
+        for earlier in before:
+            store.write_now(earlier(holder))
+        return make(holder)
+
+    return scene
+
+
+def with_lease(make: Callable[[Any], Move[Any]]) -> Scene:
+    return lambda store, clock: make(store.write_now(lease.acquire_named("r", holder="w", nonce="n", ttl=TTL)))
+
+
+def create(store: Store, clock: ManualClock) -> Move[Any]:
+    return session.create(NewSession(id="s-x", program="p", arguments={"pr": 7}), by="ada")
+
+
+def released(store: Store, clock: ManualClock) -> Move[Any]:
+    store.write_now(Move("restore.begin", "plain", lambda tx: restore.begin(tx, Cause.DECLARED)))
+    return restore.release(by="ada", because="looked")
+
+
+def expire(store: Store, clock: ManualClock) -> Move[Any]:
+    holder = a_holder(store)
+    clock.advance(hours=1)
+    return lease.expire(holder.uid, "housekeeping")
+
+
+def fire(store: Store, clock: ManualClock) -> Move[Any]:
+    holder = a_holder(store)
+    store.write_now(wait.open_(holder, "t", WaitKind.TIMER, due_at=clock.now()))
+    return wait.fire(holder.uid, "timer", "t")
+
+
+WORKER = WorkerRecord("w-1", "host", "boot", 1, "token", 1, 1, ["p"], 0, 0)
+
+PLAIN: dict[str, Scene] = {
+    "checkpoint.delete_all": with_holder(
+        lambda holder: checkpoint.delete_all(),
+        lambda holder: checkpoint.put(holder, number=1, codec="c", fingerprint="f", body="b"),
+    ),
+    "lease.acquire_named": lambda store, clock: lease.acquire_named("r", holder="w", nonce="n", ttl=TTL),
+    "lease.release_named": with_lease(lease.release_named),
+    "lease.renew_named": with_lease(lambda held: lease.renew_named(held, ttl=2 * TTL)),
+    "restore.declare": lambda store, clock: restore.declare(by="ada", because="from a backup", known=0),
+    "restore.release": released,
+    "meta.put": lambda store, clock: meta.put("colour", "red"),
+    "worker.forget": lambda store, clock: worker.forget(["w-1", "w-2"]),
+    "worker.register": lambda store, clock: worker.register(WORKER),
+    "worker.heartbeat": lambda store, clock: worker.heartbeat("w-1"),
+}
+
+WITHOUT_EVENT: dict[str, Scene] = {
+    "checkpoint.put": with_holder(
+        lambda holder: checkpoint.put(holder, number=1, codec="c", fingerprint="f", body="b")
+    ),
+    "lease.renew": with_holder(lambda holder: lease.renew(holder, 2 * TTL)),
+    "inbox.promote": with_holder(inbox.promote),
+}
+
+RETRIED: dict[str, Scene] = {
+    "session.create": create,
+    "leave.cancel": with_holder(lambda holder: session_end.cancel(holder.uid, "ada")),
+    "session.request_pause": with_holder(lambda holder: session.request_pause(holder.uid, "ada")),
+    "lease.acquire": lambda store, clock: lease.acquire(a_session(store).uid, "w", nonce="n", ttl=TTL),
+    "lease.take_over": with_holder(lambda holder: lease.take_over(holder.uid, "w", nonce="n", ttl=TTL, because="dead")),
+    "lease.expire": expire,
+    "wait.open": with_holder(lambda holder: wait.open_(holder, "w", WaitKind.INPUT)),
+    "wait.resolve": with_holder(
+        lambda holder: wait.resolve(holder.uid, "ada", "w", "yes"),
+        lambda holder: wait.open_(holder, "w", WaitKind.INPUT),
+    ),
+    "wait.fire": fire,
+    "inbox.receive": with_holder(lambda holder: inbox.receive(holder.uid, "ada", "m", {"a": 1})),
+    "task.add": with_holder(lambda holder: task.add(holder, "t", "Fix")),
+    "decision.decide": with_holder(lambda holder: decision.decide(holder, "d", "x", because="y")),
+    "decision.settle": with_holder(
+        lambda holder: decision.settle(holder, "d", "good"),
+        lambda holder: decision.decide(holder, "d", "x", because="y"),
+    ),
+    "artifact.index": with_holder(
+        lambda holder: artifact.index(
+            holder.uid, "ada", "f" * 64, kind="diff", size=1, location="x", retention=Retention.KEEP
+        )
+    ),
+    "event.erase": with_holder(
+        lambda holder: event.erase(holder.uid, "ada", [3], because="asked to"),
+        lambda holder: event.append(holder, "note"),
+    ),
+}
+
+
+def test_every_plain_move_is_listed() -> None:
+    assert plain_moves().keys() == PLAIN.keys()
+
+
+@pytest.mark.parametrize("name", [*PLAIN, *WITHOUT_EVENT, *RETRIED])
+def test_a_move_run_twice_is_the_same_as_once(store: Store, clock: ManualClock, name: str) -> None:
+    move = (PLAIN | WITHOUT_EVENT | RETRIED)[name](store, clock)
+    before = everything(store)
+    store.write_now(move)
+    once = everything(store)
+    store.write_now(move)
+    assert everything(store) == once
+    assert (once["event"] == before["event"]) == (name not in RETRIED)
+
+
+@pytest.mark.parametrize(
+    "name", sorted(RETRIED.keys() - {"lease.expire", "event.erase", "lease.acquire", "lease.take_over"})
+)
+@pytest.mark.databases("memory", "postgres")
+def test_a_retry_gets_the_same_answer(store: Store, clock: ManualClock, name: str) -> None:
+    move = RETRIED[name](store, clock)
+    first = store.write_now(move)
+    clock.advance(seconds=1)
+    assert store.write_now(move) == first
