@@ -1,12 +1,13 @@
-"""The process that recovers is killed as well, an undo is killed half-way, and commits fail with an unknown outcome."""
+"""Recovery is killed or meets a vote, an undo is killed half-way, and commits fail with an unknown outcome."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from perdure.testing import Sink
 from perdure.testing.sweep.server_pool import ServerPool
-from tests.ledger.support.faults import RULES, fail_commits, labelled, sweep_of, unchanged_sweep_of
+from tests.ledger.support.faults import RULES, fail_commits, labelled, sweep_of, unchanged_sweep_of, vote_in_recovery
 from tests.ledger.support.figures import show
 from tests.seed import sample
 
@@ -41,6 +42,21 @@ def test_an_undo_killed_half_way_is_finished_by_the_next_process(pool: ServerPoo
     report = show("undo, killed twice", sweep.run(choose=around_undo, second=lambda _: second))
     assert report.failures == []
     assert report.kills > 3 * len(second)  # usually almost six times as many
+
+
+@pytest.mark.parametrize("name", ["gated", "escalate"])
+def test_a_vote_at_any_point_of_the_recovery_counts_once(
+    name: str, pool: ServerPool, sink: Sink, sweep_store: Path | str
+) -> None:
+    """Two people answer: one elsewhere, while the process whose own person answers too is stopped."""
+    sweep = sweep_of(name, pool, sink, sweep_store)
+    early, later = (range(2, 6), 2) if sweep.url else (range(1, 9), 8)  # in the early ones the question is still open
+    chosen = [*early, *sample(range(9, 37), later)]
+    votes = sweep.run_trials(lambda _: chosen, partial(vote_in_recovery, sweep))
+    what = f"{name}, vote in recovery" + (", PostgreSQL" if sweep.url else "")
+    report = show(what, sweep.report, kind="stops before a vote")
+    assert report.failures == []
+    assert sum(votes) > 0
 
 
 @pytest.mark.parametrize("kept", ["held", "gone"])

@@ -19,7 +19,7 @@ from perdure.testing.sweep.sweep import Sweep, TrialContext
 from tests.ledger.support import process_setup, programs
 from tests.ledger.support.figures import show
 from tests.ledger.support.matrix import label
-from tests.ledger.support.stopped_worker import StopResult, complaints_of, stop_worker
+from tests.ledger.support.stopped_worker import INSIDE, StopResult, complaints_of, noted, stop_worker
 from tests.seed import sample
 
 RULES = ("idempotent", "probe", "compensate", "escalate")
@@ -171,6 +171,28 @@ def change_rule(sweep: Sweep, change: str, plant: str, point: int, servers: Tria
         environment = {process_setup.CHANGED: change, process_setup.PLANT: plant}
         last = context.run(servers.forking, environment=environment, times=2)
         sweep.judge_trial(context.sink_run, f"{change} after {first.values('last')}", int(first.killed), 0, last)
+
+
+def vote_in_recovery(sweep: Sweep, point: int, servers: TrialServers) -> int:
+    """Kill a process, and let a second one recover until it waits for a person. Stop a third one, which has a person,
+    at a point; let a fourth answer what is open then, and resume the third. Returns how many answers the fourth gave.
+    """
+    with TrialContext(sweep) as context:
+        context.run(servers.forking, fatal=labelled(sweep.measure(), "act.after")[0])
+        context.run(servers.forking, script=f"{process_setup.__name__}:run_without_person")
+        recovery = context.begin(servers.forking, fatal=point, how="stop")
+        where = recovery.wait_for("stopped")
+        if where is not None:
+            recovery.wait_stopped()
+            if where not in INSIDE:
+                context.run(servers.second, script=f"{process_setup.__name__}:answer_open_waits")
+            recovery.resume()
+        ended = recovery.wait()
+        votes = len(noted(sweep.sink.log(context.sink_run), "voted"))
+        last = context.run(servers.second, times=2)
+        label = f"a vote at {where}" if ended.error is None else f"a vote at {where}: {ended.error}"
+        sweep.judge_trial(context.sink_run, label, int(where is not None), 0, last, alive=True)
+        return votes
 
 
 def fail_commit(sweep: Sweep, kept: str, plant: str, number: int, servers: TrialServers) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +18,7 @@ from perdure.domain.effect import Replay
 from perdure.domain.lease import Holder
 from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Liveness, WorkerRecord
+from perdure.errors import IllegalMove
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.run import session_lease
 from perdure.runtime.runtime import SessionView
@@ -114,6 +117,16 @@ async def run_without_person(runtime: Runtime, bound: Bound[Any], name: str, per
     """Run as far as possible, without a person to ask."""
     session = await runtime.start(bound, id=name)
     return [await runtime.run(session.id)]
+
+
+async def answer_open_waits(runtime: Runtime, bound: Bound[Any], name: str, person: Person) -> list[SessionView]:
+    """Answer what a session waits for, as a person elsewhere does, without running it."""
+    view, sink = await runtime.get(name), SinkClient.here()
+    for wait in view.waits:
+        with suppress(IllegalMove):  # it was settled in the meantime
+            await person(runtime, wait, sink)
+            await asyncio.to_thread(partial(sink.note, voted=wait.kind))
+    return [view]
 
 
 async def branch(runtime: Runtime, bound: Bound[Any], name: str, person: Person) -> list[SessionView]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
 import time
 
 import perdure
@@ -97,10 +99,18 @@ def _found(call: Call) -> Outcome:
 
 
 def _delay() -> None:
-    """In a sweep of slow probes and undos: requests in flight land after the check, and the answer comes much later."""
-    if seconds := os.environ.get(SLOW):
+    """In a sweep of slow probes and undos: requests in flight land after the check, and the answer comes much later.
+
+    Either only this thread is slow, or the whole process is stopped for that time, with its heartbeat and its clock.
+    """
+    if slow := os.environ.get(SLOW):
+        how, _, seconds = slow.partition(":")
         SinkClient.here().release()
-        time.sleep(float(seconds))
+        if how == "stop":
+            subprocess.Popen(["sh", "-c", f"sleep {seconds}; kill -CONT {os.getpid()}"])
+            os.kill(os.getpid(), signal.SIGSTOP)
+        else:
+            time.sleep(float(seconds))
 
 
 def read(n: int) -> int:

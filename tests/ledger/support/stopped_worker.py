@@ -68,11 +68,13 @@ def stop_worker(
             return None
         first.wait_stopped()
         refusals: list[dict[str, Any]] = []
-        noted = environment | {process_setup.NOTED: "1"} | ({process_setup.FORCED: "1"} if forced else {})
+        second_environment = environment | {process_setup.NOTED: "1"} | ({process_setup.FORCED: "1"} if forced else {})
         more = {"lease": lease, "fatal": second_stop, "how": "stop"}
         more |= {"script": f"{process_setup.__name__}:run_without_person"} if alone else {}
-        has_lease = lambda: where in INSIDE or bool(_noted(sweep.sink.log(context.sink_run), "taken"))  # noqa: E731
-        second = take_over(lambda: context.begin(servers.second, environment=noted, **more), has_lease, refusals)
+        has_lease = lambda: where in INSIDE or bool(noted(sweep.sink.log(context.sink_run), "taken"))  # noqa: E731
+        second = take_over(
+            lambda: context.begin(servers.second, environment=second_environment, **more), has_lease, refusals
+        )
         sweep.sink.run(context.sink_run).note(continued=first.pid)
         first.resume()
         first_end = first.wait()
@@ -152,8 +154,8 @@ def _acts_without_lease(log: list[dict[str, Any]], pid: int, effects: list[dict[
     A parent and its child have a lease each: the other process may have one of them and not yet the other.
     """
     session_of = {effect["key"]: effect["session"] for effect in effects}
-    taken = {log[at]["note"]["taken"]: at for at in reversed(_noted(log, "taken"))}
-    continued = max(_noted(log, "continued"), default=0)
+    taken = {log[at]["note"]["taken"]: at for at in reversed(noted(log, "taken"))}
+    continued = max(noted(log, "continued"), default=0)
 
     def lost_at(line: dict[str, Any]) -> int:
         session = session_of.get(line["key"] or line["marker"])
@@ -181,6 +183,6 @@ def _moved_without_lease(events: list[list[str]]) -> list[str]:
     return moved
 
 
-def _noted(log: list[dict[str, Any]], word: str) -> list[int]:
+def noted(log: list[dict[str, Any]], word: str) -> list[int]:
     """Where in a log this word was noted."""
     return [n for n, line in enumerate(log) if line["what"] == "noted" and word in line["note"]]
