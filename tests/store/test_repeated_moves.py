@@ -17,6 +17,7 @@ from perdure.store.moves import (
     checkpoint,
     decision,
     event,
+    fact,
     inbox,
     lease,
     meta,
@@ -52,6 +53,15 @@ def with_lease(make: Callable[[Any], Move[Any]]) -> Scene:
     return lambda store, clock: make(store.write_now(lease.acquire_named("r", holder="w", nonce="n", ttl=TTL)))
 
 
+def with_fact(make: Callable[[], Move[Any]]) -> Scene:
+    def scene(store: Store, clock: ManualClock) -> Move[Any]:
+        store.write_now(fact.set_shared("orders", "style", "plain", by="ada"))
+        clock.advance(seconds=1)
+        return make()
+
+    return scene
+
+
 def create(store: Store, clock: ManualClock) -> Move[Any]:
     return session.create(NewSession(id="s-x", program="p", arguments={"pr": 7}), by="ada")
 
@@ -80,6 +90,9 @@ PLAIN: dict[str, Scene] = {
         lambda holder: checkpoint.delete_all(),
         lambda holder: checkpoint.put(holder, number=1, codec="c", fingerprint="f", body="b"),
     ),
+    "fact.set_shared": lambda store, clock: fact.set_shared("orders", "style", "plain", by="ada"),
+    "fact.verify_shared": with_fact(lambda: fact.verify_shared("orders", "style", 1)),
+    "fact.forget_shared": with_fact(lambda: fact.forget_shared("orders", "style", 1)),
     "lease.acquire_named": lambda store, clock: lease.acquire_named("r", holder="w", nonce="n", ttl=TTL),
     "lease.release_named": with_lease(lease.release_named),
     "lease.renew_named": with_lease(lambda held: lease.renew_named(held, ttl=2 * TTL)),
@@ -114,6 +127,15 @@ RETRIED: dict[str, Scene] = {
     "wait.fire": fire,
     "inbox.receive": with_holder(lambda holder: inbox.receive(holder.uid, "ada", "m", {"a": 1})),
     "task.add": with_holder(lambda holder: task.add(holder, "t", "Fix")),
+    "task.add_from_outside": with_holder(lambda holder: task.add_from_outside(holder.uid, "ada", "t", "Fix")),
+    "task.change_from_outside": with_holder(
+        lambda holder: task.change_from_outside(holder.uid, "ada", "t", state="done", note="by hand"),
+        lambda holder: task.add(holder, "t", "Fix"),
+    ),
+    "decision.settle_from_outside": with_holder(
+        lambda holder: decision.settle_from_outside(holder.uid, "ada", "d", "good"),
+        lambda holder: decision.decide(holder, "d", "x", because="y"),
+    ),
     "decision.decide": with_holder(lambda holder: decision.decide(holder, "d", "x", because="y")),
     "decision.settle": with_holder(
         lambda holder: decision.settle(holder, "d", "good"),

@@ -119,7 +119,8 @@ class Loop:
     async def _add_messages(self) -> None:
         mode, uid = mode_of(self.state), self.run.session.uid
         found, self._inbox, self._checks_inbox = self._inbox, None, False
-        found = await self.run.read(read_inbox, uid, mode) if found is None else found
+        if found is None:
+            found = await self.run.read(read_inbox, uid, mode, self.run.session.repository)
         self._orders = found.orders
         if found.unread:
             with self.run.active():

@@ -46,6 +46,7 @@ COMMANDS = {
     "tasks": "Show the task list of a session.",
     "decisions": "List decisions of one session or of all: what was decided, why, and the outcome.",
     "facts": "List facts that sessions remember; a fact past its age limit is marked stale.",
+    "orders": "List the standing orders for agents of a repository, and those for every agent.",
     "artifacts": "List artifacts of one session or of all, the newest first.",
     "export": "Export a session as a bundle, as a copy or as a move.",
     "import": "Import a bundle: a copy runs beside its original, a move continues in its place.",
@@ -60,7 +61,12 @@ COMMANDS = {
 }
 
 # Listing commands with subcommands, and the module that adds these.
-SUBCOMMANDS = {"effects": "effect_details"}
+SUBCOMMANDS = {
+    "effects": "effect_details",
+    "facts": "fact_edits",
+    "tasks": "task_edits",
+    "decisions": "decision_edits",
+}
 
 EXIT_CODES: dict[type[PerdureError], int] = {ConfigError: 2, ProgramUnknown: 2, SessionWaiting: 3, LeaseHeld: 4}
 PIPE_CLOSED = 141  # the exit code when the reader closed its end of the pipe: 128 + SIGPIPE, as in shells

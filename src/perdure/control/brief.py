@@ -19,7 +19,7 @@ from perdure.agent.history.state_reader import state_of
 from perdure.agent.history.transcript import State
 from perdure.domain.decision import Decision
 from perdure.domain.effect import Effect, EffectState, Replay
-from perdure.domain.fact import Fact, private_scope
+from perdure.domain.fact import ORDERS, Fact, private_scope
 from perdure.domain.record import Record
 from perdure.domain.session import SessionRecord
 from perdure.domain.state import SessionState
@@ -88,7 +88,7 @@ def make_brief(tx: StoreTransaction, found: SessionRecord, beside: Path | None) 
     place = _place(tx, found, beside)
     last = event.last(tx, found.uid, limit=1)
     chosen, planned, done = _lineage(tx, found)
-    orders = fact.listing(tx, "orders")
+    orders = fact.orders(tx, found.repository)
     facts = sorted(_own_facts(tx, found.uid), key=lambda one: (not one.is_stale(tx.now), one.key))
     lists: dict[str, list[Any]] = {
         "said": _user_messages(state), "orders": orders, "decisions": chosen,
@@ -179,7 +179,7 @@ def _own_facts(tx: StoreTransaction, uid: str) -> Iterator[Fact]:
     own = private_scope(uid)
     yield from fact.listing(tx, own)
     for one in fact.listing(tx):
-        if one.session_uid == uid and one.scope not in (own, "orders"):
+        if one.session_uid == uid and one.scope != own and one.scope.partition(":")[0] != ORDERS:
             yield one
 
 
@@ -212,6 +212,6 @@ def _outside_changes(tx: StoreTransaction, found: SessionRecord, state: State) -
     """What other people and processes did to the session since it last ran."""
     since = max(state.number, event.newest_of(tx, found.uid, "session.parked"))
     events = event.after(tx, found.uid, since, limit=500)
-    items = [catch_up.describe(line) for line in events if line.kind in catch_up.OUTSIDE]
+    items = [catch_up.describe(line) for line in events if catch_up.is_outside(line)]
     unread = len(inbox.unread(tx, found.uid))
     return [*items, *([f"unread messages: {unread}"] if unread else [])]

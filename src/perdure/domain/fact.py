@@ -1,7 +1,9 @@
 """A fact: persistent state with a version, an age, and how to verify it.
 
-A scope is a name shared by sessions (`orders`, `repository:api`, `customer:42`); a session's private facts live in
-the scope `session:<uid>`. Writers name the version they read: the second of two learns that it came second.
+A scope is a name shared by sessions, such as `customer:42`. A session's private facts have the scope `session:<uid>`,
+those of a repository `repository:<digest of its path>`. Standing orders have the scope `orders`, or `orders:<digest>`
+for one repository; every agent that works there is told them. A writer names the version that it read, so the second
+of two writers learns that it came second.
 """
 
 from __future__ import annotations
@@ -9,6 +11,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from perdure.domain.record import Record
+from perdure.ids import digest
+
+ORDERS = "orders"  # the scope of the standing orders for every agent
 
 
 class Fact(Record, frozen=True):
@@ -33,3 +38,13 @@ class Fact(Record, frozen=True):
 
 def private_scope(session_uid: str) -> str:
     return f"session:{session_uid}"
+
+
+def repository_scope(repository: str) -> str:
+    """The scope of what every session of a repository knows. `repository` is an absolute path."""
+    return f"repository:{digest(repository)[:16]}"
+
+
+def orders_scope(repository: str | None) -> str:
+    """The scope of the standing orders for the agents of a repository; without one, for every agent."""
+    return ORDERS if repository is None else f"{ORDERS}:{digest(repository)[:16]}"

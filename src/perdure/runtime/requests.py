@@ -16,16 +16,17 @@ from typing import Any, TypeVar
 from perdure.domain.approval import Approval, ApprovalDecision
 from perdure.domain.effect import Effect, Verdict
 from perdure.domain.inbox import InboxMessage, InboxMode
-from perdure.domain.session import TERMINAL, SessionRecord
+from perdure.domain.session import TERMINAL
 from perdure.domain.wait import Wait, WaitKind
 from perdure.domain.worker import Liveness
 from perdure.errors import ConfigError, Conflict, IllegalMove
 from perdure.ids import encode, new_name
-from perdure.runtime.definitions.program import PROGRAMS, Bound, check_bound
+from perdure.runtime.definitions.program import Bound, check_bound
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.ledger import leases
 from perdure.runtime.ledger.policy import Policy
 from perdure.runtime.queries import Queries, SessionView
+from perdure.runtime.record_edits import reads_messages
 from perdure.runtime.run.large_values import Values, kept_as
 from perdure.runtime.run.lineage import wake_branches, wake_branches_of_session
 from perdure.runtime.workers.identity import worker_locks
@@ -82,7 +83,7 @@ class Requests:
     ) -> InboxMessage:
         """Send a session a message, from any process. The same id again is the same message."""
         session = await self._store.read(sessions.find, name)
-        if not await self._store.read(_reads_messages, session):
+        if not await self._store.read(reads_messages, session):
             raise ConfigError(
                 f"Program {session.program} of session {session.id} reads no messages; nothing was sent.",
                 hint="Messages are for agents. What a program asks is answered with `perdure answer`.",
@@ -258,20 +259,6 @@ class Requests:
 
 def _absolute(path: str | Path) -> str:
     return os.path.abspath(path)
-
-
-def _reads_messages(tx: StoreTransaction, session: SessionRecord) -> bool:
-    """Whether a session's program reads what is sent to it: its code says so where it is loaded.
-
-    Elsewhere its log tells: an agent has a transcript before it does anything else. One that did nothing yet may read.
-    """
-    if session.program in PROGRAMS:
-        return PROGRAMS[session.program].reads_messages
-    if event.newest_of(tx, session.uid, "message"):
-        return True
-    if session.forked_from is not None:
-        return _reads_messages(tx, sessions.get(tx, session.forked_from))
-    return not sessions.has_acted(tx, session.uid)
 
 
 def _claims(tx: StoreTransaction, uid: str, names: set[str | None]) -> tuple[ArtifactClaim, ...]:

@@ -32,6 +32,7 @@ from perdure.runtime.ledger.late_outcomes import LateOutcomeWriter
 from perdure.runtime.ledger.policy import Intent, Policy
 from perdure.runtime.live_text import Delta, LiveText
 from perdure.runtime.queries import Queries, SessionView
+from perdure.runtime.record_edits import RecordEdits
 from perdure.runtime.recovery.plan import RecoveryStep
 from perdure.runtime.requests import Requests
 from perdure.runtime.run.driver import Driver
@@ -50,7 +51,8 @@ IN_A_LOOP = "Here use `async with perdure.open() as rt`, then `await rt.start(..
 class Runtime:
     """An open store with the code that is loaded here. Use it as `async with perdure.open(...) as rt`.
 
-    Its parts: `queries` read, `requests` need no lease, and `driver` runs sessions in this process.
+    Its parts: `queries` read, `requests` need no lease, `record_edits` are what people write to the record, and
+    `driver` runs sessions in this process.
     """
 
     __module__ = "perdure"
@@ -70,6 +72,7 @@ class Runtime:
         self.values = Values(store, artifacts)
         self.queries = Queries(store, self.policy, self.values)
         self.requests = Requests(store, self.queries, self.policy, self.values, by)
+        self.record_edits = RecordEdits(store, by)
         self.driver = Driver(self)
         self.heartbeat = Heartbeat(store, microseconds(lease))
         self.live_text = LiveText(store)
@@ -243,15 +246,15 @@ class Runtime:
         return self.queries.effects(session=session, state=state, tool=tool, in_doubt=in_doubt, since=since)
 
     async def effect(self, effect_id: str, *, session: str | None = None) -> EffectDetails:
-        """One effect with its attempts, its approval and its artifacts."""
+        """One effect with its attempts, its result and its whole output; by its id or a unique prefix of it."""
         return await self.queries.effect(effect_id, session=session)
 
     def artifacts(self, *, session: str | None = None) -> AsyncIterator[Artifact]:
-        """Artifacts, of all sessions or of one."""
+        """Artifacts of all sessions or of one, the newest first."""
         return self.queries.artifacts(session=session)
 
     async def artifact(self, digest: str) -> bytes:
-        """The content of an artifact."""
+        """The content of an artifact, by its digest or a unique prefix of it; checked against the digest."""
         return await self.queries.artifact(digest)
 
     def approvals(self, *, session: str | None = None, decision: str | None = None) -> AsyncIterator[Approval]:
@@ -269,6 +272,88 @@ class Runtime:
     def facts(self, *, scope: str | None = None) -> AsyncIterator[Fact]:
         """Facts, of all scopes or of one."""
         return self.queries.facts(scope=scope)
+
+    async def set_fact(
+        self,
+        key: str,
+        value: Any,
+        *,
+        scope: str | None = None,
+        session: str | None = None,
+        repository: str | Path | None = None,
+        expected: int | None = None,
+        verify: str | None = None,
+        stale_after: str | float | None = None,
+        by: str | None = None,
+    ) -> Fact:
+        """Write a fact of a scope, of a session, or for every session of a repository.
+
+        `expected` is the version that was read (0: none); without it the newest version is overwritten.
+        """
+        place: dict[str, Any] = {"scope": scope, "session": session, "repository": repository}
+        about: dict[str, Any] = {"expected": expected, "verify": verify, "stale_after": stale_after}
+        return await self.record_edits.set_fact(key, value, by=by, **place, **about)
+
+    async def verify_fact(
+        self,
+        key: str,
+        *,
+        scope: str | None = None,
+        session: str | None = None,
+        repository: str | Path | None = None,
+        by: str | None = None,
+    ) -> Fact:
+        """Record that a fact was checked and still holds."""
+        return await self.record_edits.verify_fact(key, scope=scope, session=session, repository=repository, by=by)
+
+    async def forget_fact(
+        self,
+        key: str,
+        *,
+        scope: str | None = None,
+        session: str | None = None,
+        repository: str | Path | None = None,
+        by: str | None = None,
+    ) -> Fact:
+        """Forget a fact; returns it as it was."""
+        return await self.record_edits.forget_fact(key, scope=scope, session=session, repository=repository, by=by)
+
+    def orders(self, *, repository: str | Path | None = None) -> AsyncIterator[Fact]:
+        """The standing orders for every agent, and those for agents of a repository."""
+        return self.record_edits.orders(repository=repository)
+
+    async def add_order(
+        self, text: str, *, name: str | None = None, repository: str | Path | None = None, by: str | None = None
+    ) -> Fact:
+        """Give a standing order to every agent, or to those of a repository. One of the same name is replaced."""
+        return await self.record_edits.add_order(text, name=name, repository=repository, by=by)
+
+    async def remove_order(self, name: str, *, repository: str | Path | None = None) -> Fact:
+        """Remove a standing order; returns it as it was."""
+        return await self.record_edits.remove_order(name, repository=repository)
+
+    async def add_task(
+        self,
+        session: str,
+        title: str,
+        *,
+        id: str | None = None,
+        parent: str | None = None,
+        priority: int = 0,
+        by: str | None = None,
+    ) -> Task:
+        """Add a task to the plan of a session. Without an id, the same title is the same task."""
+        return await self.record_edits.add_task(session, title, id=id, parent=parent, priority=priority, by=by)
+
+    async def change_task(
+        self, session: str, id: str, state: str, *, because: str | None = None, by: str | None = None
+    ) -> Task:
+        """Change the state of a task of an agent: open, active, blocked, done or dropped."""
+        return await self.record_edits.change_task(session, id, state, because=because, by=by)
+
+    async def settle_decision(self, session: str, id: str, outcome: str, *, by: str | None = None) -> Decision:
+        """Record the outcome of a decision of an agent, or of a program that has ended."""
+        return await self.record_edits.settle_decision(session, id, outcome, by=by)
 
 
 def open(

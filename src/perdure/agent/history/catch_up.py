@@ -27,9 +27,13 @@ OUTSIDE = {
     "effect.settled": "a person settled an effect that was in doubt",
     "effect.late_outcome": "an outcome arrived late",
     "effect.compensated": "an effect was undone",
+    "task.added": "a person added a task to the plan",
+    "task.changed": "a person changed a task of the plan",
+    "decision.settled": "a person recorded the outcome of a decision",
     "lease.taken_over": "the worker that ran this session was lost",
     "lease.expired": "the worker that ran this session stopped renewing its lease",
 }
+MARKED = frozenset({"task.added", "task.changed", "decision.settled"})  # the agent writes such events too
 
 
 class RecentChanges(NamedTuple):
@@ -47,10 +51,16 @@ def since_last_line(tx: StoreTransaction, uid: str, state: State, found: InboxSt
     """What others recorded since the last line, which facts are stale, and how long the model made us wait."""
     said = state.said(uid)
     events = event.after(tx, uid, said, limit=500)
-    others = [line for line in events if line.kind in OUTSIDE and line.number > state.number]
+    others = [line for line in events if is_outside(line) and line.number > state.number]
     facts = [*found.orders, *fact.listing(tx, private_scope(uid))]
     stale = [one for one in facts if one.is_stale(tx.now)]
     return RecentChanges(others, len(inbox.unread(tx, uid)), stale, said, *waited_for(events, "think"))
+
+
+def is_outside(line: Event) -> bool:
+    """Whether an event was recorded by another process and is worth reporting."""
+    marked = isinstance(line.body, dict) and line.body.get("outside") is True
+    return line.kind in OUTSIDE and (line.kind not in MARKED or marked)
 
 
 async def note(ledger: AgentLedger, state: State, since: RecentChanges) -> dict[str, Any] | None:
@@ -137,4 +147,9 @@ def describe(line: Event) -> str:
     if line.kind == "approval.decided":
         row: dict[str, Any] = next(iter(said.get("rows", {}).get("approval") or ()), {})
         about, what = said.get("approval"), f"{row.get('decision', 'decided')} by {line.actor}"
+    elif line.kind in MARKED:
+        table = line.kind.partition(".")[0]
+        row = next(iter(said.get("rows", {}).get(table) or ()), {})
+        news = row.get("title") or row.get("outcome") or row.get("state")
+        about, what = row.get("id"), f"{news}, by {line.actor}"
     return f"{OUTSIDE[line.kind]}{f' ({about})' if about else ''}{f': {what}' if what else ''}"

@@ -115,7 +115,7 @@ def kept_facts(tx: StoreTransaction, uid: str) -> dict[str, Any]:
             for one in reversed(decisions[:MOST])
         ],
         "tasks": plan_text([one for one in tasks if one.state in task.UNFINISHED]),
-        "orders": {one.key: one.value for one in fact.listing(tx, "orders")},
+        "orders": {one.key: one.value for one in fact.orders(tx, session.repository)},
     }
 
 

@@ -13,8 +13,6 @@ from perdure.domain.inbox import InboxMode
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import fact, inbox
 
-ORDERS = "orders"  # the scope of the standing orders
-
 
 class InboxState(NamedTuple):
     """Whether there are unread messages, and the standing orders."""
@@ -23,8 +21,8 @@ class InboxState(NamedTuple):
     orders: list[Fact]
 
 
-def read_inbox(tx: StoreTransaction, uid: str, mode: InboxMode | None) -> InboxState:
-    return InboxState(bool(inbox.unread(tx, uid, mode=mode, limit=1)), fact.listing(tx, ORDERS))
+def read_inbox(tx: StoreTransaction, uid: str, mode: InboxMode | None, repository: str | None) -> InboxState:
+    return InboxState(bool(inbox.unread(tx, uid, mode=mode, limit=1)), fact.orders(tx, repository))
 
 
 def mode_of(state: State) -> InboxMode | None:

@@ -53,7 +53,7 @@ def read(tx: StoreTransaction, uid: str) -> AgentRecords:
     """Everything that a run needs before it begins."""
     session = sessions.get(tx, uid)
     state, checkpointed = state_of(tx, session)
-    inbox = read_inbox(tx, uid, mode_of(state))
+    inbox = read_inbox(tx, uid, mode_of(state), session.repository)
     since = catch_up.since_last_line(tx, uid, state, inbox)
     records = AgentRecords(session, state, checkpointed, session_folder(tx, session), inbox, since)
     records.resting = not since.unread and bool(message.message_waits(tx, uid))  # a message ends every rest

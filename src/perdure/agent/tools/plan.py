@@ -13,12 +13,13 @@ import msgspec
 from perdure.agent.files.workspace import here
 from perdure.agent.tools.result import ToolResult
 from perdure.domain.artifact import Retention
-from perdure.domain.fact import Fact, private_scope
+from perdure.domain.fact import Fact, private_scope, repository_scope
 from perdure.domain.task import Task, TaskState
 from perdure.errors import NotDone
 from perdure.ids import digest, encode
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.tool import tool
+from perdure.runtime.record_edits import task_id
 from perdure.store.move import Log
 from perdure.store.moves import artifact, decision, fact, session, task
 
@@ -37,7 +38,7 @@ def plan(log: Log, tasks: list[Item]) -> ToolResult:
     A task is identified by its title. Tasks that you leave out stay as they are.
     """
     for nth, item in enumerate(tasks):
-        id = "t-" + digest(item.title)[:12]
+        id = task_id(item.title)
         task.add.on(log, id, item.title, priority=-nth)
         if task.get(log.tx, log.uid, id).state != item.state:
             task.change.on(log, id, state=item.state)
@@ -93,7 +94,7 @@ def _fact(one: Fact, now: int) -> str:
 
 def _scope(log: Log, everywhere: bool) -> str:
     where = session.get(log.tx, log.uid).repository if everywhere else None
-    return private_scope(log.uid) if where is None else f"repository:{digest(where)[:16]}"
+    return private_scope(log.uid) if where is None else repository_scope(where)
 
 
 @tool(replay="joint")

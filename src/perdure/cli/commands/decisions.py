@@ -10,7 +10,7 @@ from perdure.cli.text.grid import grid
 from perdure.cli.text.plain import safe, short, span
 from perdure.store.moves import decision, session
 
-HEADINGS = ("session", "decided", "decision~", "because~", "then~", "outcome~")
+HEADINGS = ("session", "id", "decided", "decision~", "because~", "then~", "outcome~")
 
 
 @command
@@ -33,7 +33,7 @@ def decisions(shell: Shell, id: str | None, incomplete: bool, limit: int) -> Non
         return
     rows = [
         [
-            safe(names[one.session_uid]), f"{span(now - one.decided_at)} ago", short(one.decision),
+            safe(names[one.session_uid]), safe(one.id), f"{span(now - one.decided_at)} ago", short(one.decision),
             short(one.rationale), short(one.planned_action or ""), short(one.outcome or ""),
         ]
         for one in found[:limit]

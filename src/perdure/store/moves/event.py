@@ -18,6 +18,11 @@ from perdure.store.moves.session import get
 PAGE = 1000
 
 
+def outside_mark(log: Log) -> dict[str, bool] | None:
+    """What marks an event of an outsider, where holders write events of the same kind."""
+    return {"outside": True} if log.holder is None else None
+
+
 def append(
     holder: Holder, kind: str, body: Mapping[str, Any] | None = None, *, effect_id: str | None = None
 ) -> Move[int]:

@@ -261,6 +261,11 @@ def page(
     )  # fmt: skip
 
 
+def repositories(tx: StoreTransaction, *, limit: int = 1_000_000) -> list[str]:
+    """The repositories that sessions work in."""
+    return [row[0] for row in tx.all("session.repositories", limit=limit)]
+
+
 def waiting_for_person(
     tx: StoreTransaction,
     *,

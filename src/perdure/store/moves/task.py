@@ -8,7 +8,9 @@ from perdure.domain.record import check_columns, check_move
 from perdure.domain.task import MOVES, Task, TaskState
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name, check_text
-from perdure.store.move import Log, StoreTransaction, holder_move
+from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move
+from perdure.store.moves import session
+from perdure.store.moves.event import outside_mark
 
 CHANGEABLE = frozenset({"title", "state", "priority", "branch", "assigned_worker", "note"})
 UNFINISHED = frozenset({TaskState.OPEN, TaskState.ACTIVE, TaskState.BLOCKED})
@@ -39,7 +41,7 @@ def add(
     task = get(log.tx, log.uid, id)
     if fresh:
         _refuse_below_done(log, task)
-        log.append("task.added", rows={"task": [task.to_dict()]})
+        log.append("task.added", outside_mark(log), rows={"task": [task.to_dict()]})
     elif (task.title, task.parent_id) != (title, parent_id):
         raise Conflict(f"Task {id} of session {log.head.id} exists already, with another title or parent.")
     return task
@@ -61,8 +63,26 @@ def change(log: Log, /, id: str, **changes: Any) -> Task:
     log.tx.run("task.change", uid=log.uid, id=id, now=log.tx.now, **columns)
     if state in UNFINISHED:
         _refuse_below_done(log, task)
-    log.append("task.changed", rows={"task": [{"id": id, "updated_at": log.tx.now} | changes]})
+    row = {"id": id, "updated_at": log.tx.now} | changes
+    log.append("task.changed", outside_mark(log), rows={"task": [row]})
     return get(log.tx, log.uid, id)
+
+
+@outsider_move
+def add_from_outside(log: Log, id: str, title: str, *, parent_id: str | None = None, priority: int = 0) -> Task:
+    """Add a task to the plan of a session, whether a worker holds it or not."""
+    session.refuse_finished(log)
+    return add.on(log, id, title, parent_id=parent_id, priority=priority)
+
+
+@outsider_move
+def change_from_outside(log: Log, /, id: str, **changes: Any) -> Task:
+    """Change a task of a session, whether a worker holds it or not. A task that is as wanted stays as it is."""
+    session.refuse_finished(log)
+    task = get(log.tx, log.uid, id)
+    if all(getattr(task, name) == value for name, value in changes.items()):
+        return task
+    return change.on(log, id, **changes)
 
 
 def _refuse_below_done(log: Log, task: Task) -> None:

@@ -22,6 +22,10 @@ delete from fact where scope = :scope and key = :key and version = :version;
 -- One fact.
 select {columns:fact} from fact where scope = :scope and key = :key;
 
+-- name: fact.orders
+-- The standing orders for every agent, and those of one repository.
+select {columns:fact} from fact where scope in (:everywhere, :scope) order by scope, key limit :limit;
+
 -- name: fact.list
 -- Facts of a scope, or all.
 select {columns:fact} from fact where (cast(:scope as text) is null or scope = :scope)

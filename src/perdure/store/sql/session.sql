@@ -163,6 +163,10 @@ select 1 where exists (select 1 from step where session_uid = :uid)
 -- The branches that were forked from a session.
 select uid from session where forked_from = :uid order by uid limit :limit;
 
+-- name: session.repositories
+-- The repositories that sessions work in.
+select distinct repository from session where repository is not null order by repository limit :limit;
+
 -- name: session.for_a_person
 -- Sessions that wait, at least in part, for input of a person; the most recently updated first.
 select {columns:session} from session

@@ -1,0 +1,61 @@
+"""What people write to the record reaches the agent: standing orders, tasks, outcomes of decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.agent.conftest import opened
+from tests.agent.talk import Talk, calls, lines
+
+pytestmark = pytest.mark.databases("sqlite", "postgres")
+
+
+async def test_agent_is_told_the_orders_of_its_repository_only(talk: Talk, folder: Path) -> None:
+    talk.declare(["Yes.", "Yes."])
+    async with opened(talk.target) as runtime:
+        await runtime.add_order("Be brief.", name="style")
+        await runtime.add_order("Run the tests.", name="tests", repository=folder)
+        await runtime.add_order("Never push.", name="push", repository=folder / "other")
+        await talk.start(runtime, repository=folder)
+        await runtime.add_order("Run all tests.", name="tests", repository=folder)
+        await runtime.send("talk", "continue")
+        await runtime.run("talk")
+    first, second = (request.instructions for request in talk.model.requests)
+    assert "Standing orders:\n- style: Be brief.\n- tests: Run the tests." in first
+    assert "- tests: Run all tests." in second
+    assert "Never push." not in first + second
+
+
+async def test_agent_is_told_what_a_person_changed_in_its_plan(talk: Talk) -> None:
+    plan = ("plan", {"tasks": [{"title": "Fix it"}, {"title": "Test it"}]})
+    choice = ("decide", {"decision": "comment", "because": "only style"})
+    again = ("plan", {"tasks": [{"title": "Check the docs", "state": "done"}]})
+    talk.declare([calls(plan, choice), "Planned.", calls(again), "Done."], ["plan", "decide"])
+    async with opened(talk.target) as runtime:
+        await talk.start(runtime)
+        first, second = [one.id async for one in runtime.tasks(session="talk")]
+        await runtime.add_task("talk", "Check the docs", by="ada")
+        await runtime.change_task("talk", first, "done", because="by hand", by="ada")
+        await runtime.change_task("talk", second, "dropped", by="ada")
+        (made,) = [one.id async for one in runtime.decisions(session="talk")]
+        await runtime.settle_decision("talk", made, "commented", by="ada")
+        await runtime.send("talk", "continue")
+        await runtime.run("talk")
+        assert [one["items"] for one in await lines(runtime) if one.get("about") == "away"] == [
+            [
+                f"a person added a task to the plan ({runtime_task('Check the docs')}): Check the docs, by ada",
+                f"a person changed a task of the plan ({first}): done, by ada",
+                f"a person changed a task of the plan ({second}): dropped, by ada",
+                f"a person recorded the outcome of a decision ({made}): commented, by ada",
+            ]
+        ]
+        states = {one.title: (one.state, one.note) async for one in runtime.tasks(session="talk")}
+    assert states == {"Fix it": ("done", "by hand"), "Test it": ("dropped", None), "Check the docs": ("done", None)}
+
+
+def runtime_task(title: str) -> str:
+    from perdure.runtime.record_edits import task_id
+
+    return task_id(title)
