@@ -84,7 +84,7 @@ def check_name(kind: str, name: str) -> str:
     if not NAME.match(name):
         raise ConfigError(
             f"{kind} {name[:40]!r} is not a valid name.",
-            hint="Use up to 200 letters, digits and . _ : @ / + -, starting with a letter or digit.",
+            hint="Use up to 200 characters of A-Z a-z 0-9 . _ : @ / + - and start with one of A-Z a-z 0-9.",
         )
     return name
 

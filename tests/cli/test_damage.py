@@ -11,8 +11,8 @@ import pytest
 from perdure.cli.text.doctor import conclusion
 from perdure.control.doctor.examination import examine
 from perdure.control.doctor.report import DoctorReport
-from perdure.store.inspection import damage
 from perdure.store.moves import session
+from perdure.store.row_check import DamagedRow
 from perdure.store.store import open_store
 from tests.cli.terminal import Terminal
 
@@ -105,6 +105,6 @@ def test_a_damaged_row_on_postgres_is_named_too(broken: str, told: str) -> None:
     assert [(one.session, told in one.what) for one in report.damaged] == [("t2", True)]
     assert report.healthy is False
     with open_store(broken) as store:
-        found: list[damage.DamagedRow] = []
+        found: list[DamagedRow] = []
         names = [one.id for one in store.read_now(session.page, damaged=found)]
         assert {"t1", "t3"} <= set(names)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perdure.store.inspection.damage import KEYS
+from perdure.store.row_check import KEYS
 from perdure.store.statements import RECORDS, load
 from perdure.store.transfer.session_export import TABLES
 

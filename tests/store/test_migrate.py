@@ -27,6 +27,7 @@ from tests.store.support import schemas
 from tests.store.support.process_group import ProcessGroup
 from tests.store.support.schemas import SESSIONS, ask, dialect_of, migrate_to, sessions_in_flight
 from tests.store.support.sessions import TTL, a_holder, a_session
+from tests.tidy.test_words import PATTERN
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 
@@ -323,3 +324,23 @@ def test_opening_does_not_migrate_under_a_living_worker_of_an_older_version(blan
     alive.close()
     with open_store(blank) as store:
         assert store.database.schema_version == KNOWN
+
+
+@pytest.mark.databases("sqlite")
+def test_new_meanings_do_not_lock_out_a_running_worker_of_schema_5(blank: str) -> None:
+    migrate_to(blank, None, 5)
+    old = WorkerRecord("w-old", "host", "boot", 1, "token", 5, 5, [], 0, 0)
+    with schemas.a_migrator(blank) as database:
+        schemas.write(database, worker.register(old))
+    alive = Presence(companion(Path(blank)) / "workers", "w-old")
+    with open_store(blank) as store:
+        assert store.database.schema_version == KNOWN >= 6
+    migrate.check(KNOWN, int(ask(blank, "select value from meta where key = 'compatible_from'")[0][0]), 5)
+    alive.close()
+
+
+def test_every_kind_has_a_plain_meaning_after_migration(blank: str) -> None:
+    migrate_to(blank, None)
+    for table in ("event_kind", "wait_kind"):
+        odd = [row for row in ask(blank, f"select kind, meaning from {table}") if PATTERN.search(row[1])]
+        assert odd == []

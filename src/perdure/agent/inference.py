@@ -132,7 +132,7 @@ def waited_for(events: Iterable[Event], what: str) -> tuple[int, int]:
 
 async def record(ledger: AgentLedger, model: Model, reply: Reply, call: ModelCall, body: dict[str, Any]) -> Line:
     """Record the effect and its answer in one commit; returns the line of the transcript."""
-    spent = message.Usage(reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.cost_micros)
+    spent = message.ModelUsage(reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.cost_micros)
     result = {"stop": reply.stop, "calls": len(reply.calls), "letters": len(reply.text), "asked": call.asked}
     reference = reply.model or model.name
     known = intents.AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result=encode(result), reference=reference)
@@ -147,14 +147,14 @@ async def record_failure(
     """Record that the model could not answer, together with the line that reports it, in one commit."""
     described = encode(decode(describe(error)) | {"asked": call.asked})
     known = intents.AttemptResult(outcome=AttemptOutcome.FAILED, error=described)
-    made = await _write(ledger, model, known, call.position, body, message.Usage())
+    made = await _write(ledger, model, known, call.position, body, message.ModelUsage())
     assert made is not None
     return line_of(ledger.run.session.uid, *made, body)
 
 
 async def _write(
     ledger: AgentLedger, model: Model, known: intents.AttemptResult, position: list[Any], body: dict[str, Any] | None,
-    spent: message.Usage,
+    spent: message.ModelUsage,
 ) -> tuple[int, int] | None:  # fmt: skip
     run = ledger.run
     arguments = {"model": model.name}

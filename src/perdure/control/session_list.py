@@ -6,9 +6,9 @@ from typing import Any
 
 from perdure.domain.session import SessionRecord
 from perdure.errors import NotFound
-from perdure.store.inspection.damage import DamagedRow
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import session
+from perdure.store.row_check import DamagedRow
 
 PAGE = 1000  # sessions per read
 

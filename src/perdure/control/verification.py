@@ -7,9 +7,9 @@ from collections.abc import Callable
 import msgspec
 
 from perdure.store.inspection import damage
-from perdure.store.inspection.damage import DamagedRow
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import session
+from perdure.store.row_check import DamagedRow
 
 
 class Verification(msgspec.Struct):

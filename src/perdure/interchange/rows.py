@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from perdure.errors import BundleInvalid
-from perdure.store.inspection.damage import KEYS, Columns, check, nullable
+from perdure.store.row_check import KEYS, Columns, check, nullable
 from perdure.store.statements import RECORDS
 from perdure.store.transfer.session_export import TABLES
 

@@ -48,6 +48,7 @@ class StoreTransaction(ABC):
         self.move_id = move_id
         self.restore_epoch = restore_epoch
         self.intact = 0  # the restore epoch up to which everything that this process acknowledged was found
+        self.keep_lease: Callable[[Log, Holder], bool] = lambda _log, _holder: False  # after a failover (`failover`)
         self.switched_at = 0  # when this process saw another server take over, on the boot clock
         self.appended: list[tuple[str, int]] = []
         self.after_commit: list[Callable[[], None]] = []
@@ -207,9 +208,7 @@ def hold(tx: StoreTransaction, holder: Holder) -> Log:
     head = read_head(tx, holder.uid)
     log = Log(tx, head, holder.name, holder)
     if head.lease_epoch != holder.epoch or head.lease_nonce != holder.nonce:
-        from perdure.store import failover  # late: it makes moves itself
-
-        if not failover.keep_lease(log, holder):
+        if not tx.keep_lease(log, holder):
             now = f"{head.lease_holder} holds it now" if head.lease_holder else f"it is {head.status} now"
             raise LeaseLost(f"{holder.name} no longer holds session {head.id} (epoch {holder.epoch}); {now}.")
     note_requests(holder, head)

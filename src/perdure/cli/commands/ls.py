@@ -16,8 +16,8 @@ from perdure.control.session_list import PAGE, list_sessions, search_sessions
 from perdure.domain.session import SessionRecord
 from perdure.domain.wait import Wait
 from perdure.errors import Damaged
-from perdure.store.inspection.damage import DamagedRow, records
 from perdure.store.move import StoreTransaction
+from perdure.store.row_check import DamagedRow, records
 
 STATUSES = ("ready", "running", "waiting", "done", "failed", "cancelled")
 KINDS = ("approval", "input", "timer", "doubt", "effect", "lease", "child", "paused", "program", "policy", "quarantine")

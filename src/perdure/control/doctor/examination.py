@@ -24,11 +24,11 @@ from perdure.store import failover, migrate
 from perdure.store.databases.sqlite.location import Reserve, check_file_system, check_library
 from perdure.store.databases.sqlite.read_only import is_writable
 from perdure.store.inspection import damage, read_access
-from perdure.store.inspection.damage import DamagedRow
 from perdure.store.inspection.read_access import StoreLocation, StoreReader
 from perdure.store.inspection.survey import survey as take_survey
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import restore
+from perdure.store.row_check import DamagedRow
 from perdure.store.writer.lock import life_of
 
 SAMPLES = 20

@@ -9,8 +9,8 @@ import msgspec
 from perdure.domain.restore import Restore
 from perdure.domain.worker import Liveness
 from perdure.domain.writer import Writer
-from perdure.store.inspection.damage import DamagedRow
 from perdure.store.inspection.read_access import Durability, Server
+from perdure.store.row_check import DamagedRow
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -54,9 +54,9 @@ def request(log: Log, intent: NewEffect, question: ApprovalRequest) -> Effect:
 
 
 def must_ask(tx: StoreTransaction, planned: Effect, question: ApprovalRequest) -> bool:
-    """Whether people have yet to be asked what the gate asks now.
+    """Whether another approval is needed for the present gate.
 
-    A yes may not be enough: it may have been asked for by weaker rules, elsewhere or before the code changed.
+    An approval may not be enough: it may have been requested under weaker rules, in another store or by older code.
     """
     row = tx.one("approval.get", uid=planned.session_uid, id=planned.approval_id or "")
     if row is None:

@@ -26,7 +26,7 @@ from perdure.store.moves.session_end import CLOSED
 NEWEST = 1000  # events among which the same note is searched for
 
 
-class Usage(msgspec.Struct, frozen=True):
+class ModelUsage(msgspec.Struct, frozen=True):
     """What a model call consumed."""
 
     tokens_in: int = 0
@@ -51,7 +51,7 @@ def record_reply(
     dispatch: Dispatch,
     outcome: AttemptResult,
     body: Mapping[str, Any] | None,
-    spent: Usage,
+    spent: ModelUsage,
 ) -> tuple[int, int] | None:
     """Record a model call, its usage and its reply; returns the number and time of the reply's line."""
     if effects.get_or_none(log.tx, log.uid, intent.id) is None:
@@ -65,11 +65,11 @@ def record_reply(
 @holder_move
 def add_usage(log: Log, *, tokens_in: int, tokens_out: int, cost_micros: int) -> None:
     """Add what a model call cost to the session's totals."""
-    totals = add_to_totals(log, Usage(tokens_in, tokens_out, cost_micros))
+    totals = add_to_totals(log, ModelUsage(tokens_in, tokens_out, cost_micros))
     log.append("note", {"usage": [tokens_in, tokens_out, cost_micros]}, rows={"session": totals})
 
 
-def add_to_totals(log: Log, used: Usage) -> dict[str, int]:
+def add_to_totals(log: Log, used: ModelUsage) -> dict[str, int]:
     """Add to the totals of a session's row and return them; the caller appends the event."""
     now = session.get(log.tx, log.uid)
     totals = {

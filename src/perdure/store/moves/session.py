@@ -13,10 +13,10 @@ from perdure.domain.session import MOVES, TERMINAL, SessionRecord, Status
 from perdure.domain.state import NOT_STATE
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name, check_text, encode, new_uid
-from perdure.store.inspection.damage import DamagedRow, records
 from perdure.store.move import Log, Move, SessionHead, StoreTransaction, expect_one, holder_move, outsider_move
 from perdure.store.moves import artifact
 from perdure.store.moves.artifact import ArtifactClaim
+from perdure.store.row_check import DamagedRow, records
 
 FOREVER = 2**62
 DESCRIBED = frozenset({"title", "owner", "queue", "priority"})

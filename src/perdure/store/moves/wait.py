@@ -17,9 +17,9 @@ from perdure.domain.record import same_json
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name, check_text, encode
-from perdure.store.inspection.damage import records
 from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move
 from perdure.store.moves import session
+from perdure.store.row_check import records
 
 MANY = 1_000_000
 

@@ -37,7 +37,7 @@ from psycopg import errors
 from perdure import faults, process
 from perdure.domain.restore import LossUnknown
 from perdure.errors import CommitUnknown, LeaseLost, StoreUnavailable
-from perdure.store import migrate
+from perdure.store import failover, migrate
 from perdure.store.databases.postgres.connect import connect
 from perdure.store.databases.postgres.history import is_warning
 from perdure.store.databases.postgres.migrator import PostgresMigrator, PostgresTransaction
@@ -224,6 +224,7 @@ class Connection:
         tx = kind(on, self._server.clock.now(), move.id, self._server.restore_epoch)
         tx.boot = self._server.clock.boot()
         tx.waits = self._waits
+        tx.keep_lease = failover.keep_lease
         tx.intact, tx.switched_at = self._server.history.intact, self._server.history.switched_at
         return tx
 
