@@ -96,3 +96,17 @@ def test_artifact_is_printed_unchanged_into_a_pipe_and_harmless_on_a_terminal(wo
 def test_artifact_is_named_by_a_prefix_that_is_unique(work: Work, effect: str) -> None:
     for prefix in ("", "nothing"):
         assert "[not-found]" in work("artifacts", "cat", prefix).err
+
+
+def test_failed_command_is_shown_by_the_end_of_its_output(work: Work) -> None:
+    command = "i=0; while [ $i -lt 30 ]; do echo line $i; i=$((i+1)); done; echo the reason; exit 3"
+    started = work.script(calls("I run.", ("run_command", {"command": command})), "It failed.")
+    with work.sit(*started, "--allow", "run_command") as seat:
+        seat.until("It failed.")
+        shown = seat.text
+    assert "    exit 3\n" in shown
+    assert "    line 29\n    the reason\n" in shown
+    assert "line 0\n" not in shown
+    (effect,) = [one["id"] for one in work("effects", "--tool", "run_command", "--json").lines]
+    assert f"`perdure effects {effect}` shows all" in shown
+    assert "happened: exit 3 … the reason" in work("show", "one", "--last", "100").out

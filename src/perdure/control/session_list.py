@@ -53,10 +53,16 @@ def _searched_fields(one: SessionRecord) -> list[str]:
     return [one.id, one.title or "", prompt if isinstance(prompt, str) else ""]
 
 
-def newest_unfinished(tx: StoreTransaction) -> SessionRecord:
-    """The most recently active session that has not ended. A child is resumed with its parent."""
-    found = [one for status in ("ready", "running", "waiting") for one in session.page(tx, status=status)]
+def newest_unfinished(tx: StoreTransaction, repository: str | None = None) -> SessionRecord:
+    """The most recently active session that has not ended, preferably of a repository.
+
+    A child is resumed with its parent.
+    """
+    open_ = ("ready", "running", "waiting")
+    found = [one for status in open_ for one in session.page(tx, status=status, repository=repository)]
     own = [one for one in found if one.parent_uid is None and one.sealed_at is None]
+    if not own and repository is not None:
+        return newest_unfinished(tx)
     if not own:
         raise NotFound("Every session has ended, or continues elsewhere.", hint="`perdure ls` lists them.")
     return max(own, key=lambda one: (one.updated_at, one.uid))

@@ -35,6 +35,15 @@ FOR_A_PERSON = frozenset(
 )
 
 
+def needs_person(kind: str, ref: str | None, detail: Any) -> bool:
+    """Whether a wait keeps work from continuing until a person acts.
+
+    An agent that has answered waits for the next message, without a reason in `detail`: its work is done for now.
+    """
+    is_answered = kind == WaitKind.INPUT and ref is None and detail is None
+    return kind in FOR_A_PERSON and not is_answered
+
+
 class Wait(Record, frozen=True):
     """A row of `wait`; the numbers are those of the events that opened and resolved it."""
 

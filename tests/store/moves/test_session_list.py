@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.domain.session import Status
-from perdure.domain.wait import WaitKind
+from perdure.domain.wait import WaitKind, needs_person
 from perdure.errors import ConfigError, Conflict, NotFound
 from perdure.store.moves import session, wait
 from perdure.store.store import Store
@@ -82,3 +82,18 @@ def test_sessions_are_counted_by_status(store: Store) -> None:
     a_session(store), a_session(store)
     store.write_now(session.finish(a_holder(store), Status.DONE))
     assert store.read_now(session.count) == {"done": 1, "ready": 2}
+
+
+@pytest.mark.parametrize(
+    ("ref", "detail", "needs"), [(None, None, False), ("ask", {"question": "?"}, True), (None, {"why": "limit"}, True)]
+)
+def test_session_that_waits_for_the_next_message_needs_no_person(
+    store: Store, ref: str | None, detail: dict[str, str] | None, needs: bool
+) -> None:
+    holder = a_holder(store)
+    store.write_now(wait.open_(holder, "w", WaitKind.INPUT, ref=ref, detail=detail))
+    store.write_now(wait.park(holder, ["w"]))
+    found = store.read_now(session.waiting_for_person)
+    assert [one.uid for one in found] == ([holder.uid] if needs else [])
+    (asked,) = store.read_now(wait.open_of_session, holder.uid)
+    assert needs_person(asked.kind, asked.ref, asked.detail) is needs

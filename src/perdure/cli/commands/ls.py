@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from perdure.cli.shell import RenamedOption, Shell, command
+from perdure.cli.shell import UNBOUNDED, RenamedOption, Shell, command
 from perdure.cli.store_access import read_store
 from perdure.cli.text.grid import grid
 from perdure.cli.text.plain import count, error, safe, short, span
 from perdure.cli.text.waits import summarize_waits
+from perdure.config import default_store
 from perdure.control.session_list import PAGE, list_sessions, search_sessions
 from perdure.domain.session import SessionRecord
 from perdure.domain.wait import Wait
@@ -25,6 +26,8 @@ SEALED = "nothing here: it is sealed, and continues elsewhere"
 SILENT = "a worker: its lease has expired"
 HEADINGS = ("session", "title~", "program~", "status", "waits for~", "since", "age", "cost", "owner~")
 WAITS = HEADINGS.index("waits for~")
+OPTIONAL = ("title~", "since", "cost", "owner~")
+NO_SESSIONS = 'There are no sessions yet. `perdure run "PROMPT"` starts one; `perdure demo` shows what happens.'
 
 
 @command
@@ -44,6 +47,10 @@ def ls(
 
     Within each group, the most recently active session comes first.
     """
+    if shell.store is None and not default_store().exists():  # a new machine
+        if not shell.json:
+            shell.echo(NO_SESSIONS)
+        return
     where = None if repository is None else os.path.abspath(repository)
     damaged: list[DamagedRow] = []
     with read_store(shell) as tx:
@@ -71,9 +78,9 @@ def ls(
 
 def show_rows(shell: Shell, rows: list[tuple[list[str], bool]], *, more: bool, limit: int, filtered: bool) -> None:
     if not rows:
-        shell.echo("No session matches." if filtered else "There are no sessions yet.")
+        shell.echo("No session matches." if filtered else NO_SESSIONS)
         return
-    shell.echo(*grid(HEADINGS, [cells for cells, _ in rows], width=shell.width))
+    shell.echo(*table(shell, [cells for cells, _ in rows]))
     silent = sum(cells[WAITS] == SILENT for cells, _ in rows)
     if more:
         shell.echo("", f"These are the first {limit}. Use --limit to list more.")
@@ -83,6 +90,19 @@ def show_rows(shell: Shell, rows: list[tuple[list[str], bool]], *, more: bool, l
     if silent:
         verb = "has lost its worker" if silent == 1 else "have lost their workers"
         shell.echo("", f"{silent} of these {verb}. `{shell.suggest('resume', 'ID')}` takes a session over.")
+
+
+def table(shell: Shell, rows: list[list[str]]) -> list[str]:
+    """The lines of the table. On a terminal, a column without any content leaves its room to the others."""
+    empty = {
+        place
+        for place, heading in enumerate(HEADINGS)
+        if shell.width < UNBOUNDED and heading in OPTIONAL and not any(cells[place] for cells in rows)
+    }
+    shown = [place for place in range(len(HEADINGS)) if place not in empty]
+    return grid(
+        [HEADINGS[place] for place in shown], [[cells[place] for place in shown] for cells in rows], width=shell.width
+    )
 
 
 def row(tx: StoreTransaction, one: SessionRecord, asked: list[Wait]) -> tuple[list[str], bool]:
@@ -95,7 +115,7 @@ def row(tx: StoreTransaction, one: SessionRecord, asked: list[Wait]) -> tuple[li
     if one.status == "running" and one.lease_until is not None and one.lease_until < tx.now:
         waits, since = SILENT, one.lease_until
     cells = [
-        safe(one.id), short(one.title or "", 60), safe(one.program), one.status, waits,
+        safe(one.id), short(one.title or ""), safe(one.program), one.status, waits,
         "" if since is None else span(tx.now - since), span(tx.now - one.created_at), cost(one), safe(one.owner or ""),
     ]  # fmt: skip
     return cells, needs

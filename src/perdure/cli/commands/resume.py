@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import click
@@ -27,7 +28,7 @@ WIDE = 150  # columns from which the reason is in the same line
 
 @command
 @click.argument("id", required=False)
-@click.option("--last", is_flag=True, help="Resume the most recently active session that has not ended.")
+@click.option("--last", is_flag=True, help="The most recently active session that has not ended; first of this folder.")
 @click.option("--plan", is_flag=True, help="Only show what would be done.")
 @by_option
 def resume(shell: Shell, id: str | None, last: bool, plan: bool) -> int:
@@ -64,7 +65,7 @@ def resume(shell: Shell, id: str | None, last: bool, plan: bool) -> int:
 
 def _find(tx: StoreTransaction, shell: Shell, id: str | None) -> tuple[SessionRecord, bool, str]:
     """The session, whether a process that may be alive holds it, and a line about its holder."""
-    found = newest_unfinished(tx) if id is None else session.find(tx, id)
+    found = newest_unfinished(tx, os.getcwd()) if id is None else session.find(tx, id)
     check_not_sealed(tx, found)
     if shell.json or found.lease_holder is None:
         return found, False, ""

@@ -14,6 +14,7 @@ from perdure.cli.text.plain import arguments, count, safe, short
 
 DIFF = 40  # lines of a diff that are shown
 RESULT = 1  # lines of any other result
+TAIL = 8  # lines from the end of a failed command's output
 MARKS = {"done": ("●", "green"), "failed": ("✗", "red"), "not started": ("○", "yellow"), "unknown": ("?", "yellow")}
 PLAIN_MARKS = {"done": "*", "failed": "x", "not started": "o", "unknown": "?"}
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -105,8 +106,20 @@ class ItemPrinter:
             self.screen.line(f"    {item['status']}: {short(str(item.get('result')), 300)}", style)
         elif item["name"] in ("edit_file", "write_file"):
             self._lines(diff_of(item), DIFF, str(item.get("result")))
+        elif failed_command(item):
+            self._end_of_output(str(item["result"]).splitlines(), item.get("effect"))
         else:
             self._result(str(item.get("result") if item.get("result") is not None else ""))
+
+    def _end_of_output(self, lines: list[str], effect: Any) -> None:
+        """How a failed command ended, and the end of its output: that is where the reason is."""
+        self.screen.line(f"    {short(lines[0])}", "red")
+        output = [line for line in lines[1:] if line.strip()]
+        if len(output) > TAIL:
+            whole = f"; `perdure effects {effect}` shows all" if effect else ""
+            self.screen.line(f"    … {count(len(output) - TAIL, 'line')} before{whole}", "dim")
+        for line in output[-TAIL:]:
+            self.screen.line(Text("    " + short(line.expandtabs(4), 500), "dim"))
 
     def _result(self, text: str) -> None:
         lines = [line for line in text.splitlines() if line.strip()]
@@ -157,3 +170,9 @@ def diff_of(item: JsonObject) -> list[str]:
     given = item.get("arguments")
     content = given.get("content") if isinstance(given, dict) else None
     return [f"+{line}" for line in content.splitlines()] if isinstance(content, str) else []
+
+
+def failed_command(item: JsonObject) -> bool:
+    """Whether a command ran and ended with anything but exit code 0."""
+    result = item.get("result")
+    return item["name"] == "run_command" and isinstance(result, str) and result.partition("\n")[0] not in ("", "exit 0")

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from perdure.cli.text.plain import call, error, safe, short, value
 from perdure.clock import format_time
 from perdure.domain.event import Event
+from perdure.ids import decode
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect
 
@@ -58,7 +61,7 @@ def _effect(event: Event, body: Body, tools: Mapping[str, str], by: str) -> str:
     text = {
         "effect.planned": f"{name} is planned: {call(str(row.get('tool')), row.get('intent'))}",
         "effect.dispatched": f"{name} is dispatched, {attempt}",
-        "effect.acknowledged": f"{name} happened: {value(row.get('result'))}",
+        "effect.acknowledged": f"{name} happened: {_result(row.get('result'))}",
         "effect.failed": f"{name} did not happen: {error(row.get('error'))}",
         "effect.unknown": f"{name}: {attempt} {_unknown(body)}: {error(body.get('error'))}",
         "effect.absent": f"{name} was not found outside; it is planned again",
@@ -77,6 +80,18 @@ def _effect(event: Event, body: Body, tools: Mapping[str, str], by: str) -> str:
     if text is None:
         return f"{event.kind} {name}: {value(body)}"
     return f"{text}. {short(str(because))}" if because else text
+
+
+def _result(stored: Any) -> str:
+    """A result in short. Of a command that failed, how it ended and the end of its output."""
+    try:
+        result = decode(stored) if isinstance(stored, str) else stored
+    except msgspec.DecodeError:
+        return value(stored)
+    if not isinstance(result, Mapping) or not result.get("failed") or not isinstance(result.get("text"), str):
+        return value(stored)
+    lines = [line.strip() for line in result["text"].splitlines() if line.strip()]
+    return short(lines[0]) + (f" … {short(lines[-1])}" if len(lines) > 1 else "") if lines else value(stored)
 
 
 def _unknown(body: Body) -> str:

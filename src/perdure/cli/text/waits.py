@@ -12,7 +12,7 @@ from perdure.cli.shell import Shell
 from perdure.cli.text.plain import CUT, intent, safe, short, span
 from perdure.clock import format_time
 from perdure.domain.session import SessionRecord
-from perdure.domain.wait import FOR_A_PERSON, Wait, WaitKind
+from perdure.domain.wait import FOR_A_PERSON, Wait, WaitKind, needs_person
 from perdure.errors import NotFound
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, effect, session, wait
@@ -196,7 +196,9 @@ def wait_lines(shell: Shell, described: list[WaitDescription], now: int) -> Iter
 
 def summarize_waits(tx: StoreTransaction, waits: list[Wait]) -> tuple[str, int | None, bool]:
     """For a list: what a session waits for in a few words, since when, and whether it needs a person."""
-    open_ = sorted(waits, key=lambda one: one.kind not in FOR_A_PERSON)
+    open_ = sorted(
+        waits, key=lambda one: (not needs_person(one.kind, one.ref, one.detail), one.kind not in FOR_A_PERSON)
+    )
     if not open_:
         return "", None, False
     first = open_[0]
@@ -208,5 +210,6 @@ def summarize_waits(tx: StoreTransaction, waits: list[Wait]) -> tuple[str, int |
         about = session_name(tx, first.ref)
     elif first.kind == WaitKind.LEASE:
         about = f"{first.ref}, held by {detail.get('holder')}"
-    text = f"{first.kind}: {short(str(about), 80)}" if about else str(first.kind)
-    return text + (f" (+{len(open_) - 1})" if len(open_) > 1 else ""), first.since, first.kind in FOR_A_PERSON
+    text = f"{first.kind}: {short(str(about))}" if about else str(first.kind)
+    more = f" (+{len(open_) - 1})" if len(open_) > 1 else ""
+    return text + more, first.since, needs_person(first.kind, first.ref, first.detail)

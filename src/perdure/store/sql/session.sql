@@ -175,6 +175,7 @@ where uid in (
         where resolved_at is null and kind in (
             'approval', 'input', 'doubt', 'paused', 'program', 'policy', 'quarantine'
         )
+            and not (kind = 'input' and ref is null and detail is null)
     )
     and status in ('ready', 'running', 'waiting') and sealed_at is null
     and (cast(:status as text) is null or status = :status)

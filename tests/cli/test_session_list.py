@@ -1,0 +1,55 @@
+"""`perdure ls`: what counts as needing a person, new machines, the width; and `perdure resume --last`."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.cli.agents import Work, calls
+from tests.cli.terminal import Terminal
+
+
+def test_answered_agent_does_not_need_a_person_but_a_question_does(work: Work) -> None:
+    assert work(*work.script("Done.")).code == 0
+    assert work.terminal.run("desk_review", "review-7").code == 3
+    work("send", "one", "more")
+    assert [one["id"] for one in work("ls", "--json").lines] == ["review-7", "one"]  # the newest is not the first
+    assert "\n1 of these needs a person." in work("ls").out
+
+
+def test_agent_that_stopped_at_a_limit_needs_a_person(work: Work) -> None:
+    look = calls("I look.", ("read_file", {"path": "a.py"}))
+    work(*work.script(look, look, look), "--turns", "1")
+    assert "\n1 of these needs a person." in work("ls").out
+
+
+def test_ls_is_friendly_on_a_new_machine_and_creates_nothing(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PERDURE_STORE")
+    shown = terminal("ls")
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith('There are no sessions yet. `perdure run "PROMPT"` starts one')
+    assert (terminal("ls", "--json").code, terminal("ls", "--json").out) == (0, "")
+    assert list(terminal.folder.iterdir()) == []
+    assert terminal("ls", "--store", "elsewhere.db").code == 1  # a store that was named and is not there is an error
+
+
+def test_ls_uses_the_width_of_the_terminal(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    title = "a long title " * 9
+    terminal("run", "desk_sleeper", "--id", "done-1", "--title", title.strip())
+    monkeypatch.setenv("COLUMNS", "250")
+    wide = terminal("ls").out
+    assert title.strip() in wide
+    assert "cost" not in wide  # no session has a cost
+    monkeypatch.setenv("COLUMNS", "80")
+    assert all(len(line) <= 80 for line in terminal("ls").out.splitlines())
+
+
+def test_resume_last_prefers_sessions_of_the_current_folder(terminal: Terminal) -> None:
+    assert terminal.run("desk_review", "here", "--repo", ".").code == 3
+    assert terminal.run("desk_review", "there", "--repo", "/tmp").code == 3
+    assert "Session here " in terminal("resume", "--last").out
+    os.chdir("/")
+    assert "Session there " in terminal("resume", "--last").out
