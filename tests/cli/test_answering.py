@@ -89,7 +89,7 @@ def test_a_verdict_is_checked_before_it_is_believed(terminal: Terminal, monkeypa
         ((), "The verdict is missing."),
         (("--absent", "--result", "1"), "belong to --happened"),
         (("--happened", "--result", "{bad"), "--result is not JSON"),
-        (("--happened",), "desk_deploy returns a value; say which."),
+        (("--happened",), "desk_deploy returns a value, and none was given."),
         (("--happened", "--result", "7"), "does not return what its annotation says"),
     ):
         said = terminal("settle", effect, *given, "--because", "looked")

@@ -1,7 +1,7 @@
-"""The calls of one message of the model: each becomes an effect, a question or a sub-agent, once.
+"""The tool calls of one message of the model: each becomes an effect, a question or a sub-agent, once.
 
-Calls run side by side, but one that changes the folder waits for those before it and is waited for by those after it.
-While an effect is in doubt nothing that could change something begins. What cannot be begun is told as not started.
+Calls run in parallel, but one that changes the folder waits for those before it, and those after it wait for it. While
+an effect is in doubt, no call begins that could change something. A call that cannot begin is reported as not started.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from perdure.store.moves.attempt import attempts_of
 
 DEEPEST = 3  # sub-agents of sub-agents
 ELSEWHERE = "[It was done in the folder that this branch was forked from. This folder is as it was before that.]"
-LEAST = 500  # letters of an answer that are shown, however many there are
+LEAST = 500  # characters of each answer that are shown, however many calls there are
 
 
 class ToolCalls:
-    """Sees calls through for one run."""
+    """Performs the tool calls of one run."""
 
     def __init__(self, ledger: AgentLedger, state: State) -> None:
         self.ledger = ledger
@@ -59,7 +59,7 @@ class ToolCalls:
         self.ledger.origins = tuple(self.state.origins)
         line = calls[0].line
         uid, self._there = self.run.session.uid, {}
-        if line.uid != uid or line.number <= self._before:  # otherwise nobody can have begun any of them
+        if line.uid != uid or line.number <= self._before:  # otherwise none of them can have begun
             self._there = await self.run.read(line_of_effects, uid, line.uid, line.number)
         self._known = dict(self.state.files)
         told: dict[int, CallReport] = {}
@@ -87,7 +87,7 @@ class ToolCalls:
         return offered is not None and offered.serial
 
     async def _side_by_side(self, calls: list[OpenCall], told: dict[int, CallReport]) -> None:
-        """Each to its end, whatever comes of the others: an act that began is never left alone."""
+        """Run each call to its end, whatever happens to the others: an act that has begun is never abandoned."""
         ends = await asyncio.gather(*(self._one(call) for call in calls), return_exceptions=True)
         for call, end in zip(calls, ends, strict=True):
             if isinstance(end, CallReport):
@@ -110,10 +110,10 @@ class ToolCalls:
 
     async def _do(self, call: OpenCall) -> CallReport:
         there = self._there.get(encode(self._position(call)))
-        return await self._begin(call) if there is None else await self._go_on(call, there)
+        return await self._begin(call) if there is None else await self._continue(call, there)
 
     async def _begin(self, call: OpenCall) -> CallReport:
-        """A call that nothing is on record about."""
+        """A call without a record."""
         offered = self.settings.toolbox.get(call.name)
         if offered is None:
             names = ", ".join(self.settings.toolbox.names)
@@ -121,7 +121,7 @@ class ToolCalls:
         try:
             if offered.prepare is None:
                 tool, arguments = self._prepared(offered, call)
-            else:  # it may look at files
+            else:  # it may read files
                 tool, arguments = await asyncio.to_thread(self._prepared, offered, call)
         except PerdureError as error:
             return call_report.from_error(error)
@@ -134,8 +134,8 @@ class ToolCalls:
                 return await self._delegate(call, arguments)
         return await self._effect(call, tool, arguments, None)
 
-    async def _go_on(self, call: OpenCall, there: Effect) -> CallReport:
-        """A call that is on record: by this session or by its line. What never began and cannot now is refused."""
+    async def _continue(self, call: OpenCall, there: Effect) -> CallReport:
+        """A call with a record, of this session or its lineage. One that never began, and cannot now, is refused."""
         if there.session_uid != self.run.session.uid:
             now = await inherited(self.run, there)
             if now is None:  # it never happened, and is ours to plan
@@ -159,7 +159,7 @@ class ToolCalls:
         return await self._effect(call, tool, there.intent, there)
 
     def _prepared(self, offered: AgentTool, call: OpenCall) -> tuple[Tool[..., Any], dict[str, Any]]:
-        """Which tool is meant, and its complete arguments; or a sentence about what is wrong with them."""
+        """The tool that is meant, and its complete arguments; raises `ConfigError` if they do not fit."""
         if not isinstance(call.arguments, dict):
             raise ConfigError(f"the arguments are not a JSON object: {call.arguments!r:.200}")
         if ours := offered.hidden & call.arguments.keys():
@@ -186,7 +186,7 @@ class ToolCalls:
         return call_report.of_effect(effect, await self.ledger.result_of(effect))
 
     async def _no_doubt(self) -> None:
-        """Before something new is changed, what is in doubt is settled, here and in the line."""
+        """Wait until doubts are settled, here and in the lineage, before a call changes something new."""
         uid = self.run.session.uid
         while self.ledger.in_doubt:
             self.ledger.in_doubt = False  # before the look: another call may put something in doubt meanwhile
@@ -235,7 +235,7 @@ def _retry(effect: Effect) -> int:
 
 
 def _wait_id(prefix: str, uid: str, position: list[Any]) -> str:
-    """A session's own name for a wait: two branches ask the same in two waits."""
+    """A session's own name for a wait: two branches that ask the same have two waits."""
     return f"{prefix}-{digest(encode([uid, *position]))[:16]}"
 
 

@@ -1,6 +1,6 @@
 """Rows that contradict the log of their session.
 
-The log is chained, and a row is not: whoever can write a row can make it say what never happened. An event names the
+The log is chained, and a row is not: a row that was changed by hand can claim what never happened. An event names the
 columns that it changed, so the log alone gives what every row must say (`state`). Votes, attempts, steps, messages and
 artifacts are compared with what their events say of them.
 

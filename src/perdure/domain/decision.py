@@ -6,7 +6,7 @@ from perdure.domain.record import Record
 
 
 class Decision(Record, frozen=True):
-    """A row of `decision`. Without an outcome it is incomplete: nobody knows yet what came of it."""
+    """A row of `decision`. Without an outcome it is incomplete."""
 
     session_uid: str
     id: str

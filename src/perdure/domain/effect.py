@@ -1,10 +1,10 @@
-"""An effect: one intended action on the outside world, its attempts, and what may be done when nobody knows.
+"""An effect: one intended action on the outside world, its attempts, and its replay rule.
 
     plan      one transaction: the holder's epoch; the intent, its digest, its key, its replay rule
     gate      allow, ask or deny; asking binds an approval to the digest of exactly what will be done
     dispatch  one synced transaction: the holder's epoch, the approval; the attempt is in the ledger before it begins
     act       the lease's deadline once more, then the tool runs and is given the key
-    settle    one transaction, fenced by the attempt: what came of it
+    settle    one transaction, fenced by the attempt: the outcome
 
 A process may die between any two lines. What the last durable line allows is decided in `recovery`.
 """
@@ -66,7 +66,7 @@ class AttemptOutcome(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What a person may say of an effect in doubt."""
+    """A person's verdict on an effect in doubt."""
 
     HAPPENED = "happened"
     ABSENT = "absent"

@@ -4,7 +4,7 @@
     chain  = H(previous chain, number, kind, actor, at, effect, move, digest)
 
 The chain covers the digest and not the body: a body can be erased, and the chain still verifies.
-Numbers run from 1 without gaps. Anybody with the rows can recompute both with SHA-256 and a JSON encoder.
+Numbers run from 1 without gaps. Both can be recomputed from the rows with SHA-256 and a JSON encoder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from perdure.domain.record import Record
 from perdure.errors import Damaged
 from perdure.ids import digest, encode
 
-SALT = 32  # letters; a fixed length, so that nothing can be moved between salt and body under one digest
+SALT = 32  # characters; a fixed length, so that nothing can be moved between salt and body under one digest
 
 
 class Event(Record, frozen=True):

@@ -80,12 +80,12 @@ class Holder:
 
 
 def is_void(epoch: int, restore_epoch: int) -> bool:
-    """Whether a restore ended a lease, and nobody has had the session since."""
+    """Whether a restore ended a lease, and no process has held the session since."""
     return epoch == restore_epoch << RESTORE_SHIFT and restore_epoch > 0
 
 
 def reserved_for(ttl: int, switched_at: int, boot: int) -> int:
-    """How long a session is still reserved for whoever held it when another server took over: one full lease.
+    """How long a session is still reserved for its holder after another server took over: one full lease.
 
     The end of the lease in the row may be old, because renewals that the holder counts on may be lost. So the time is
     that of who would take it over: when it saw the switch, and now, on its boot clock.

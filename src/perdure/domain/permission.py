@@ -1,7 +1,7 @@
 """Permissions of a session: what it may do without asking, and where.
 
 They are given by the person who starts a session, on the machine where it runs. A session that comes from elsewhere
-has none of them: what its row or its log says about them was written by whoever made the bundle.
+has none of them: its row and its log were written by the maker of the bundle.
 """
 
 from __future__ import annotations

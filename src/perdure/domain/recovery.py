@@ -63,7 +63,7 @@ class Evidence(msgspec.Struct, frozen=True):
     """What is known of an effect, as of `at`: for a probe's answer, the moment the probe was asked.
 
     `life` is that of the processes of attempts that are not known to have ended (`unended`): alive if one of them is
-    alive, dead if all are. `stopping`: somebody asked the session to stop.
+    alive, dead if all are. `stopping`: the session was asked to stop.
     """
 
     attempts: list[Attempt]
@@ -101,7 +101,7 @@ def _stricter(recorded: Replay, loaded: Rule) -> Replay:
 
 
 def _difference(effect: Effect, loaded: Rule, rule: Rule) -> str:
-    """Where the record and the code differ and what follows, for whoever reads the plan or the log."""
+    """How the record and the code differ and which applies, for readers of the plan or the log."""
     if effect.replay != loaded.replay:
         both = f"It was planned as {effect.replay}, and the loaded code says {loaded.replay}"
         return f" {both}: {rule.replay} counts."
@@ -134,7 +134,7 @@ def recover(effect: Effect, evidence: Evidence, rule: Rule) -> RecoveryDecision:
     if effect.state == EffectState.PLANNED:
         return _planned(effect, evidence, rule)
     if effect.verdict is None and effect.doubted_at is not None:
-        return RecoveryDecision(Action.ASK, effect.doubt or "Nobody can say what came of it.")
+        return RecoveryDecision(Action.ASK, effect.doubt or "Its outcome is unknown.")
     course = _unknown(evidence, rule, stopping)
     return msgspec.structs.replace(course, why=course.why + rule.note)
 
@@ -212,7 +212,7 @@ def _later(action: Action, evidence: Evidence, rule: Rule) -> RecoveryDecision:
 def _counted(action: Action, evidence: Evidence, rule: Rule, why: str) -> RecoveryDecision:
     """A request in flight may still land: these count only `inflight` after every act is known to have ended.
 
-    An act that is known to be under way is looked at again later; a person is asked only where nobody can know.
+    An act that is known to be under way is checked again later; a person is asked only if it cannot be known.
     """
     if not open_attempts(evidence.attempts):
         ended_at = max(one.ended_at or 0 for one in evidence.attempts)
@@ -221,7 +221,7 @@ def _counted(action: Action, evidence: Evidence, rule: Rule, why: str) -> Recove
         return _later(action, evidence, rule)
     if evidence.life is Liveness.DEAD:
         return RecoveryDecision(action, why, evidence.at + rule.inflight)
-    return RecoveryDecision(Action.ASK, "Nobody can tell whether an attempt is still under way.")
+    return RecoveryDecision(Action.ASK, "It is unknown whether an attempt is still under way.")
 
 
 def after_absent(evidence: Evidence, rule: Rule) -> RecoveryDecision:

@@ -2,7 +2,7 @@
 
 Controls, marks of direction and spaces of other widths are not printable. Fillers, variation selectors and blank
 patterns are printable for Python and are not seen by people, so they are escaped too. Joiners stay where a script needs
-them between its letters, and where they make one emoji of several.
+them between its characters, and where they make one emoji of several.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef"
-SCRIPT = "\u0600-\u0dff"  # from Arabic to Sinhala: scripts in which a joiner changes the form of letters
+SCRIPT = "\u0600-\u0dff"  # from Arabic to Sinhala: scripts in which a joiner changes the form of characters
 EMOJI = "\u203c-\u3299\U0001f000-\U0001faff"
 _BLANK = re.compile(f"[{BLANK}]")
 _JOINED = re.compile(
@@ -34,5 +34,5 @@ def _follows(text: str, found: re.Match[str]) -> bool:
     return not _BLANK.match(text[found.start() - 1])
 
 
-def _escape(letter: str) -> str:
-    return letter.encode("unicode_escape").decode()
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()

@@ -10,7 +10,7 @@ from perdure.domain.record import Record
 
 
 class Liveness(StrEnum):
-    """Whether a process still runs. Across hosts nobody can know, and saying so is an answer."""
+    """Whether a process is alive. Across hosts that cannot be known, and `CANNOT_TELL` is an answer."""
 
     ALIVE = "alive"
     DEAD = "dead"

@@ -1,4 +1,4 @@
-"""A call of `s.*` that was made, and is done when it is awaited. One that is never awaited is a mistake that is found.
+"""A call of `s.*`, which is done when it is awaited. A call that is never awaited is reported as an error.
 
 `await s.do(...)` takes its position when it is called and acts when it is awaited. Without the `await` nothing would be
 done, and the program would end as if it had been. So a run remembers the calls that were made and not started.
@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 from perdure.errors import ProgramError
 from perdure.runtime.run.position import CallPosition
 
-T = TypeVar("T", covariant=True)  # noqa: PLC0105 - one letter, as in the contract
+T = TypeVar("T", covariant=True)  # noqa: PLC0105 - a short name, as in the contract
 
 _PACKAGE = str(Path(__file__).parent)
 
 
 class SessionCall(Coroutine[Any, Any, T]):
-    """A coroutine that knows where it was made, and whether it was started."""
+    """A coroutine that knows where it was created, and whether it was started."""
 
     __slots__ = ("__weakref__", "_code", "_instruction", "_position_of", "_unstarted", "_work")
 
@@ -46,7 +46,7 @@ class SessionCall(Coroutine[Any, Any, T]):
         return self._work.send(value)
 
     def throw(self, kind: Any, value: BaseException | object = None, trace: TracebackType | None = None, /) -> Any:
-        """What cancels a task that has not begun; it counts as started, because somebody looked after it."""
+        """Cancels a task that has not begun. It counts as started: the program handled it."""
         self._unstarted.discard(self)
         return self._work.throw(kind) if value is None else self._work.throw(kind, value, trace)
 
@@ -56,7 +56,7 @@ class SessionCall(Coroutine[Any, Any, T]):
 
     @property
     def what(self) -> str:
-        """The call as it is written: `s.do('post_comment')`."""
+        """The call as it is written in the program: `s.do('post_comment')`."""
         kind, name = self._position_of.kind, self._position_of.name
         if name.startswith(":"):
             return {":settle": "settle()", ":task-change": "become()"}.get(name, f"s.{name[1:]}()")

@@ -1,7 +1,7 @@
-"""Describing values and errors that other people's code made. Nothing here raises, whatever it is given.
+"""Descriptions of values and errors from user code. Nothing here raises, whatever it is given.
 
-An exception may have a `code` that is a method, a `__str__` that raises, a message of a gigabyte or half a letter in
-it. What it did to the outside world must be recorded all the same.
+An exception may have a `code` that is a method, a `__str__` that raises, a message of a gigabyte, or half a character
+in it. What it did to the outside world must be recorded all the same.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def short_text(value: Any, limit: int) -> str:
 
 
 def short_repr(value: Any, limit: int) -> str:
-    """A value as Python would show it, under the same conditions."""
+    """The `repr` of a value, under the same conditions."""
     try:
         shown = repr(value)
     except BaseException:
@@ -89,19 +89,19 @@ def _traceback(error: BaseException) -> str | None:
 
 
 def summary(error: BaseException) -> str:
-    """An error as a sentence has it."""
+    """An error as part of a sentence."""
     return f"{type_name(error)}: {short_text(error, MESSAGE_LIMIT)}"
 
 
 def recorded_summary(error: dict[str, Any]) -> str:
-    """The same of an error that is on record."""
+    """The same for a recorded error."""
     message, where = error.get("message"), error.get("where")
     said = f"{error['type']}: {message}" if error.get("type") and message else str(message or error.get("type") or "")
     return f"{said} ({where})" if where else said
 
 
 def _code(error: BaseException) -> str | int | None:
-    """What the error calls itself; an attribute that is a method or anything else is none."""
+    """The code of an error; an attribute that is a method or of another type counts as none."""
     try:
         code = error.code  # type: ignore[attr-defined]
         code = code.value if issubclass(type(code), Enum) else code

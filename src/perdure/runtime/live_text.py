@@ -1,14 +1,14 @@
-"""Live deltas: what a model is just saying, for whoever watches. The record never depends on them.
+"""Live text: the output of a model that is not recorded yet, for watchers. The record never depends on it.
 
-    begin      with the first piece: a new file for the session, locked, then its head
-    go on      each piece is appended, up to a bound; nothing is synced
-    recorded   the message is on record: the file is removed
-    broke off  the lock is free and the file is still there: the worker died, or the call failed
+    begin      with the first piece: a new file for the session, locked, then its header
+    append     each piece is appended, up to a limit; nothing is synced
+    recorded   the message is recorded: the file is removed
+    broke off  the lock is free and the file still exists: the worker died, or the call failed
 
-The head says after which event the text belongs, so a watcher never shows a piece of a message that it has already
-shown whole. A watcher asks the lock, so it shows nothing that the dead left behind. Whatever goes wrong here is let be:
-then there is no live text, and the message comes whole. A crash anywhere leaves at most one file a session, which the
-next call of that session or the next worker removes.
+The header names the event that the text follows, so a watcher never shows a piece of a message that it has already
+shown whole. A watcher tests the lock, so it shows nothing that a dead worker left. Errors here are ignored: then there
+is no live text, and the message comes whole. A crash leaves at most one file for each session, which the next call of
+that session or the next worker removes.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from perdure.store.writer.lock import present_names
 if TYPE_CHECKING:
     from perdure.runtime.run.run import Run
 
-MOST = 1 << 20  # bytes of one answer; whatever is longer is shown when it is on record
+MOST = 1 << 20  # bytes of one answer; the rest is shown when it is recorded
 POLL_INTERVAL = 0.05  # seconds between two looks of a watcher
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """A piece of what a model says, or that it broke off: in which call, and after which event of the session."""
+    """A piece of a model's output, or the notice that it broke off: of which call, and after which event."""
 
     session: str
     call: str
@@ -64,7 +64,7 @@ class LiveText:
 
     @cached_property
     def folder(self) -> Path | None:
-        """Where processes of this user find them; None for a store in memory, at which nobody else can look."""
+        """The folder of the files; None for a store in memory, which no other process can read."""
         if self._store.folder is not None:
             return self._store.folder / "live"
         if self._store.database.dialect == "sqlite":
@@ -79,7 +79,7 @@ class LiveText:
         return LiveTextFile(self.folder / uid, head)
 
     def sweep(self) -> None:
-        """Remove what the dead left, once for each process."""
+        """Remove the files of dead workers, once for each process."""
         if not self._swept and self.folder is not None:
             self._swept = True
             present_names(self.folder)
@@ -116,9 +116,9 @@ class LiveTextFile:
 
 
 class LiveTextWriter:
-    """An answer while it is said: to whoever listens in this process, then to those in others.
+    """Publishes an answer while the model writes it: to a watcher in this process, then to those in others.
 
-    Used as a context manager around asking and recording: left without an error, the answer is on record.
+    Used as a context manager around the model call and its record: on exit without an error, the answer is recorded.
     """
 
     def __init__(self, run: Run) -> None:
@@ -127,7 +127,7 @@ class LiveTextWriter:
         self._file: LiveTextFile | None = None
 
     def say(self, text: str) -> None:
-        """One more piece; the first one begins the call."""
+        """Publish one more piece; the first one begins the call."""
         if self._head is None:
             self._head = LiveTextHeader(new_uid(), self._run.holder.cursor)
             self._tell(self._head, text)
@@ -140,7 +140,7 @@ class LiveTextWriter:
                 self._file.append(text)
 
     def break_off(self) -> None:
-        """What was said so far will not be on record; what follows is another call."""
+        """The output so far will not be recorded; what follows is another call."""
         self._over(recorded=False)
 
     def __enter__(self) -> Self:
@@ -171,7 +171,7 @@ class LiveTextWriter:
 
 
 class LiveTextReader:
-    """What the worker of one session, in whichever process of this machine, lets be heard. Ask it often."""
+    """Reads the live text of one session from its worker, in any process of this machine. Poll it often."""
 
     def __init__(self, deltas: LiveText, uid: str) -> None:
         self._path = None if deltas.folder is None else deltas.folder / uid
@@ -184,7 +184,7 @@ class LiveTextReader:
     def poll(self) -> list[Delta]:
         """The pieces that came since the last time."""
         try:
-            return self._begin() if self._file is None else self._go_on(self._file)
+            return self._begin() if self._file is None else self._read_on(self._file)
         except OSError:
             self.close()
             return []
@@ -195,7 +195,7 @@ class LiveTextReader:
             self._file = None
 
     def _begin(self) -> list[Delta]:
-        """Open the file, if there is one that is whole, ours and alive; the pieces that it has already."""
+        """Open the file, if it is complete, owned by this user and locked; returns the pieces that it has already."""
         if self._path is None:
             return []
         self._file = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -204,30 +204,30 @@ class LiveTextReader:
             self._head = msgspec.json.decode(first, type=LiveTextHeader)
         except (msgspec.DecodeError, UnicodeDecodeError):
             newline = b""
-        if not newline or os.fstat(self._file).st_uid != os.geteuid() or not self._is_spoken(self._file):
+        if not newline or os.fstat(self._file).st_uid != os.geteuid() or not self._is_written(self._file):
             self.close()
             return []
         self._text.reset()
         self._room = MOST
-        return self._heard(text)
+        return self._decode(text)
 
-    def _go_on(self, file: int) -> list[Delta]:
-        spoken = self._is_spoken(file)  # asked before it is read: then nothing is missed of one that has ended
-        said = self._heard(os.read(file, self._room)) if self._room else []
-        if not spoken:
+    def _read_on(self, file: int) -> list[Delta]:
+        is_written = self._is_written(file)  # tested before the read, so that the end of a finished file is not missed
+        said = self._decode(os.read(file, self._room)) if self._room else []
+        if not is_written:
             if os.fstat(file).st_nlink:
                 said.append(Delta(self._uid, self._head.call, self._head.after, broke_off=True))
             self.close()
         return said
 
-    def _heard(self, data: bytes) -> list[Delta]:
+    def _decode(self, data: bytes) -> list[Delta]:
         self._room = max(0, self._room - len(data))
         text = self._text.decode(data)
         return [Delta(self._uid, self._head.call, self._head.after, text)] if text else []
 
     @staticmethod
-    def _is_spoken(file: int) -> bool:
-        """Whether somebody still holds the lock. A shared one: two who look do not take each other for it."""
+    def _is_written(file: int) -> bool:
+        """Whether a writer holds the lock. The test takes a shared lock, so that watchers do not see each other."""
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -34,19 +34,19 @@ MANY = 1_000_000
 
 
 class SessionView(SessionRecord, frozen=True):
-    """A session with what it waits for."""
+    """A session with its open waits."""
 
     waits: tuple[Wait, ...] = ()
 
 
 def waiting_sentence(view: SessionView) -> str:
-    """What a session waits for: of several things, those that only a person can give."""
+    """What a session waits for, as a sentence: of several waits, those that only a person can resolve."""
     kinds = {one.kind for one in view.waits}
     return f"Session {view.id} waits for {', '.join(sorted(kinds & FOR_A_PERSON or kinds))}."
 
 
 def _with_waits(tx: StoreTransaction, name: str) -> tuple[SessionRecord, list[Wait]]:
-    """Both of one moment: a session that was woken in between would seem to wait for nothing."""
+    """Both in one read: a session that was woken in between would appear to wait for nothing."""
     found = sessions.find(tx, name)
     return found, wait.open_of_session(tx, found.uid)
 
@@ -60,14 +60,14 @@ class Queries:
         self._values = values
 
     async def get(self, name: str) -> SessionView:
-        """A session by its id or a beginning of it, with what it waits for."""
+        """A session by its id or a prefix of it, with its open waits."""
         found, waits = await self._store.read(_with_waits, name)
         return SessionView(**self._values.of_session(found).to_dict(), waits=tuple(waits))
 
     async def recovery_plan(self, name: str) -> list[plan.RecoveryStep]:
         """What a run would do with each unsettled effect, and why; nothing is done."""
         session = await self._store.read(sessions.find, name)
-        locks = worker_locks(self._store)  # a look is no reason to become a worker
+        locks = worker_locks(self._store)  # a query does not make the process a worker
 
         def life_of(attempt: Attempt) -> Liveness:
             return liveness_here(attempt) if is_here(attempt.process) else liveness_of(locks, attempt.process)
@@ -83,7 +83,7 @@ class Queries:
         self, *, status: str | None = None, waiting_for: str | None = None, owner: str | None = None,
         repository: str | None = None,
     ) -> AsyncIterator[SessionRecord]:  # fmt: skip
-        """Sessions, the most recently moved first."""
+        """Sessions, the most recently changed first."""
         before: SessionRecord | None = None
         while page := await self._store.read(
             sessions.page, status=status, waiting_for=waiting_for, owner=owner, repository=repository, before=before
@@ -137,27 +137,27 @@ class Queries:
         return None if self._values.directory is None else self._values.directory.folder
 
     async def approvals(self, *, session: str | None = None, decision: str | None = None) -> AsyncIterator[Approval]:
-        """Approvals; those that wait come first."""
+        """Approvals; undecided ones come first."""
         for one in await self._store.read(
             approval.listing, uid=await self._uid(session), decision=decision, limit=MANY
         ):
             yield one
 
     async def tasks(self, *, session: str) -> AsyncIterator[Task]:
-        """A session's plan."""
+        """The tasks of a session's plan."""
         uid = await self._uid(session)
         assert uid is not None
         for one in await self._store.read(task.of_session, uid, limit=MANY):
             yield one
 
     async def decisions(self, *, session: str | None = None, incomplete: bool = False) -> AsyncIterator[Decision]:
-        """Decisions, the newest first; or those whose outcome nobody wrote down."""
+        """Decisions, the newest first; or those without an outcome."""
         uid = await self._uid(session)
         for one in await self._store.read(decision.incomplete if incomplete else decision.recent, uid, limit=MANY):
             yield one
 
     async def facts(self, *, scope: str | None = None) -> AsyncIterator[Fact]:
-        """What is known."""
+        """Facts, of all scopes or of one."""
         for one in await self._store.read(fact.listing, scope, limit=MANY):
             yield one
 

@@ -61,7 +61,7 @@ class Requests:
         title: str | None = None,
         priority: int = 0,
     ) -> SessionView:
-        """Begin a session. A known id with equal arguments is that session; with others it is a `Conflict`."""
+        """Start a session. A known id with equal arguments is that session; with others it is a `Conflict`."""
         check_bound(bound)
         arguments, claims = self._values.place(bound.arguments)
         new = sessions.NewSession(
@@ -81,18 +81,18 @@ class Requests:
     async def send(
         self, name: str, text: Any, *, message_id: str | None = None, mode: str = "queue", by: str | None = None
     ) -> InboxMessage:
-        """Send a session a message, from any process. The same id again is the same message."""
+        """Send a message to a session, from any process. The same id again is the same message."""
         session = await self._store.read(sessions.find, name)
         if not await self._store.read(reads_messages, session):
             raise ConfigError(
                 f"Program {session.program} of session {session.id} reads no messages; nothing was sent.",
-                hint="Messages are for agents. What a program asks is answered with `perdure answer`.",
+                hint="Only agents read messages. Answer a question of a program with `perdure answer`.",
             )
         move = inbox.receive(session.uid, by or self._by, message_id or new_name("m"), text, _word(InboxMode, mode))
         return await self._store.write(move)
 
     async def answer(self, wait_id: str, answer: Any, *, by: str | None = None) -> Wait:
-        """Answer what a session asked."""
+        """Answer a question of a session."""
         asked = await self._store.read(wait.find, wait_id)
         choices = (asked.detail or {}).get("choices") if isinstance(asked.detail, dict) else None
         if asked.kind not in (WaitKind.INPUT, WaitKind.QUARANTINE):
@@ -104,11 +104,11 @@ class Requests:
         return await self._store.write(wait.resolve(asked.session_uid, by or self._by, asked.id, answer))
 
     async def approve(self, approval_id: str, *, by: str, because: str) -> Approval:
-        """Say yes to exactly what the approval is bound to."""
+        """Approve exactly the intent that the approval is bound to."""
         return await self._vote(approval_id, ApprovalDecision.APPROVED, by, because)
 
     async def deny(self, approval_id: str, *, by: str, because: str) -> Approval:
-        """Say no."""
+        """Deny the intent that the approval is bound to."""
         return await self._vote(approval_id, ApprovalDecision.DENIED, by, because)
 
     async def _vote(self, approval_id: str, decision: ApprovalDecision, by: str, because: str) -> Approval:
@@ -120,13 +120,13 @@ class Requests:
     async def settle(
         self, effect_id: str, verdict: str, *, by: str, because: str, reference: str | None = None, result: Any = None
     ) -> Effect:
-        """Say what came of an effect in doubt: happened, absent or abandon."""
+        """Settle an effect in doubt: happened, absent or abandon."""
         word, found = _word(Verdict, verdict), await self._store.read(effects.find, effect_id)
         given = None if result is None else encode(result)
         if word is Verdict.HAPPENED and found.tool in TOOLS:
             shape = TOOLS[found.tool].signature
             if given is None and not shape.allows_none():
-                raise ConfigError(f"{found.tool} returns a value; say which.", hint="Give it with --result.")
+                raise ConfigError(f"{found.tool} returns a value, and none was given.", hint="Give it with --result.")
             shape.decode_result(given or "null")
         move = doubt.record_verdict(
             found.session_uid, by, found.id, word, because=because, reference=reference, result=given
@@ -139,34 +139,34 @@ class Requests:
             view := await self._queries.get(settled.session_uid)
         ).cancel_requested_at is not None and not view.sealed_at:
             with suppress(IllegalMove):  # it has ended meanwhile
-                await self.cancel(view.uid, by=by)  # what kept it from ending may have been this effect
+                await self.cancel(view.uid, by=by)  # this effect may have kept the session from ending
         return settled
 
     async def ask_undo(self, effect_id: str, *, by: str, because: str) -> Effect:
-        """Ask for an effect that was done to be taken back by whoever runs its session next."""
+        """Request the undo of an acknowledged effect; the next process that runs the session does it."""
         found = await self._store.read(effects.find, effect_id)
         if found.tool in TOOLS and TOOLS[found.tool].undo_tool is None:
             raise ConfigError(f"Tool {found.tool} has no undo.", hint=f"Add @{found.tool}.undo.")
         return await self._store.write(doubt.request_undo(found.session_uid, by, found.id, because=because))
 
     async def cancel(self, name: str, *, by: str | None = None) -> SessionView:
-        """Ask a session to stop, and its children; one that nobody runs has ended when this returns, if it can end."""
+        """Ask a session and its children to stop. One that no process runs has ended on return, if it can end."""
         view, actor = await self._queries.get(name), by or self._by
         dead = await self.dead_holder(view)
         ended = await self._store.write(session_end.cancel(view.uid, actor, dead=dead))
         if not ended and await self.cancel_children(view.uid, actor):
-            with suppress(IllegalMove):  # whoever runs it has ended it meanwhile
+            with suppress(IllegalMove):  # the process that runs it has ended it meanwhile
                 ended = await self._store.write(session_end.cancel(view.uid, actor, dead=dead))
         if ended:
             await self.wake_parent(view.uid)
             await leases.wake_waiting(
                 self._store, actor
-            )  # what was refused may have held something since a verdict of absent
+            )  # a refused effect may have held leases since a verdict of absent
         return await self._queries.get(view.uid)
 
     async def dead_holder(self, view: SessionView) -> str | None:
-        """The holder of a session's lease, if its process was found dead."""
-        locks = worker_locks(self._store)  # this is no reason to become a worker
+        """The holder of a session's lease, if its process is dead."""
+        locks = worker_locks(self._store)  # this does not make the process a worker
         if view.lease_holder is None or locks is None:
             return None
         known = {one.id: one for one in await self._store.read(worker.listing)}
@@ -174,10 +174,7 @@ class Requests:
         return view.lease_holder if row is not None and locks.life(row) is Liveness.DEAD else None
 
     async def wake_parent(self, uid: str) -> None:
-        """Resolve the waits for a finished child, and those of branches for what it had planned.
-
-        Done again after a crash, it changes nothing.
-        """
+        """Resolve the waits for a finished child, and those of branches for its effects. Repeating it is harmless."""
         child = await self._store.read(sessions.get, uid)
         if child.status not in TERMINAL:
             return
@@ -190,9 +187,10 @@ class Requests:
                 await self.resolve(asked, answer, f"child:{child.id}")
 
     async def cancel_children(self, uid: str, by: str) -> bool:
-        """Ask the children of a session to stop. Whoever stops the session does it again: we may be killed before it,
-        and a child may begin after it. The parent is asked first, so that its program meets no child that was stopped.
-        Returns whether there were any.
+        """Ask the children of a session to stop; returns whether there were any.
+
+        The holder that stops the session does it again: we may be killed first, and a child may start later. The parent
+        is asked first, so that its program meets no child that was stopped.
         """
         found = await self._store.read(sessions.children, uid)
         for child in found:
@@ -207,7 +205,7 @@ class Requests:
         return await self._queries.get(view.uid)
 
     async def resume(self, name: str, *, by: str | None = None) -> SessionView:
-        """Let a session run on that was paused, or that waits because its workers crashed."""
+        """Let a session continue that was paused, or that waits because its workers crashed."""
         view = await self._queries.get(name)
         if view.pause_requested_at is not None or any(one.kind == WaitKind.PAUSED for one in view.waits):
             await self._store.write(wait.resume(view.uid, by or self._by))
@@ -217,16 +215,16 @@ class Requests:
         return await self._queries.get(view.uid)
 
     async def resolve(self, asked: Wait, answer: Any, by: str) -> None:
-        """Resolve a wait; if somebody was faster, it is resolved all the same."""
+        """Resolve a wait; if another process was faster, it is resolved already."""
         with suppress(Conflict):
             await self._store.write(wait.resolve(asked.session_uid, by, asked.id, answer))
 
     async def fork(
         self, name: str, *, at: int | None = None, id: str | None = None, lines: Sequence[dict[str, Any]] = ()
     ) -> SessionView:
-        """Branch a session at one of its events. It inherits what was settled there, and repeats none of it.
+        """Branch a session at one of its events. The branch inherits what was settled there, and repeats none of it.
 
-        `lines` are what an agent's transcript goes on with there, from the moment that the branch exists.
+        `lines` are added to an agent's transcript in the branch, in the same transaction.
         """
         parent = await self._store.read(sessions.find, name)
         number = parent.cursor if at is None else at

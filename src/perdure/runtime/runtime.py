@@ -207,7 +207,7 @@ class Runtime:
         return await self.requests.fork(name, at=at, id=id, lines=lines)
 
     async def get(self, name: str) -> SessionView:
-        """A session by its id or the beginning of it, with what it waits for."""
+        """A session by its id or a prefix of it, with its open waits."""
         return await self.queries.get(name)
 
     async def recovery_plan(self, name: str) -> list[RecoveryStep]:
@@ -368,8 +368,8 @@ def open(
 ) -> Runtime:
     """Open a store and the runtime over it: `async with perdure.open() as rt`.
 
-    `artifacts` is the folder for large things where the store has none of its own: on PostgreSQL, one that all workers
-    share.
+    `artifacts` is the folder for large values if the store has none of its own: on PostgreSQL, a folder that all
+    workers share.
     """
     store = open_store(target, clock=clock, connections=connections)
     return Runtime(store, policy=policy, by=by, lease=lease, artifacts=artifacts)
@@ -383,8 +383,8 @@ def run(
     policy: Callable[[Intent], str] | None = None,
     by: str = "owner",
 ) -> T:
-    """Start or continue a session here and return its result. Run it again after a crash: it goes on."""
-    with suppress(RuntimeError):  # none runs here, as it should be
+    """Start or continue a session here and return its result. After a crash, run it again: it continues."""
+    with suppress(RuntimeError):  # there is no event loop in this thread, as required
         asyncio.get_running_loop()
         raise ConfigError("perdure.run needs a thread without an event loop.", hint=IN_A_LOOP)
 

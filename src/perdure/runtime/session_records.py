@@ -94,7 +94,7 @@ class SessionRecords:
         )
 
     async def _make(self, position: CallPosition, make: Make) -> Any:
-        """Change something and record that it was done, in one transaction; returns what `make` returned, as JSON."""
+        """Make a change and record the step, in one transaction; returns the result of `make`, as JSON."""
         with self._run.active():
             self._run.honour_requests()
             recorded = self._run.records.step_at(position)
@@ -109,7 +109,7 @@ class SessionRecords:
             return decode(self._run.runtime.values.get(recorded.result, recorded.artifact))
 
     def change(self, kind: str, id: str, said: dict[str, Any], make: Make) -> Coroutine[Any, Any, None]:
-        """A change to a decision or a task: made once, whatever runs again."""
+        """A change to a decision or a task, made once."""
         position = self._lanes.current().next_position("step", kind, argument_digest({"id": id} | said))
         return self._calls.later(position, self._then(None, position, make))
 
@@ -121,7 +121,7 @@ class SessionRecords:
         return value
 
     def decide(self, text: str, *, because: str, then: str | None = None) -> Coroutine[Any, Any, DecisionHandle]:
-        """Write down what was chosen and why, before acting on it."""
+        """Record what was chosen and why, before acting on it."""
         position = self._lanes.current().next_position(
             "step", ":decide", argument_digest({"t": text, "b": because, "n": then})
         )
@@ -167,7 +167,7 @@ class SessionRecords:
         return self._calls.later(position, self._make(position, make))
 
     def recall(self, key: str, *, scope: str | None = None) -> Coroutine[Any, Any, Any]:
-        """A fact's value as it was when this line first asked; None when nobody knew."""
+        """The value of a fact as it was at the first call, in every run; None if there was none."""
         position = self._lanes.current().next_position("step", ":recall", argument_digest({"k": key, "s": scope}))
 
         async def read() -> Any:
@@ -209,7 +209,7 @@ class SessionRecords:
 
 
 class DecisionHandle:
-    """A decision that was made; `settle` writes down what came of it."""
+    """A recorded decision; `settle` records its outcome."""
 
     def __init__(self, records: SessionRecords, id: str, make: Make) -> None:
         self._records = records
@@ -218,14 +218,14 @@ class DecisionHandle:
 
     def settle(self, outcome: str) -> Coroutine[Any, Any, None]:
         def make(log: Log) -> None:
-            self._make(log)  # in a branch that inherited it, the decision is written down here first
+            self._make(log)  # in a branch that inherited it, the decision is recorded here first
             decision.settle.on(log, self.id, outcome)
 
         return self._records.change(":settle", self.id, {"o": outcome}, make)
 
 
 class TaskHandle:
-    """A task of the plan."""
+    """A recorded task of the plan."""
 
     def __init__(self, records: SessionRecords, id: str, make: Make) -> None:
         self._records = records
@@ -233,7 +233,7 @@ class TaskHandle:
         self.id = id
 
     def become(self, state: str, *, note: str | None = None) -> Coroutine[Any, Any, None]:
-        """Move the task on: active, blocked, done, dropped."""
+        """Change the state of the task: active, blocked, done, dropped."""
         changes = {"state": state} | ({"note": note} if note is not None else {})
 
         def make(log: Log) -> None:

@@ -101,7 +101,7 @@ async def test_nothing_moves_while_an_overrun_thread_runs_and_its_late_result_co
         assert (attempt.outcome, attempt.ended_at, effect.state) == ("unknown", None, "dispatched")
         assert is_overdue(effect, [attempt], world.clock.now() + SECOND)
         noted = [line async for line in world.rt.events("s") if line.kind == "effect.unknown"]
-        assert "attempt 1 is overdue and still under way" in sentence(noted[0], {})
+        assert "attempt 1 is overdue and still in progress" in sentence(noted[0], {})
         other = world.open()
         with pytest.raises(LeaseHeld):
             await other.run("s")
@@ -574,7 +574,7 @@ async def test_an_unknown_effect_stays_unknown_when_its_signature_changed(world:
         ran.append(address)
         return 1
 
-    with pytest.raises(ConfigError, match="takes what was recorded"):
+    with pytest.raises(ConfigError, match="takes the recorded arguments"):
         await world.again()
     effect = await world.effect()
     assert (ran, effect.state, await world.outcomes(effect)) == ([], "dispatched", [None])

@@ -13,7 +13,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class Declaration:
-    """What a tool was declared with."""
+    """The arguments that a tool was declared with."""
 
     def __init__(self, tool: str, given: Mapping[str, Any]) -> None:
         self._tool = tool
@@ -24,7 +24,7 @@ class Declaration:
         value = self._given[name]
         if isinstance(value, str) and value in list(words):
             return words(value)
-        from difflib import get_close_matches  # late: hardly anybody mistypes
+        from difflib import get_close_matches  # late: rarely needed
 
         near = get_close_matches(str(value), list(words), n=1)
         known = ", ".join(f'"{word}"' for word in words)
@@ -66,7 +66,7 @@ class Declaration:
         return tuple(value)
 
     def gate(self, name: str, kind: type[Any]) -> Any:
-        """Whom to ask, or none."""
+        """The gate, or none."""
         value = self._given[name]
         if value is not None and not isinstance(value, kind):
             raise self._wrong(name, 'It is a `perdure.Gate("name")` or None.')

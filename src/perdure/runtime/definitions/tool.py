@@ -1,7 +1,7 @@
-"""Tools: how a program reaches the outside world, and what each declares about being asked twice.
+"""Tools: how a program acts on the outside world, and whether an act may be repeated.
 
-A tool says which replay rule it deserves. Nothing is guessed: without a declaration the rule is `escalate`, and a
-person is asked whenever the outcome is unknown.
+A tool declares its replay rule. Nothing is guessed: without a declaration the rule is `escalate`, and a person is asked
+whenever the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from perdure.runtime.definitions.signature import Signature
 from perdure.runtime.description import short_text
 
 Q = ParamSpec("Q")
-X = TypeVar("X", covariant=True)  # noqa: PLC0105 - one letter, as in the contract
+X = TypeVar("X", covariant=True)  # noqa: PLC0105 - a short name, as in the contract
 F = TypeVar("F", bound=Callable[..., Any])
 
 REFERENCE_LIMIT = 2000
@@ -39,7 +39,7 @@ class Isolation(StrEnum):
 class Gate(msgspec.Struct, frozen=True):
     """Ask people before the effect is dispatched.
 
-    The requester is the session's owner. A session without one asks in its own name, and anybody may decide.
+    The requester is the session's owner. A session without one asks in its own name, and any user may decide.
     """
 
     __module__ = "perdure"
@@ -51,7 +51,7 @@ class Gate(msgspec.Struct, frozen=True):
 
 
 class Call:
-    """What a tool may know about the attempt it is in. `key` is the same for every attempt of one effect.
+    """What a tool may know about its attempt. `key` is the same for every attempt of one effect.
 
     `undoes` is for an undo: the key that was given to what it takes back.
     """
@@ -72,7 +72,7 @@ class Call:
         self._heartbeat = heartbeat
 
     def heartbeat(self) -> None:
-        """Say that a long act still goes on. Raises `LeaseLost` when it must stop."""
+        """Report that a long act is still running. Raises `LeaseLost` when it must stop."""
         if self._heartbeat is not None:
             self._heartbeat()
 
@@ -86,7 +86,7 @@ class Call:
 
 
 class Outcome:
-    """A probe's answer: it happened, it is not there, or it cannot be told."""
+    """A probe's answer: it happened, it is absent, or the probe cannot tell."""
 
     __module__ = "perdure"
 
@@ -99,7 +99,7 @@ class Outcome:
         self.why = why
 
     def storable(self) -> Outcome:
-        """The same answer in words that every database can keep."""
+        """The same answer as text that every database can store."""
         reference = None if self.reference is None else short_text(self.reference, REFERENCE_LIMIT)
         why = None if self.why is None else short_text(self.why, WHY_LIMIT)
         return Outcome(self.said, self.result, reference, why)
@@ -149,7 +149,7 @@ class Tool(Generic[Q, X]):
         )
         self.probe_function: Callable[..., Any] | None = None
         self.undo_tool: Tool[..., Any] | None = None
-        self.outlives_worker = False  # what it began may go on without us, and can be found again
+        self.outlives_worker = False  # its command may outlive the worker, and can be found again
         self.undoes: str | None = None  # for an undo: the name of the tool that it takes back
         self._check(first)
 
@@ -173,7 +173,7 @@ class Tool(Generic[Q, X]):
         return function
 
     def undo(self, function: F) -> F:
-        """Declare how to take it back: `(call, result, ...)`, idempotent, and content when there is nothing to undo."""
+        """Declare its undo: `(call, result, ...)`, idempotent, and without an error if there is nothing to undo."""
         self.undo_tool = Tool(
             function, f"{self.name}.undo",
             replay=Replay.IDEMPOTENT, inflight=self.inflight / SECOND, timeout=None, retry=self.retry, key_ttl=None,
@@ -184,7 +184,7 @@ class Tool(Generic[Q, X]):
         return function
 
     def keyed(self, key: str) -> Tool[Q, X]:
-        """The same tool for one of several equal calls side by side, told apart by `key`."""
+        """The same tool for one of several equal parallel calls, distinguished by `key`."""
         twin = cast("Tool[Q, X]", object.__new__(Tool))
         twin.__dict__ = self.__dict__ | {"key": check_name("The key", key)}
         return twin
@@ -209,11 +209,11 @@ class Tool(Generic[Q, X]):
         )
 
     def targets_of(self, arguments: dict[str, Any]) -> list[str]:
-        """What an intent touches, by the tool's templates."""
+        """The targets of an intent, by the tool's templates."""
         return self._filled("target", self.targets, arguments)
 
     def leases_of(self, arguments: dict[str, Any]) -> list[str]:
-        """What must be nobody else's while it is done, by the tool's templates."""
+        """The resources that it needs exclusively, by the tool's templates."""
         return [check_name("The resource", name) for name in self._filled("lease", self.leases, arguments)]
 
     def _filled(self, what: str, templates: tuple[str, ...], arguments: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The process of an isolated tool: import the tool's module, call the function once, say what came of it, end.
+"""The process of an isolated tool: import the tool's module, call the function once, report the outcome, exit.
 
 It has no store and writes nothing but its messages. It dies with the worker that started it.
 """
@@ -28,7 +28,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class WorkerSocket:
-    """The way to the worker."""
+    """The connection to the worker."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
@@ -67,7 +67,7 @@ def main(descriptor: int, parent: int) -> NoReturn:
     """Called by the interpreter that `isolation` starts."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before we could ask to die with it
+    if os.getppid() != parent:  # the worker died before the signal was set
         os._exit(1)
     line = WorkerSocket(descriptor)
     asked = msgspec.json.decode(line.hear(), type=IsolatedRequest)

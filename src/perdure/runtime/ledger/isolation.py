@@ -1,9 +1,9 @@
 """`@tool(isolate="process")`: the tool's function runs in a process of its own, and its `timeout` is a real stop.
 
     start     a fresh interpreter, never a fork; it imports the tool's module and finds the tool there
-    begin     the process says that it begins; until then it is certain that nothing was done
+    begin     the process reports that it begins; until then it is certain that nothing was done
     act       references and heartbeats come over a socket
-    end       the process says what came of it; or it dies; or it is killed, with its process group, at the deadline
+    end       the process reports the outcome; or it dies; or it is killed, with its process group, at the deadline
     reap      only now has the act ended
 
 The process dies with the worker, and it inherits the worker's presence lock: while it lives, the worker counts as
@@ -48,7 +48,7 @@ class IsolatedMessage(msgspec.Struct, omit_defaults=True):
 
 
 class IsolatedRequest(msgspec.Struct):
-    """What the process is given. The module is that of the code at hand, and never one that a row names."""
+    """What the process is given. The module is that of the loaded code, never one that a row names."""
 
     module: str
     qualname: str
@@ -61,7 +61,7 @@ class IsolatedRequest(msgspec.Struct):
 
 
 class IsolatedFunction:
-    """A tool's function for one attempt, in a process of its own. Called in a thread; returns what came of it."""
+    """A tool's function for one attempt, in a process of its own. Called in a thread; returns the outcome."""
 
     def __init__(self, tool: Tool[..., Any], given: Call, arguments: dict[str, Any], locks: tuple[int, ...]) -> None:
         self._tool = tool
@@ -93,7 +93,7 @@ class IsolatedFunction:
             try:
                 stopped = not self._follow(ours, process)
             finally:
-                if process.poll() is None or self._outcome is None:  # what it started may still be acting
+                if process.poll() is None or self._outcome is None:  # processes that it started may still be acting
                     with suppress(ProcessLookupError):
                         os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
@@ -101,7 +101,7 @@ class IsolatedFunction:
         return self._came(stopped, process.returncode)
 
     def _follow(self, ours: socket.socket, process: subprocess.Popen[bytes]) -> bool:
-        """Talk with the process until it has ended. False: its time is over."""
+        """Exchange messages with the process until it has ended. False: its timeout is over."""
         deadline: float | None = time.monotonic() + START_LIMIT
         began = False
         try:
@@ -122,7 +122,7 @@ class IsolatedFunction:
             return False
 
     def _drain(self, ours: socket.socket) -> None:
-        """What it said before it was killed counts."""
+        """Messages that it sent before it was killed count."""
         ours.settimeout(0)
         with suppress(OSError):
             while content := ours.recv(65536):

@@ -1,9 +1,9 @@
-"""Leases that effects need: waiting for them, and telling who waits.
+"""Leases that effects need: waiting for them, and waking the sessions that wait.
 
 An effect takes what it needs in the transaction that dispatches it and gives it back in the one that settles it
-(`store.lease`), so nothing here can leave a resource taken. Telling a waiting session that a resource is free is a
-courtesy that may be lost with the process: whoever runs the session that gave it back does it again, and a session that
-waits looks for itself whenever it is run.
+(`store.moves.lease`), so nothing here can leave a resource taken. Waking a waiting session is only a convenience, and
+may be lost with the process: the next run of the session that gave the resource back does it again, and a waiting
+session checks for itself whenever it is run.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ LOOK = 5_000_000
 
 
 async def wait_until_free(run: Run, effect: Effect, held: LeaseHeld, lane: ExecutionLane | None) -> None:
-    """Hold the caller until what stood in the way of an effect is given back."""
+    """Hold the caller until the resource that an effect needs is given back."""
     if (id := await run.write(lease.wait_for(run.holder, effect.id, held.details["resource"]))) is not None:
         await run.wait_for(id, lane)
 
 
 async def wake_waiting(store: Store, by: str) -> None:
-    """Let sessions go on that wait for something that nobody holds any more."""
+    """Wake sessions that wait for a resource that is free now."""
     with suppress(PerdureError):
         for one in await store.read(lease.waits_for_free_resources):
-            with suppress(PerdureError):  # somebody else told it first
+            with suppress(PerdureError):  # another process was first
                 await store.write(wait.resolve(one.session_uid, by, one.id))
 
 
 def is_free(tx: StoreTransaction, one: Wait) -> bool:
-    """Whether what a session waits for was given back meanwhile."""
+    """Whether the resource that a session waits for is free now."""
     return any(free.id == one.id and free.session_uid == one.session_uid for free in lease.waits_for_free_resources(tx))
 
 
 def next_look(tx: StoreTransaction, one: Wait) -> int | None:
-    """When to look again whether a resource is free; None when only a person can bring that about."""
+    """When to check again whether a resource is free; None if only a person can free it."""
     holder = _holder(tx, one)
     if one.due_at is not None or holder is None:
         return one.due_at or tx.now
@@ -60,7 +60,7 @@ def next_look(tx: StoreTransaction, one: Wait) -> int | None:
 
 
 def _holder(tx: StoreTransaction, one: Wait) -> tuple[Effect, SessionRecord] | None:
-    """Who holds what a session waits for."""
+    """The effect and the session that hold the resource."""
     for held in lease.named_leases(tx, resources=[one.ref or ""]):
         if held.holder is not None and held.nonce is not None:
             with suppress(NotFound):

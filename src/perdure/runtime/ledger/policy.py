@@ -1,4 +1,4 @@
-"""Policy and gates: may this be done, must somebody be asked, or is it forbidden?"""
+"""Policy and gates: is an effect allowed, denied, or does it need approval?"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAYS = 'It says "allow", "ask" or "deny".'
 
 
 class Intent(msgspec.Struct, frozen=True):
-    """What a policy is shown: exactly what will be done."""
+    """What a policy is given: exactly what will be done."""
 
     tool: str
     replay: str
@@ -33,7 +33,7 @@ class Intent(msgspec.Struct, frozen=True):
 
 
 class Ruling(msgspec.Struct, frozen=True):
-    """What was decided about an intent; `question` is what people are asked."""
+    """The answer for an intent; `question` is the approval request, if one is needed."""
 
     answer: str
     why: str
@@ -41,10 +41,10 @@ class Ruling(msgspec.Struct, frozen=True):
 
 
 class Policy:
-    """The runtime's policy together with the tools' own gates. The stricter of the two holds."""
+    """The runtime's policy together with the tools' own gates. The stricter of the two applies."""
 
     def __init__(self, rule: Callable[[Intent], str] | None, clock: Clock, gate: Gate = GATE) -> None:
-        """`gate` is how people are asked where the tool has no gate of its own."""
+        """`gate` is used for approvals if the tool has no gate of its own."""
         self._rule = rule
         self._gate = gate
         self._clock = clock
@@ -81,7 +81,7 @@ class Policy:
         return Ruling("ask", f"The gate {gate.name} asks.", question)
 
     def _answer(self, rule: Callable[[Intent], str], shown: Intent) -> str:
-        """What the policy says. One that raises has not allowed anything."""
+        """The answer of the policy. A policy that raises has not allowed anything."""
         try:
             answer = rule(shown)
         except KeyboardInterrupt:

@@ -1,6 +1,6 @@
-"""Recovery, shown before it runs: what would be done with each unsettled effect, and why.
+"""The recovery plan: what a run would do with each unsettled effect, and why; nothing is done.
 
-It follows the same table as a run does (`domain.recovery`), on the same evidence, and does nothing.
+The decision comes from the same function that a run uses (`domain.recovery`), on the same evidence.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _for(
         course = recover(effect, evidence, rule)
     attempts = evidence.attempts
     if course.action is Action.ASK and tool.outlives_worker and effect.doubted_at is None:
-        why = "It may have outlived its worker: it is looked for, and a person is asked only if nobody can say."
+        why = "It may have outlived its worker: it is looked for, and a person is asked only if it is not found."
         return _say(effect, attempts, "look for it", why)
     if course.action in (Action.DISPATCH, Action.RUN_AGAIN) and (held := lease.blocking_lease(tx, effect)) is not None:
         return _say(effect, attempts, "wait for lease", held.message)
@@ -99,7 +99,7 @@ def _gated(
         return None
     asked = None if effect.approval_id is None else approval.get(tx, effect.session_uid, effect.approval_id)
     if asked is not None and asked.decision is None:
-        return "wait for approval", f"The gate {asked.gate} asks, and nobody has decided approval {asked.id}."
+        return "wait for approval", f"The gate {asked.gate} asks, and approval {asked.id} is undecided."
     if policy is None:
         return None
     ruling = policy.rule(tool, session, effect.intent)
@@ -144,5 +144,5 @@ def _last_word(attempts: list[Attempt], action: Action) -> str:
     if last.worker == PRESUMED:
         return " The store was put back to an earlier time, and it may have been done before."
     if last.outcome is not None:
-        return f" Attempt {last.number} ended without saying what came of it."
+        return f" Attempt {last.number} ended with an unknown outcome."
     return f" Worker {last.worker} ended in the middle of attempt {last.number}." if last.ended_at else ""

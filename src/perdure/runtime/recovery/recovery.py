@@ -65,7 +65,7 @@ class Recovery:
     async def drive(
         self, tool: Tool[..., Any], effect: Effect, lane: ExecutionLane | None = None, *, fresh: bool = False
     ) -> Effect:
-        """Take an effect from wherever it is to its end; one that was there long ago (not `fresh`) costs nothing."""
+        """Continue with an effect until it is settled. One that was settled before (not `fresh`) costs nothing."""
         at_its_end = effect.state in SETTLED and not fresh
         if effect.state not in SETTLED:
             effect = await self._ledger.get(effect.id)  # its outcome may have come since the record was read
@@ -81,7 +81,7 @@ class Recovery:
             if decision.action is Action.PROBE:
                 decision = await self._probe(tool, effect, evidence, rule, decision.why)
             self._run.check()
-            effect = await self._follow_or_look(tool, effect, decision, rule, lane)
+            effect = await self._follow_or_reread(tool, effect, decision, rule, lane)
         if expects_successor(effect, tool.retry):
             self._run.honour_requests()
             return await self._succeed(tool, effect, lane)
@@ -89,10 +89,10 @@ class Recovery:
             self._run.wake_branches(effect, at_once=not fresh)
         return effect
 
-    async def _follow_or_look(
+    async def _follow_or_reread(
         self, tool: Tool[..., Any], effect: Effect, decision: RecoveryDecision, rule: Rule, lane: ExecutionLane | None
     ) -> Effect:
-        """Follow a decision, unless an outcome came in between and made it illegal, or somebody holds what it needs."""
+        """Follow a decision, unless an outcome came meanwhile and made it illegal, or a lease that it needs is held."""
         try:
             return await self._follow(tool, effect, decision, rule, lane)
         except LeaseHeld as held:
@@ -107,7 +107,7 @@ class Recovery:
     async def _follow(
         self, tool: Tool[..., Any], effect: Effect, decision: RecoveryDecision, rule: Rule, lane: ExecutionLane | None
     ) -> Effect:
-        """Do what was decided, unless it is too early for it."""
+        """Carry out a decision, or wait until it is due."""
         effect = self._run.runtime.values.whole(effect)
         if decision.not_before is not None and decision.not_before > self._run.clock.now():
             await self._until(effect, decision, lane)
@@ -132,7 +132,7 @@ class Recovery:
         return await self._ledger.get(effect.id)
 
     async def _is_original_in_doubt(self, effect: Effect) -> bool:
-        """Whether it takes back something of which nobody knows; an undo on request has an original that is known."""
+        """Whether it undoes an effect with an unknown outcome; the original of an undo on request is acknowledged."""
         if effect.position[0] != "undo":
             return False
         return (await self._ledger.get(effect.position[1])).state != EffectState.ACKNOWLEDGED
@@ -142,7 +142,7 @@ class Recovery:
         return await self._ledger.get(effect.id)
 
     async def _again(self, tool: Tool[..., Any], effect: Effect, why: str, lane: ExecutionLane | None) -> Effect:
-        """Gate again, dispatch, act, settle. What was begun without an approval that counts now is in doubt."""
+        """Gate again, dispatch, act, settle. One that was dispatched without a needed approval is in doubt."""
         ledger = self._ledger
         if effect.position[0] != "undo" and (ruling := ledger.host.rule(tool, effect.intent)).answer != "allow":
             if effect.state == EffectState.DISPATCHED and effect.approval_id is None:
@@ -172,7 +172,7 @@ class Recovery:
     ) -> RecoveryDecision:
         """Ask the outside system; only a positive answer, or an absence that counts, settles anything.
 
-        The evidence was taken before the question, and an absence counts as of then, however late the answer comes.
+        The evidence was taken before the question, and an absence counts from that moment, however late the answer is.
         """
         number = evidence.attempts[-1].number
         answer, result = await ask_probe(self._ledger, tool, effect, number)
@@ -195,9 +195,9 @@ class Recovery:
     async def _undo(
         self, tool: Tool[..., Any], effect: Effect, decision: RecoveryDecision, lane: ExecutionLane | None
     ) -> Effect:
-        """Take it back: an effect of its own. An undo that fails puts the original in doubt.
+        """Undo it, as an effect of its own. An undo that fails puts the original in doubt.
 
-        One that began before anything in flight had landed is no evidence: it is done again, with a key of its own.
+        An undo that began while a request could still land is no evidence: it is repeated, with a key of its own.
         """
         early = await self._run.read(doubt.early_undos, effect, decision.not_before or 0)
         undoing = await self.undo(tool, effect, None, lane, generation=early, because=decision.why)

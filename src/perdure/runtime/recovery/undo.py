@@ -1,13 +1,13 @@
-"""Undo on request: taking back an effect that was acknowledged.
+"""Undo on request: undoing an effect that was acknowledged.
 
-    ask        one transaction, by anybody entitled: the request is on the effect, and a waiting session is woken
-    take back  whoever holds the session next: the tool's undo, an effect at ["undo", effect id]; before the program
+    request    one transaction, by any entitled user: the request is on the effect, and a waiting session is woken
+    undo       the next holder of the session: the tool's undo, an effect at ["undo", effect id]; before the program
                runs again, and before the session is left
     end        its undo was acknowledged: compensated. It failed: the request is over, and the effect stays as it was
 
 A crash between any two leaves a request that the next holder honours; the undo has the same key each time. A session
-that has ended has no holder and cannot have an effect under way, so what it did is no longer taken back here. An undo
-of which nobody knows what came of it is in doubt like any other effect, and a person is asked.
+that has ended has no holder and cannot have an effect under way, so its effects can no longer be undone here. An undo
+with an unknown outcome is in doubt like any other effect, and a person is asked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perdure.store.moves import doubt
 
 
 async def take_back(ledger: Ledger, tool: Tool[..., Any], effect: Effect) -> None:
-    """Honour a request to take an effect back."""
+    """Honour a request to undo an effect."""
     run = ledger.run
     if tool.undo_tool is None:
         await run.write(doubt.record_undo_failure(run.holder, effect.id, f"Tool {tool.name} has no undo."))

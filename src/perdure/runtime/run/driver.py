@@ -38,7 +38,7 @@ class Driver:
         self._store = runtime.store
 
     async def run(self, name: str) -> SessionView:
-        """Move a session here until it is finished or waits."""
+        """Run a session here until it finishes or waits."""
         view = await self._runtime.get(name)
         await self._resolve_waits(view)
         view = await self._runtime.get(view.uid)
@@ -48,16 +48,16 @@ class Driver:
             await execute(self._runtime, view)
         except IllegalMove:
             if (await self._runtime.get(view.uid)).status not in (*TERMINAL, Status.WAITING):
-                raise  # otherwise another worker finished or parked it between our look and our request for the lease
+                raise  # otherwise another worker finished or parked it before the lease was requested
         return await self._runtime.get(view.uid)
 
     async def complete(self, name: str) -> SessionView:
-        """Run a session to its end, timers and children included, or to where only a person can go on."""
+        """Run a session to its end, timers and children included, or until only a person can continue it."""
         while True:
             view = await self.run(name)
             if view.status in TERMINAL:
                 return view
-            if view.status == Status.READY:  # what it waited for came while we looked
+            if view.status == Status.READY:  # its wait was resolved meanwhile
                 continue
             due = await self._next_due(view)
             if due is None:
@@ -67,7 +67,7 @@ class Driver:
             await self._store.wakeups.wait(seen, view.uid, min(pause, 5.0))
 
     async def _next_due(self, view: SessionView) -> int | None:
-        """When something other than a person will let the session go on."""
+        """When the session can continue without a person; None if it cannot."""
         dues: list[int] = []
         for one in view.waits:
             if one.kind == WaitKind.TIMER and one.due_at is not None:
@@ -81,9 +81,9 @@ class Driver:
         return min(dues, default=None)
 
     async def undo(self, effect_id: str, *, by: str, because: str) -> Effect:
-        """Take back an effect that was done, by its tool's undo; the program is told `EffectCompensated` afterwards.
+        """Undo an acknowledged effect with its tool's undo; the program then receives `EffectCompensated`.
 
-        If somebody else holds the session, they do it before they leave it.
+        If another process holds the session, that process does it before it leaves the session.
         """
         asked = await self._runtime.ask_undo(effect_id, by=by, because=because)
         view = await self._runtime.get(asked.session_uid)
@@ -111,13 +111,13 @@ class Driver:
         return view.result
 
     async def _resolve_waits(self, view: SessionView) -> None:
-        """Give a session what it waits for and what has come meanwhile: timers, children, its line's effects, code."""
+        """Resolve waits that are met: timers, children, effects of the lineage, leases, loaded code, a policy."""
         await write_late_outcomes(self._runtime, view.uid, self._runtime.by)
         for one in view.waits:
             if one.due_at is not None and one.due_at <= self._store.clock.now():
                 await self.fire(one)
             elif one.kind == WaitKind.CHILD and one.ref is not None:
-                with suppress(LeaseError):  # somebody else moves it
+                with suppress(LeaseError):  # another process runs it
                     await self.run(one.ref)
                 await self._runtime.requests.wake_parent(one.ref)
             elif one.kind == WaitKind.EFFECT and one.ref is not None:
@@ -131,7 +131,7 @@ class Driver:
                 await self._runtime.requests.resolve(one, None, self._runtime.by)
 
     async def fire(self, due: Wait | wait.Due) -> None:
-        """A wait whose time has come. Firing it twice is firing it once."""
+        """Fire a wait that is due. Firing it again changes nothing."""
         if due.kind == WaitKind.APPROVAL:
             await self._store.write(approval.expire(due.session_uid, "timer", due.id))
         else:
@@ -140,14 +140,15 @@ class Driver:
     async def run_child(
         self, run: Run, bound: Bound[Any], name: str, wait_id: str, lane: ExecutionLane | None, inherited: str | None
     ) -> Wait:
-        """Begin a child once, run it here if nobody else does, and wait for it. A branch inherits its line's child."""
+        """Start a child once, run it here if no other process does, and wait for it. A branch inherits the child of its
+        lineage."""
         uid = inherited or (await self._begin_child(run, bound, name, wait_id)).uid
         await run.write(wait.open_(run.holder, wait_id, WaitKind.CHILD, ref=uid))
         try:
             await self.run(uid)
         except LeaseError:
             pass  # another worker runs it; its end resolves the wait
-        except PerdureError as error:  # the child cannot go on here: nothing is known of its end
+        except PerdureError as error:  # the child cannot continue here, and its end is not known
             raise run.give_up(error) from error
         await self._runtime.requests.wake_parent(uid)
         return await run.wait_for(wait_id, lane)

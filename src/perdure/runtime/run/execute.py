@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 async def execute(runtime: Runtime, session: SessionRecord, *, only_settle: bool = False) -> None:
-    """Move a session here until it is finished or waits, or only settle what there is to settle before it runs."""
+    """Run a session here until it finishes or waits, or only recover its effects."""
     holder = await acquire_shielded(runtime, session)
     logger.info("Session %s (%s): the run begins.", session.uid, session.program)
     while True:
@@ -104,7 +104,7 @@ async def _once(
 
 
 def _held_back(run: Run) -> tuple[WaitKind, str | None] | None:
-    """What must be there before this session is moved at all."""
+    """What is missing before this session may run at all."""
     if run.session.crash_count >= CRASHES:
         return WaitKind.QUARANTINE, None
     if run.session.policy_at is not None and not run.runtime.policy.is_given:
@@ -114,20 +114,22 @@ def _held_back(run: Run) -> tuple[WaitKind, str | None] | None:
 
 
 def _missing_code(run: Run) -> str | None:
-    """What must be loaded before this session can move."""
+    """The program or tool that must be loaded before this session can run."""
     if run.session.program not in PROGRAMS:
         return run.session.program
     program = PROGRAMS[run.session.program]
     for effect in run.records.effects.values():
         needed = effect.state == EffectState.DISPATCHED or effect.undo_requested_at is not None
-        needed = needed or (program.reads_messages and effect.state == EffectState.PLANNED)  # nobody asks for it again
+        needed = needed or (
+            program.reads_messages and effect.state == EffectState.PLANNED
+        )  # the program does not call it again
         if needed and effect.tool not in TOOLS:
             return effect.tool
     return program.missing(run.session)
 
 
 async def _park_for(run: Run, kind: WaitKind, ref: str | None) -> bool:
-    """Wait for what this process cannot give; nothing of the session is moved, so requests to it stand."""
+    """Wait for what this process does not have. Nothing else of the session changes, so requests to it stay."""
     there = [one.id for one in await run.read(wait.open_of_kind, run.session.uid, kind) if one.ref == ref]
     id = there[0] if there else f"{kind}-{run.session.cursor}"
     if not there:
@@ -138,12 +140,12 @@ async def _park_for(run: Run, kind: WaitKind, ref: str | None) -> bool:
 
 
 async def _recover(run: Run, program: Program[..., Any], ledger: Ledger) -> bool:
-    """Settle doubts before the program runs again. False: something must be waited for first."""
+    """Settle unfinished effects before the program runs again. False: the session must wait first."""
     paid = await write_late_outcomes(run.runtime, run.session.uid, run.holder.name)
     if run.needs_leases:
         await leases.wake_waiting(
             run.store, run.holder.name
-        )  # whoever gave something back may have died before he told
+        )  # the process that gave a lease back may have died before this
     found = await run.read(doubt.unfinished, run.session.uid)
     run.undos = {one.id for one in found if one.undo_requested_at is not None}
     under_way = {one.id: one for one in found if one.state == EffectState.DISPATCHED or one.id in run.undos}

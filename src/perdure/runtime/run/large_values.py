@@ -1,8 +1,8 @@
 """Large results and arguments: above a limit they become artifacts, and the record keeps their digest.
 
 The bytes come first, then the session's claim on them, then the record that names them: a crash in between leaves bytes
-that nobody names, and never a name without bytes. Digests, keys and what an approval is bound to are those of the whole
-arguments, wherever these are kept.
+that no record names, and never a name without bytes. Digests, keys and the intent of an approval are those of the whole
+arguments, wherever these are stored.
 
 Arguments stand in their row by name. Those kept elsewhere stand there as `{":artifact": digest}`: no parameter of a
 function has such a name. The result of a session stands in its row in the same way, and a parent claims it too.
@@ -108,7 +108,7 @@ class Values:
         return session
 
     def shown(self, effect: Effect) -> Effect:
-        """An effect for somebody who looks: with its arguments, if they can be read."""
+        """An effect for display: with its arguments, if they can be read."""
         return opened(effect, None if self.directory is None else self.directory.folder)
 
     def get(self, inline: str | None, digest: str | None) -> str:

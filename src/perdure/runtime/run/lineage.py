@@ -1,8 +1,8 @@
-"""Branches and the effects of their line.
+"""Lineage: branches and the effects of the sessions that they were forked from.
 
 A branch inherits what was settled at its fork and cannot repeat it. What was unsettled there belongs to the session
-that planned it, and the branch waits for its outcome, whatever stands in its place by then: an undone effect has a
-successor. Telling a branch is a courtesy that saves it a look: what is not told is found when the branch runs.
+that planned it, and the branch waits for its outcome, or for that of its successor: an undone effect has one. Waking a
+branch is only a convenience: a branch that was not woken finds the outcome when it runs.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 def expects_successor(effect: Effect, retry: int) -> bool:
-    """Whether it was undone because nobody knew, and not because somebody wanted it; `retry` bounds the generations.
+    """Whether it was undone because its outcome was unknown, and not on request; `retry` limits the generations.
 
-    One that was undone because of a restore is always followed: nobody knows that it was there at all. What follows
-    the last of those begins at a multiple of `retry`, and has as many generations as any other.
+    An effect that was undone because of a restore always has a successor: it is unknown whether it existed. The
+    successor of the last of those begins at a multiple of `retry`, and has as many generations as any other.
     """
     unwanted = effect.result is None and effect.artifact is None
     more = effect.restore_epoch is not None or (effect.generation + 1) % attempts_allowed(effect, retry) != 0
@@ -40,7 +40,7 @@ def expects_successor(effect: Effect, retry: int) -> bool:
 
 
 def is_open(tx: StoreTransaction, effect: Effect) -> bool:
-    """Whether the session that planned an effect may still change what came of it for those who asked for it."""
+    """Whether the session that planned an effect may still change its outcome for the branches that wait."""
     if effect.state not in SETTLED:
         return True
     tool = TOOLS.get(effect.tool)
@@ -50,7 +50,7 @@ def is_open(tx: StoreTransaction, effect: Effect) -> bool:
 
 
 def newest(tx: StoreTransaction, effect: Effect) -> tuple[Effect, bool]:
-    """What stands in an effect's place now, and whether that is still open."""
+    """The newest successor of an effect, and whether that is still open."""
     now = effects.get(tx, effect.session_uid, effect.id)
     while now.state == EffectState.SUPERSEDED and (after := effects.successor(tx, now.session_uid, now.id)):
         now = after
@@ -58,13 +58,13 @@ def newest(tx: StoreTransaction, effect: Effect) -> tuple[Effect, bool]:
 
 
 def was_cancelled(effect: Effect) -> bool:
-    """Whether it was refused only because its session was: it never happened, and a branch may plan its own."""
+    """Whether it was refused only because its session was cancelled: a branch may plan its own."""
     return effect.state == EffectState.REFUSED and (effect.error or {}).get("code") == CANCELLED
 
 
 async def inherited(run: Run, effect: Effect, lane: ExecutionLane | None = None) -> Effect | None:
-    """What came of an effect of the line, which is its planner's to settle. None: it never happened, and is ours to
-    plan."""
+    """The outcome of an effect of the lineage, which the session that planned it settles. None: it never happened, and
+    this session plans its own."""
     now, is_still_open = await run.read(newest, effect)
     while is_still_open:
         asked = await run.write(wait.open_for_effect(run.holder, now.id))
@@ -76,30 +76,30 @@ async def inherited(run: Run, effect: Effect, lane: ExecutionLane | None = None)
 
 
 async def wake_branches(store: Store, effect: Effect, by: str) -> None:
-    """Let branches go on that wait for this effect, or for one whose place it took."""
+    """Wake branches that wait for this effect, or for one that it succeeds."""
     await wake_branches_of_all(store, [effect], by)
 
 
 async def wake_branches_of_all(store: Store, settled: Sequence[Effect], by: str) -> None:
     """The same for several effects of one session."""
-    with suppress(PerdureError):  # nobody can be told now
+    with suppress(PerdureError):  # the store is not available now
         for effect, waiting in await store.read(_waiting_for_any, settled):
-            with suppress(PerdureError):  # somebody else told it first
+            with suppress(PerdureError):  # another process was first
                 await store.write(wait.resolve(waiting.session_uid, by, waiting.id, effect.state))
 
 
 async def wake_branches_of_session(store: Store, uid: str, by: str) -> None:
-    """Let branches go on that wait for an effect of a session that has ended: what was only planned is refused."""
-    with suppress(PerdureError):  # nobody can be told now
+    """Wake branches that wait for an effect of a session that has ended: an effect that was only planned is refused."""
+    with suppress(PerdureError):  # the store is not available now
         if settled := await store.read(_of_forked, uid):
             await wake_branches_of_all(store, settled, by)
 
 
 async def wake_stale_branches(store: Store, by: str) -> None:
-    """Let branches go on whose effect is closed: the process that closed it may have died before it told them."""
+    """Wake branches whose effect is settled: the process that settled it may have died before it woke them."""
     with suppress(PerdureError):
         for effect, waiting in await store.read(_left_behind):
-            with suppress(PerdureError):  # another process told it first
+            with suppress(PerdureError):  # another process was first
                 await store.write(wait.resolve(waiting.session_uid, by, waiting.id, effect.state))
 
 

@@ -1,10 +1,10 @@
-"""Identity is content and position: where a call stands in its program.
+"""The position of a call: its identity in its program.
 
     position = (scope path, kind, name, argument digest, occurrence in the scope)
 
 It is taken when `s.x(...)` is *called*, not when it is awaited, so calls made in order have the same positions in every
 run. A task that runs beside others enters a scope of its own; a call from a task that did not is refused,
-because its order among the others would be chance.
+because its order among the others would be arbitrary.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perdure.ids import check_name
 
 
 class CallPosition(NamedTuple):
-    """Where a call stands."""
+    """Where a call stands in its program."""
 
     scope: str
     kind: str
@@ -42,11 +42,11 @@ class ExecutionLane:
         self._scopes: set[str] = set()
 
     def is_blocked(self) -> bool:
-        """Whether it can only wait: for a wait of its own, or, as far as anybody can tell, for the scopes inside it.
+        """Whether it can only wait: for a wait of its own or, as far as is known, for the scopes inside it.
 
-        A future does not say who will complete it: what the program's own line awaits outside the session may come by
-        itself, or from a scope that waits. Taken for the first, a session might never be parked; taken for the second,
-        it only goes on later. A step is seen, and finished before the program is unwound.
+        A future does not show what will complete it: what the program itself awaits outside the session may come by
+        itself, or from a scope that waits. If the first is assumed, a session might never be parked; if the second is
+        assumed, it only continues later. A step is tracked, and finishes before the program is unwound.
         """
         return bool(self.waiting or self.inside or not self.path)
 

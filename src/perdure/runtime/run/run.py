@@ -1,8 +1,8 @@
 """One run of one session: the program from the top, until it ends or can only wait.
 
-A wait holds its caller. Only when no act is running and nothing else can progress is the program unwound, with
-`Suspended`, and the session parked. Between the two the answer may have come: parking looks once more, under the
-session's lock, and the program runs again at once.
+A wait holds its caller. The program is unwound, with `Suspended`, and the session parked, only when no act is running
+and nothing else can progress. The answer may come in between: parking checks once more, under the session's row lock,
+and then the program runs again immediately.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Run:
         self.stopped: Exception | None = None
         self.restart: dict[str, Any] | None = None
         self.undos: set[str] = set()  # the requests to take something back that it knows of
-        self.restore: Restore | None = None  # one that the session was alive at, and that nobody has released
+        self.restore: Restore | None = None  # an unreleased restore that the session existed at
         self.needs_leases = any(effect.leases for effect in records.effects.values())
         self.blocked_on: list[str] = []  # the waits that held the program when it was unwound
         self.lanes: list[ExecutionLane] = []
@@ -70,23 +70,23 @@ class Run:
         self._loop = asyncio.get_running_loop()
 
     async def write(self, move: Move[T]) -> T:
-        """Commit a move. Without the lease or the store the program cannot go on, whatever it would catch."""
+        """Commit a move. Without the lease or the store the program cannot continue, whatever it catches."""
         try:
             return await self.store.write(move)
         except (LeaseLost, StoreError) as error:
             raise self.give_up(error) from error
 
     async def read(self, query: Callable[Concatenate[StoreTransaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Read; without the store the program cannot go on either."""
+        """Read; without the store the program cannot continue either."""
         try:
             return await self.store.read(query, *args, **kwargs)
         except StoreError as error:
             raise self.give_up(error) from error
 
     async def see_through(self, work: Coroutine[Any, Any, T], *, unwinds: bool = False) -> T:
-        """Do something to its end, even if the caller is cancelled meanwhile; it then hears of it afterwards.
+        """Finish the work even if the caller is cancelled meanwhile; the cancellation is raised afterwards.
 
-        Of work that `unwinds`, what has begun is seen to its end, and no further act begins.
+        Work that `unwinds` finishes what has begun, and no further act begins.
         """
         ended: asyncio.Future[T] = self._loop.create_future()
         task = self._loop.create_task(_carry(work, ended))
@@ -102,7 +102,7 @@ class Run:
             raise error from None
 
     def wake_branches(self, effect: Effect, *, at_once: bool) -> None:
-        """Let branches go on that wait for this effect: of many together, a moment later, before the run is left."""
+        """Wake branches that wait for this effect: for several effects together, before the run ends."""
         self._settled.append(effect)
         if at_once:
             self._wake_soon()
@@ -123,7 +123,7 @@ class Run:
             await leases.wake_waiting(self.store, self.holder.name)
 
     def give_up(self, error: Exception) -> Suspended:
-        """The run cannot go on, whatever its program would catch; returns what unwinds it."""
+        """End the run, whatever its program catches; returns the exception that unwinds it."""
         self.stopped = self.stopped or error
         self.unwind()
         return Suspended()
@@ -134,13 +134,13 @@ class Run:
             self._loop.call_soon_threadsafe(self.give_up, error)
 
     def check(self) -> None:
-        """Nothing new begins in a run that is being unwound or is over, or in a forked child, which has none of it."""
+        """Refuse to begin anything in a run that is being unwound or is over, or in a forked child."""
         self.store.check_process()
         if self.unwinding or self.over:
             raise Suspended
 
     def active(self) -> Self:
-        """`with run.active()`: something of this run is going on; while it is, the program is not unwound."""
+        """`with run.active()`: work of this run is under way; meanwhile the program is not unwound."""
         return self
 
     def __enter__(self) -> None:
@@ -154,7 +154,7 @@ class Run:
         self._check_soon()
 
     def hush(self) -> None:
-        """A task that nobody awaits any more may end suspended; that is no error, and nobody needs to hear of it."""
+        """Keep asyncio from reporting a task that is no longer awaited and ends with `Suspended`; that is no error."""
         task = asyncio.current_task()
         if task is None or task is self._hushed_last:
             return
@@ -164,7 +164,7 @@ class Run:
         self._hushed_last = task
 
     def honour_requests(self) -> None:
-        """Between acts: stop or pause if somebody asked for it."""
+        """Between acts: stop or pause if that was requested."""
         if self.holder.cancel_requested or self.holder.pause_requested:
             self.pausing = self.pausing or not (self.unwinding or self.holder.cancel_requested)
             self.unwind()
@@ -196,7 +196,7 @@ class Run:
             self._forget(id, future)
 
     def _forget(self, id: str, future: asyncio.Future[Wait]) -> None:
-        """Nobody waits there any more: it was given, or its task was cancelled."""
+        """The task no longer waits: the wait was resolved, or the task was cancelled."""
         left = [other for other in self._waiting.get(id, ()) if other is not future]
         if left:
             self._waiting[id] = left
@@ -205,12 +205,12 @@ class Run:
             self._due.pop(id, None)
 
     async def _watch(self) -> None:
-        """Look for answers while somebody waits for one."""
+        """Look for answers while a task waits for one."""
         while self._waiting and not self.unwinding:
             seen = self.store.wakeups.version
             try:
                 await self._look()
-            except Exception as error:  # whatever it is, the run hears of it: otherwise it would wait for ever
+            except Exception as error:  # the run must end with any error: otherwise it would wait for ever
                 self.stop(error)
                 break
             soonest = min(self._due.values(), default=None)
@@ -251,7 +251,7 @@ class Run:
         self.unwind()
 
     def _note_main(self) -> None:
-        """Remember what the program's own line awaits; if it awaits something else later, it is not idle."""
+        """Remember what the program's own task awaits; if it awaits something else later, it is not idle."""
         self._main_awaits = getattr(self.lanes[0].owner, "_fut_waiter", None) if self.lanes else None
 
     def _main_moved(self) -> bool:
@@ -260,7 +260,7 @@ class Run:
         return self._main_awaits is not before
 
     def unwind(self) -> None:
-        """Unwind the program: everything that waits is told, and nothing new begins."""
+        """Unwind the program: every waiting task gets `Suspended`, and nothing new begins."""
         if not self.unwinding:
             self.blocked_on = list(self._waiting)
         self.unwinding = True
@@ -273,7 +273,7 @@ class Run:
                     future.set_exception(Suspended())
 
     async def settle_down(self) -> None:
-        """The program has ended. An act that began is never left alone; what else its tasks wanted is not begun."""
+        """The program has ended. Acts that have begun are finished; nothing else begins."""
         self.over = True
         self._dismiss()
         while self._active:
@@ -285,7 +285,7 @@ class Run:
 
 
 async def _carry(work: Coroutine[Any, Any, T], ended: asyncio.Future[T]) -> None:
-    """Do the work, in a task of its own, and say how it ended to whoever still waits for it."""
+    """Do the work in a task of its own, and report its end to the caller, if it still waits."""
     try:
         result = await work
     except (KeyboardInterrupt, SystemExit):

@@ -24,26 +24,26 @@ logger = logging.getLogger(__name__)
 
 
 async def reacquire(runtime: Runtime, lost: Holder) -> Holder | None:
-    """Take up a session again whose lease a restore ended; None if it is not that, or somebody else was first.
+    """Acquire a session again after a restore ended its lease; None if that is not the cause, or another was first.
 
-    Nobody may do that before the lease's time is over, and neither may this process: what it does not know of may be
-    under way elsewhere.
+    No process may do that before the lease has expired, and neither may this one: an act that it does not know of may
+    be under way elsewhere.
     """
     while True:
         try:
             now = await runtime.store.read(sessions.get, lost.uid)
-            is_ours = now.lease_nonce in (lost.nonce, None)  # none, if it was put back to before it was taken
+            is_ours = now.lease_nonce in (lost.nonce, None)  # None, if the restore went back to before the acquisition
             if not is_ours or not is_void(now.lease_epoch, now.lease_epoch >> RESTORE_SHIFT):
                 return None
             return await acquire_shielded(runtime, now)
-        except NotFound:  # it was put back to before the session began
+        except NotFound:  # the restore went back to before the session started
             return None
         except LeaseHeld:
             await asyncio.sleep(runtime.heartbeat.ttl / SECOND / 20)
 
 
 async def acquire_shielded(runtime: Runtime, session: SessionRecord) -> Holder:
-    """Take the lease to its end: one that is taken while the caller goes away is given back."""
+    """Acquire the lease even if the caller is cancelled meanwhile; then it is given back."""
     taking = asyncio.ensure_future(acquire(runtime, session))
     try:
         return await asyncio.shield(taking)
@@ -54,7 +54,7 @@ async def acquire_shielded(runtime: Runtime, session: SessionRecord) -> Holder:
 
 
 async def acquire(runtime: Runtime, session: SessionRecord) -> Holder:
-    """Take the lease; from a holder that is known to be dead, before its time is over."""
+    """Acquire the lease; from a holder that is known to be dead, before it expires."""
     nonce, name, asked_at = new_uid(), runtime.worker.name, runtime.store.clock.boot()
     if is_acting(session.uid):  # of a run that has ended, or has lost its lease
         holding = session.lease_holder or name

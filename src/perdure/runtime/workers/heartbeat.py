@@ -1,16 +1,17 @@
-"""The heart: one thread that keeps every lease this process holds.
+"""The heartbeat: one thread that renews every lease this process holds.
 
-It is a thread of its own, so a program or a tool that blocks the event loop keeps its lease. Each beat notes the
+It is a thread of its own, so a program or a tool that blocks the event loop keeps its lease. Each heartbeat notes the
 deadline on the boot clock *before* the request is sent: the holder always stops acting earlier than the store lets
-anybody else begin. A lease that is lost is marked, and the run that held it is told.
+another holder begin. When a lease is lost, the run that held it is told.
 
-All renewals of a beat are sent at once, and none of them waits for a row that a move holds just now, such as a `joint`
-tool on PostgreSQL: that session is tried again soon, and costs the others nothing. On SQLite such a tool holds the one
-writer, for all processes; what was sent meanwhile is committed with it, before any other process may write (`commit`).
+All renewals of a heartbeat are sent together, and none of them waits for a row that a move holds at the moment, such as
+a `joint` tool on PostgreSQL: that session is tried again soon, and does not delay the others. On SQLite such a tool
+holds the one writer, for all processes; renewals that were sent meanwhile are committed with it, before any other
+process may write (`group_commit`).
 
-A lease whose run has ended is kept while a thread still acts for it, while an outcome is owed to it, and until a store
-that was away takes it back. Nothing ends this thread but `close`: an error that nobody foresaw is logged, and the next
-beat tries again; a run whose lease runs out meanwhile is told.
+A lease whose run has ended is kept while a thread still acts for it, while a late outcome waits, and until an
+unavailable store takes it back. Only `close` ends this thread: an unexpected error is logged, and the next heartbeat
+tries again; a run whose lease runs out meanwhile is told.
 """
 
 from __future__ import annotations
@@ -30,25 +31,25 @@ from perdure.store.writer.ticket import Ticket
 
 logger = logging.getLogger(__name__)
 Lost = Callable[[PerdureError], None]
-BEATS = 3  # in the time of a lease
-AGAIN = 20  # times within a beat that a busy session is tried again
+BEATS = 3  # heartbeats in the duration of a lease
+AGAIN = 20  # how often a busy session is tried again within a heartbeat
 
 
 class Heartbeat:
-    """Beats for every holder that was given to it."""
+    """Renews the lease of every holder that was given to it."""
 
     def __init__(self, store: Store, ttl: int) -> None:
         self._store = store
         self.ttl = ttl
         self._holders: dict[Holder, Lost] = {}
-        self._left: set[Holder] = set()  # whose run has ended, and not what it began
+        self._left: set[Holder] = set()  # holders whose run has ended while an act or a late outcome has not
         self._given_back: dict[Holder, Ticket[None]] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def keep(self, holder: Holder, asked_at: int, lost: Lost) -> None:
-        """Keep a lease from now on; `lost` is called, in the heart's thread, when that failed."""
+        """Keep a lease from now on; `lost` is called, in the heartbeat's thread, when that failed."""
         holder.boot_deadline = asked_at + self.ttl
         with self._lock:
             self._holders[holder] = lost
@@ -57,7 +58,7 @@ class Heartbeat:
                 self._thread.start()
 
     def drop(self, holder: Holder) -> None:
-        """Its run has ended: keep the lease no longer than an act of it is under way or an outcome is owed."""
+        """Its run has ended: keep the lease only while an act of it is under way or a late outcome waits."""
         with self._lock:
             if is_acting(holder.uid) or has_late_outcome(holder.uid):
                 self._left.add(holder)
@@ -71,7 +72,7 @@ class Heartbeat:
                 self._left.add(holder)
 
     def renew(self, holder: Holder) -> None:
-        """Renew one lease now. A store that is away ends no act while the lease lasts."""
+        """Renew one lease now. An unavailable store ends no act while the lease lasts."""
         asked_at = self._store.clock.boot()
         try:
             self._store.write_now(lease.renew(holder, self.ttl))
@@ -96,7 +97,7 @@ class Heartbeat:
             try:
                 busy = self._round([(holder, held[holder]) for holder in busy if holder in held])
             except Exception:
-                logger.exception("The leases of this process could not be renewed; the next beat tries again.")
+                logger.exception("The leases of this process could not be renewed; the next heartbeat tries again.")
 
     def _round(self, held: Iterable[tuple[Holder, Lost]]) -> set[Holder]:
         """Renew these leases, or give back those that are no longer needed; returns those that are busy."""
@@ -118,7 +119,7 @@ class Heartbeat:
         return busy
 
     def _give_back(self, holder: Holder) -> None:
-        """Send it, and look at the next beat what came of it: another move of the session may hold its row for long."""
+        """Send the release, and read its answer at a later heartbeat: another move may hold the row of the session."""
         sent = self._given_back.pop(holder, None)
         if sent is None:
             self._given_back[holder] = self._store.submit(session.release(holder))
@@ -133,8 +134,10 @@ class Heartbeat:
         return LeaseGuard(self, holder, lost)
 
     def failed(self, holder: Holder, lost: Lost, error: Exception) -> None:
-        """What an error means for a lease. One that is lost is forgotten, and its run is told; else the next beat
-        tries again, for as long as the lease lasts."""
+        """Handle an error of a renewal. A lost lease is forgotten, and its run is told.
+
+        Otherwise the next heartbeat tries again, for as long as the lease lasts.
+        """
         if isinstance(error, LeaseLost):
             logger.warning("Session %s: the lease of %s was lost.", holder.uid, holder.name)
             self._forget(holder)
@@ -156,14 +159,14 @@ class Heartbeat:
 
     def close(self) -> None:
         self._stop.set()
-        with self._lock:  # whoever starts the thread holds it until the thread has started
+        with self._lock:  # held by the caller that starts the thread, until it has started
             thread = self._thread
         if thread is not None:
             thread.join()
 
 
 class LeaseGuard:
-    """Around what is done for one lease: whatever goes wrong there must not reach the others."""
+    """Contains the errors of one lease, so that they do not reach the others."""
 
     def __init__(self, heart: Heartbeat, holder: Holder, lost: Lost) -> None:
         self._heart = heart

@@ -1,4 +1,4 @@
-"""Who this process is, as the ledger writes it down, and whether another process still lives."""
+"""The identity of this process as a worker, as the ledger records it, and the liveness of other processes."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from perdure.process import forget_in_child
 from perdure.runtime.workers.liveness import RegisteredWorker, WorkerLocks, locks_of_store
 from perdure.store.store import Store
 
-OWN_WORKERS: set[str] = set()  # the workers that this process is or was; no name or number tells that as surely
+OWN_WORKERS: set[str] = set()  # the ids of the workers that this process is or was; names and numbers are less certain
 forget_in_child(OWN_WORKERS.clear)
 
 
 def is_here(process: Any) -> bool:
-    """Whether an attempt was made by this process, under whichever name: then nobody knows better what became of it."""
+    """Whether an attempt was made by this process, under any of its ids: then its own registry knows the outcome."""
     return isinstance(process, dict) and process.get("id") in OWN_WORKERS
 
 
 def worker_locks(store: Store) -> WorkerLocks | None:
-    """Where the workers of a store keep their locks; None for a store in memory, which has no other."""
+    """The locks of a store's workers; None for a store in memory, which has one process only."""
     return None if store.folder is None and store.database.dialect == "sqlite" else locks_of_store(store)
 
 
 def liveness_of(locks: WorkerLocks | None, process: Any) -> Liveness:
-    """Whether the process of an attempt still lives, as seen by somebody who need not be a worker."""
+    """Whether the process of an attempt is alive, as seen by a process that need not be a worker."""
     if locks is None:
         return Liveness.DEAD
     try:
@@ -40,7 +40,7 @@ def liveness_of(locks: WorkerLocks | None, process: Any) -> Liveness:
 
 
 class WorkerIdentity:
-    """This process as a worker of a store. A store in memory has no other, and needs no lock."""
+    """This process as a worker of a store. A store in memory has one process only, and needs no lock."""
 
     def __init__(self, store: Store, programs: list[str]) -> None:
         self._presences: WorkerLocks | None = None
@@ -61,7 +61,7 @@ class WorkerIdentity:
         self.name = f"{self.id}@{host()}:{os.getpid()}"
 
     def life_of(self, process: dict[str, Any]) -> Liveness:
-        """Whether the process of an attempt still lives, or a command that it started."""
+        """Whether the process of an attempt, or a command that it started, is alive."""
         if not isinstance(process, dict):
             return Liveness.CANNOT_TELL
         return Liveness.ALIVE if process.get("id") == self.id else liveness_of(self._presences, process)
@@ -73,10 +73,10 @@ class WorkerIdentity:
 
     @property
     def pass_fds(self) -> tuple[int, ...]:
-        """For a process that counts as this worker while it lives."""
+        """For a child process that counts as this worker while it runs."""
         return () if self._alive is None else self._alive.pass_fds
 
     def close(self, *, acting: bool = False) -> None:
-        """Leave; while this process is still `acting` as this worker, it is not given up for dead."""
+        """Leave; while this process is still `acting` as this worker, it keeps the lock."""
         if self._alive is not None:
             self._alive.close(acting=acting)

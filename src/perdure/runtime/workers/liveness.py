@@ -1,12 +1,12 @@
-"""Who is alive: each worker holds a lock for life, and the lock is asked, never a clock.
+"""Liveness: each worker holds a file lock until it ends. The lock decides whether it is alive, never a clock.
 
-    enter     take the lock, then write the worker's row: whoever can read the row can already ask the lock
-    live      hand the lock's descriptor to the commands it starts: they count as the worker while they live
+    enter     take the lock, then write the worker's row: a process that can read the row can already test the lock
+    run       hand the lock's descriptor to the commands it starts: they count as the worker while they run
     leave     give the lock back; if no child kept it, remove the file and the row
 
-A crash before the row leaves a file that nobody asks about. A crash after it leaves a row whose lock is free: dead, at
-the moment of death and however it came. A child that outlives its worker keeps the lock, so the worker is still alive:
-what it was doing to the world may still be going on.
+A crash before the row leaves a file that is never tested. A crash after it leaves a row whose lock is free: the worker
+is dead from that moment, whatever ended it. A child that outlives its worker keeps the lock, so the worker counts as
+alive: its act on the outside world may still be under way.
 
 An answer is given only where it is certain, because "dead" lets another worker act. Two machines or two containers may
 share their host name, their process numbers and even the start times of their processes, so names are compared last:
@@ -43,8 +43,8 @@ FIRST_NAMESPACE = "4026531836"  # the kernel's own number for the pid namespace 
 
 
 class ProcessOrigin(msgspec.Struct, frozen=True):
-    """What a start token says beside the row: when the process began, on which machine, where its lock is, and in which
-    pid namespace its number counts."""
+    """What a start token adds to the row: when the process started, on which machine, the folder of its lock, and the
+    namespace of its pid."""
 
     start_time: str
     machine: str
@@ -56,7 +56,7 @@ class ProcessOrigin(msgspec.Struct, frozen=True):
 
 
 class WorkerLocks:
-    """Where the workers of one store keep their locks on this machine."""
+    """The locks of one store's workers on this machine."""
 
     def __init__(
         self, folder: Path, *, host: str, boot_id: str, machine: str, shared: bool, namespace: str = UNKNOWN
@@ -69,7 +69,7 @@ class WorkerLocks:
         self.shared = shared  # the store may be used from other machines
 
     def enter(self, store: Store, *, programs: Sequence[str] = (), id: str | None = None) -> RegisteredWorker:
-        """Take a lock for life and register the worker that this process is."""
+        """Take a lock until this process ends, and register it as a worker."""
         name = id or new_name("w")
         try:
             self._make_folder()
@@ -102,7 +102,7 @@ class WorkerLocks:
             return self._life_without_lock(one, origin, in_this_folder)
         except OSError:
             return Liveness.CANNOT_TELL
-        if not in_this_folder:  # a copy of its lock file, which nobody ever locked
+        if not in_this_folder:  # a copy of its lock file, which was never locked
             return self._life_without_lock(one, origin, in_this_folder)
         return life_of(self.folder, one.id)
 
@@ -114,7 +114,7 @@ class WorkerLocks:
         return Liveness.DEAD if same else Liveness.CANNOT_TELL
 
     def _life_without_lock(self, one: WorkerRecord, origin: ProcessOrigin, in_this_folder: bool) -> Liveness:
-        """Its file is gone: it left in order, or we look in another folder, or somebody tidied up under it.
+        """Its file is gone: it left in order, this is another folder, or a user removed the file.
 
         A process that is gone is dead only where its lock file would be: elsewhere a command of it may keep the lock.
         """
@@ -187,7 +187,7 @@ def locks_at(folder: Path | None, store_id: str, *, shared: bool) -> WorkerLocks
 
 
 def machine() -> str:
-    """This machine, told from others of the same name; hashed, because the raw id is meant to stay here."""
+    """The id of this machine, which distinguishes it from others of the same name. Hashed: the raw id is private."""
     try:
         content = Path("/etc/machine-id").read_text().strip()
     except OSError:
@@ -196,7 +196,7 @@ def machine() -> str:
 
 
 def pid_namespace() -> str:
-    """In which process numbers count: two containers have two, and each may have a process 1."""
+    """The namespace of process numbers: two containers have two, and each may have a process 1."""
     try:
         return os.readlink("/proc/self/ns/pid").removeprefix("pid:[").removesuffix("]")
     except OSError:
@@ -204,7 +204,7 @@ def pid_namespace() -> str:
 
 
 def start_time(pid: int) -> str:
-    """When a process began, in ticks since the machine started; unknown where /proc counts in another namespace."""
+    """When a process started, in ticks since boot; unknown if /proc belongs to another namespace."""
     try:
         if os.readlink("/proc/self") != str(os.getpid()):
             return UNKNOWN
@@ -214,7 +214,7 @@ def start_time(pid: int) -> str:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether there is certainly no process of this number; one that is hidden from us is not gone."""
+    """Whether there is certainly no process with this number; a hidden one is not gone."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -225,9 +225,9 @@ def is_gone(pid: int) -> bool:
 
 
 def folder_id(folder: Path) -> str:
-    """A folder, told from others of the same name in other containers, and from its own copies.
+    """The id of a folder, which distinguishes it from folders of the same name in other containers, and from copies.
 
-    The file names its own inode, so that a copy of it counts for nothing.
+    The file names its own inode, so that a copy of it does not count.
     """
     try:
         with open(folder / FOLDER_ID) as file:
@@ -238,7 +238,7 @@ def folder_id(folder: Path) -> str:
 
 
 def make_folder_id(folder: Path) -> None:
-    """Give a folder its id, once; the folder is locked meanwhile, so that two workers cannot give it two."""
+    """Give a folder its id, once. The folder is locked meanwhile, so that two workers cannot give it two ids."""
     if folder_id(folder) != UNKNOWN:
         return
     place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -254,7 +254,7 @@ def make_folder_id(folder: Path) -> None:
 
 
 def identity(folder: Path) -> str:
-    """A folder as older versions wrote it down."""
+    """The id of a folder as older versions recorded it."""
     try:
         there = folder.stat()
     except OSError:

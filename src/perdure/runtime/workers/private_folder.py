@@ -1,4 +1,4 @@
-"""The folder for what a process needs while the machine runs: locks of workers, live text, output of commands."""
+"""The folder for files that a process needs until the next boot: locks of workers, live text, output of commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from perdure.errors import StoreUnavailable
 def runtime_folder() -> Path:
     """A folder of this user alone that does not outlive the machine's run.
 
-    Anybody may take its name in /tmp first, so it is used only if it is a real folder, ours, and closed to others.
+    Any user can create its name in /tmp first, so it is used only if it is a real folder, owned by this user and
+    closed to others.
     """
     if given := os.environ.get("XDG_RUNTIME_DIR"):
         folder = Path(given) / "perdure"

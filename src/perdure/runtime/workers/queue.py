@@ -1,7 +1,7 @@
 """The queue: which sessions a worker may run, and in which order.
 
-Higher priority first, and within a priority the one that has stood still longest. Only columns that every worker needs
-are read, so that a session whose stored values cannot be read does not keep the others from running.
+Higher priority first, and within a priority the one that was changed least recently. Only columns that every worker
+needs are read, so that a session whose stored values cannot be read does not keep the others from running.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def next_in_line(
 ) -> list[Entry]:
     """At least `limit` sessions that may be run here, if there are so many, in order; `dead` are workers by id.
 
-    With `only`, that session and its descendants, also where the code of the one session is not loaded: then it waits
-    for its code, and whoever looks can see that.
+    With `only`, that session and its descendants, even if the code of the session is not loaded: then it waits for its
+    code, which a user can see.
     """
     if only is not None:
         found = _family(tx, only)
