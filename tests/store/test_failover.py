@@ -187,7 +187,7 @@ def under_restore(store: Store, uid: str) -> bool:
     return store.read_now(lambda tx: restore.unreleased_for(tx, sessions.get(tx, uid))) is not None
 
 
-def said_by_the_doctor(store: Store) -> str:
+def doctor_text(store: Store) -> str:
     return "\n".join(finding.what for finding in examine(store.target).findings)
 
 
@@ -203,7 +203,7 @@ def test_a_synchronous_failover_keeps_leases_and_is_no_restore(pair: tuple[Postg
         (found,) = store.read_now(restore.listing)
         assert (found.cause, found.released_by) == (Cause.TIMELINE, failover.BY)
         assert not under_restore(store, idle.uid)
-        assert "Nothing was lost" in said_by_the_doctor(store)
+        assert "Nothing was lost" in doctor_text(store)
         store.read_now(event.verify, holder.uid)
 
 
@@ -222,7 +222,7 @@ def test_without_synchrony_only_what_a_living_holder_vouches_for_continues(
         assert under_restore(store, idle.uid)
         (missing,) = store.read_now(failover.missing_writers)
         assert missing.finding == "its last commits did not wait for a standby"
-        assert missing.finding in said_by_the_doctor(store)
+        assert missing.finding in doctor_text(store)
         child = sessions.NewSession(id="child", program="p", arguments={}, parent_uid=holder.uid, parent_wait="w")
         assert not under_restore(store, store.write_now(sessions.create(child, by="w")).uid)
         store.write_now(restore.release(by="ada", because="looked"))

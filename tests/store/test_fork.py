@@ -156,7 +156,7 @@ signal.pause()
 
 
 @contextmanager
-def keeper(target: str, plant: str = "") -> Iterator[tuple[subprocess.Popen[str], int, str]]:
+def lock_holder(target: str, plant: str = "") -> Iterator[tuple[subprocess.Popen[str], int, str]]:
     """A process that forked in the middle of a commit, its child, and the worker that it is."""
     with subprocess.Popen([sys.executable, "-c", KEEPER, target, plant], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
@@ -172,7 +172,7 @@ def keeper(target: str, plant: str = "") -> Iterator[tuple[subprocess.Popen[str]
 @pytest.mark.databases("sqlite", "files", "postgres")
 def test_a_child_forked_in_the_middle_of_a_commit_keeps_no_lock(target: str) -> None:
     """The parent is killed while it holds gate, transaction, presence and folder; its child lives on and is idle."""
-    with keeper(target) as (parent, child, id):
+    with lock_holder(target) as (parent, child, id):
         parent.kill()
         parent.wait()
         os.kill(child, 0)
@@ -185,7 +185,7 @@ def test_a_child_forked_in_the_middle_of_a_commit_keeps_no_lock(target: str) -> 
 @pytest.mark.databases("sqlite")
 def test_a_child_that_keeps_its_parents_locks_is_caught(target: str) -> None:
     """The same with a bug planted: then a dead worker would be alive for as long as the child is."""
-    with keeper(target, "planted bug") as (parent, _child, id):
+    with lock_holder(target, "planted bug") as (parent, _child, id):
         parent.kill()
         parent.wait()
         assert str(life_of(companion(Path(target)) / "workers", id)) == "alive"

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.databases("sqlite", "postgres")]
 EIGHT = [f"worker-{number}" for number in range(8)]
 
 
-def begun(target: str) -> str:
+def closed_session(target: str) -> str:
     """A session in a store that is closed again."""
     with open_store(target) as store:
         return a_session(store).uid
@@ -34,7 +34,7 @@ def checked_log(store: Store, uid: str) -> list[Event]:
 
 
 def test_eight_outsiders_leave_no_gap_and_no_duplicate(target: str, processes: ProcessGroup) -> None:
-    uid, count = begun(target), 25
+    uid, count = closed_session(target), 25
     places = processes.run(process_tasks.send_messages, [(target, uid, who, count) for who in EIGHT])
     with open_store(target) as store:
         log = checked_log(store, uid)
@@ -47,7 +47,7 @@ def test_eight_outsiders_leave_no_gap_and_no_duplicate(target: str, processes: P
 
 
 def test_eight_contenders_move_the_session_one_at_a_time(target: str, processes: ProcessGroup) -> None:
-    uid = begun(target)
+    uid = closed_session(target)
     histories = processes.run(process_tasks.contend, [(target, uid, who, 3) for who in EIGHT])
     with open_store(target) as store:
         log = checked_log(store, uid)
@@ -74,7 +74,7 @@ def check_times(log: list[Event], history: list[Operation]) -> None:
 
 
 def test_a_number_raised_by_eight_is_raised_by_each(target: str, processes: ProcessGroup) -> None:
-    uids = [begun(target) for _ in range(4)]
+    uids = [closed_session(target) for _ in range(4)]
     processes.run(process_tasks.count_up, [(target, uid, who, 10) for uid, who in zip(uids * 2, EIGHT, strict=True)])
     with open_store(target) as store:
         known = store.read_now(fact.get, "shared", "number")
@@ -88,7 +88,7 @@ def test_a_number_raised_by_eight_is_raised_by_each(target: str, processes: Proc
 def test_writers_of_one_file_take_turns(tmp_path: Path, processes: ProcessGroup) -> None:
     """Counted while all of them write: the slowest has at least a third of the commits of the fastest."""
     target = str(tmp_path / "perdure.db")
-    uids = [begun(target) for _ in range(4)]
+    uids = [closed_session(target) for _ in range(4)]
     times = processes.run(
         process_tasks.commit_many, [(target, uid, who, 150) for uid, who in zip(uids, EIGHT[:4], strict=True)]
     )

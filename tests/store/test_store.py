@@ -21,7 +21,7 @@ T = TypeVar("T")
 SEVERAL_CONNECTIONS = pytest.mark.databases("sqlite", "postgres")
 
 
-class Stay:
+class Pause:
     """Holds a read or a move open, until the test lets it continue."""
 
     def __init__(self) -> None:
@@ -33,27 +33,27 @@ class Stay:
 
 
 @contextmanager
-def meanwhile(stay: Stay, work: Callable[[], object]) -> Iterator[None]:
+def meanwhile(pause: Pause, work: Callable[[], object]) -> Iterator[None]:
     """Run something in another thread that stays open while the test continues."""
     thread = threading.Thread(target=work)
     thread.start()
-    assert stay.inside.wait(20)
+    assert pause.inside.wait(20)
     yield
-    stay.go_on.set()
+    pause.go_on.set()
     thread.join(20)
     assert not thread.is_alive()
 
 
 @SEVERAL_CONNECTIONS
 def test_a_long_read_sees_one_snapshot_and_blocks_no_write(store: Store) -> None:
-    uid, stay, seen = a_session(store).uid, Stay(), list[int]()
+    uid, pause, seen = a_session(store).uid, Pause(), list[int]()
 
     def look(tx: StoreTransaction) -> None:
         seen.append(session.get(tx, uid).cursor)
-        stay.here()
+        pause.here()
         seen.append(session.get(tx, uid).cursor)
 
-    with meanwhile(stay, lambda: store.read_now(look)):
+    with meanwhile(pause, lambda: store.read_now(look)):
         for number in range(50):
             store.write_now(inbox.receive(uid, "ada", f"m-{number}", number))
         assert store.read_now(session.get, uid).cursor == 51
@@ -63,14 +63,14 @@ def test_a_long_read_sees_one_snapshot_and_blocks_no_write(store: Store) -> None
 
 @SEVERAL_CONNECTIONS
 def test_a_long_write_blocks_no_read_and_is_invisible_until_committed(store: Store) -> None:
-    uid, stay, receive = a_session(store).uid, Stay(), None
+    uid, pause, receive = a_session(store).uid, Pause(), None
     receive = inbox.receive(uid, "ada", "m-1", 1)
 
     def write(tx: StoreTransaction) -> None:
         receive.run(tx)
-        stay.here()
+        pause.here()
 
-    with meanwhile(stay, lambda: store.write_now(Move("slow", "outsider", write))):
+    with meanwhile(pause, lambda: store.write_now(Move("slow", "outsider", write))):
         for _ in range(20):
             assert store.read_now(session.get, uid).cursor == 1
             assert store.read_now(inbox.get, uid, "m-1") is None

@@ -19,27 +19,29 @@ from perdure.store.writer.lock import WriteLock
 
 
 @contextmanager
-def migrator(place: StoreLocation) -> Iterator[Migrator]:
+def migrator(location: StoreLocation) -> Iterator[Migrator]:
     """The migrator of the existing store at a location."""
-    if place.kind == "postgres":
-        with _of_server(place) as found:
+    if location.kind == "postgres":
+        with _of_server(location) as found:
             yield found
-    elif place.path is not None and place.folder is not None and place.kind == "sqlite":
-        make_folder(place.folder)
-        path = str(place.path)
-        engine = SQLiteEngine(with_reserve(place.folder, lambda: connect(path)), SystemClock(), WriteLock(place.folder))
+    elif location.path is not None and location.folder is not None and location.kind == "sqlite":
+        make_folder(location.folder)
+        path = str(location.path)
+        engine = SQLiteEngine(
+            with_reserve(location.folder, lambda: connect(path)), SystemClock(), WriteLock(location.folder)
+        )
         try:
-            yield SQLiteMigrator(engine, place.folder)
+            yield SQLiteMigrator(engine, location.folder)
         except apsw.Error as error:
             raise translate(error) from error
         finally:
             engine.close()
     else:
-        raise ConfigError(f"{place.shown} has no schema to migrate.", hint="It is updated when it is opened.")
+        raise ConfigError(f"{location.shown} has no schema to migrate.", hint="It is updated when it is opened.")
 
 
 @contextmanager
-def _of_server(place: StoreLocation) -> Iterator[Migrator]:
+def _of_server(location: StoreLocation) -> Iterator[Migrator]:
     try:
         import psycopg
 
@@ -48,7 +50,7 @@ def _of_server(place: StoreLocation) -> Iterator[Migrator]:
     except ImportError:
         raise missing_driver() from None
     try:
-        with database.connect(place.address) as db:
+        with database.connect(location.address) as db:
             yield PostgresMigrator(db)
     except psycopg.Error as error:
         raise database.translate(error) from error

@@ -107,18 +107,18 @@ def is_refused(store: Store, tried: str) -> bool:
 
     def run(tx: StoreTransaction) -> None:
         run_raw(tx, tried)
-        raise TakenBack
+        raise RollBack
 
     try:
         store.write_now(plain(run))
-    except TakenBack:
+    except RollBack:
         return False
     except PerdureError:
         return True
     raise AssertionError
 
 
-class TakenBack(Exception):
+class RollBack(Exception):
     """Rolls a move back."""
 
 

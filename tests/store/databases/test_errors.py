@@ -24,7 +24,7 @@ from perdure.testing.postgres import PostgresServer
 from tests.store.support.sessions import a_session, connection_of, plain, raw
 
 
-def tell(store: Store, error: type[PerdureError], *statements: str, match: str | None = None) -> PerdureError:
+def expect_error(store: Store, error: type[PerdureError], *statements: str, match: str | None = None) -> PerdureError:
     with pytest.raises(error, match=match) as caught:
         raw(store, *statements)
     assert type(caught.value) is error
@@ -34,7 +34,7 @@ def tell(store: Store, error: type[PerdureError], *statements: str, match: str |
 
 def test_what_breaks_a_rule_of_ours_is_an_illegal_move(store: Store) -> None:
     a_session(store)
-    told = tell(store, IllegalMove, "delete from event", match="an event is never deleted")
+    told = expect_error(store, IllegalMove, "delete from event", match="an event is never deleted")
     assert "perdure:" not in str(told)
 
 
@@ -48,12 +48,12 @@ def test_what_breaks_a_rule_of_ours_is_an_illegal_move(store: Store) -> None:
     ],
 )
 def test_what_does_not_fit_is_a_conflict(store: Store, statement: str) -> None:
-    tell(store, Conflict, statement)
+    expect_error(store, Conflict, statement)
 
 
 @pytest.mark.databases("sqlite", "memory", "files")
 def test_a_statement_that_is_none_is_not_hidden(store: Store) -> None:
-    assert "nonsense" in str(tell(store, StoreUnavailable, "nonsense"))
+    assert "nonsense" in str(expect_error(store, StoreUnavailable, "nonsense"))
 
 
 @pytest.mark.databases("sqlite", "memory", "files")
@@ -157,7 +157,7 @@ def test_postgres_errors_are_translated(
     store: Store, monkeypatch: pytest.MonkeyPatch, statements: tuple[str, ...], error: type[PerdureError], match: str
 ) -> None:
     monkeypatch.setattr(store.database, "patience", 0.1)  # how long a deadlock is tried again
-    tell(store, error, *statements, match=match)
+    expect_error(store, error, *statements, match=match)
 
 
 @pytest.mark.databases("postgres")
@@ -168,7 +168,7 @@ def test_a_lock_that_is_not_given_is_unavailable(store: Store, target: str) -> N
     with psycopg.connect(target) as other:
         other.execute("select 1 from session where uid = %s for update", (uid,))
         locked = f"select 1 from session where uid = '{uid}' for update"
-        tell(store, StoreUnavailable, "set local lock_timeout = 20", locked, match="took too long")
+        expect_error(store, StoreUnavailable, "set local lock_timeout = 20", locked, match="took too long")
 
 
 @pytest.mark.databases("postgres")

@@ -15,14 +15,14 @@ from perdure.testing import ManualClock
 from tests.store.support.sessions import a_holder, session_of
 
 
-def asking(store: Store, id: str = "w", kind: WaitKind = WaitKind.INPUT, **more: int) -> Holder:
+def open_wait(store: Store, id: str = "w", kind: WaitKind = WaitKind.INPUT, **more: int) -> Holder:
     holder = a_holder(store)
     store.write_now(wait.open_(holder, id, kind, detail={"question": "merge?"}, **more))  # type: ignore[arg-type]
     return holder
 
 
 def test_asking_writes_the_wait_and_the_session_still_runs(store: Store, clock: ManualClock) -> None:
-    holder = asking(store)
+    holder = open_wait(store)
     [asked] = store.read_now(wait.open_of_session, holder.uid)
     assert (asked.id, asked.kind, asked.detail, asked.since) == ("w", "input", {"question": "merge?"}, clock.now())
     assert (asked.answer, asked.resolved_by, asked.resolved_at) == (None, None, None)
@@ -30,7 +30,7 @@ def test_asking_writes_the_wait_and_the_session_still_runs(store: Store, clock: 
 
 
 def test_asking_again_is_the_same_wait_resolved_or_not(store: Store) -> None:
-    holder = asking(store)
+    holder = open_wait(store)
     asked = store.read_now(wait.get, holder.uid, "w")
     assert store.write_now(wait.open_(holder, "w", WaitKind.INPUT)) == asked
     answered = store.write_now(wait.resolve(holder.uid, "ada", "w", "yes"))
@@ -43,18 +43,18 @@ def test_asking_again_is_the_same_wait_resolved_or_not(store: Store) -> None:
 def test_asking_for_something_else_under_the_same_id_is_a_conflict(
     store: Store, kind: WaitKind, ref: str | None
 ) -> None:
-    holder = asking(store)
+    holder = open_wait(store)
     with pytest.raises(Conflict):
         store.write_now(wait.open_(holder, "w", kind, ref=ref))
 
 
 def test_a_timer_needs_a_due_time(store: Store) -> None:
     with pytest.raises(ConfigError):
-        asking(store, kind=WaitKind.TIMER)
+        open_wait(store, kind=WaitKind.TIMER)
 
 
 def test_parking_before_the_answer_waits_and_costs_no_lease(store: Store, clock: ManualClock) -> None:
-    holder = asking(store)
+    holder = open_wait(store)
     assert store.write_now(wait.park(holder, ["w"])) == []
     now = session_of(store, holder.uid)
     assert (now.status, now.waiting_since, now.lease_holder) == ("waiting", clock.now(), None)
@@ -66,7 +66,7 @@ def test_parking_before_the_answer_waits_and_costs_no_lease(store: Store, clock:
 
 
 def test_parking_after_the_answer_returns_it_and_keeps_running(store: Store) -> None:
-    holder = asking(store)
+    holder = open_wait(store)
     answered = store.write_now(wait.resolve(holder.uid, "ada", "w", "yes"))
     assert session_of(store, holder.uid).status == "running"
     assert store.write_now(wait.park(holder, ["w"])) == [answered]
@@ -77,7 +77,7 @@ def test_parking_after_the_answer_returns_it_and_keeps_running(store: Store) -> 
 @pytest.mark.databases("sqlite", "postgres")
 async def test_an_answer_that_races_with_parking_is_never_missed(store: Store) -> None:
     for _ in range(20):
-        holder = asking(store)
+        holder = open_wait(store)
         park, resolve = wait.park(holder, ["w"]), wait.resolve(holder.uid, "ada", "w", "yes")
         told, answered = await asyncio.gather(store.write(park), store.write(resolve))
         status = session_of(store, holder.uid).status
@@ -85,7 +85,7 @@ async def test_an_answer_that_races_with_parking_is_never_missed(store: Store) -
 
 
 def test_one_answer_of_several_is_enough_to_continue(store: Store) -> None:
-    holder = asking(store, "a")
+    holder = open_wait(store, "a")
     store.write_now(wait.open_(holder, "b", WaitKind.APPROVAL))
     store.write_now(wait.resolve(holder.uid, "ada", "b", "yes"))
     assert [one.id for one in store.write_now(wait.park(holder, ["a", "b"]))] == ["b"]
@@ -94,7 +94,7 @@ def test_one_answer_of_several_is_enough_to_continue(store: Store) -> None:
 
 
 def test_parking_needs_something_to_wait_for(store: Store) -> None:
-    holder = asking(store)
+    holder = open_wait(store)
     with pytest.raises(IllegalMove):
         store.write_now(wait.park(holder, []))
     with pytest.raises(NotFound):
@@ -103,14 +103,14 @@ def test_parking_needs_something_to_wait_for(store: Store) -> None:
 
 
 def test_parking_releases_the_lease(store: Store) -> None:
-    holder = asking(store)
+    holder = open_wait(store)
     store.write_now(wait.park(holder, ["w"]))
     with pytest.raises(LeaseLost):
         store.write_now(wait.park(holder, ["w"]))
 
 
 def test_the_same_answer_again_is_the_same_and_another_is_a_conflict(store: Store, clock: ManualClock) -> None:
-    holder = asking(store)
+    holder = open_wait(store)
     first = store.write_now(wait.resolve(holder.uid, "ada", "w", {"n": 1}))
     clock.advance(seconds=5)
     assert store.write_now(wait.resolve(holder.uid, "ada", "w", {"n": 1})) == first
@@ -127,7 +127,7 @@ def test_an_answer_to_nothing_is_not_found(store: Store) -> None:
 
 
 def test_a_timer_fires_when_it_is_due_and_not_before(store: Store, clock: ManualClock) -> None:
-    holder = asking(store, kind=WaitKind.TIMER, due_at=clock.now() + 10 * SECOND)
+    holder = open_wait(store, kind=WaitKind.TIMER, due_at=clock.now() + 10 * SECOND)
     store.write_now(wait.park(holder, ["w"]))
     assert store.read_now(wait.next_due, clock.now()) == clock.now() + 10 * SECOND
     clock.advance(seconds=9)
@@ -142,7 +142,7 @@ def test_a_timer_fires_when_it_is_due_and_not_before(store: Store, clock: Manual
 
 
 def test_what_a_sealed_session_waits_for_is_left_out(store: Store, clock: ManualClock) -> None:
-    holder = asking(store, kind=WaitKind.TIMER, due_at=clock.now())
+    holder = open_wait(store, kind=WaitKind.TIMER, due_at=clock.now())
     store.write_now(wait.open_(holder, "later", WaitKind.TIMER, due_at=clock.now() + SECOND))
     store.write_now(wait.open_(holder, "lease", WaitKind.LEASE, ref="main"))
     store.write_now(wait.open_(holder, "effect", WaitKind.EFFECT, ref="e-1"))
@@ -159,13 +159,13 @@ def test_what_a_sealed_session_waits_for_is_left_out(store: Store, clock: Manual
 
 
 def test_a_timer_that_was_resolved_meanwhile_stays_as_it_is(store: Store, clock: ManualClock) -> None:
-    holder = asking(store, kind=WaitKind.TIMER, due_at=clock.now())
+    holder = open_wait(store, kind=WaitKind.TIMER, due_at=clock.now())
     answered = store.write_now(wait.resolve(holder.uid, "ada", "w", "enough"))
     assert store.write_now(wait.fire(holder.uid, "timer", "w")) == answered
 
 
 def test_a_timer_stays_open_after_the_clock_was_set_back(store: Store, clock: ManualClock) -> None:
-    holder = asking(store, kind=WaitKind.TIMER, due_at=clock.now())
+    holder = open_wait(store, kind=WaitKind.TIMER, due_at=clock.now())
     store.write_now(wait.park(holder, ["w"]))
     (due,) = store.read_now(wait.due)
     clock.advance(seconds=-5)
@@ -177,16 +177,16 @@ def test_a_timer_stays_open_after_the_clock_was_set_back(store: Store, clock: Ma
 
 
 def test_a_wait_without_a_time_never_fires(store: Store, clock: ManualClock) -> None:
-    holder = asking(store)
+    holder = open_wait(store)
     clock.advance(days=1000)
     with pytest.raises(IllegalMove):
         store.write_now(wait.fire(holder.uid, "timer", "w"))
 
 
 def test_open_waits_are_listed_by_kind_the_longest_first(store: Store, clock: ManualClock) -> None:
-    first = asking(store, "a", WaitKind.APPROVAL)
+    first = open_wait(store, "a", WaitKind.APPROVAL)
     clock.advance(seconds=1)
-    second = asking(store, "b")
+    second = open_wait(store, "b")
     clock.advance(seconds=1)
     store.write_now(wait.open_(first, "c", WaitKind.INPUT))
     store.write_now(wait.resolve(second.uid, "ada", "b"))
@@ -198,9 +198,9 @@ def test_open_waits_are_listed_by_kind_the_longest_first(store: Store, clock: Ma
 
 
 def test_a_wait_is_found_by_its_id_if_it_is_unique(store: Store) -> None:
-    holder = asking(store, "w-1")
+    holder = open_wait(store, "w-1")
     assert store.read_now(wait.find, "w-1").session_uid == holder.uid
-    asking(store, "w-1")
+    open_wait(store, "w-1")
     with pytest.raises(Conflict):
         store.read_now(wait.find, "w-1")
     with pytest.raises(NotFound):

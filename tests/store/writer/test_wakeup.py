@@ -117,10 +117,10 @@ def append_slowly(ready: Ready, target: str, uid: str, count: int) -> None:
         ready()
         for number in range(count):
             store.write_now(event.append(holder, "note", {"n": number}))
-            wait_until(_a_while(store), "a while has passed", SOON)
+            wait_until(_soon(store), "a while has passed", SOON)
 
 
-def _a_while(store: Store) -> Callable[[], bool]:
+def _soon(store: Store) -> Callable[[], bool]:
     until = store.clock.now() + 60_000
     return lambda: store.clock.now() > until
 

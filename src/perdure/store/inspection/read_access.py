@@ -84,26 +84,28 @@ class StoreReader:
 
 
 @contextmanager
-def read_store(place: StoreLocation) -> Iterator[StoreReader]:
+def read_store(location: StoreLocation) -> Iterator[StoreReader]:
     """Open an existing store for reading. Raises `NotFound`, `Damaged`, `StoreUnavailable` or `ConfigError`."""
-    if place.kind == "postgres":
-        with _read_server(place) as found:
+    if location.kind == "postgres":
+        with _read_server(location) as found:
             yield found
-    elif place.kind == "files":
-        with _read_files(place) as found:
+    elif location.kind == "files":
+        with _read_files(location) as found:
             yield found
     else:
-        with _read_file(place) as found:
+        with _read_file(location) as found:
             yield found
 
 
 @contextmanager
-def _read_file(place: StoreLocation) -> Iterator[StoreReader]:
-    if place.path is None or not place.path.exists():
-        raise NotFound(f"There is no store at {place.shown}.", hint="The first session makes it.")
-    if place.path.is_dir():
-        raise ConfigError(f"{place.shown} is a folder.", hint=f"For a store of text files, use files:{place.shown}")
-    clock, path = SystemClock(), place.path
+def _read_file(location: StoreLocation) -> Iterator[StoreReader]:
+    if location.path is None or not location.path.exists():
+        raise NotFound(f"There is no store at {location.shown}.", hint="The first session makes it.")
+    if location.path.is_dir():
+        raise ConfigError(
+            f"{location.shown} is a folder.", hint=f"For a store of text files, use files:{location.shown}"
+        )
+    clock, path = SystemClock(), location.path
     seen = witness.read(companion(path))
     with read_only.open_read_only(path) as db:
         try:
@@ -113,27 +115,29 @@ def _read_file(place: StoreLocation) -> Iterator[StoreReader]:
 
 
 @contextmanager
-def _read_files(place: StoreLocation) -> Iterator[StoreReader]:
+def _read_files(location: StoreLocation) -> Iterator[StoreReader]:
     from perdure.store.databases.files.database import FilesEngine
 
-    assert place.folder is not None
-    if not (place.folder / "store.jsonl").exists():
-        raise NotFound(f"There is no store at {place.shown}.", hint="The first session makes it.")
-    with _lock_of_files(place) as holder:
+    assert location.folder is not None
+    if not (location.folder / "store.jsonl").exists():
+        raise NotFound(f"There is no store at {location.shown}.", hint="The first session makes it.")
+    with _lock_of_files(location) as holder:
         if holder is not None:
-            raise StoreUnavailable(f"{holder} has {place.shown} open.", hint="Try again when that process has ended.")
-        engine = FilesEngine(place.folder, clock := SystemClock())
+            raise StoreUnavailable(
+                f"{holder} has {location.shown} open.", hint="Try again when that process has ended."
+            )
+        engine = FilesEngine(location.folder, clock := SystemClock())
         engine.replay()  # under the lock, because it truncates a partial line that a crash has left
-        yield StoreReader(engine.transaction("look"), clock, seen=witness.read(place.folder))
+        yield StoreReader(engine.transaction("look"), clock, seen=witness.read(location.folder))
 
 
 @contextmanager
-def _lock_of_files(place: StoreLocation) -> Iterator[str | None]:
+def _lock_of_files(location: StoreLocation) -> Iterator[str | None]:
     """Lock the store, or return the process that has it open. A copy without a lock file was never opened."""
-    assert place.folder is not None
+    assert location.folder is not None
     try:
         lock = os.open(
-            place.folder / "lock", os.O_RDONLY | os.O_CLOEXEC
+            location.folder / "lock", os.O_RDONLY | os.O_CLOEXEC
         )  # enough for a lock, also without write permission
     except FileNotFoundError:
         yield None
@@ -148,14 +152,14 @@ def _lock_of_files(place: StoreLocation) -> Iterator[str | None]:
         os.close(lock)
 
 
-def holder_of_files(place: StoreLocation) -> str | None:
+def holder_of_files(location: StoreLocation) -> str | None:
     """The process that has a store of text files open; only one can."""
-    with _lock_of_files(place) as holder:
+    with _lock_of_files(location) as holder:
         return holder
 
 
 @contextmanager
-def _read_server(place: StoreLocation) -> Iterator[StoreReader]:
+def _read_server(location: StoreLocation) -> Iterator[StoreReader]:
     """Read a server, which may be a standby."""
     try:
         import psycopg
@@ -166,7 +170,9 @@ def _read_server(place: StoreLocation) -> Iterator[StoreReader]:
         raise missing_driver() from None
     clock = ServerClock()
     try:
-        with database.connect(f"{place.address}{'&' if '?' in place.address else '?'}target_session_attrs=any") as db:
+        with database.connect(
+            f"{location.address}{'&' if '?' in location.address else '?'}target_session_attrs=any"
+        ) as db:
             asked = clock.boot()
             row = PostgresTransaction(db, 0, "look", 0).one("meta.server_time")
             assert row is not None

@@ -34,21 +34,21 @@ class VoidedVotes(msgspec.Struct):
         self.rows.setdefault(table, []).append(row)
 
 
-def void_approvals(tx: StoreTransaction, kept: StoredSession) -> VoidedVotes:
-    """Remove votes of other stores on effects that are not settled; changes `kept`."""
-    void, tables = VoidedVotes(), kept.tables
+def void_approvals(tx: StoreTransaction, stored: StoredSession) -> VoidedVotes:
+    """Remove votes of other stores on effects that are not settled; changes `stored`."""
+    void, tables = VoidedVotes(), stored.tables
     states = {one["id"]: one["state"] for one in tables["effect"] if one["state"] not in SETTLED}
     current = {one["approval_id"] for one in tables["effect"]}  # an effect may have several approvals
     for one in [one for one in tables["approval"] if one["effect_id"] in states and one["id"] in current]:
-        row = tx.one("approval.get", uid=kept.uid, id=one["id"])
+        row = tx.one("approval.get", uid=stored.uid, id=one["id"])
         here = None if row is None else Approval.from_row(row)
         votes = [
-            Vote.from_row(row) for row in tx.all("vote.of_approval", uid=kept.uid, approval_id=one["id"], limit=MANY)
+            Vote.from_row(row) for row in tx.all("vote.of_approval", uid=stored.uid, approval_id=one["id"], limit=MANY)
         ]
         own = {vote.voter: vote.decision for vote in votes}
         cast = [vote["voter"] for vote in tables["vote"] if vote["approval_id"] == one["id"]]
         if here is not None and here.decision is not None:
-            _decide_again(tx, void, kept, one, here, own)
+            _decide_again(tx, void, stored, one, here, own)
         elif cast or one["decision"] is not None:
             void.voters[one["id"]] = [voter for voter in cast if voter not in own]
             is_begun = states[one["effect_id"]] == EffectState.DISPATCHED and here is None
@@ -60,13 +60,18 @@ def void_approvals(tx: StoreTransaction, kept: StoredSession) -> VoidedVotes:
 
 
 def _decide_again(
-    tx: StoreTransaction, void: VoidedVotes, kept: StoredSession, approval: Columns, here: Approval, own: dict[str, str]
+    tx: StoreTransaction,
+    void: VoidedVotes,
+    stored: StoredSession,
+    approval: Columns,
+    here: Approval,
+    own: dict[str, str],
 ) -> None:
     """Keep the decision of this store, whatever was decided in another store since."""
     decided: Columns = {"decision": here.decision, "decided_at": here.decided_at, "consumed_by": here.consumed_by}
     if all(approval[name] == value for name, value in decided.items()):
         return
-    asked = wait.get(tx, kept.uid, here.id).to_dict()
+    asked = wait.get(tx, stored.uid, here.id).to_dict()
     resolved = {name: asked[name] for name in ("answer", "resolved_by", "resolved_at", "resolved_number")}
     approval |= decided
     void.valid[here.id] = own

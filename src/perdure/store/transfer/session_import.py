@@ -1,6 +1,6 @@
 """Import of sessions: whole sessions with their lineage, every row in one transaction.
 
-Imported history is kept sealed, under its own uid and its own chain. An import overwrites nothing: a session that
+Imported history is stored sealed, under its own uid and its own chain. An import overwrites nothing: a session that
 exists here must have the same log as far as both go; a sealed one may become longer, because it continued in another
 store; one that continues here stays as it is. The database refuses an effect that is inserted as settled, so each one
 is brought to its state by legal moves.
@@ -61,116 +61,116 @@ class ImportResult(msgspec.Struct, frozen=True):
     voided: tuple[str, ...] = ()  # approvals whose votes do not count here
 
 
-def import_sessions(arrival: SessionImport, *, by: str) -> Move[ImportResult]:
+def import_sessions(request: SessionImport, *, by: str) -> Move[ImportResult]:
     """Import a lineage of sessions. A second import changes nothing."""
     check_text("Who imports", by)
-    if arrival.id is not None:
-        check_name("The session id", arrival.id)
+    if request.id is not None:
+        check_name("The session id", request.id)
 
     def run(tx: StoreTransaction) -> ImportResult:
-        _check_kinds(tx, arrival)
-        if arrival.copy_uid is None:
-            for one in arrival.line[:-1]:
-                _keep_history(tx, one, arrival)
-            return _import_live(tx, arrival.line[-1], arrival, by)
-        voids = [_keep_history(tx, one, arrival) for one in arrival.line]
-        made = _branch(tx, arrival.line[-1], arrival, by)
+        _check_kinds(tx, request)
+        if request.copy_uid is None:
+            for one in request.line[:-1]:
+                _keep_history(tx, one, request)
+            return _import_live(tx, request.line[-1], request, by)
+        voids = [_keep_history(tx, one, request) for one in request.line]
+        made = _branch(tx, request.line[-1], request, by)
         return ImportResult(made.session, made.changed, tuple(id for one in voids for id in one.voters))
 
     return Move("session_import.import_sessions", "outsider", run)
 
 
-def _check_kinds(tx: StoreTransaction, arrival: SessionImport) -> None:
+def _check_kinds(tx: StoreTransaction, request: SessionImport) -> None:
     known = {kind for (kind,) in tx.all("transfer.kinds", limit=MANY)}
-    if strange := {one["kind"] for kept in arrival.line for one in kept.events} - known:
+    if strange := {one["kind"] for stored in request.line for one in stored.events} - known:
         raise BundleInvalid(
             f"The bundle holds events of a kind that this version does not know: {min(strange)[:40]!r}.",
             hint="Install the version of Perdure that wrote it, or a newer one.",
         )
 
 
-def _lock_existing(tx: StoreTransaction, kept: StoredSession) -> SessionHead | None:
+def _lock_existing(tx: StoreTransaction, stored: StoredSession) -> SessionHead | None:
     """Lock the session that exists here and check that the logs agree as far as both go; None if it is not here."""
-    row = tx.one("session.lock_head", uid=kept.uid)
+    row = tx.one("session.lock_head", uid=stored.uid)
     if row is None:
         return None
     head = SessionHead(*row)
-    shared = min(head.cursor, len(kept.events))
-    if tx.one("transfer.chain", uid=kept.uid, number=shared) != (kept.events[shared - 1]["chain"],):
+    shared = min(head.cursor, len(stored.events))
+    if tx.one("transfer.chain", uid=stored.uid, number=shared) != (stored.events[shared - 1]["chain"],):
         raise _conflict(
             head.id, "has another log here: it continued in two stores.", "Compare both; neither is changed."
         )
-    for one in kept.events[:shared]:
+    for one in stored.events[:shared]:
         if one["body"] is None:  # what was erased in the other store is erased here
-            tx.run("event.erase", uid=kept.uid, number=one["number"])
+            tx.run("event.erase", uid=stored.uid, number=one["number"])
     return head
 
 
-def _keep_history(tx: StoreTransaction, kept: StoredSession, arrival: SessionImport) -> VoidedVotes:
-    head = _lock_existing(tx, kept)
-    sealed_at = kept.session["sealed_at"] or tx.now
-    if head is not None and head.cursor >= len(kept.events):
+def _keep_history(tx: StoreTransaction, stored: StoredSession, request: SessionImport) -> VoidedVotes:
+    head = _lock_existing(tx, stored)
+    sealed_at = stored.session["sealed_at"] or tx.now
+    if head is not None and head.cursor >= len(stored.events):
         return VoidedVotes()
-    void = VoidedVotes() if arrival.keep_approvals else void_approvals(tx, kept)
+    void = VoidedVotes() if request.keep_approvals else void_approvals(tx, stored)
     if head is None:
-        if not _insert(tx, kept, id=f"{kept.session['id'][:180]}.{kept.uid[-8:]}", sealed_at=sealed_at):
-            return _keep_history(tx, kept, arrival)
+        if not _insert(tx, stored, id=f"{stored.session['id'][:180]}.{stored.uid[-8:]}", sealed_at=sealed_at):
+            return _keep_history(tx, stored, request)
     else:
         _refuse_live(head)
-        _extend(tx, kept, head, sealed_at=sealed_at)
+        _extend(tx, stored, head, sealed_at=sealed_at)
     return void
 
 
-def _import_live(tx: StoreTransaction, kept: StoredSession, arrival: SessionImport, by: str) -> ImportResult:
-    head, changed, void = _lock_existing(tx, kept), dict(arrival.reduced), VoidedVotes()
-    if not arrival.keep_approvals and (head is None or head.cursor < len(kept.events)):
-        void = void_approvals(tx, kept)
+def _import_live(tx: StoreTransaction, stored: StoredSession, request: SessionImport, by: str) -> ImportResult:
+    head, changed, void = _lock_existing(tx, stored), dict(request.reduced), VoidedVotes()
+    if not request.keep_approvals and (head is None or head.cursor < len(stored.events)):
+        void = void_approvals(tx, stored)
     if head is None:
-        id = _check_id_is_free(tx, arrival.id or kept.session["id"], kept.uid)
-        if not _insert(tx, kept, id=id, sealed_at=None):
-            return _import_live(tx, kept, arrival, by)
-    elif head.cursor < len(kept.events):
+        id = _check_id_is_free(tx, request.id or stored.session["id"], stored.uid)
+        if not _insert(tx, stored, id=id, sealed_at=None):
+            return _import_live(tx, stored, request, by)
+    elif head.cursor < len(stored.events):
         _refuse_live(head)
-        own = session.get(tx, kept.uid)  # its permissions were granted here
+        own = session.get(tx, stored.uid)  # its permissions were granted here
         changed = {"arguments": own.arguments, "repository": own.repository}
-        kept.session |= {"arguments": encode(own.arguments), "repository": own.repository}
-        _extend(tx, kept, head, sealed_at=None)
+        stored.session |= {"arguments": encode(own.arguments), "repository": own.repository}
+        _extend(tx, stored, head, sealed_at=None)
         id = head.id
-    elif head.cursor > len(kept.events) or head.sealed_at is None:
-        return ImportResult(session.get(tx, kept.uid), False)
-    elif not arrival.take_back:
+    elif head.cursor > len(stored.events) or head.sealed_at is None:
+        return ImportResult(session.get(tx, stored.uid), False)
+    elif not request.take_back:
         raise _conflict(
             head.id, "was moved out of this store.", "Import it in another store, or take it back with --take-back."
         )
     else:
-        tx.run("transfer.unseal", uid=kept.uid)
+        tx.run("transfer.unseal", uid=stored.uid)
         id = head.id
-    log = enter(tx, kept.uid, by)
+    log = enter(tx, stored.uid, by)
     rows = {"session": {"id": id, "sealed_at": None} | changed} | void.rows
-    log.append("note", {"moved": arrival.origin} | void.body, rows=rows)
+    log.append("note", {"moved": request.origin} | void.body, rows=rows)
     log.close()
-    return ImportResult(session.get(tx, kept.uid), True, tuple(void.voters))
+    return ImportResult(session.get(tx, stored.uid), True, tuple(void.voters))
 
 
-def _branch(tx: StoreTransaction, kept: StoredSession, arrival: SessionImport, by: str) -> ImportResult:
+def _branch(tx: StoreTransaction, stored: StoredSession, request: SessionImport, by: str) -> ImportResult:
     """Create the copy: a branch of the sealed original, which inherits settled effects and waits for the others."""
-    uid, end = str(arrival.copy_uid), len(kept.events)
-    created_at = min(tx.now, tx.now if arrival.exported_at is None else arrival.exported_at)
+    uid, end = str(request.copy_uid), len(stored.events)
+    created_at = min(tx.now, tx.now if request.exported_at is None else request.exported_at)
     if tx.one("session.get", uid=uid) is not None:
         return ImportResult(session.get(tx, uid), False)
     fresh = {
-        "uid": uid, "id": _check_id_is_free(tx, arrival.id or kept.session["id"], uid), "result": None, "error": None,
+        "uid": uid, "id": _check_id_is_free(tx, request.id or stored.session["id"], uid), "result": None, "error": None,
         "status": Status.READY, "waiting_since": None, "cursor": 0, "chain": genesis(uid), "parent_uid": None,
-        "parent_wait": None, "forked_from": kept.uid, "forked_at": end, "branch": f"{kept.session['branch']}@{end}",
+        "parent_wait": None, "forked_from": stored.uid, "forked_at": end, "branch": f"{stored.session['branch']}@{end}",
         "lease_epoch": 0, "crash_count": 0, "cancel_requested_at": None, "pause_requested_at": None, "sealed_at": None,
         "tokens_in": 0, "tokens_out": 0, "cost_micros": 0, "created_at": created_at, "updated_at": tx.now, "version": 1,
     }  # fmt: skip
-    if not tx.run("transfer.insert_session", **(kept.session | fresh)):
-        return _branch(tx, kept, arrival, by)
+    if not tx.run("transfer.insert_session", **(stored.session | fresh)):
+        return _branch(tx, stored, request, by)
     log = enter(tx, uid, by)
     shown = session.get(tx, uid).to_dict()
     rows = {"session": {name: value for name, value in shown.items() if name not in NOT_STATE}}
-    log.append("session.created", {"copied": arrival.origin}, rows=rows)
+    log.append("session.created", {"copied": request.origin}, rows=rows)
     log.close()
     return ImportResult(session.get(tx, uid), True)
 
@@ -196,52 +196,52 @@ def _conflict(id: str, what: str, hint: str) -> Conflict:
     return Conflict(f"Session {id} {what}", hint=hint, session=id)
 
 
-def _insert(tx: StoreTransaction, kept: StoredSession, *, id: str, sealed_at: int | None) -> bool:
+def _insert(tx: StoreTransaction, stored: StoredSession, *, id: str, sealed_at: int | None) -> bool:
     """Insert a session. False: another process inserted it meanwhile, and the caller must start again."""
-    parent = kept.session["parent_uid"]
-    row = kept.session | {"id": id, "sealed_at": sealed_at}
+    parent = stored.session["parent_uid"]
+    row = stored.session | {"id": id, "sealed_at": sealed_at}
     if parent is not None and tx.one("session.get", uid=parent) is None:
         row |= {"parent_uid": None, "parent_wait": None}
     if not tx.run("transfer.insert_session", **row):
         return False
-    _write(tx, kept, 0, {})
+    _write(tx, stored, 0, {})
     return True
 
 
-def _extend(tx: StoreTransaction, kept: StoredSession, head: SessionHead, *, sealed_at: int | None) -> None:
+def _extend(tx: StoreTransaction, stored: StoredSession, head: SessionHead, *, sealed_at: int | None) -> None:
     """Extend a sealed session by what was added in another store."""
-    known = {one.id: one.state for one in effects.of_session(tx, kept.uid)}
-    _write(tx, kept, head.cursor, known)
-    remembered = {(one["scope"], one["key"]) for one in kept.tables["fact"]}
-    for scope, key, _, version, *_ in tx.all("transfer.read_fact", scope=private_scope(kept.uid), limit=MANY):
+    known = {one.id: one.state for one in effects.of_session(tx, stored.uid)}
+    _write(tx, stored, head.cursor, known)
+    remembered = {(one["scope"], one["key"]) for one in stored.tables["fact"]}
+    for scope, key, _, version, *_ in tx.all("transfer.read_fact", scope=private_scope(stored.uid), limit=MANY):
         if (scope, key) not in remembered:
             tx.run("fact.delete", scope=scope, key=key, version=version)
-    epoch = max(head.lease_epoch, kept.session["lease_epoch"])  # a restore here may have raised it
-    row = kept.session | {"sealed_at": sealed_at, "lease_epoch": epoch}
+    epoch = max(head.lease_epoch, stored.session["lease_epoch"])  # a restore here may have raised it
+    row = stored.session | {"sealed_at": sealed_at, "lease_epoch": epoch}
     for status in _shortest_path(session_domain.MOVES, head.status, row["status"])[:-1]:
         if status == Status.RUNNING:
             held = {"holder": "transfer", "nonce": "transfer", "until": tx.now, "epoch": epoch}
-            tx.run("session.lease", uid=kept.uid, crash_count=row["crash_count"], **held)
+            tx.run("session.lease", uid=stored.uid, crash_count=row["crash_count"], **held)
         else:
-            tx.run("session.set_status", uid=kept.uid, status=status, waiting_since=None)
+            tx.run("session.set_status", uid=stored.uid, status=status, waiting_since=None)
     tx.run("transfer.update_session", **row)
 
 
-def _write(tx: StoreTransaction, kept: StoredSession, after: int, known: Mapping[str, str]) -> None:
-    _send(tx, "event.insert", kept.events[after:])
+def _write(tx: StoreTransaction, stored: StoredSession, after: int, known: Mapping[str, str]) -> None:
+    _send(tx, "event.insert", stored.events[after:])
     for table, (_, write) in TABLES.items():
-        rows = sorted(kept.tables[table], key=lambda one: one.get("number", 0))
+        rows = sorted(stored.tables[table], key=lambda one: one.get("number", 0))
         _send(tx, write, [one | {"parent_id": None} for one in rows] if table == "task" else rows)
         if table == "task":  # insert every task before setting its parent
             _send(tx, write, [one for one in rows if one["parent_id"] is not None])
         elif table == "effect":
             for one in rows:
                 _advance_effect(tx, one, known.get(one["id"], EffectState.PLANNED))
-    tx.touched.add(kept.uid)
+    tx.touched.add(stored.uid)
 
 
 def _send(tx: StoreTransaction, name: str, rows: list[Columns]) -> None:
-    """Send rows in batches, and wait for an answer after each: unread answers are kept in memory."""
+    """Send rows in batches, and wait for an answer after each: unread answers are stored in memory."""
     for number, row in enumerate(rows):
         (tx.send if number % BATCH else tx.run)(name, **row)
 
