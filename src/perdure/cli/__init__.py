@@ -35,6 +35,8 @@ COMMANDS = {
     "diff": "Show what an agent changed in its files.",
     "merge": "Merge a branch into the folder that it was branched from.",
     "cancel": "Cancel a session and its children.",
+    "close": "Close an agent's session that waits for the next message: it ends as done.",
+    "rename": "Give a session another title.",
     "pause": "Pause a session between two steps, until `perdure resume` continues it.",
     "worker": "Run sessions that are ready, until it is stopped.",
     "effects": "List effects: what was done outside, what is in progress, and what is in doubt.",

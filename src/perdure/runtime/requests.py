@@ -20,7 +20,7 @@ from perdure.domain.session import TERMINAL
 from perdure.domain.wait import Wait, WaitKind
 from perdure.domain.worker import Liveness
 from perdure.errors import ConfigError, Conflict, IllegalMove
-from perdure.ids import encode, new_name
+from perdure.ids import check_text, encode, new_name, new_uid
 from perdure.runtime.definitions.program import Bound, check_bound
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.ledger import leases
@@ -31,7 +31,7 @@ from perdure.runtime.run.large_values import Values, kept_as
 from perdure.runtime.run.lineage import wake_branches, wake_branches_of_session
 from perdure.runtime.workers.identity import worker_locks
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import approval, artifact, doubt, event, inbox, session_end, wait, worker
+from perdure.store.moves import approval, artifact, doubt, event, inbox, message, session_end, wait, worker
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
 from perdure.store.moves.artifact import JSON, ArtifactClaim
@@ -197,6 +197,31 @@ class Requests:
             with suppress(IllegalMove):  # it has ended meanwhile
                 await self.cancel(child, by=by)
         return bool(found)
+
+    async def close_session(self, name: str, *, by: str | None = None) -> SessionView:
+        """End an agent's session as done that waits for the next message; its result is the last answer.
+
+        Refused while an effect is unsettled, a message is unread, or it waits for anything else.
+        """
+        view, actor = await self._queries.get(name), by or self._by
+        asked = next((one.id for one in view.waits if session_end.is_message_wait(one)), "")
+        result: Any = None
+        if asked:  # otherwise the move refuses
+            answer = await self._store.read(message.last_answer, view)
+            result = await self._values.put_result(view.uid, actor, encode(answer))
+        await self._store.write(session_end.close(view.uid, actor, asked, nonce=new_uid(), result=result))
+        await self.wake_parent(view.uid)
+        return await self._queries.get(view.uid)
+
+    async def rename(self, name: str, title: str, *, by: str | None = None) -> SessionView:
+        """Give a session another title. Its id stays: it names the session in logs, bundles and other sessions."""
+        if not check_text("The title", title).strip():
+            raise ConfigError("The title is empty.", hint="Give a text.")
+        while (view := await self._queries.get(name)).title != title:
+            with suppress(Conflict):  # it was described by another process meanwhile: read it again
+                move = sessions.describe(view.uid, by or self._by, expected=view.version, title=title)
+                await self._store.write(move)
+        return view
 
     async def pause(self, name: str, *, by: str | None = None) -> SessionView:
         """Ask a session to pause between acts."""

@@ -189,6 +189,14 @@ class Runtime:
         """Ask a session and its children to stop. One that no process runs has ended on return, if it can end."""
         return await self.requests.cancel(name, by=by)
 
+    async def close_session(self, name: str, *, by: str | None = None) -> SessionView:
+        """End an agent's session as done that waits for the next message; its result is the last answer."""
+        return await self.requests.close_session(name, by=by)
+
+    async def rename(self, name: str, title: str, *, by: str | None = None) -> SessionView:
+        """Give a session another title; its id stays."""
+        return await self.requests.rename(name, title, by=by)
+
     async def pause(self, name: str, *, by: str | None = None) -> SessionView:
         """Ask a session to pause between acts."""
         return await self.requests.pause(name, by=by)

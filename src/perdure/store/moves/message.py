@@ -14,16 +14,16 @@ import msgspec
 from perdure.domain.event import Event
 from perdure.domain.inbox import InboxMode
 from perdure.domain.record import same_json
-from perdure.domain.session import TERMINAL
+from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.domain.wait import Wait, WaitKind
 from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move
 from perdure.store.moves import artifact, inbox, session, wait
 from perdure.store.moves import effect as effects
 from perdure.store.moves.artifact import ArtifactClaim
 from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
-from perdure.store.moves.session_end import CLOSED
+from perdure.store.moves.session_end import CLOSED, is_message_wait
 
-NEWEST = 1000  # events among which the same note is searched for
+NEWEST = 1000  # events among which a note or an answer is searched
 
 
 class ModelUsage(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ def wait_for_message(
     if inbox.unread(log.tx, log.uid, limit=1) or any(at is not None for at in settled):
         return []
     asked = wait.open_of_session(log.tx, log.uid)
-    left = [one for one in asked if _is_message_wait(one) and same_json(one.detail, detail)][:1]
+    left = [one for one in asked if is_message_wait(one) and same_json(one.detail, detail)][:1]
     _end_message_waits(log, [one for one in asked if one not in left])
     waits = left or [wait.open_.on(log, id, WaitKind.INPUT, detail=detail)]
     waits += [wait.open_for_effect.on(log, one) for one in coming]
@@ -130,18 +130,14 @@ def end_message_waits(log: Log) -> None:
 def _end_message_waits(log: Log, asked: list[Wait]) -> None:
     log.actor, actor = CLOSED, log.actor
     for one in asked:
-        if _is_message_wait(one):
+        if is_message_wait(one):
             wait.settle(log, one, None)
     log.actor = actor
 
 
 def message_waits(tx: StoreTransaction, uid: str) -> list[Wait]:
     """The open waits for a message."""
-    return [one for one in wait.open_of_kind(tx, uid, WaitKind.INPUT) if _is_message_wait(one)]
-
-
-def _is_message_wait(asked: Wait) -> bool:
-    return asked.kind == WaitKind.INPUT and asked.ref is None  # a question has a `ref`
+    return [one for one in wait.open_of_kind(tx, uid, WaitKind.INPUT) if is_message_wait(one)]
 
 
 def lines_between(
@@ -150,3 +146,15 @@ def lines_between(
     """The lines of a transcript from one event to another, in order."""
     rows = tx.all("event.messages", uid=uid, first=first, through=through, limit=limit)
     return [Event.from_row(row) for row in rows]
+
+
+def last_answer(tx: StoreTransaction, found: SessionRecord) -> str:
+    """The newest text of the model in a transcript, of a branch also that of its parent."""
+    through = found.cursor
+    while True:
+        for line in reversed(lines_between(tx, found.uid, max(1, through - NEWEST), through)):
+            if isinstance(line.body, dict) and line.body.get("role") == "assistant" and line.body.get("content"):
+                return str(line.body["content"])
+        if found.forked_from is None or found.forked_at is None:
+            return ""
+        through, found = found.forked_at, session.get(tx, found.forked_from)

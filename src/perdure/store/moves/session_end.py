@@ -5,6 +5,7 @@
     finish    the session ends; refused while an effect may be under way or an undo is requested
     cancel    requests cancellation, and ends the session at once if no worker runs it
     stop      honours a request to cancel: planned effects are refused, and the session ends if it can
+    close     a person ends a session that only waits for the next message; refused while an effect is unsettled
     restart   the program starts again; effects that its last run had only planned are refused
 
 Each is one transaction, so a crash leaves the session before or after it, and never with a wait that has no purpose.
@@ -17,9 +18,10 @@ from typing import Any
 
 from perdure.domain.effect import EffectState
 from perdure.domain.session import Status
-from perdure.domain.wait import WaitKind
-from perdure.store.move import Log, holder_move, outsider_move
-from perdure.store.moves import approval, doubt, inbox, session, wait
+from perdure.domain.wait import Wait, WaitKind
+from perdure.errors import IllegalMove
+from perdure.store.move import Log, holder_move, outsider_move, read_head
+from perdure.store.moves import approval, doubt, inbox, lease, session, wait
 from perdure.store.moves import effect as effects
 
 CLOSED = "closed"  # resolves a wait that is no longer needed: it has no answer, and no branch inherits it
@@ -81,6 +83,40 @@ def cancel(log: Log, *, dead: str | None = None) -> bool:
         session.wake_up.on(log)
         return False
     return stop.on(log)
+
+
+@outsider_move
+def close(log: Log, wait_id: str, *, nonce: str, result: Any) -> None:
+    """End a session as done that waits for a message. `wait_id` names that wait: what was read before still holds.
+
+    The mover holds the lease inside this transaction only, because no session ends without one.
+    """
+    session.refuse_finished(log)
+    asked = wait.open_of_session(log.tx, log.uid)
+    if left := doubt.unfinished(log.tx, log.uid):
+        names = ", ".join(one.id for one in left[:3])
+        raise IllegalMove(f"Session {log.head.id} has unsettled effects: {names}.", hint="Settle them, then close it.")
+    if (
+        log.head.status != Status.WAITING
+        or not all(map(is_message_wait, asked))
+        or wait_id not in [w.id for w in asked]
+    ):
+        raise IllegalMove(
+            f"Session {log.head.id} is {log.head.status} and does not only wait for a message; it was not closed.",
+            hint="`perdure show` tells what it waits for; `perdure cancel` ends it anyway.",
+        )
+    if inbox.unread(log.tx, log.uid, limit=1):
+        raise IllegalMove(f"Session {log.head.id} has a message that it has not read; it was not closed.")
+    _close(log, "The session was closed.")
+    log.head = read_head(log.tx, log.uid)  # it is ready now
+    lease.acquire.on(log, nonce=nonce, ttl=1)
+    log.head = read_head(log.tx, log.uid)
+    session.finish.on(log, Status.DONE, result=result)
+
+
+def is_message_wait(asked: Wait) -> bool:
+    """Whether a wait is for the next message; a question has a `ref`."""
+    return asked.kind == WaitKind.INPUT and asked.ref is None
 
 
 @holder_move
