@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import socket
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -66,10 +67,10 @@ def _is_plain(value: Any) -> bool:
     return (kind is list or kind is tuple) and all(_is_plain(item) for item in value)
 
 
-def encode(value: Any) -> str:
-    """JSON as it is stored: compact, in the given order."""
+def encode(value: Any, enc_hook: Callable[[Any], Any] | None = None) -> str:
+    """JSON as it is stored: compact, in the given order. `enc_hook` makes JSON values of types that msgspec lacks."""
     try:
-        return msgspec.json.encode(value).decode()
+        return msgspec.json.encode(value, enc_hook=enc_hook).decode()
     except (TypeError, ValueError, UnicodeEncodeError) as error:
         raise ConfigError(f"This value cannot be stored as JSON: {error}.") from None
 

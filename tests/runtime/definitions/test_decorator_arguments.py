@@ -80,7 +80,7 @@ def test_a_name_instead_of_a_function_is_a_config_error() -> None:
 
 @pytest.mark.parametrize(
     "type_",
-    [Client, Path, list[Client], dict[str, Client], Client | None, int | Client, Holds, Callable[[], int], complex],
+    [Client, list[Client], dict[str, Client], Client | None, int | Client, Holds, Callable[[], int], complex],
 )
 def test_a_type_without_a_stored_form_is_refused_at_the_declaration(type_: Any) -> None:
     def returns() -> None: ...
@@ -99,7 +99,8 @@ def test_a_type_without_a_stored_form_is_refused_at_the_declaration(type_: Any) 
     "type_",
     [
         None, int, str, Any, object, list[int], dict[str, list[int]], Struct, list[Struct | None], Colour, Typed,
-        datetime, Decimal, bytes, set[int], tuple[int, ...], int | str | None, Mapping[str, int], Iterable[int],
+        datetime, Decimal, bytes, Path, Path | None, dict[int, Path], set[int], tuple[int, ...],
+        int | str | None, Mapping[str, int], Iterable[int],
     ],
 )  # fmt: skip
 def test_every_type_with_a_stored_form_can_be_declared(type_: Any) -> None:

@@ -13,8 +13,10 @@ from typing import Any, get_type_hints
 import msgspec
 
 from perdure.errors import ConfigError
-from perdure.ids import canonical, digest, encode
+from perdure.ids import canonical, digest
+from perdure.runtime.definitions.stored_form import StoredForm
 from perdure.runtime.definitions.stored_types import why_unstorable
+from perdure.runtime.description import short_text, summary
 
 
 class Signature:
@@ -45,17 +47,18 @@ class Signature:
             self._check(f"the parameter {parameter.name}", hints.get(parameter.name, Any))
         fields = [_field(parameter, hints.get(parameter.name, Any)) for parameter in parameters]
         self._type = msgspec.defstruct(f"{self.name}_arguments", fields, forbid_unknown_fields=True, kw_only=True)
+        self._arguments = StoredForm(self._type)
         returns = hints.get("return", Any)
         self.returns: Any = type(None) if returns is None else returns
         self._check("the result", self.returns)
-        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self.returns)
+        self._result = StoredForm(self.returns)
 
     def _check(self, what: str, type_: Any) -> None:
         if (why := why_unstorable(type_)) is not None:
             shown = getattr(type_, "__qualname__", None) or str(type_)
             raise ConfigError(
                 f"{self.name}: {what} is declared as {shown}, which cannot be stored: {why}.",
-                hint="Use JSON types, structs, dataclasses, enums, datetime, Decimal or bytes.",
+                hint="Use JSON types, structs, dataclasses, pydantic models, enums, Path, datetime, Decimal or bytes.",
             )
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,12 +68,23 @@ class Signature:
         else:
             named = self._bind(args, kwargs)
         try:
-            plain: dict[str, Any] = msgspec.to_builtins(named, str_keys=True)
-            msgspec.convert(plain, self._type)
-        except (msgspec.ValidationError, TypeError) as error:
-            raise ConfigError(f"{self.name}: {error}.", hint="Arguments are JSON, structs or dataclasses.") from None
-        canonical(plain)
+            plain: dict[str, Any] = self._arguments.plain(named)
+            self._arguments.open(plain)
+        except Exception as error:  # a value may run code of its own while it is written
+            raise self._refused(named, error) from None
         return plain
+
+    def _refused(self, named: Mapping[str, Any], error: Exception) -> ConfigError:
+        """The error of an argument that cannot be stored, with the parameter's name."""
+        which = ""
+        for name, value in named.items():
+            try:
+                self._arguments.plain({name: value})
+            except Exception as found:
+                which, error = f"the parameter {name}: ", found
+                break
+        said = error.message if isinstance(error, ConfigError) else short_text(error, 2000)
+        return ConfigError(f"{self.name}: {which}{said.rstrip('.')}.", hint="Give values of the declared types.")
 
     def by_name(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function as one that takes all arguments by name."""
@@ -89,37 +103,39 @@ class Signature:
     def unbind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Recorded arguments as the annotated types."""
         try:
-            opened = msgspec.convert(dict(arguments), self._type)
+            opened = self._arguments.open(dict(arguments))
         except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
             raise ConfigError(f"{self.name} no longer takes the recorded arguments: {error}.") from None
         return {name: getattr(opened, name) for name in self._type.__struct_fields__}
 
     def encode_result(self, value: Any) -> str:
         """A result as JSON text, if it would come back as the annotated type."""
-        text = encode(value)
+        try:
+            text = self._result.text(value)
+        except ConfigError:
+            raise
+        except Exception as error:  # a value may run code of its own while it is written
+            raise ConfigError(f"{self.name}: the result cannot be stored as JSON: {summary(error)}.") from None
         self.decode_result(text)
         return text
 
     def decode_result(self, text: str) -> Any:
         """A recorded result as the annotated type."""
         try:
-            return self._decoder.decode(text)
+            return self._result.read(text)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise ConfigError(f"{self.name} does not return what its annotation says: {error}.") from None
 
     def allows_none(self) -> bool:
         try:
-            self._decoder.decode("null")
+            self._result.read("null")
         except msgspec.MsgspecError:
             return False
         return True
 
     def json_schema(self) -> dict[str, Any]:
         """Its parameters, as JSON Schema."""
-        (schema,), parts = msgspec.json.schema_components([self._type])
-        name = schema["$ref"].rsplit("/", 1)[-1]
-        opened: dict[str, Any] = parts.pop(name)
-        return opened | ({"$defs": parts} if parts else {})
+        return self._arguments.schema()
 
 
 def _field(parameter: inspect.Parameter, type_: Any) -> tuple[str, Any] | tuple[str, Any, Any]:

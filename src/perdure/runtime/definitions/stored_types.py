@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import inspect as types
 
+from perdure.runtime.definitions import foreign_types
+
 PLAIN = (type(None), bool, int, float, str, list, dict)  # what JSON is read as
 SIMPLE = frozenset({Any, *PLAIN})
 
@@ -21,14 +23,33 @@ def why_unstorable(type_: Any) -> str | None:
         msgspec.json.Decoder(type_)
     except Exception as error:  # an annotation may be anything
         return str(error)
-    for part in _parts(info, set()):
-        if isinstance(part, types.CustomType) and not _holds_plain(part.cls):
-            return f"{part.cls.__module__}.{part.cls.__qualname__} has no stored form"
+    for part in parts(info):
+        if (why := _why_part_unstorable(part)) is not None:
+            return why
     return None
 
 
-def _parts(info: types.Type, seen: set[Any]) -> Iterator[types.Type]:
+def _why_part_unstorable(part: types.Type) -> str | None:
+    if isinstance(part, types.CustomType):
+        if foreign_types.is_path(part.cls) or foreign_types.is_model(part.cls):
+            return foreign_types.why_unstorable(part.cls)
+        if not _holds_plain(part.cls):
+            return f"{part.cls.__module__}.{part.cls.__qualname__} has no stored form"
+    if isinstance(part, types.DictType) and isinstance(part.key_type, types.CustomType):
+        return f"{part.key_type.cls.__qualname__} cannot be a key"
+    if isinstance(part, types.DictType) and isinstance(part.key_type, types.UnionType):
+        kinds = {type(one) for one in part.key_type.types}
+        if types.IntType in kinds and len(kinds) > 1:
+            return "a key that is an int or something else is stored as text, and the two cannot be told apart"
+    return None
+
+
+def parts(info: types.Type) -> Iterator[types.Type]:
     """A type and the types that it is made of."""
+    return _parts(info, set())
+
+
+def _parts(info: types.Type, seen: set[Any]) -> Iterator[types.Type]:
     yield info
     cls = getattr(info, "cls", None)
     if cls in seen:

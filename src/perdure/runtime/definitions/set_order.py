@@ -1,0 +1,68 @@
+"""The order of sets. JSON has no sets, and Python iterates them in another order in every process.
+
+A set is stored as a sorted list, so that equal arguments have the same digest in every run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import inspect as types
+
+SCALARS = frozenset({type(None), bool, int, float, str, bytes})
+Write = Callable[[Any], Any]
+
+
+def rank(plain: Any) -> tuple[int, float, str]:
+    """Where a JSON value stands in a sorted set: numbers, then texts, then the rest by its JSON text."""
+    if isinstance(plain, int | float):
+        return (0, plain, "")
+    if isinstance(plain, str):
+        return (1, 0, plain)
+    return (2, 0, msgspec.json.encode(plain, order="sorted").decode())
+
+
+def sort_sets(value: Any, write: Write) -> Any:
+    """The value with a sorted list in place of each set. `write` makes JSON values of an element."""
+    kind = type(value)
+    if kind in SCALARS:
+        return value
+    if issubclass(kind, set | frozenset):
+        return sorted((write(sort_sets(item, write)) for item in value), key=rank)
+    if issubclass(kind, dict):
+        return {key: sort_sets(item, write) for key, item in value.items()}
+    if kind is list or kind is tuple:
+        return [sort_sets(item, write) for item in value]
+    if names := _fields(kind):  # type: ignore[arg-type] # classes are hashable
+        plain = write(value)
+        for name, stored_name in names:
+            if isinstance(plain, dict) and stored_name in plain:
+                plain[stored_name] = sort_sets(getattr(value, name), write)
+        return plain
+    return value
+
+
+@cache
+def _fields(kind: Any) -> tuple[tuple[str, str], ...]:
+    """The fields of a class that may hold sets, with the names that they are stored by."""
+    if not (issubclass(kind, msgspec.Struct) or dataclasses.is_dataclass(kind) or hasattr(kind, "__attrs_attrs__")):
+        return ()
+    try:
+        info = types.type_info(kind)
+    except Exception:  # an annotation may be anything; such a class is refused elsewhere
+        return ()
+    if isinstance(info, types.StructType) and info.array_like:
+        return ()
+    fields = getattr(info, "fields", ())
+    return tuple((one.name, one.encode_name) for one in fields if not isinstance(one.type, _WITHOUT_SETS))
+
+
+_WITHOUT_SETS = (
+    types.NoneType, types.BoolType, types.IntType, types.FloatType, types.StrType, types.BytesType,
+    types.DateTimeType, types.DateType, types.TimeType, types.TimeDeltaType, types.UUIDType, types.DecimalType,
+    types.EnumType, types.LiteralType,
+)  # fmt: skip
