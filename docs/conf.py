@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 NAVIGATION = {
     "Start": ["how-to/newcomer", "tutorial", "guarantees", "security"],
     "How-to guides": [
+        "how-to/write-a-program",
         "how-to/choose-a-replay-rule",
         "how-to/write-a-probe-and-an-undo",
         "how-to/crash-sweep",

@@ -57,7 +57,7 @@ def prepared(name: str, given: dict[str, Any], known: dict[str, str | None]) -> 
 
 def given(name: str, arguments: dict[str, Any], key: str) -> tuple[list[Call], dict[str, Any]]:
     tool = TOOLS[name]
-    return ([Call(key, 1, "s", "e")] if tool.wants_call else []), tool.signature.unbind(arguments)
+    return ([Call(key, 1, "s", "e")] if tool.context.name else []), tool.signature.unbind(arguments)
 
 
 def do(name: str, arguments: dict[str, Any], key: str = "k" * 64) -> ToolResult:

@@ -86,6 +86,11 @@ class Signature:
         said = error.message if isinstance(error, ConfigError) else short_text(error, 2000)
         return ConfigError(f"{self.name}: {which}{said.rstrip('.')}.", hint="Give values of the declared types.")
 
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """What it takes, without what Perdure supplies."""
+        return self._signature.parameters
+
     def by_name(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function as one that takes all arguments by name."""
         if not self._nameless:

@@ -18,9 +18,11 @@ from perdure.clock import SECOND
 from perdure.domain.effect import Replay, Rule
 from perdure.errors import ConfigError, NotDone
 from perdure.ids import check_name
+from perdure.runtime.definitions.context_parameter import ContextParameter
 from perdure.runtime.definitions.decorator_arguments import Declaration
 from perdure.runtime.definitions.signature import Signature
 from perdure.runtime.description import short_text
+from perdure.store.move import Log
 
 Q = ParamSpec("Q")
 X = TypeVar("X", covariant=True)  # noqa: PLC0105 - a short name, as in the contract
@@ -141,13 +143,13 @@ class Tool(Generic[Q, X]):
         self.gate: Gate | None = given.gate("gate", Gate)
         self.isolate = None if declared["isolate"] is None else given.choice("isolate", Isolation)
         first = next(iter(inspect.signature(function).parameters.values()), None)
-        self.wants_call = first is not None and first.name == "call"
+        self.context = ContextParameter(function, Call)
         self.wants_transaction = self.replay is Replay.JOINT
-        self.wants_log = self.wants_transaction and first is not None and first.name == "log"  # ours: it makes moves
-        self.signature = Signature(
-            function, given=[first.name] if first and (self.wants_call or self.wants_transaction) else []
-        )
+        self.wants_log = self.wants_transaction and ContextParameter(function, Log).name is not None  # it makes moves
+        given_name = first.name if first and self.wants_transaction else self.context.name
+        self.signature = Signature(function, given=[given_name] if given_name else [])
         self.probe_function: Callable[..., Any] | None = None
+        self.probe_context = self.context
         self.undo_tool: Tool[..., Any] | None = None
         self.outlives_worker = False  # its command may outlive the worker, and can be found again
         self.undoes: str | None = None  # for an undo: the name of the tool that it takes back
@@ -170,6 +172,9 @@ class Tool(Generic[Q, X]):
     def probe(self, function: F) -> F:
         """Declare how to find out whether it happened: the tool's parameters, an `Outcome` back."""
         self.probe_function = function
+        self.probe_context = ContextParameter(function, Call)
+        if self.context.name is not None:
+            self.probe_context.choose_first_unless(self.signature.parameters)
         return function
 
     def undo(self, function: F) -> F:

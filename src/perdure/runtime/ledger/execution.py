@@ -50,8 +50,8 @@ async def act(run: Run, tool: Tool[..., Any], context: Call, arguments: dict[str
     timeout = tool.timeout if tool.isolate is None else None  # a process is stopped by its own thread
     ACTING.add(attempt)
     try:
-        first = (context,) if tool.wants_call else ()
-        ended = await call(function, is_async, timeout, on_overrun, *first, **opened)
+        args, named = tool.context.give(context, opened)
+        ended = await call(function, is_async, timeout, on_overrun, *args, **named)
     except BaseException:
         if isinstance(function, ThreadedAct):
             function.leave()  # the loop ends, and the thread continues

@@ -78,12 +78,12 @@ def main(descriptor: int, parent: int) -> NoReturn:
         line.say(IsolatedMessage(refused=storable(summary(error))))
         os._exit(1)
     given = IsolatedCall(line, asked)
-    first = (given,) if tool.wants_call else ()
+    args, named = tool.context.give(given, arguments)
     line.say(IsolatedMessage(begun=True))
     if tool.signature.is_async:
-        ended = asyncio.run(await_to_end(tool.function, first, arguments))
+        ended = asyncio.run(await_to_end(tool.function, args, named))
     else:
-        ended = call_to_end(tool.function, first, arguments)
+        ended = call_to_end(tool.function, args, named)
     line.say(IsolatedMessage(outcome=outcome(tool, ended, given.given_reference)))
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

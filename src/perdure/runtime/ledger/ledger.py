@@ -187,7 +187,7 @@ class Ledger:
     async def _act(
         self, tool: Tool[..., Any], context: Call, arguments: dict[str, Any], site: ActSite
     ) -> AttemptResult:
-        if tool.wants_call and tool.undoes is not None:
+        if tool.context.name is not None and tool.undoes is not None:
             undo = await self.get(context.effect_id)
             context.undoes = (await self.get(undo.position[1])).idempotency_key
         with site.enter():

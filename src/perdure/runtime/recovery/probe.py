@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 async def ask_probe(ledger: Ledger, tool: Tool[..., Any], effect: Effect, number: int) -> tuple[Outcome, str | None]:
     """The probe's answer, with its result as JSON text. A probe that fails cannot tell."""
     assert tool.probe_function is not None
-    first = [ledger.context(effect.id, effect.idempotency_key, number)] if tool.wants_call else []
+    context = ledger.context(effect.id, effect.idempotency_key, number)
+    args, named = tool.probe_context.give(context, tool.signature.unbind(effect.intent))
     is_async = asyncio.iscoroutinefunction(tool.probe_function)
-    question = call(tool.probe_function, is_async, tool.timeout, None, *first, **tool.signature.unbind(effect.intent))
+    question = call(tool.probe_function, is_async, tool.timeout, None, *args, **named)
     with ledger.host.act_site(tool).enter():
         ended = await ledger.run.see_through(question)
     faults.point("probe.after")
