@@ -54,7 +54,7 @@ async def asynchronous(ctx: Call, n: int) -> str:
 @pytest.mark.parametrize(
     "function", [first, last, named_only, annotated, positional, unannotated, hidden, asynchronous]
 )
-async def test_a_tool_gets_its_context_whatever_the_parameter_is_called(world: World, function: Any) -> None:
+async def test_a_tool_gets_its_context_under_any_parameter_name(world: World, function: Any) -> None:
     act: Tool[Any, Any] = tool(name="act")(function)
 
     @program
@@ -69,7 +69,7 @@ async def test_a_tool_gets_its_context_whatever_the_parameter_is_called(world: W
 
 
 @MEMORY
-async def test_a_parameter_named_call_with_another_annotation_is_an_argument(world: World) -> None:
+async def test_a_parameter_named_call_with_another_type_is_an_argument(world: World) -> None:
     @tool(name="dial")
     def dial(call: str, ctx: Call) -> str:
         return f"{call} {ctx.attempt}"
