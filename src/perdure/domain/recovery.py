@@ -224,6 +224,11 @@ def _counted(action: Action, evidence: Evidence, rule: Rule, why: str) -> Recove
     return RecoveryDecision(Action.ASK, "It is unknown whether an attempt is still under way.")
 
 
+def lacks_approval(effect: Effect, answer: str) -> bool:
+    """Whether it was dispatched without an approval that the policy demands now: then it is in doubt, not run again."""
+    return answer != "allow" and effect.state == EffectState.DISPATCHED and effect.approval_id is None
+
+
 def after_absent(evidence: Evidence, rule: Rule) -> RecoveryDecision:
     """What a probe's `absent` allows. It is not final: a request in flight may still land.
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from perdure.domain.effect import PRESUMED, Attempt, Effect, EffectState
-from perdure.domain.recovery import Action, Evidence, binding_rule, open_attempts, recover
+from perdure.domain.recovery import Action, Evidence, binding_rule, lacks_approval, open_attempts, recover
 from perdure.domain.restore import Restore, presumed_attempt
 from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Liveness, combined
@@ -78,6 +78,10 @@ def _for(
     if course.action is Action.ASK and tool.outlives_worker and effect.doubted_at is None:
         why = "It may have outlived its worker: it is looked for, and a person is asked only if it is not found."
         return _say(effect, attempts, "look for it", why)
+    if course.action is Action.RUN_AGAIN and policy is not None and effect.position[0] != "undo":
+        ruling = policy.rule(tool, session, effect.intent)
+        if lacks_approval(effect, ruling.answer):
+            return _say(effect, attempts, Action.ASK, f"It was begun without an approval. {ruling.why}")
     if course.action in (Action.DISPATCH, Action.RUN_AGAIN) and (held := lease.blocking_lease(tx, effect)) is not None:
         return _say(effect, attempts, "wait for lease", held.message)
     return _say(effect, attempts, course.action, course.why + _last_word(attempts, course.action), course.not_before)

@@ -20,6 +20,7 @@ from perdure.domain.recovery import (
     RecoveryDecision,
     after_absent,
     binding_rule,
+    lacks_approval,
     open_attempts,
     recover,
 )
@@ -145,7 +146,7 @@ class Recovery:
         """Gate again, dispatch, act, settle. One that was dispatched without a needed approval is in doubt."""
         ledger = self._ledger
         if effect.position[0] != "undo" and (ruling := ledger.host.rule(tool, effect.intent)).answer != "allow":
-            if effect.state == EffectState.DISPATCHED and effect.approval_id is None:
+            if lacks_approval(effect, ruling.answer):
                 return await self._doubt(effect, f"It was begun without an approval. {ruling.why}", lane)
             if effect.state == EffectState.PLANNED and ruling.question is None:
                 return await self._run.write(effects.refuse(self._run.holder, effect.id, "policy-denied", ruling.why))
