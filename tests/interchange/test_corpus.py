@@ -1,6 +1,6 @@
 """Every bundle that a released version ever wrote can still be read, and its session continues.
 
-Where this fails, a bundle in somebody's archive has become unreadable: give the reader what it lacks, and never freeze
+If this fails, an archived bundle of a user has become unreadable: extend the reader, and never freeze
 anything anew.
 """
 

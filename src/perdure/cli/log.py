@@ -29,7 +29,9 @@ def show_log(*, verbose: bool, json: bool) -> None:
     for old in [one for one in logger.handlers if isinstance(one, StandardError)]:
         logger.removeHandler(old)
     handler = StandardError()
-    handler.setFormatter(Line() if json else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(
+        JsonFormatter() if json else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    )
     logger.addHandler(handler)
 
 
@@ -42,7 +44,7 @@ class StandardError(logging.StreamHandler[TextIO]):
             super().emit(record)
 
 
-class Line(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One JSON object a line, as every other line that a command with `--json` writes."""
 
     def format(self, record: logging.LogRecord) -> str:

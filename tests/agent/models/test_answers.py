@@ -178,7 +178,7 @@ async def test_broken_characters_in_arguments_are_replaced(provider: Provider, r
     assert [call.arguments for call in calls] == [{"path": "\ufffdx"}, '{"path": \ufffd']
 
 
-async def test_a_tool_with_a_dot_in_its_name_is_called_by_its_name(provider: Provider) -> None:
+async def test_a_tool_with_a_dot_in_its_name_can_be_called(provider: Provider) -> None:
     dotted = Request("", ASK.turns, (Offer("files.look", "Look.", {"type": "object"}),))
     provider.says(None, ("files_look", {}))
     reply = await provider.model().reply(dotted, silent)

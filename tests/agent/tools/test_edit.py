@@ -58,7 +58,7 @@ def test_a_file_that_changed_since_it_was_read_is_left_alone(place: Path) -> Non
     call("write_file", known | read_file("a.txt").read, path="a.txt", content="two")
 
 
-def test_a_file_that_changes_between_the_plan_and_the_act_is_left_alone(place: Path) -> None:
+def test_a_file_that_changes_after_the_plan_is_left_alone(place: Path) -> None:
     (place / "a.txt").write_text("one")
     known = read_file("a.txt").read
     plans = {

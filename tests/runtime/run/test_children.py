@@ -19,7 +19,7 @@ pytestmark = pytest.mark.databases("sqlite", "postgres")
 
 
 @dataclass
-class Found:
+class ChildResult:
     n: int
 
 
@@ -27,13 +27,13 @@ def family(outside: Outside, *, asks: bool = False, id: str | None = None) -> tu
     act = outside.tool()
 
     @program
-    async def young(s: Session, n: int) -> Found:
+    async def young(s: Session, n: int) -> ChildResult:
         if asks:
             await s.ask("may I?")
         if n < 0:
             raise ValueError("no")
         await s.do(act, n=n)
-        return Found(n)
+        return ChildResult(n)
 
     @program
     async def old(s: Session, n: int) -> list[Any]:
@@ -50,7 +50,7 @@ async def test_a_child_is_started_once_and_its_result_is_typed(world: World) -> 
     outside = Outside()
     old, _ = family(outside)
     view = await world.run(old.bind(n=3))
-    assert (view.result, len(outside.calls)) == (["Found", 3], 1)
+    assert (view.result, len(outside.calls)) == (["ChildResult", 3], 1)
     assert len([one async for one in world.rt.sessions()]) == 2
 
 
@@ -68,7 +68,7 @@ async def test_a_parent_waits_while_its_child_waits_for_a_person(world: World) -
     (asked,) = (await world.rt.get("the-child")).waits
     await world.rt.answer(asked.id, "yes")
     view = await world.again()
-    assert (view.result, len(outside.calls)) == (["Found", 3], 1)
+    assert (view.result, len(outside.calls)) == (["ChildResult", 3], 1)
 
 
 async def test_a_child_that_finished_before_its_parent_waits_is_found(world: World) -> None:
@@ -82,7 +82,7 @@ async def test_a_child_that_finished_before_its_parent_waits_is_found(world: Wor
     assert (await world.rt.get("s")).status == "waiting"
     world.rt.requests.wake_parent = real  # type: ignore[method-assign]
     world.crash()
-    assert ((await world.again()).result, len(outside.calls)) == (["Found", 3], 1)
+    assert ((await world.again()).result, len(outside.calls)) == (["ChildResult", 3], 1)
 
 
 async def tell_no_one(uid: str) -> None:
@@ -115,7 +115,7 @@ async def test_a_child_is_started_once_wherever_its_parent_dies(world: World, pl
         (doubtful,) = [one async for one in world.rt.effects(session=child.id)]
         await world.rt.settle(doubtful.id, "happened", by="ada", because="seen", result=7)
         view = await world.again()
-    assert (view.result, len(set(outside.keys))) == (["Found", 3], 1)
+    assert (view.result, len(set(outside.keys))) == (["ChildResult", 3], 1)
     assert len([one async for one in world.rt.sessions()]) == 2
 
 

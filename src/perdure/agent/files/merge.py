@@ -33,7 +33,7 @@ class MergeConflict(msgspec.Struct, frozen=True):
     text: str | None = None
 
 
-class MergeResult(msgspec.Struct, frozen=True):
+class FileMerge(msgspec.Struct, frozen=True):
     """The result of a merge. `tree` is the merged tree, with conflict markers when there are conflicts.
 
     `before` and `after` are what the folder held before and after the result was written; None when nothing was
@@ -52,7 +52,7 @@ class MergeResult(msgspec.Struct, frozen=True):
         return not self.conflicts
 
 
-def merge_into(parent: Snapshots, *, base: str, ours: str, theirs: str, write_conflicts: bool = False) -> MergeResult:
+def merge_into(parent: Snapshots, *, base: str, ours: str, theirs: str, write_conflicts: bool = False) -> FileMerge:
     """Merge a branch into the folder of `parent`. All three are snapshots in its store, by tree or commit.
 
     `base` is where the branch began, `theirs` where it ended, `ours` what the folder held when the caller read it.
@@ -62,14 +62,14 @@ def merge_into(parent: Snapshots, *, base: str, ours: str, theirs: str, write_co
         tree, conflicts = _merge_trees(store, parent, *sides)
         store.sync()
         if conflicts and not write_conflicts:
-            return MergeResult(tree, conflicts)
+            return FileMerge(tree, conflicts)
         now = parent.take_locked(store, "before a merge").tree
         _refuse_changed(store, sides[1], now, tree)
         done = checkout.check_out(store, parent, tree)
         changes = changes_between(store, sides[1], tree)  # all of them, though an earlier attempt may have written some
         written = tuple(one.path for one in changes if one.is_written)
         removed = tuple(one.path for one in changes if one.is_removed and one.path not in done.ignored)
-        return MergeResult(tree, conflicts, written, removed, done.before, done.after)
+        return FileMerge(tree, conflicts, written, removed, done.before, done.after)
 
 
 def _refuse_changed(store: LockedStore, ours: str, now: str, tree: str) -> None:

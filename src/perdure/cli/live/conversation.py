@@ -20,7 +20,7 @@ from contextlib import closing
 from typing import Any
 
 from perdure.cli.live.child_sessions import ChildSessions
-from perdure.cli.live.drivers import Driver
+from perdure.cli.live.drivers import SessionDriver
 from perdure.cli.live.event_log import stop
 from perdure.cli.live.keyboard import Keyboard
 from perdure.cli.live.prompts import WaitPrompt, is_for_message
@@ -58,7 +58,7 @@ class Conversation:
         self.renderer = renderer
         self.screen = screen
         self.children = ChildSessions(runtime, screen)
-        self.driver: Driver
+        self.driver: SessionDriver
         self.prompt: WaitPrompt | None = None
         self.end: str | None = None
         self.takes_over = False

@@ -21,7 +21,7 @@ STARTS = 3  # workers in a row that may be started without progress of the sessi
 LEASE_EVENTS = frozenset({"lease.acquired", "lease.taken_over", "lease.expired", "session.released"})
 
 
-class Driver(Protocol):
+class SessionDriver(Protocol):
     """`start` runs the session if no process does. `leave` ends the part of this process, and returns whether it ended.
 
     `saw` is given the kind of every event of the session. `check` returns why the session cannot be run.
