@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.agents import Work
-from tests.cli.terminal import Terminal, clean_environment
+from tests.cli.support.agents import AgentFolder
+from tests.cli.support.terminal import Terminal, clean_environment
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def terminal(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 
 @pytest.fixture
-def work(terminal: Terminal) -> Iterator[Work]:
-    made = Work(terminal)
+def work(terminal: Terminal) -> Iterator[AgentFolder]:
+    made = AgentFolder(terminal)
     yield made
     made.end_workers()

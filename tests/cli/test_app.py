@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.terminal import DESK, Terminal, write_settings
+from tests.cli.support.terminal import PROGRAMS_FILE, Terminal, write_settings
 
 PROGRAM = """
 from perdure import Session, program
@@ -22,7 +22,7 @@ def write(path: str, name: str) -> None:
     Path(path).write_text(PROGRAM.format(name=name))
 
 
-def test_an_app_is_a_module_a_file_or_several_of_them(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_app_is_a_module_a_file_or_several(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     write("app_one.py", "app_one_program")
     write("deep/app_two.py", "app_two_program")
     one = terminal("run", "app_one_program", "number=1", "--app", "app_one", "--app", "deep/app_two.py")
@@ -31,7 +31,7 @@ def test_an_app_is_a_module_a_file_or_several_of_them(terminal: Terminal, monkey
 
 
 @pytest.mark.slow
-def test_apps_are_named_in_the_settings(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apps_come_from_the_settings(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     write("app_three.py", "app_three_program")
     write("app_four.py", "app_four_program")
     monkeypatch.delenv("PERDURE_APP")
@@ -50,26 +50,24 @@ def test_apps_are_named_in_the_settings(terminal: Terminal, monkeypatch: pytest.
         ("app_raises", "\n1 / 0", "ZeroDivisionError: division by zero (app_raises.py, line 2)."),
         (
             "app_twice",
-            "from perdure import tool\n@tool\ndef desk_merge(): ...",
-            "ConfigError: Two definitions are named desk_merge (app_twice.py, line 2).",
+            "from perdure import tool\n@tool\ndef user_merge(): ...",
+            "ConfigError: Two definitions are named user_merge (app_twice.py, line 2).",
         ),
         ("app_leaves.py", "raise SystemExit(3)", "app_leaves.py cannot be imported: SystemExit: 3 (app_leaves.py, "),
     ],
 )
-def test_an_app_that_cannot_be_imported_is_one_sentence(
-    terminal: Terminal, app: str, code: str, complaint: str
-) -> None:
+def test_app_that_cannot_be_imported_is_one_message(terminal: Terminal, app: str, code: str, complaint: str) -> None:
     if code:
         Path(app.removesuffix(".py") + ".py").write_text(code)
-    said = terminal("run", "anything", "--app", DESK, "--app", app)
+    said = terminal("run", "anything", "--app", PROGRAMS_FILE, "--app", app)
     assert (said.code, complaint in said.err, said.err.count("\n")) == (2, True, 2), said.err
 
 
 @pytest.mark.slow
-def test_an_unknown_program_names_those_that_are_loaded(terminal: Terminal) -> None:
-    said = terminal.process("run", "desk_reviev")
+def test_unknown_program_lists_loaded_programs(terminal: Terminal) -> None:
+    said = terminal.process("run", "user_reviev")
     assert said.code == 2
-    assert "There is no program 'desk_reviev'. Loaded programs: desk_fails, desk_held, " in said.err
+    assert "There is no program 'user_reviev'. Loaded programs: user_fails, user_held, " in said.err
     assert not Path("perdure.db").exists()
     alone = terminal.process("run", "x", "--app", "json")
     assert ("No program is loaded." in alone.err, "--app MODULE" in alone.err) == (True, True)
@@ -86,8 +84,8 @@ def test_an_unknown_program_names_those_that_are_loaded(terminal: Terminal) -> N
         (["number=1", "text=[1,"], '[1,"[1,",null]'),
     ],
 )
-def test_a_value_is_json_where_it_is_json(terminal: Terminal, given: list[str], result: str) -> None:
-    said = terminal("run", "desk_values", *given)
+def test_json_value_is_parsed_as_json(terminal: Terminal, given: list[str], result: str) -> None:
+    said = terminal("run", "user_values", *given)
     assert (said.code, said.out) == (0, result + "\n"), said.err
 
 
@@ -106,9 +104,9 @@ def test_a_value_is_json_where_it_is_json(terminal: Terminal, given: list[str], 
         (["number=1", "--id", "a b"], "is not a valid name"),
     ],
 )
-def test_wrong_arguments_are_wrong_use_and_leave_no_session(
+def test_wrong_arguments_exit_with_2_and_create_no_session(
     terminal: Terminal, given: list[str], complaint: str
 ) -> None:
-    said = terminal("run", "desk_values", *given)
+    said = terminal("run", "user_values", *given)
     assert (said.code, complaint in said.err) == (2, True), said.err
     assert not Path("perdure.db").exists() or terminal("ls", "--json").lines == []

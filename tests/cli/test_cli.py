@@ -17,9 +17,9 @@ from perdure.cli import COMMANDS, main, perdure, report
 from perdure.errors import ConfigError, LeaseHeld, NotFound, PerdureError, SessionWaiting
 from perdure.store.moves import session
 from perdure.store.store import open_store
-from tests.cli.terminal import write_settings
+from tests.cli.support.terminal import PERDURE, Terminal, write_settings
 
-PERDURE = [sys.executable, "-c", "from perdure.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from perdure.cli import main; main()"]
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def run(*arguments: str) -> int:
     return ended.value.code
 
 
-def test_the_version_is_said_and_nothing_heavy_is_loaded() -> None:
+def test_version_imports_nothing_heavy() -> None:
     code = "import sys; from perdure.cli import main\ntry: main(['--version'])\nfinally: print(*sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     first, _, modules = said.partition("\n")
@@ -55,13 +55,13 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert [name for name in COMMANDS if name not in said] == []
 
 
-def test_no_command_at_all_is_wrong_use_and_shows_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_command_exits_with_2_and_shows_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert run() == 2
     assert "Commands:" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_says_what_its_line_says_and_takes_the_shared_options(name: str) -> None:
+def test_every_command_has_its_summary_and_the_shared_options(name: str) -> None:
     found = perdure.get_command(click.Context(perdure), name)
     assert found is not None
     assert found.name == name
@@ -74,11 +74,11 @@ def test_every_command_says_what_its_line_says_and_takes_the_shared_options(name
     ("error", "code"),
     [(ConfigError("a"), 2), (SessionWaiting("a"), 3), (LeaseHeld("a"), 4), (NotFound("a"), 1), (PerdureError("a"), 1)],
 )
-def test_each_kind_of_failure_has_its_exit_code(error: PerdureError, code: int) -> None:
+def test_each_error_has_its_exit_code(error: PerdureError, code: int) -> None:
     assert report(error, ()) == code
 
 
-def test_an_error_is_a_sentence_a_code_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_has_a_message_a_code_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("migrate", "--store", "none.db") == 1
     said = capsys.readouterr()
     assert said.out == ""
@@ -88,21 +88,21 @@ def test_an_error_is_a_sentence_a_code_and_a_hint(capsys: pytest.CaptureFixture[
     assert hint == " hint: The first session makes it."
 
 
-def test_an_error_is_an_object_with_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_is_an_object_with_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("migrate", "--json", "--store", "none.db") == 1
     said = json.loads(capsys.readouterr().err)["error"]
     assert (said["code"], said["retry"], bool(said["hint"])) == ("not-found", False, True)
 
 
 @pytest.mark.parametrize("arguments", [("nonsense",), ("doctor", "--nonsense"), ("doctor", "--store"), ("doctor", "x")])
-def test_wrong_use_is_exit_code_2(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_use_exits_with_2(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*arguments) == 2
     said = capsys.readouterr().err
     assert "[config]" in said
     assert "--help" in said
 
 
-def test_a_store_is_named_by_option_then_environment_then_file(
+def test_store_comes_from_option_then_environment_then_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def place(*arguments: str) -> str:
@@ -117,19 +117,19 @@ def test_a_store_is_named_by_option_then_environment_then_file(
     assert place("--store", "option.db") == "option.db"
 
 
-def test_an_unknown_setting_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_setting_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
     Path("perdure.toml").write_text('stroe = "file.db"')
     assert run("doctor") == 2
     assert "stroe" in capsys.readouterr().err
 
 
-def test_what_the_system_refuses_is_a_sentence_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_system_error_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
     Path("file").write_text("")
     assert run("demo", "--keep", "file/below") == 1
     assert capsys.readouterr().err.startswith("error: Not a directory: ")
 
 
-def test_the_doctor_is_content_with_a_good_store_and_not_with_a_missing_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_exit_code_for_a_good_and_a_missing_store(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("doctor", "--store", "none.db") == 1
     said = capsys.readouterr().out
     assert "wrong: There is no store at" in said
@@ -142,7 +142,7 @@ def test_the_doctor_is_content_with_a_good_store_and_not_with_a_missing_one(caps
     assert "nothing wrong" in said.splitlines()[-1]
 
 
-def test_the_doctor_speaks_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     open_store("some.db").close()
     assert run("doctor", "--json", "--store", "some.db") == 0
     said = json.loads(capsys.readouterr().out)
@@ -151,7 +151,7 @@ def test_the_doctor_speaks_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.postgres
 @pytest.mark.databases("postgres")
-def test_the_doctor_shows_a_server(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_shows_a_server(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("doctor", "--store", target) == 0
     said = capsys.readouterr().out
     assert "synchronous_commit on, fsync on, full_page_writes on" in said
@@ -159,7 +159,7 @@ def test_the_doctor_shows_a_server(target: str, capsys: pytest.CaptureFixture[st
     assert target not in said  # the password
 
 
-def test_migrating_says_what_there_was_and_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_migrate_prints_versions_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
     open_store("some.db").close()
     assert run("migrate", "--store", "some.db") == 0
     assert "Nothing to do." in capsys.readouterr().out
@@ -172,7 +172,7 @@ def said_on_terminal(*arguments: str, **environment: str) -> str:
     """What a person would see, escape codes and all."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [*PERDURE, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | environment
+        [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | environment
     ) as process:
         os.close(theirs)
         said = b""
@@ -187,18 +187,18 @@ def said_on_terminal(*arguments: str, **environment: str) -> str:
 
 
 @pytest.mark.slow
-def test_colour_is_for_terminals_that_want_it() -> None:
+def test_colour_only_on_terminals_that_support_it() -> None:
     red = "\x1b[1;31m"
     assert red in said_on_terminal("doctor", "--store", "none.db", TERM="xterm", NO_COLOR="")
     assert red not in said_on_terminal("doctor", "--store", "none.db", TERM="xterm", NO_COLOR="1")
-    piped = subprocess.run([*PERDURE, "doctor", "--store", "none.db"], capture_output=True, text=True)
+    piped = subprocess.run([*COMMAND, "doctor", "--store", "none.db"], capture_output=True, text=True)
     assert (piped.returncode, "\x1b" in piped.stdout, piped.stderr) == (1, False, "")
     assert [line for line in piped.stdout.splitlines() if line != line.rstrip()] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [("ls",), ("show", "s-1"), ("doctor",), ("ls", "--json"), ("--help",)])
-def test_a_closed_pipe_ends_a_command_quietly_with_141(
+def test_closed_pipe_exits_silently_with_141(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("PERDURE_STORE", str(tmp_path / "perdure.db"))
@@ -206,6 +206,43 @@ def test_a_closed_pipe_ends_a_command_quietly_with_141(
         store.write_now(session.create(session.NewSession(id="s-1", program="p", arguments={}), by="ada"))
     reader, writer = os.pipe()
     os.close(reader)
-    ended = subprocess.run([*PERDURE, *words], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
+    ended = subprocess.run([*COMMAND, *words], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+def raw(*arguments: bytes | str, **options: object) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([PERDURE, *arguments], stderr=subprocess.PIPE, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def test_doctor_escapes_control_characters_of_an_address(terminal: Terminal) -> None:
+    assert "\x1b" not in terminal("doctor", "--store", "a\x1b[2Jb.db").out
+
+
+@pytest.mark.slow
+def test_closed_output_prints_no_traceback(terminal: Terminal) -> None:
+    terminal("run", "user_talk", "--id", "t")
+    said = raw("ls", preexec_fn=lambda: os.close(1))
+    assert b"Traceback" not in said.stderr
+
+
+@pytest.mark.slow
+def test_system_error_names_the_file(terminal: Terminal, folder: Path) -> None:
+    gone = folder / "gone"
+    gone.mkdir()
+    said = raw("ls", cwd=gone, preexec_fn=gone.rmdir)
+    assert said.returncode == 2  # nothing is wrong with the store
+    assert b"None" not in said.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["ls", "doctor"])
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+def test_full_output_is_not_a_store_error(command: str, unbuffered: str, terminal: Terminal) -> None:
+    terminal("run", "user_talk", "--id", "t")
+    with open("/dev/full", "w") as full:
+        said = raw(command, stdout=full, env=os.environ | {"PYTHONUNBUFFERED": unbuffered})
+    assert b"None" not in said.stderr
+    assert b"output cannot be written" in said.stderr
+    assert b"store-unavailable" not in said.stderr
+    assert (said.returncode, said.stderr.count(b"\n")) == (1, 2)  # and what is left in the buffer is not tried again

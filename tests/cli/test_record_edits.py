@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.agents import Work, calls
-from tests.cli.terminal import Terminal
+from tests.cli.support.agents import Work, calls
+from tests.cli.support.terminal import Terminal
 
 
 @pytest.fixture
 def reviewed(terminal: Terminal) -> Terminal:
-    assert terminal.run("desk_review", "review-7").code == 3
+    assert terminal.run("user_review", "review-7").code == 3
     return terminal
 
 

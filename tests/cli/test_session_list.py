@@ -6,13 +6,13 @@ import os
 
 import pytest
 
-from tests.cli.agents import Work, calls
-from tests.cli.terminal import Terminal
+from tests.cli.support.agents import Work, calls
+from tests.cli.support.terminal import Terminal
 
 
 def test_answered_agent_does_not_need_a_person_but_a_question_does(work: Work) -> None:
     assert work(*work.script("Done.")).code == 0
-    assert work.terminal.run("desk_review", "review-7").code == 3
+    assert work.terminal.run("user_review", "review-7").code == 3
     work("send", "one", "more")
     assert [one["id"] for one in work("ls", "--json").lines] == ["review-7", "one"]  # the newest is not the first
     assert "\n1 of these needs a person." in work("ls").out
@@ -38,7 +38,7 @@ def test_ls_is_friendly_on_a_new_machine_and_creates_nothing(
 
 def test_ls_uses_the_width_of_the_terminal(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     title = "a long title " * 9
-    terminal("run", "desk_sleeper", "--id", "done-1", "--title", title.strip())
+    terminal("run", "user_sleeper", "--id", "done-1", "--title", title.strip())
     monkeypatch.setenv("COLUMNS", "250")
     wide = terminal("ls").out
     assert title.strip() in wide
@@ -48,8 +48,8 @@ def test_ls_uses_the_width_of_the_terminal(terminal: Terminal, monkeypatch: pyte
 
 
 def test_resume_last_prefers_sessions_of_the_current_folder(terminal: Terminal) -> None:
-    assert terminal.run("desk_review", "here", "--repo", ".").code == 3
-    assert terminal.run("desk_review", "there", "--repo", "/tmp").code == 3
+    assert terminal.run("user_review", "here", "--repo", ".").code == 3
+    assert terminal.run("user_review", "there", "--repo", "/tmp").code == 3
     assert "Session here " in terminal("resume", "--last").out
     os.chdir("/")
     assert "Session there " in terminal("resume", "--last").out

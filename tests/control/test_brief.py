@@ -53,7 +53,7 @@ async def told(runtime: perdure.Runtime, name: str) -> Brief:
     return await runtime.store.read(make_brief, found, beside)
 
 
-async def test_a_program_is_told_as_of_its_last_event(target: str, clock: ManualClock) -> None:
+async def test_brief_of_a_program_as_of_its_last_event(target: str, clock: ManualClock) -> None:
     @program
     async def brief_desk(s: Session, pr: int) -> None:
         await s.decide("comment", because="only style")
@@ -79,7 +79,7 @@ async def test_a_program_is_told_as_of_its_last_event(target: str, clock: Manual
         assert (await told(runtime, "desk")).number > found.number
 
 
-async def test_an_agent_is_told_with_what_changed_behind_its_back(target: str, place: Path, tmp_path: Path) -> None:
+async def test_brief_of_an_agent_has_outside_changes(target: str, place: Path, tmp_path: Path) -> None:
     async with perdure.open(target, artifacts=tmp_path / "large") as runtime:
         await runtime.start(translator().bind("translate a.txt"), id="talk", repository=place)
         await runtime.run("talk")
@@ -87,18 +87,16 @@ async def test_an_agent_is_told_with_what_changed_behind_its_back(target: str, p
         assert (found.goal, found.answer, found.folder) == ("translate a.txt", "Done.", str(place))
         assert ([one.tool for one in found.done], found.changed) == (["edit_file"], [])
         (place / "a.txt").write_text("eins\n")
-        await runtime.send("talk", "go on")
+        await runtime.send("talk", "continue")
         assert (await told(runtime, "talk")).changed == [
             "a.txt changed since it was read",
             "unread messages: 1",
         ]
         await runtime.run("talk")
-        assert [one.text for one in (await told(runtime, "talk")).said] == ["go on"]
+        assert [one.text for one in (await told(runtime, "talk")).said] == ["continue"]
 
 
-async def test_a_branch_knows_what_was_decided_before_its_fork_and_nothing_after(
-    target: str, place: Path, tmp_path: Path
-) -> None:
+async def test_brief_of_a_branch_has_decisions_before_its_fork(target: str, place: Path, tmp_path: Path) -> None:
     async with perdure.open(target, artifacts=tmp_path / "large") as runtime:
         await runtime.start(translator().bind("translate a.txt"), id="talk", repository=place)
         await runtime.run("talk")
@@ -118,12 +116,12 @@ async def test_a_branch_knows_what_was_decided_before_its_fork_and_nothing_after
 
 
 @pytest.mark.slow
-async def test_what_does_not_fit_is_counted(target: str, clock: ManualClock) -> None:
+async def test_omitted_entries_are_counted(target: str, clock: ManualClock) -> None:
     @program
     async def brief_busy(s: Session) -> None:
         for nth in range(MOST + 5):
             await s.task(f"task {nth}", id=f"t-{nth:02}")
-        await s.ask("Go on?")
+        await s.ask("Continue?")
 
     async with perdure.open(target, clock=clock) as runtime:
         await runtime.start(brief_busy.bind(), id="busy")
@@ -132,7 +130,7 @@ async def test_what_does_not_fit_is_counted(target: str, clock: ManualClock) -> 
         assert (len(found.tasks), found.left_out) == (MOST, {"tasks": 5})
 
 
-async def test_a_file_outside_the_folder_or_without_an_end_is_not_opened(target: str, place: Path) -> None:
+async def test_only_regular_files_in_the_folder_are_opened(target: str, place: Path) -> None:
     """A bundle from elsewhere may say that anything was read."""
     hostile = {"../secret": "0", "/dev/zero": "0", "pipe": "0", "a.txt": "0"}
     (place.parent / "secret").write_text("s")

@@ -27,20 +27,20 @@ def steps(target: str) -> list[migrate.Migration]:
     return [*known, expand, contract]
 
 
-def test_a_store_that_is_up_to_date_stays_as_it_is(target: str) -> None:
+def test_current_store_is_not_changed(target: str) -> None:
     open_store(target).close()
     done = migrate_store(target)
     assert done.before == done.after == done.known
 
 
-def test_an_older_store_is_brought_up_to_date(target: str) -> None:
+def test_older_store_is_migrated(target: str) -> None:
     open_store(target).close()
     known = len(steps(target)) - 2
     done = migrate_store(target, steps(target))
     assert (done.before, done.after) == (known, known + 2)
 
 
-def test_a_step_that_would_break_a_living_worker_is_left_for_later(target: str) -> None:
+def test_step_that_would_break_a_running_worker_is_postponed(target: str) -> None:
     known = len(steps(target)) - 2
     with open_store(target) as store, locks_of_store(store).enter(store) as me:
         for before in (known, known + 1):
@@ -51,7 +51,7 @@ def test_a_step_that_would_break_a_living_worker_is_left_for_later(target: str) 
 
 
 @pytest.mark.parametrize(("silent_for", "counts"), [(DAY - 60 * SECOND, True), (DAY + 60 * SECOND, False)])
-def test_a_worker_that_cannot_be_asked_counts_for_a_day(target: str, silent_for: int, counts: bool) -> None:
+def test_worker_of_unknown_liveness_counts_for_a_day(target: str, silent_for: int, counts: bool) -> None:
     class Earlier(SystemClock):
         def now(self) -> int:
             return super().now() - silent_for
@@ -69,13 +69,13 @@ def test_a_worker_that_cannot_be_asked_counts_for_a_day(target: str, silent_for:
         assert migrate_store(target, steps(target)).after == len(steps(target))
 
 
-def test_migrating_makes_no_store(tmp_path: Path) -> None:
+def test_migrate_creates_no_store(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         migrate_store(str(tmp_path / "none.db"))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.databases("memory", "files")
-def test_a_store_without_a_schema_of_its_own_needs_no_migration(target: str) -> None:
+def test_store_in_memory_needs_no_migration(target: str) -> None:
     with pytest.raises(ConfigError, match="needs no migration"):
         migrate_store(target)

@@ -19,7 +19,7 @@ from perdure.store.moves.approval import ApprovalRequest
 from perdure.store.moves.effect_input import NewEffect
 from perdure.store.moves.lease import acquire
 from perdure.store.store import open_store
-from tests.cli.terminal import Terminal
+from tests.cli.support.terminal import Terminal
 
 PADDED = "echo ok" + " " * 3000 + "; rm -rf ~"
 INVISIBLE = [

@@ -20,7 +20,7 @@ from perdure.store.moves import event, fact
 from perdure.store.moves.session import NewSession, create
 from perdure.store.store import open_store
 from perdure.testing import SinkClient
-from tests.cli.terminal import Terminal
+from tests.cli.support.terminal import Terminal
 from tests.interchange.conftest import Open, opened, outside, sink
 from tests.interchange.support import forged_bundles
 from tests.interchange.support.forged_bundles import Files, rechained, with_rows, write_folder
@@ -354,7 +354,7 @@ async def test_verify_names_a_row_that_contradicts_the_log(
 def test_verify_says_on_the_command_line_what_contradicts(terminal: Terminal) -> None:
     import apsw
 
-    assert terminal.run("desk_review", "review-7").code == 3
+    assert terminal.run("user_review", "review-7").code == 3
     assert terminal("verify").code == 0
     db = apsw.Connection(str(terminal.folder / "perdure.db"))
     db.execute("update session set owner = 'root'")

@@ -14,8 +14,8 @@ from perdure.ids import new_uid
 from perdure.store.store import open_store
 from tests.agent.needs import need_bubblewrap
 from tests.agent.tools.folder import do
-from tests.cli.seat import Seat
-from tests.cli.terminal import Terminal
+from tests.cli.support.pseudo_terminal import PseudoTerminal
+from tests.cli.support.terminal import Terminal
 
 HOSTILE = 'app = "hostile.py"\nbase_url = "http://127.0.0.1:1/v1"\n'
 
@@ -74,26 +74,26 @@ def test_the_user_settings_need_no_trust(terminal: Terminal, folder: Path, monke
     monkeypatch.delenv("PERDURE_STORE")
     (folder / "config" / "perdure").mkdir(parents=True)
     (folder / "config" / "perdure" / "config.toml").write_text(f'store = "{folder}/mine.db"\n')
-    assert terminal("run", "desk_talk", "--id", "t").code == 3
+    assert terminal("run", "user_talk", "--id", "t").code == 3
     assert (folder / "mine.db").exists()
 
 
 @pytest.mark.slow
 def test_a_terminal_is_asked_once_and_shown_what_changed(terminal: Terminal, hostile: Path) -> None:
-    with Seat("ls", cwd=terminal.folder) as seat:
+    with PseudoTerminal("ls", cwd=terminal.folder) as seat:
         seat.until("base_url")
         seat.until("Trust exactly this content?")
         seat.type("n\n")
         assert seat.ended() == 2
     assert not hostile.exists()
-    with Seat("ls", cwd=terminal.folder) as seat:
+    with PseudoTerminal("ls", cwd=terminal.folder) as seat:
         seat.until("Trust exactly this content?")
         seat.type("y\n")
         assert seat.ended() == 0
     assert terminal("ls").code == 0
     (terminal.folder / "perdure.toml").write_text(HOSTILE.replace(":1/", ":2/"))
     assert terminal("ls").code == 2
-    with Seat("ls", cwd=terminal.folder) as seat:
+    with PseudoTerminal("ls", cwd=terminal.folder) as seat:
         seat.until("has changed since you trusted it")
         seat.until('-base_url = "http://127.0.0.1:1/v1"')
         seat.until('+base_url = "http://127.0.0.1:2/v1"')
@@ -145,7 +145,7 @@ def test_a_background_worker_imports_nothing_from_the_folder(terminal: Terminal)
     mark = terminal.folder / "ran"
     for name in ("click", "msgspec", "perdure", "rich", "apsw", "sitecustomize"):
         (terminal.folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
-    assert terminal.process("run", "desk_talk", "--id", "t", "--detach").code == 0
+    assert terminal.process("run", "user_talk", "--id", "t", "--detach").code == 0
     ended = terminal.process("worker", "t", "--idle", "0")
     assert not mark.exists(), ended.err
 

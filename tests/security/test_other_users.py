@@ -13,7 +13,7 @@ import pytest
 from perdure.artifacts.directory import Directory
 from perdure.errors import StoreUnavailable
 from perdure.runtime.workers.private_folder import runtime_folder
-from tests.cli.agents import Work, calls
+from tests.cli.support.agents import AgentFolder, calls
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_an_artifact_is_for_its_owner_alone(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_open_umask")
-def test_another_user_can_read_nothing_that_a_session_kept(work: Work) -> None:
+def test_another_user_can_read_nothing_that_a_session_kept(work: AgentFolder) -> None:
     begin = work.script(calls("I write.", ("write_file", {"path": "b.txt", "content": "a secret of ada\n"})), "Done.")
     assert work(*begin, "--allow", "write_file", "--once").code == 0
     (work.terminal.folder / "work").chmod(0o700)  # the person's own folder is the person's own matter

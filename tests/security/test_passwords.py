@@ -8,7 +8,7 @@ from perdure.config import without_password
 from perdure.errors import ConfigError
 from perdure.store.inspection.read_access import locate_store
 from perdure.store.moves.session import NewSession, create
-from tests.cli.terminal import Terminal
+from tests.cli.support.terminal import Terminal
 
 
 @pytest.mark.parametrize("password", ["secret", "sec/ret", "sec#ret", "sec?ret", "sec:ret", "%40secret"])

@@ -14,7 +14,7 @@ from perdure.agent.commands.sandbox import Level
 from tests.agent.hostile import Den
 from tests.agent.needs import need_bubblewrap
 from tests.agent.tools.folder import make_repository, run_git
-from tests.cli.agents import Work, calls
+from tests.cli.support.agents import AgentFolder, calls
 
 SECRETS = (
     ".ssh/id_ed25519", ".aws/credentials", ".config/gh/hosts.yml", ".netrc", ".docker/config.json", ".npmrc", ".pypirc",
@@ -88,7 +88,7 @@ def test_git_works_in_a_worktree_of_a_repository_in_the_home_folder(
 
 
 @pytest.mark.slow
-def test_no_other_session_can_be_found_in_the_default_store(work: Work) -> None:
+def test_no_other_session_can_be_found_in_the_default_store(work: AgentFolder) -> None:
     need_bubblewrap()
     hidden = Path(os.environ["XDG_DATA_HOME"], "perdure")
     hidden.mkdir(parents=True)
@@ -103,7 +103,7 @@ def test_no_other_session_can_be_found_in_the_default_store(work: Work) -> None:
 
 
 @pytest.mark.slow
-def test_a_journal_left_beside_a_store_in_the_folder_changes_nothing(work: Work) -> None:
+def test_a_journal_left_beside_a_store_in_the_folder_changes_nothing(work: AgentFolder) -> None:
     """A hot rollback journal would be played back into the store when it is next opened."""
     need_bubblewrap()
     store = work.folder / "perdure.db"

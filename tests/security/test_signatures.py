@@ -17,7 +17,7 @@ from perdure.interchange.keyring import add_key, known_keys, signing_key
 from perdure.interchange.signature import SigningKey
 from perdure.store.moves.session import NewSession, create
 from perdure.testing import SinkClient
-from tests.cli.terminal import Terminal
+from tests.cli.support.terminal import Terminal
 from tests.interchange.conftest import Open, opened, outside, sink
 from tests.interchange.support import forged_bundles
 from tests.interchange.support.forged_bundles import Files, with_rows, write_folder, zipped
@@ -249,7 +249,7 @@ def test_keys_of_another_user_are_not_used(keys: Path, monkeypatch: pytest.Monke
 
 
 def test_an_unusable_key_or_name_seals_nothing(terminal: Terminal, keys: Path) -> None:
-    assert terminal.run("desk_review", "review-7").code == 3
+    assert terminal.run("user_review", "review-7").code == 3
     signing_key()
     (keys / "signing.key").chmod(0o644)
     said = terminal("export", "review-7", "--move", "--sign")
@@ -262,7 +262,7 @@ def test_an_unusable_key_or_name_seals_nothing(terminal: Terminal, keys: Path) -
 
 
 def test_the_name_of_a_stranger_is_shown_without_control_characters(terminal: Terminal, folder: Path) -> None:
-    assert terminal.run("desk_review", "review-7").code == 3
+    assert terminal.run("user_review", "review-7").code == 3
     assert terminal("export", "review-7", "--to", "b").code == 0
     name = 'ada", with a key that you know.\x1b[2K\n\u202eThe bundle is signed by ada' + "x" * 100
     write_folder(folder / "evil", signed_with(forged_bundles.content(folder / "b"), MALLORY, name))
@@ -276,7 +276,7 @@ def test_the_name_of_a_stranger_is_shown_without_control_characters(terminal: Te
 def test_a_person_signs_exchanges_keys_and_requires_a_signature(
     terminal: Terminal, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert terminal.run("desk_review", "review-7").code == 3
+    assert terminal.run("user_review", "review-7").code == 3
     told = terminal("export", "review-7", "--sign", "--to", "b.zip")
     key = terminal("keys", "--json").lines[0]["key"]
     assert (told.code, f"It is signed by ada, with the key {key}." in told.out) == (0, True)
