@@ -98,10 +98,10 @@ def test_artifact_is_named_by_a_prefix_that_is_unique(work: AgentFolder, effect:
         assert "[not-found]" in work("artifacts", "cat", prefix).err
 
 
-def test_failed_command_is_shown_by_the_end_of_its_output(work: Work) -> None:
+def test_failed_command_is_shown_by_the_end_of_its_output(work: AgentFolder) -> None:
     command = "i=0; while [ $i -lt 30 ]; do echo line $i; i=$((i+1)); done; echo the reason; exit 3"
     started = work.script(calls("I run.", ("run_command", {"command": command})), "It failed.")
-    with work.sit(*started, "--allow", "run_command") as seat:
+    with work.open_terminal(*started, "--allow", "run_command") as seat:
         seat.until("It failed.")
         shown = seat.text
     assert "    exit 3\n" in shown

@@ -35,8 +35,8 @@ def test_copy_is_exported_imported_and_continues_beside_its_original(review: Ter
     )
     assert "`perdure import review-7.zip` imports it into another store.\n" in said.out
     came = review("import", "review-7.zip", *OTHER)
-    assert "Session review-7 is a copy of review-7 at event 17, which is kept as history.\n" in came.out
-    assert "`perdure resume review-7 --store other.db` runs it.\n" in came.out
+    assert "Session review-7 is a copy of review-7 at event 17. The original is kept as history.\n" in came.out
+    assert "Run `perdure resume review-7 --store other.db` to continue it.\n" in came.out
     assert review("import", "review-7.zip", *OTHER).out.startswith("Session review-7 is here already; nothing changed.")
     assert review("resume", REVIEW, *OTHER).code == 3
     assert review("answer", REVIEW, "no", *OTHER).code == 0

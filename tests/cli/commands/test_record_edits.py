@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.support.agents import Work, calls
+from tests.cli.support.agents import AgentFolder, calls
 from tests.cli.support.terminal import Terminal
 
 
@@ -58,7 +58,7 @@ def test_orders_are_added_listed_and_removed(terminal: Terminal) -> None:
     assert terminal("orders").out == f"There are no standing orders for {terminal.folder}.\n"
 
 
-def test_plan_of_an_agent_is_changed_by_a_person(work: Work) -> None:
+def test_plan_of_an_agent_is_changed_by_a_person(work: AgentFolder) -> None:
     decide = ("decide", {"decision": "comment", "because": "only style"})
     started = [*work.script(calls("I decide.", decide), "Done."), "--tool", "decide"]
     assert work(*started).code == 0

@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from tests.cli.support.agents import Work, calls
+from tests.cli.support.agents import AgentFolder, calls
 from tests.cli.support.terminal import Terminal
 
 
-def test_answered_agent_does_not_need_a_person_but_a_question_does(work: Work) -> None:
+def test_answered_agent_does_not_need_a_person_but_a_question_does(work: AgentFolder) -> None:
     assert work(*work.script("Done.")).code == 0
     assert work.terminal.run("user_review", "review-7").code == 3
     work("send", "one", "more")
@@ -18,7 +18,7 @@ def test_answered_agent_does_not_need_a_person_but_a_question_does(work: Work) -
     assert "\n1 of these needs a person." in work("ls").out
 
 
-def test_agent_that_stopped_at_a_limit_needs_a_person(work: Work) -> None:
+def test_agent_that_stopped_at_a_limit_needs_a_person(work: AgentFolder) -> None:
     look = calls("I look.", ("read_file", {"path": "a.py"}))
     work(*work.script(look, look, look), "--turns", "1")
     assert "\n1 of these needs a person." in work("ls").out
