@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from perdure.errors import SessionWaiting
 from tests.agent.conftest import opened
-from tests.agent.talk import Talk, calls, lines
+from tests.agent.support import lost_planner
+from tests.agent.talk import Talk, Watched, calls, lines
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 
@@ -59,3 +66,22 @@ def runtime_task(title: str) -> str:
     from perdure.runtime.record_edits import task_id
 
     return task_id(title)
+
+
+async def test_agent_is_told_what_a_lost_worker_left_unfinished(talk: Talk) -> None:
+    command = [sys.executable, "-m", lost_planner.__name__, talk.target]
+    killed = await asyncio.to_thread(
+        subprocess.run, command, env=os.environ | {"PERDURE_TEST_KILL": "1"}, capture_output=True, timeout=60
+    )
+    assert killed.returncode == -signal.SIGKILL
+    model = Watched(lost_planner.SCRIPT)
+    lost_planner.declare(model)
+    async with opened(talk.target) as runtime:
+        with pytest.raises(SessionWaiting):
+            await runtime.complete("talk")
+        (choice,) = [one.id async for one in runtime.decisions(session="talk")]
+    (note,) = [turn.text for turn in model.requests[-1].turns if turn.text.startswith("[While you were away")]
+    assert "the worker that ran this session was lost" in note
+    assert f"the task {runtime_task('Fix it')} was left active: Fix it" in note
+    assert f"the decision {choice} has no outcome yet: rewrite the parser" in note
+    assert "Test it" not in note

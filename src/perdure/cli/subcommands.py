@@ -1,7 +1,7 @@
 """A command that lists, with subcommands: `perdure facts` lists facts, and `perdure facts set` writes one.
 
-The first word decides. It is the name of a subcommand, or it belongs to the listing, or, where a command shows one
-record, it is the id of that record.
+The first word that is no option decides. It is the name of a subcommand, or it belongs to the listing, or, where a
+command shows one record, it is the id of that record.
 """
 
 from __future__ import annotations
@@ -27,12 +27,23 @@ class ListingCommand(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        first = args[0] if args else "-"
-        if first in self.subcommands:
-            return self.subcommands[first].make_context(f"{info_name} {first}", args[1:], parent, **extra)
-        if self.record is not None and not first.startswith("-"):
+        place = self._first_word(args)
+        word = None if place is None else args[place]
+        if place is not None and word in self.subcommands:
+            rest = args[:place] + args[place + 1 :]
+            return self.subcommands[word].make_context(f"{info_name} {word}", rest, parent, **extra)
+        if self.record is not None and word is not None:
             return self.record.make_context(info_name, args, parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
+
+    def _first_word(self, args: list[str]) -> int | None:
+        """The place of the first argument that is neither an option nor the value of one."""
+        flags = {name for one in self.params if isinstance(one, click.Option) and one.is_flag for name in one.opts}
+        place = 0
+        while place < len(args) and args[place].startswith("-"):
+            takes_value = args[place] not in flags | {"-h", "--help"} and "=" not in args[place]
+            place += 2 if takes_value else 1
+        return place if place < len(args) else None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_options(ctx, formatter)

@@ -84,6 +84,14 @@ def test_records_of_a_running_program_are_not_changed_by_a_person(reviewed: Term
         assert (refused.code, "[illegal-move]" in refused.err) == (1, True)
 
 
+def test_options_may_precede_a_subcommand_or_an_id(reviewed: Terminal) -> None:
+    store = str(reviewed.folder / "perdure.db")
+    assert reviewed("facts", "--json", "--store", store, "set", "k", "v", "--scope", "a").json["version"] == 1
+    assert reviewed("facts", "--scope", "set").out == "There are no facts in the scope set.\n"
+    (effect, *_) = [one["id"] for one in reviewed("effects", "--json").lines]
+    assert reviewed("effects", f"--store={store}", "--json", effect).json["id"] == effect
+
+
 @pytest.mark.parametrize("command", ["facts", "tasks", "decisions", "orders", "artifacts", "effects"])
 def test_help_of_a_listing_names_its_subcommands(terminal: Terminal, command: str) -> None:
     shown = terminal(command, "--help")

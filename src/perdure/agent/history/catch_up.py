@@ -9,6 +9,7 @@ import asyncio
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from perdure.agent.call_report import bounded
 from perdure.agent.files.workspace import Workspace
 from perdure.agent.history.inbox import InboxState
 from perdure.agent.history.transcript import CHANGED, State
@@ -17,9 +18,10 @@ from perdure.agent.ledger import AgentLedger
 from perdure.agent.settings import Settings
 from perdure.domain.event import Event
 from perdure.domain.fact import Fact, private_scope
+from perdure.domain.task import TaskState
 from perdure.ids import digest
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import event, fact, inbox
+from perdure.store.moves import decision, event, fact, inbox, task
 
 MOST = 20  # items of one kind that are listed one by one
 OUTSIDE = {
@@ -33,6 +35,8 @@ OUTSIDE = {
     "lease.taken_over": "the worker that ran this session was lost",
     "lease.expired": "the worker that ran this session stopped renewing its lease",
 }
+LOST = frozenset({"lease.taken_over", "lease.expired"})
+LONG = 400  # characters of a task or a decision
 MARKED = frozenset({"task.added", "task.changed", "decision.settled"})  # the agent writes such events too
 
 
@@ -45,6 +49,7 @@ class RecentChanges(NamedTuple):
     said: int  # the number of the last line that is not an aside
     asked: int  # failed attempts to call the model since then
     waited: int  # … and how long earlier runs waited after them
+    unfinished: list[str]  # after the loss of a worker: tasks that it left active, decisions without an outcome
 
 
 def since_last_line(tx: StoreTransaction, uid: str, state: State, found: InboxState) -> RecentChanges:
@@ -54,7 +59,17 @@ def since_last_line(tx: StoreTransaction, uid: str, state: State, found: InboxSt
     others = [line for line in events if is_outside(line) and line.number > state.number]
     facts = [*found.orders, *fact.listing(tx, private_scope(uid))]
     stale = [one for one in facts if one.is_stale(tx.now)]
-    return RecentChanges(others, len(inbox.unread(tx, uid)), stale, said, *waited_for(events, "think"))
+    asked, waited = waited_for(events, "think")
+    unfinished = _unfinished(tx, uid) if any(line.kind in LOST for line in others) else []
+    return RecentChanges(others, len(inbox.unread(tx, uid)), stale, said, asked, waited, unfinished)
+
+
+def _unfinished(tx: StoreTransaction, uid: str) -> list[str]:
+    """What a lost worker may have left half done, according to the plan and the decisions."""
+    active = [one for one in task.of_session(tx, uid) if one.state == TaskState.ACTIVE]
+    items = [f"the task {one.id} was left active: {bounded(one.title, LONG)}" for one in active[:MOST]]
+    made = decision.incomplete(tx, uid, limit=MOST)
+    return items + [f"the decision {one.id} has no outcome yet: {bounded(one.decision, LONG)}" for one in made]
 
 
 def is_outside(line: Event) -> bool:
@@ -73,6 +88,7 @@ async def note(ledger: AgentLedger, state: State, since: RecentChanges) -> dict[
     items += moved(state.head, head) + _gone(settings, state)
     here = [describe(line) for line in since.events if _decided_here(ledger, line)]
     items += [describe(line) for line in since.events if not _decided_here(ledger, line)]
+    items += since.unfinished
     if since.unread and state.answer() is None:
         items.append(f"{since.unread} message{'s are' if since.unread > 1 else ' is'} waiting")
     stale, known = _news(state, since.stale)
