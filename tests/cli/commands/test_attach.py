@@ -94,7 +94,7 @@ def test_dead_worker_is_reported_and_replaced_on_request(work: AgentFolder) -> N
 
 
 @pytest.mark.slow
-def test_living_holder_is_shown_and_keeps_its_session_and_ctrl_c_pauses_it(work: AgentFolder) -> None:
+def test_living_holder_is_shown_and_ctrl_c_pauses_its_session(work: AgentFolder) -> None:
     detached(work, work.hold(), "Done.")
     with work.open_terminal("attach", "one", "--take-over") as seat:
         work.until_held(seat)
