@@ -1,4 +1,4 @@
-"""What the agent's tests begin with: a runtime over a store, and agents that are forgotten with their test."""
+"""Fixtures of the agent's tests: a runtime over a store, and agents that are removed after their test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from perdure.testing import Sink
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.sweep.server_pool import ServerPool
 from tests.agent.support.agent_sweep import MakeSweep, Scenario
-from tests.agent.talk import Talk
+from tests.agent.support.conversation import Conversation
 from tests.memory import MEMORY
 
 
@@ -41,8 +41,8 @@ def _is_foreign(module: str, own: set[str]) -> bool:
 
 
 @pytest.fixture
-def talk(target: str) -> Talk:
-    return Talk(target)
+def conversation(target: str) -> Conversation:
+    return Conversation(target)
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +80,6 @@ def sweep_store(request: pytest.FixtureRequest, sweep_folder: Path) -> str | Pat
 
 
 @asynccontextmanager
-async def opened(target: str, **more: Any) -> AsyncIterator[perdure.Runtime]:
+async def open_runtime(target: str, **more: Any) -> AsyncIterator[perdure.Runtime]:
     async with perdure.open(target, **more) as runtime:
         yield runtime

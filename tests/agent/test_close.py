@@ -11,8 +11,8 @@ import pytest
 
 from perdure import ConfigError, IllegalMove, Session, program, tool
 from perdure.store.moves import event, wait
-from tests.agent.conftest import opened
-from tests.agent.talk import Talk, calls
+from tests.agent.conftest import open_runtime
+from tests.agent.support.conversation import Conversation, calls
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 
@@ -38,10 +38,10 @@ asyncio.run(main())
 """
 
 
-async def test_closed_session_is_done_with_its_last_answer(talk: Talk) -> None:
-    talk.declare(["First.", "Last."])
-    async with opened(talk.target) as runtime:
-        await talk.start(runtime)
+async def test_closed_session_is_done_with_its_last_answer(conversation: Conversation) -> None:
+    conversation.declare(["First.", "Last."])
+    async with open_runtime(conversation.target) as runtime:
+        await conversation.start(runtime)
         await runtime.send("talk", "more")
         await runtime.run("talk")
         closed = await runtime.close_session("talk", by="ada")
@@ -54,17 +54,17 @@ async def test_closed_session_is_done_with_its_last_answer(talk: Talk) -> None:
                 await refused
 
 
-async def test_branch_is_closed_with_the_answer_of_its_parent(talk: Talk) -> None:
-    talk.declare(["Done."])
-    async with opened(talk.target) as runtime:
-        await talk.start(runtime)
+async def test_branch_is_closed_with_the_answer_of_its_parent(conversation: Conversation) -> None:
+    conversation.declare(["Done."])
+    async with open_runtime(conversation.target) as runtime:
+        await conversation.start(runtime)
         branch = await runtime.fork("talk")
         await runtime.run(branch.id)
         assert (await runtime.close_session(branch.id)).result == "Done."
         assert (await runtime.get("talk")).status == "waiting"
 
 
-async def test_session_with_unfinished_work_is_not_closed(talk: Talk) -> None:
+async def test_session_with_unfinished_work_is_not_closed(conversation: Conversation) -> None:
     @tool
     def lose(n: int) -> int:
         raise TimeoutError("no answer")
@@ -73,9 +73,9 @@ async def test_session_with_unfinished_work_is_not_closed(talk: Talk) -> None:
     async def asks(s: Session) -> str:
         return str(await s.ask("continue?"))
 
-    talk.declare([calls(("lose", {"n": 1})), "I do not know.", "Again."], [lose])
-    async with opened(talk.target) as runtime:
-        await talk.start(runtime)
+    conversation.declare([calls(("lose", {"n": 1})), "I do not know.", "Again."], [lose])
+    async with open_runtime(conversation.target) as runtime:
+        await conversation.start(runtime)
         with pytest.raises(IllegalMove, match="unsettled effects"):
             await runtime.close_session("talk")
         await runtime.start(asks.bind(), id="asks")
@@ -86,10 +86,10 @@ async def test_session_with_unfinished_work_is_not_closed(talk: Talk) -> None:
             await runtime.close_session("asks")
 
 
-async def test_session_with_an_unread_message_is_not_closed(talk: Talk) -> None:
-    talk.declare(["Done."])
-    async with opened(talk.target) as runtime:
-        await talk.start(runtime)
+async def test_session_with_an_unread_message_is_not_closed(conversation: Conversation) -> None:
+    conversation.declare(["Done."])
+    async with open_runtime(conversation.target) as runtime:
+        await conversation.start(runtime)
         await runtime.send("talk", "one more thing")
         with pytest.raises(IllegalMove):
             await runtime.close_session("talk")
@@ -97,17 +97,17 @@ async def test_session_with_an_unread_message_is_not_closed(talk: Talk) -> None:
 
 
 @pytest.mark.parametrize("kill_at", range(1, 5))
-async def test_killed_close_leaves_the_session_waiting_or_done(talk: Talk, kill_at: int) -> None:
-    talk.declare(["Done."])
-    async with opened(talk.target) as runtime:
-        await talk.start(runtime)
+async def test_killed_close_leaves_the_session_waiting_or_done(conversation: Conversation, kill_at: int) -> None:
+    conversation.declare(["Done."])
+    async with open_runtime(conversation.target) as runtime:
+        await conversation.start(runtime)
 
     def close(at: int) -> int:
-        command = [sys.executable, "-c", CLOSE, talk.target, str(at)]
+        command = [sys.executable, "-c", CLOSE, conversation.target, str(at)]
         return subprocess.run(command, capture_output=True, timeout=60).returncode
 
     assert await asyncio.to_thread(close, kill_at) == -signal.SIGKILL
-    async with opened(talk.target) as runtime:
+    async with open_runtime(conversation.target) as runtime:
         view = await runtime.get("talk")
         assert (view.status, len(view.waits)) in (("waiting", 1), ("done", 0))
         if view.status == "waiting":
@@ -117,15 +117,15 @@ async def test_killed_close_leaves_the_session_waiting_or_done(talk: Talk, kill_
         await runtime.store.read(event.verify, view.uid)
 
 
-async def test_title_is_changed_also_while_the_session_runs_and_after_its_end(talk: Talk) -> None:
+async def test_title_is_changed_also_while_the_session_runs_and_after_its_end(conversation: Conversation) -> None:
     @tool
     async def retitle(title: str) -> str:
         await runtime.rename("talk", title, by="ada")
         return title
 
-    talk.declare([calls(("retitle", {"title": "Running"})), "Done."], [retitle])
-    async with opened(talk.target) as runtime:
-        view = await talk.start(runtime)
+    conversation.declare([calls(("retitle", {"title": "Running"})), "Done."], [retitle])
+    async with open_runtime(conversation.target) as runtime:
+        view = await conversation.start(runtime)
         assert (view.title, view.status) == ("Running", "waiting")
         await runtime.close_session("talk")
         renamed = await runtime.rename("talk", "Ended")

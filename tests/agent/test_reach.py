@@ -1,4 +1,4 @@
-"""What is said of each effect: whether it left the machine."""
+"""Whether an effect left the machine."""
 
 from __future__ import annotations
 

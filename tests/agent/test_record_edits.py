@@ -12,36 +12,36 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import SessionWaiting
-from tests.agent.conftest import opened
+from tests.agent.conftest import open_runtime
 from tests.agent.support import lost_planner
-from tests.agent.talk import Talk, Watched, calls, lines
+from tests.agent.support.conversation import Conversation, Watched, calls, lines
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 
 
-async def test_agent_is_told_the_orders_of_its_repository_only(talk: Talk, folder: Path) -> None:
-    talk.declare(["Yes.", "Yes."])
-    async with opened(talk.target) as runtime:
+async def test_agent_is_told_the_orders_of_its_repository_only(conversation: Conversation, folder: Path) -> None:
+    conversation.declare(["Yes.", "Yes."])
+    async with open_runtime(conversation.target) as runtime:
         await runtime.add_order("Be brief.", name="style")
         await runtime.add_order("Run the tests.", name="tests", repository=folder)
         await runtime.add_order("Never push.", name="push", repository=folder / "other")
-        await talk.start(runtime, repository=folder)
+        await conversation.start(runtime, repository=folder)
         await runtime.add_order("Run all tests.", name="tests", repository=folder)
         await runtime.send("talk", "continue")
         await runtime.run("talk")
-    first, second = (request.instructions for request in talk.model.requests)
+    first, second = (request.instructions for request in conversation.model.requests)
     assert "Standing orders:\n- style: Be brief.\n- tests: Run the tests." in first
     assert "- tests: Run all tests." in second
     assert "Never push." not in first + second
 
 
-async def test_agent_is_told_what_a_person_changed_in_its_plan(talk: Talk) -> None:
+async def test_agent_is_told_what_a_person_changed_in_its_plan(conversation: Conversation) -> None:
     plan = ("plan", {"tasks": [{"title": "Fix it"}, {"title": "Test it"}]})
     choice = ("decide", {"decision": "comment", "because": "only style"})
     again = ("plan", {"tasks": [{"title": "Check the docs", "state": "done"}]})
-    talk.declare([calls(plan, choice), "Planned.", calls(again), "Done."], ["plan", "decide"])
-    async with opened(talk.target) as runtime:
-        await talk.start(runtime)
+    conversation.declare([calls(plan, choice), "Planned.", calls(again), "Done."], ["plan", "decide"])
+    async with open_runtime(conversation.target) as runtime:
+        await conversation.start(runtime)
         first, second = [one.id async for one in runtime.tasks(session="talk")]
         await runtime.add_task("talk", "Check the docs", by="ada")
         await runtime.change_task("talk", first, "done", because="by hand", by="ada")
@@ -68,15 +68,15 @@ def runtime_task(title: str) -> str:
     return task_id(title)
 
 
-async def test_agent_is_told_what_a_lost_worker_left_unfinished(talk: Talk) -> None:
-    command = [sys.executable, "-m", lost_planner.__name__, talk.target]
+async def test_agent_is_told_what_a_lost_worker_left_unfinished(conversation: Conversation) -> None:
+    command = [sys.executable, "-m", lost_planner.__name__, conversation.target]
     killed = await asyncio.to_thread(
         subprocess.run, command, env=os.environ | {"PERDURE_TEST_KILL": "1"}, capture_output=True, timeout=60
     )
     assert killed.returncode == -signal.SIGKILL
     model = Watched(lost_planner.SCRIPT)
     lost_planner.declare(model)
-    async with opened(talk.target) as runtime:
+    async with open_runtime(conversation.target) as runtime:
         with pytest.raises(SessionWaiting):
             await runtime.complete("talk")
         (choice,) = [one.id async for one in runtime.decisions(session="talk")]

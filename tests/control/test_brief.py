@@ -16,7 +16,7 @@ from perdure.control.brief import MOST, Brief, make_brief
 from perdure.runtime.definitions.program import PROGRAMS
 from perdure.store.moves import event, fact, lease, session
 from perdure.testing import ManualClock, ScriptedModel
-from tests.agent.talk import calls
+from tests.agent.support.conversation import calls
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.agent.tools.conftest import place, repository
+from tests.agent.support.work_folder import repository, work_folder
 from tests.cli.conftest import terminal, work
 
-__all__ = ["place", "repository", "terminal", "work"]
+__all__ = ["work_folder", "repository", "terminal", "work"]

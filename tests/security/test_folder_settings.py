@@ -12,8 +12,8 @@ from perdure.control.trust import trust
 from perdure.errors import NotDone
 from perdure.ids import new_uid
 from perdure.store.store import open_store
-from tests.agent.needs import need_bubblewrap
-from tests.agent.tools.folder import do
+from tests.agent.support.requirements import need_bubblewrap
+from tests.agent.support.tool_calls import do
 from tests.cli.support.pseudo_terminal import PseudoTerminal
 from tests.cli.support.terminal import Terminal
 
@@ -162,29 +162,29 @@ def test_an_app_does_not_let_the_folder_shadow_installed_modules(terminal: Termi
 
 
 @pytest.mark.parametrize("path", ["perdure.toml", "deep/perdure.toml", "Perdure.TOML"])
-def test_file_tools_cannot_write_settings(path: str, place: Path) -> None:
-    (place / "deep").mkdir()
+def test_file_tools_cannot_write_settings(path: str, work_folder: Path) -> None:
+    (work_folder / "deep").mkdir()
     with pytest.raises(NotDone, match="protected"):
         do("write_file", {"path": path, "content": HOSTILE, "before": None})
-    assert not (place / path).exists()
+    assert not (work_folder / path).exists()
 
 
-def test_settings_that_a_command_made_are_renamed(place: Path) -> None:
+def test_settings_that_a_command_made_are_renamed(work_folder: Path) -> None:
     need_bubblewrap()
-    (place / "kept").mkdir()
+    (work_folder / "kept").mkdir()
     said = do("run_command", {"command": "echo 'app = \"x\"' > perdure.toml; echo done", "timeout": 60}, key=new_uid())
     assert "done" in said.text
     assert UNTRUSTED in said.text
-    assert [(place / name).exists() for name in ("perdure.toml", UNTRUSTED)] == [False, True]
+    assert [(work_folder / name).exists() for name in ("perdure.toml", UNTRUSTED)] == [False, True]
 
 
-def test_a_command_cannot_change_settings(place: Path) -> None:
+def test_a_command_cannot_change_settings(work_folder: Path) -> None:
     need_bubblewrap()
-    (place / "kept").mkdir()
-    (place / "perdure.toml").write_text("connections = 3\n")
+    (work_folder / "kept").mkdir()
+    (work_folder / "perdure.toml").write_text("connections = 3\n")
     do(
         "run_command",
         {"command": "echo 'app = \"x\"' > perdure.toml; rm -f perdure.toml", "timeout": 60},
         key=new_uid(),
     )
-    assert (place / "perdure.toml").read_text() == "connections = 3\n"
+    assert (work_folder / "perdure.toml").read_text() == "connections = 3\n"

@@ -17,8 +17,8 @@ from perdure.agent.git.head import head_of
 from perdure.agent.git.links import find_git_folders
 from perdure.agent.tools import search_process
 from perdure.errors import NotDone
-from tests.agent.needs import need_bubblewrap
-from tests.agent.tools.folder import call, make_repository, run_git
+from tests.agent.support.requirements import need_bubblewrap
+from tests.agent.support.tool_calls import call, make_repository, run_git
 
 WAYS = ["file", "link", "commondir", "refs", "objects", "HEAD", "core.worktree", "forged worktree", "forged submodule"]
 
@@ -62,8 +62,8 @@ def test_a_git_folder_that_leads_to_another_repository_is_refused(way: str, repo
     assert command_line.find(repository) is None
     shots = Snapshots(repository, folder / "home")
     assert (shots.head(), shots.is_git) == (None, False)
-    place = worktree.add(repository, folder / "home", "branch", snapshot=shots.take("x").tree)
-    assert (place / "a.txt").read_text() == "two\n"
+    work_folder = worktree.add(repository, folder / "home", "branch", snapshot=shots.take("x").tree)
+    assert (work_folder / "a.txt").read_text() == "two\n"
     after = run_git(victim, "for-each-ref"), run_git(victim, "worktree", "list"), run_git(victim, "count-objects")
     assert before == after
 
@@ -109,12 +109,12 @@ def test_a_head_that_names_a_file_elsewhere_is_not_read(repository: Path, folder
     assert head_of(repository) is None
 
 
-def test_search_follows_no_link_in_the_middle_of_a_path(place: Path) -> None:
+def test_search_follows_no_link_in_the_middle_of_a_path(work_folder: Path) -> None:
     """The link may have been put there after the files were listed."""
-    (place / "deep/folder").mkdir(parents=True)
-    (place / "deep/folder/a.txt").write_text("here\n")
-    (place / "deep/link").symlink_to(place.parent / "outside")
-    root = os.open(place, os.O_RDONLY)
+    (work_folder / "deep/folder").mkdir(parents=True)
+    (work_folder / "deep/folder/a.txt").write_text("here\n")
+    (work_folder / "deep/link").symlink_to(work_folder.parent / "outside")
+    root = os.open(work_folder, os.O_RDONLY)
     try:
         assert search_process.read(root, b"deep/folder/a.txt") == b"here\n"
         assert search_process.read(root, b"deep/link/secret.txt") == b""

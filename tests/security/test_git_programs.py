@@ -28,8 +28,8 @@ from perdure.agent.tools.files import list_files
 from perdure.agent.tools.git import git_diff, git_log, git_status
 from perdure.agent.tools.search import search_files
 from perdure.errors import NotDone, PerdureError
-from tests.agent.needs import need_bubblewrap
-from tests.agent.tools.folder import call, do, make_repository, prepared, run_git, trust_hooks, write_hook
+from tests.agent.support.requirements import need_bubblewrap
+from tests.agent.support.tool_calls import call, do, make_repository, prepared, run_git, trust_hooks, write_hook
 
 FILTERS = ["filter.evil.clean", "filter.evil.smudge", "filter.other.process", "filter.a=b.clean"]
 SIGNS = ["gpg.program", "gpg.ssh.program", "gpg.x509.program", "gpg.openpgp.program", "gpg.ssh.defaultKeyCommand"]

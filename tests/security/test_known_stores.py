@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from perdure.store.store import open_store
-from tests.agent.conftest import _own_names, opened
-from tests.agent.needs import need_bubblewrap
-from tests.agent.talk import Talk, calls, lines
+from tests.agent.conftest import _own_names, open_runtime
+from tests.agent.support.conversation import Conversation, calls, lines
+from tests.agent.support.requirements import need_bubblewrap
 
 __all__ = ["_own_names"]
 
@@ -19,9 +19,9 @@ __all__ = ["_own_names"]
 async def test_every_store_that_the_process_knows_is_hidden(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores that lie where nothing else hides them: in the environment, in the user's file, and open beside."""
     need_bubblewrap()
-    place = Path(tempfile.mkdtemp(dir="/var/tmp"))
-    place.chmod(0o755)
-    named, written, beside = (place / f"{name}.db" for name in ("named", "written", "beside"))
+    work_folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    work_folder.chmod(0o755)
+    named, written, beside = (work_folder / f"{name}.db" for name in ("named", "written", "beside"))
     for path in (named, Path(f"{named}-wal"), written):
         path.write_text("a prompt of another session")
         path.chmod(0o644)
@@ -32,16 +32,18 @@ async def test_every_store_that_the_process_knows_is_hidden(folder: Path, monkey
     try:
         with open_store(str(beside)):
             beside.chmod(0o644)
-            talk = Talk(str(folder / "own.db"))
-            looks = f"grep -rl 'of another session' {place}; wc -c {beside}; echo looked"
-            talk.declare([calls(("run_command", {"command": looks})), "Done."], ["run_command"], snapshots=False)
-            async with opened(talk.target) as runtime:
+            conversation = Conversation(str(folder / "own.db"))
+            looks = f"grep -rl 'of another session' {work_folder}; wc -c {beside}; echo looked"
+            conversation.declare(
+                [calls(("run_command", {"command": looks})), "Done."], ["run_command"], snapshots=False
+            )
+            async with open_runtime(conversation.target) as runtime:
                 (folder / "work").mkdir()
-                await talk.start(runtime, once=True, repository=folder / "work")
+                await conversation.start(runtime, once=True, repository=folder / "work")
                 (said,) = [line["content"] for line in await lines(runtime) if line["role"] == "tool"]
     finally:
-        shutil.rmtree(place)
-    seen = [line for line in said.splitlines() if str(place) in line]
+        shutil.rmtree(work_folder)
+    seen = [line for line in said.splitlines() if str(work_folder) in line]
     assert [line for line in seen if not line.endswith("Permission denied")] == []
     assert len(seen) >= 4
     assert "looked" in said

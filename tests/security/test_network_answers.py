@@ -14,7 +14,7 @@ import pytest
 from perdure.agent.model import Request, Turn, get_model
 from perdure.agent.tools.fetch import _html_text, _is_public
 from perdure.errors import ConfigError, ModelError
-from tests.agent.models.raw_server import RawServer
+from tests.agent.support.raw_server import RawServer
 
 PRIVATE = (
     "127.0.0.1", "10.0.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "::1", "::", "fe80::1", "fc00::1", "fec0::1",

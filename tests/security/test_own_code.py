@@ -13,8 +13,8 @@ from perdure.agent.commands import executables
 from perdure.agent.commands.sandbox import Level, available, environment
 from perdure.agent.files.workspace import here
 from perdure.agent.git import command_line
-from tests.agent.needs import need_bubblewrap
-from tests.agent.tools.folder import do
+from tests.agent.support.requirements import need_bubblewrap
+from tests.agent.support.tool_calls import do
 
 IN_THE_VENV = """
 import sys
@@ -23,7 +23,7 @@ from perdure.agent.tools import command
 from perdure.agent.files.workspace import Workspace
 from perdure.errors import NotDone
 from perdure.ids import new_uid
-from tests.agent.tools.folder import do
+from tests.agent.support.tool_calls import do
 
 root = Path(sys.argv[1])
 with Workspace(root, session_uid=new_uid()).active():
@@ -49,15 +49,15 @@ def test_a_program_planted_on_the_path_is_not_run(
 ) -> None:
     mark = folder / "ran"
     plant(repository / "bin", name, mark)
-    place = repository / "bin"
+    work_folder = repository / "bin"
     if how == "link":
-        place = folder / "linked"
-        place.symlink_to(repository / "bin")
-    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+        work_folder = folder / "linked"
+        work_folder.symlink_to(repository / "bin")
+    monkeypatch.setenv("PATH", f"{work_folder}:{os.environ['PATH']}")
     assert command_line.find(repository) is not None
     do("git_status", {})
     available(repository)
-    assert executables.executable(name, repository) != str(place / name)
+    assert executables.executable(name, repository) != str(work_folder / name)
     assert not mark.exists()
 
 
@@ -96,27 +96,27 @@ SECRETS = {
 }  # fmt: skip
 
 
-def test_commands_see_no_secret_of_the_environment(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_see_no_secret_of_the_environment(work_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("LC_TIME", "C")
-    monkeypatch.setenv("HOME", str(place))
-    told = environment(here(), Level.NONE, place)
+    monkeypatch.setenv("HOME", str(work_folder))
+    told = environment(here(), Level.NONE, work_folder)
     assert told.keys() & SECRETS.keys() == set()
     assert {"PATH", "HOME", "LC_TIME"} <= told.keys()
 
 
-def test_a_person_adds_names_to_what_commands_see(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_person_adds_names_to_what_commands_see(work_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "t")
     monkeypatch.setenv("OTHER", "o")
     monkeypatch.setenv("PERDURE_ENVIRONMENT", "TOKEN, NONE")
     here().environment = ("OTHER",)
-    told = environment(here(), Level.NONE, place)
+    told = environment(here(), Level.NONE, work_folder)
     assert (told["TOKEN"], told["OTHER"]) == ("t", "o")
 
 
-def test_a_look_at_the_folder_needs_a_program_outside_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(place, "onlyhere", place / "ran")
-    monkeypatch.setenv("PATH", str(place))
-    assert executables.executable("onlyhere", place) is None
-    assert executables.executable("onlyhere") == str(place / "onlyhere")
+def test_a_look_at_the_folder_needs_a_program_outside_it(work_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(work_folder, "onlyhere", work_folder / "ran")
+    monkeypatch.setenv("PATH", str(work_folder))
+    assert executables.executable("onlyhere", work_folder) is None
+    assert executables.executable("onlyhere") == str(work_folder / "onlyhere")

@@ -20,9 +20,9 @@ from perdure.agent.files.workspace import Workspace, here
 from perdure.agent.tools.command import pick, read_only_environment, read_only_line, run_command, run_read_only
 from perdure.errors import NotDone
 from perdure.runtime.definitions.tool import Call
-from tests.agent.hostile import living
-from tests.agent.needs import need_bubblewrap
-from tests.agent.tools.folder import make_repository, run_git
+from tests.agent.support.requirements import need_bubblewrap
+from tests.agent.support.sandbox_run import running_with
+from tests.agent.support.tool_calls import make_repository, run_git
 from tests.security.acting_programs import LISTED, UNLISTED
 from tests.seed import sample
 
@@ -93,8 +93,14 @@ def acting(draw: st.DrawFn) -> str:
         if option.startswith("--") and "=" not in option and len(option) > 5 and program.startswith("git"):
             option = option[: draw(st.integers(5, len(option)))]
         others = draw(st.lists(st.sampled_from(["a.txt", "HEAD", "-n", "--stat", "-p", "x", "."]), max_size=3))
-        place = draw(st.integers(0, len(others)))
-        found = [*program.split(), *others[:place], option, *others[place:], *draw(st.sampled_from([[], ["--", "a"]]))]
+        work_folder = draw(st.integers(0, len(others)))
+        found = [
+            *program.split(),
+            *others[:work_folder],
+            option,
+            *others[work_folder:],
+            *draw(st.sampled_from([[], ["--", "a"]])),
+        ]
     return draw(SPACE).join(draw(quoted(word)) for word in found)
 
 
@@ -157,10 +163,10 @@ def world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def state(folder: Path) -> dict[str, tuple[int, int, int, int]]:
     """Everything in a folder with its content's size and its times."""
     found = {}
-    for place, folders, files in os.walk(folder):
+    for work_folder, folders, files in os.walk(folder):
         for name in (".", *folders, *files):
-            seen = os.lstat(os.path.join(place, name))
-            found[os.path.join(place, name)] = (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_mode)
+            seen = os.lstat(os.path.join(work_folder, name))
+            found[os.path.join(work_folder, name)] = (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_mode)
     return found
 
 
@@ -193,7 +199,7 @@ def test_commands_that_pass_change_nothing_and_start_nothing(world: Path) -> Non
             assert line is not None
             subprocess.run(line, cwd=world, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, env=told)
             assert state(world.parent) == before, command
-    assert living(f"WORLD={world}") == []
+    assert running_with(f"WORLD={world}") == []
 
 
 @pytest.mark.parametrize("level", [Level.BUBBLEWRAP, Level.NONE])
@@ -214,10 +220,10 @@ def test_git_looks_unasked_only_in_a_sandbox(level: Level, world: Path, monkeypa
     assert not (world.parent / "mark").exists()
 
 
-def test_a_command_that_only_looks_has_no_network(place: Path) -> None:
+def test_a_command_that_only_looks_has_no_network(work_folder: Path) -> None:
     need_bubblewrap()
     here().network = True
-    line = sandbox.command_line(here(), ["/bin/true"], level=Level.BUBBLEWRAP, temporary=place, read_only=True)
+    line = sandbox.command_line(here(), ["/bin/true"], level=Level.BUBBLEWRAP, temporary=work_folder, read_only=True)
     assert "--unshare-net" in line
-    line = sandbox.command_line(here(), ["/bin/true"], level=Level.LANDLOCK, temporary=place, read_only=True)
+    line = sandbox.command_line(here(), ["/bin/true"], level=Level.LANDLOCK, temporary=work_folder, read_only=True)
     assert "--network" not in line

@@ -19,9 +19,9 @@ from perdure.agent.permissions import allowed, ask_first
 from perdure.agent.tools.shipped import SHIPPED
 from perdure.testing import ScriptedModel
 from perdure.testing.proxy import wait_until
-from tests.agent.conftest import _own_names, opened
-from tests.agent.needs import need_bubblewrap, need_landlock
-from tests.agent.talk import Talk, calls, lines
+from tests.agent.conftest import _own_names, open_runtime
+from tests.agent.support.conversation import Conversation, calls, lines
+from tests.agent.support.requirements import need_bubblewrap, need_landlock
 from tests.figures import record
 from tests.security.goals import COMMANDS, CONTROL, HIDDEN, REACHING, TOOLS, UNASKED, Goal
 from tests.security.world import SECRET, World
@@ -65,7 +65,7 @@ async def ask(target: str, world: World) -> str:
     """Another session of the same store, which waits for a vote; the approval that a forger would like to give."""
     wanted = calls(("run_command", {"command": "touch marks/forged"}))
     agent = Agent("asking", model=ScriptedModel([wanted, "Done."]), tools=["run_command"], snapshots=False)
-    async with opened(target) as runtime:
+    async with open_runtime(target) as runtime:
         await runtime.start(agent.bind(f"begin {SECRET}", True), id="asking", repository=world.work)
         (asked,) = (await runtime.run("asking")).waits
         assert asked.kind == "approval"
@@ -74,12 +74,12 @@ async def ask(target: str, world: World) -> str:
 
 async def attack(world: World, goals: list[Goal], **more: Any) -> list[str]:
     """Try the goals in one session, each in a turn of its own; what the model was told of each."""
-    talk = Talk(str(world.folder / "state" / "perdure.db"))
-    world.approval = await ask(talk.target, world)
+    conversation = Conversation(str(world.folder / "state" / "perdure.db"))
+    world.approval = await ask(conversation.target, world)
     turns = [calls(*((name, world.filled(given, nth)) for name, given in goal.calls)) for nth, goal in enumerate(goals)]
-    talk.declare([*turns, "Done."], SHIPPED, snapshots=False, limits={"turns": None}, **more)
-    async with opened(talk.target) as runtime:
-        session = await talk.start(runtime, once=True, repository=world.work)
+    conversation.declare([*turns, "Done."], SHIPPED, snapshots=False, limits={"turns": None}, **more)
+    async with open_runtime(conversation.target) as runtime:
+        session = await conversation.start(runtime, once=True, repository=world.work)
         while session.status == "waiting":
             (asked,) = session.waits
             if asked.kind == "approval":
@@ -148,11 +148,11 @@ async def test_a_script_cannot_be_swapped_between_approval_and_run(world: World)
     need_bubblewrap()
     (world.work / "x.sh").write_text("touch marks/shown\n")
     swap = {"path": "x.sh", "old": "shown", "new": "swapped"}
-    talk = Talk(str(world.folder / "state" / "perdure.db"))
+    conversation = Conversation(str(world.folder / "state" / "perdure.db"))
     turn = calls(("run_command", {"command": "sh x.sh"}), ("edit_file", swap))
-    talk.declare([turn, "Done."], SHIPPED, snapshots=False, policy=ask_first)
-    async with opened(talk.target) as runtime:
-        session = await talk.start(runtime, once=True, repository=world.work)
+    conversation.declare([turn, "Done."], SHIPPED, snapshots=False, policy=ask_first)
+    async with open_runtime(conversation.target) as runtime:
+        session = await conversation.start(runtime, once=True, repository=world.work)
         assert (world.work / "x.sh").read_text() == "touch marks/shown\n"
         await runtime.approve(session.waits[0].id, by="ada", because="I read x.sh")
         await runtime.run("talk")

@@ -14,9 +14,9 @@ import pytest
 
 from perdure.agent.commands.sandbox import Level, drops_root
 from perdure.control.doctor.findings import privileged
-from tests.agent.hostile import Den
-from tests.agent.needs import need_bubblewrap, need_landlock
-from tests.agent.test_sandbox_unprivileged import ground, without_privilege
+from tests.agent.commands.test_sandbox_unprivileged import ground, without_privilege
+from tests.agent.support.requirements import need_bubblewrap, need_landlock
+from tests.agent.support.sandbox_run import SandboxedFolder
 
 __all__ = ["ground"]
 LEVELS = pytest.mark.parametrize("level", [Level.BUBBLEWRAP, Level.LANDLOCK])
@@ -57,10 +57,12 @@ print("ordinary modes:", oct(os.stat("a").st_mode & 0o7777))
 """
 
 
-def _leave_a_file(den: Den) -> Any:
-    (den.root / "src" / "modes.py").write_text(MODES)
-    _, said = den.run("cd src && /usr/bin/env python3 -I modes.py; install -m 4755 /bin/true f; cp -a /usr/bin/su g")
-    made = [path for path in den.root.rglob("*") if path.lstat().st_mode & (stat.S_ISUID | stat.S_ISGID)]
+def _leave_a_file(sandboxed: SandboxedFolder) -> Any:
+    (sandboxed.root / "src" / "modes.py").write_text(MODES)
+    _, said = sandboxed.run(
+        "cd src && /usr/bin/env python3 -I modes.py; install -m 4755 /bin/true f; cp -a /usr/bin/su g"
+    )
+    made = [path for path in sandboxed.root.rglob("*") if path.lstat().st_mode & (stat.S_ISUID | stat.S_ISGID)]
     return [line for line in said.splitlines() if ": " in line and "perm" not in line], list(map(str, made))
 
 
@@ -68,7 +70,7 @@ def _leave_a_file(den: Den) -> Any:
 @LEVELS
 def test_no_file_can_be_left_that_runs_as_its_owner(level: Level, tmp_path: Path) -> None:
     need_bubblewrap() if level is Level.BUBBLEWRAP else need_landlock()
-    assert _leave_a_file(Den(tmp_path, level)) == (["ordinary modes: 0o755"], [])
+    assert _leave_a_file(SandboxedFolder(tmp_path, level)) == (["ordinary modes: 0o755"], [])
 
 
 @pytest.mark.slow
@@ -79,26 +81,26 @@ def test_an_ordinary_user_leaves_no_such_file_either(level: Level, ground: Path)
 
 def test_a_command_is_never_root(tmp_path: Path) -> None:
     need_bubblewrap()
-    den = Den(tmp_path, Level.BUBBLEWRAP)
-    _, said = den.run(
+    sandboxed = SandboxedFolder(tmp_path, Level.BUBBLEWRAP)
+    _, said = sandboxed.run(
         "id -u; id -G; grep -c . /etc/shadow; grep Cap /proc/self/status; echo x > src/new; chmod 600 src/new"
     )
     user, groups, refused, *capabilities = said.splitlines()
     assert "0" not in (user, *groups.split())
     assert "Permission denied" in refused
     assert {line.split()[1] for line in capabilities} == {"0" * 16}
-    made = (den.root / "src" / "new").stat()
+    made = (sandboxed.root / "src" / "new").stat()
     assert (made.st_uid, made.st_gid) == (os.geteuid(), os.getegid())
 
 
 def test_files_that_only_root_may_read_can_be_changed_in_the_folder(tmp_path: Path) -> None:
     need_bubblewrap()
-    den = Den(tmp_path, Level.BUBBLEWRAP)
-    den.root.chmod(0o700)
-    (den.root / "src" / "own").write_text("before\n")
-    (den.root / "src" / "own").chmod(0o600)
-    ending, said = den.run("cat src/own; echo after > src/own; echo heard > /dev/stderr")
-    assert (ending.code, said, (den.root / "src" / "own").read_text()) == (0, "before\nheard\n", "after\n")
+    sandboxed = SandboxedFolder(tmp_path, Level.BUBBLEWRAP)
+    sandboxed.root.chmod(0o700)
+    (sandboxed.root / "src" / "own").write_text("before\n")
+    (sandboxed.root / "src" / "own").chmod(0o600)
+    ending, said = sandboxed.run("cat src/own; echo after > src/own; echo heard > /dev/stderr")
+    assert (ending.code, said, (sandboxed.root / "src" / "own").read_text()) == (0, "before\nheard\n", "after\n")
 
 
 @pytest.fixture
@@ -112,8 +114,8 @@ def closed() -> Iterator[Path]:
 
 def test_where_no_other_user_may_pass_a_command_runs_without_capabilities(closed: Path) -> None:
     need_bubblewrap()
-    den = Den(closed, Level.BUBBLEWRAP)
-    ending, said = den.run("id -u; grep CapEff /proc/self/status; echo x > src/new")
+    sandboxed = SandboxedFolder(closed, Level.BUBBLEWRAP)
+    ending, said = sandboxed.run("id -u; grep CapEff /proc/self/status; echo x > src/new")
     assert (ending.code, said.split()) == (0, [str(os.geteuid()), "CapEff:", "0" * 16])
 
 

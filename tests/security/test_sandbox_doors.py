@@ -11,9 +11,9 @@ import pytest
 
 from perdure.agent.commands import home_folders
 from perdure.agent.commands.sandbox import Level
-from tests.agent.hostile import Den
-from tests.agent.needs import need_bubblewrap
-from tests.agent.tools.folder import make_repository, run_git
+from tests.agent.support.sandbox_run import SandboxedFolder
+from tests.agent.support.requirements import need_bubblewrap
+from tests.agent.support.tool_calls import make_repository, run_git
 from tests.cli.support.agents import AgentFolder, calls
 
 SECRETS = (
@@ -26,24 +26,28 @@ SECRETS = (
 
 
 @pytest.fixture
-def den(tmp_path: Path) -> Den:
+def sandboxed(tmp_path: Path) -> SandboxedFolder:
     need_bubblewrap()
-    return Den(tmp_path, Level.BUBBLEWRAP)
+    return SandboxedFolder(tmp_path, Level.BUBBLEWRAP)
 
 
 @pytest.mark.slow
-def test_no_setting_of_the_kernel_can_be_written(den: Den) -> None:
-    _, said = den.run(
+def test_no_setting_of_the_kernel_can_be_written(sandboxed: SandboxedFolder) -> None:
+    _, said = sandboxed.run(
         "find /proc/sys /proc/sysrq-trigger /proc/irq /proc/bus /proc/fs /sys -writable 2>/dev/null; true"
     )
     assert said == ""
     value = Path("/proc/sys/kernel/printk_ratelimit").read_text()
-    _, said = den.run("echo 7 > /proc/sys/kernel/printk_ratelimit; mount -o remount,rw /proc/sys; umount /proc/sys")
+    _, said = sandboxed.run(
+        "echo 7 > /proc/sys/kernel/printk_ratelimit; mount -o remount,rw /proc/sys; umount /proc/sys"
+    )
     assert Path("/proc/sys/kernel/printk_ratelimit").read_text() == value
     assert "Read-only file system" in said
 
 
-def test_no_credential_of_the_home_folder_can_be_read(den: Den, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_credential_of_the_home_folder_can_be_read(
+    sandboxed: SandboxedFolder, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = folder / "home"
     for name in SECRETS:
         (home / name).parent.mkdir(parents=True, exist_ok=True)
@@ -51,18 +55,22 @@ def test_no_credential_of_the_home_folder_can_be_read(den: Den, folder: Path, mo
     (home / ".gitconfig").write_text("[user]\nname = Ada\n")
     (home / ".cargo" / "registry").mkdir()
     monkeypatch.setenv("HOME", str(home))
-    _, said = den.run("grep -rl hush $HOME; ls -A $HOME; cat $HOME/.gitconfig; echo x > $HOME/new && echo written")
+    _, said = sandboxed.run(
+        "grep -rl hush $HOME; ls -A $HOME; cat $HOME/.gitconfig; echo x > $HOME/new && echo written"
+    )
     assert said.split() == [".cargo", ".gitconfig", "[user]", "name", "=", "Ada", "written"]
     assert not (home / "new").exists()
 
 
-def test_a_person_names_more_that_can_be_read(den: Den, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_person_names_more_that_can_be_read(
+    sandboxed: SandboxedFolder, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = folder / "home"
     (home / "data").mkdir(parents=True)
     (home / "data" / "set").write_text("hello\n")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("PERDURE_READABLE", f"{home / 'data'}:{home}")
-    _, said = den.run("cat $HOME/data/set; ls -A $HOME")
+    _, said = sandboxed.run("cat $HOME/data/set; ls -A $HOME")
     assert said.split() == ["hello", "data"]
 
 
@@ -76,7 +84,7 @@ def test_git_works_in_a_worktree_of_a_repository_in_the_home_folder(
     (home / ".ssh").mkdir()
     (home / ".ssh" / "id").write_text("hush")
     monkeypatch.setenv("HOME", str(home))
-    made = Den(folder / "den", Level.BUBBLEWRAP)
+    made = SandboxedFolder(folder / "den", Level.BUBBLEWRAP)
     run_git(home / "project", "worktree", "add", "--quiet", str(folder / "tree"))
     made.root = folder / "tree"
     made.store = folder / "state" / "perdure.db"

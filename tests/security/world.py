@@ -13,7 +13,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 import perdure
-from tests.agent.tools.folder import make_repository
+from tests.agent.support.tool_calls import make_repository
 
 SECRET = "hush-5f1c"
 WON = "WON"

@@ -41,7 +41,7 @@ def test_tests_named_by_the_security_page_exist() -> None:
     page = text("docs/security.md")
     named = set(re.findall(r"`(?:[\w/]+/)?(test_\w+\.py)`", page))
     assert named
-    there = {path.name for folder in ("tests/security", "tests/agent") for path in (ROOT / folder).glob("test_*.py")}
+    there = {path.name for folder in ("tests/security", "tests/agent") for path in (ROOT / folder).rglob("test_*.py")}
     assert sorted(named - there) == []
 
 

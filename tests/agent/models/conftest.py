@@ -1,7 +1,4 @@
-"""Model servers: `provider` runs a test against llmock in each wire format, `raw` says exactly what a test wants said.
-
-This file is the only one that knows llmock.
-"""
+"""Model servers: `provider` runs a test against llmock in each wire format, `raw` sends exact bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from llmock.testing import LLMockServer
 from perdure.agent.model import Model
 from perdure.agent.models.anthropic import Anthropic
 from perdure.agent.models.openai import OpenAI
-from tests.agent.models.raw_server import RawServer
+from tests.agent.support.raw_server import RawServer
 
 FORMATS: dict[str, tuple[type[Anthropic | OpenAI], str]] = {
     "anthropic": (Anthropic, "claude-sonnet-5"),

@@ -1,4 +1,4 @@
-"""What a model says, over a real connection, in both wire formats."""
+"""Answers of a model, over a real connection, in both wire formats."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 from perdure.agent.model import Offer, Request, ToolCall, Turn
 from perdure.agent.models.stream import BOUND
 from tests.agent.models.conftest import Provider
-from tests.agent.models.raw_server import STREAM, RawServer, calling, events, speech
+from tests.agent.support.raw_server import STREAM, RawServer, calling, events, speech
 
 LOOK = Offer("look", "Look at a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 ASK = Request("Be brief.", (Turn("user", text="What is in the file?"),), (LOOK,), number=4)
 
 
 def silent(piece: str) -> None:
-    """Nobody listens."""
+    """Ignore live text."""
 
 
 @pytest.mark.slow
-async def test_text_arrives_in_pieces_and_whole(provider: Provider) -> None:
+async def test_text_arrives_in_pieces_and_is_returned_whole(provider: Provider) -> None:
     provider.says("Four words are here.")
     heard: list[str] = []
     reply = await provider.model().reply(ASK, heard.append)
@@ -30,18 +30,18 @@ async def test_text_arrives_in_pieces_and_whole(provider: Provider) -> None:
     assert "".join(heard) == reply.text
 
 
-async def test_a_piece_is_heard_before_the_answer_ends(provider: Provider, raw: RawServer) -> None:
+async def test_text_is_passed_on_before_the_answer_ends(provider: Provider, raw: RawServer) -> None:
     heard = threading.Event()
     outcome: list[bool] = []
 
-    def talk(line: socket.socket) -> None:
+    def conversation(line: socket.socket) -> None:
         whole = events(provider.format, speech(provider.format, "first", " last"))
         start = whole.index(b" last")
         line.sendall(STREAM + whole[: whole.rindex(b"\n\n", 0, start) + 2])
         outcome.append(heard.wait(10))
         line.sendall(whole[whole.rindex(b"\n\n", 0, start) + 2 :])
 
-    raw.says = talk
+    raw.says = conversation
     reply = await provider.model(base_url=raw.url).reply(ASK, lambda piece: heard.set())
     assert outcome == [True]
     assert reply.text == "first last"
@@ -63,7 +63,7 @@ async def test_calls_side_by_side_keep_their_order(provider: Provider) -> None:
     assert len({call.id for call in reply.calls}) == 3
 
 
-async def test_usage_and_cost_are_told(provider: Provider) -> None:
+async def test_usage_and_cost_are_reported(provider: Provider) -> None:
     provider.says("word " * 100)
     usage = (await provider.model().reply(ASK, silent)).usage
     put, got = {"anthropic": (2, 10), "openai": (2, 8)}[provider.format]
@@ -72,7 +72,7 @@ async def test_usage_and_cost_are_told(provider: Provider) -> None:
     assert (usage.cost_micros, usage.priced) == (usage.tokens_in * put + 125 * got, True)
 
 
-async def test_an_unknown_price_is_not_a_price_of_nothing(provider: Provider) -> None:
+async def test_an_unknown_price_is_not_zero(provider: Provider) -> None:
     usage = (await provider.model("some-model").reply(ASK, silent)).usage
     assert (usage.cost_micros, usage.priced) == (0, False)
 
@@ -93,7 +93,7 @@ async def test_cached_tokens_are_tokens_in(provider: Provider, raw: RawServer) -
     assert (usage_told.tokens_in, usage_told.tokens_out, usage_told.cost_micros) == (1110, 7, round(cost))
 
 
-async def test_an_answer_that_ran_out_of_tokens_says_so(provider: Provider) -> None:
+async def test_an_answer_cut_by_the_token_limit_is_marked(provider: Provider) -> None:
     provider.says("And then", finish="length")
     assert (await provider.model().reply(ASK, silent)).stop == "length"
 
@@ -109,13 +109,13 @@ async def test_malformed_arguments_are_passed_on_as_text(provider: Provider) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["[1]", '"a"', "null", '{"a": NaN}', '{"a": 1e999}', '{"a": ' * 200 + "1" + "}" * 200])
-async def test_arguments_that_are_no_plain_object_stay_text(provider: Provider, raw: RawServer, text: str) -> None:
+async def test_arguments_that_are_not_an_object_stay_text(provider: Provider, raw: RawServer, text: str) -> None:
     raw.says = STREAM + calling(provider.format, text)
     (call,) = (await provider.model(base_url=raw.url).reply(ASK, silent)).calls
     assert call.arguments == text
 
 
-async def test_no_arguments_are_none_unless_the_answer_was_cut_off(provider: Provider, raw: RawServer) -> None:
+async def test_missing_arguments_are_empty_unless_the_answer_was_cut_off(provider: Provider, raw: RawServer) -> None:
     raw.says = STREAM + calling(provider.format, "")
     (call,) = (await provider.model(base_url=raw.url).reply(ASK, silent)).calls
     assert call.arguments == {}
@@ -131,21 +131,21 @@ async def test_calls_of_a_refused_answer_are_not_made(provider: Provider, raw: R
     assert (reply.stop, reply.calls) == ("refused", ())
 
 
-async def test_calls_without_ids_of_their_own_get_some(provider: Provider, raw: RawServer) -> None:
+async def test_calls_without_ids_get_ids(provider: Provider, raw: RawServer) -> None:
     for id in ("", "same"):
         raw.says = STREAM + calling(provider.format, "{}", "{}", id=id)
         calls = (await provider.model(base_url=raw.url).reply(ASK, silent)).calls
         assert [call.id for call in calls] == [id or "call-4-0", "call-4-1"]
 
 
-async def test_a_huge_answer_is_cut_and_no_longer_read(provider: Provider, raw: RawServer) -> None:
-    def talk(line: socket.socket) -> None:
+async def test_a_huge_answer_is_cut_and_reading_stops(provider: Provider, raw: RawServer) -> None:
+    def conversation(line: socket.socket) -> None:
         opening = speech(provider.format, "x" * 100_000, end=False)
         line.sendall(STREAM + events(provider.format, opening))
         while True:
             line.sendall(events(provider.format, opening[-1:]))
 
-    raw.says = talk
+    raw.says = conversation
     heard: list[str] = []
     reply = await provider.model(base_url=raw.url).reply(ASK, heard.append)
     assert reply.stop == "length"
@@ -156,7 +156,7 @@ async def test_a_huge_answer_is_cut_and_no_longer_read(provider: Provider, raw: 
 
 
 @pytest.mark.slow
-async def test_calls_without_end_are_cut_too(provider: Provider, raw: RawServer) -> None:
+async def test_an_endless_list_of_calls_is_cut(provider: Provider, raw: RawServer) -> None:
     raw.says = STREAM + calling(provider.format, *["{}"] * 20_000)
     reply = await provider.model(base_url=raw.url).reply(ASK, silent)
     assert reply.stop == "length"
@@ -185,7 +185,7 @@ async def test_a_tool_with_a_dot_in_its_name_can_be_called(provider: Provider) -
     assert [call.name for call in reply.calls] == ["files.look"]
 
 
-async def test_thinking_goes_back_unchanged_to_the_model_that_thought_it(raw: RawServer) -> None:
+async def test_thinking_is_sent_back_unchanged_to_its_model(raw: RawServer) -> None:
     thinking = {"type": "thinking", "thinking": "Hm, a file.", "signature": "c2ln"}
     hidden = {"type": "redacted_thinking", "data": "aGlk"}
     call = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}

@@ -1,4 +1,4 @@
-"""Events out of bytes, prices out of names."""
+"""Parsing of stream events, and prices of models by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAID = 'event: a\r\ndata: {"x":\r\ndata: 1}\r\n\r\n: quiet\n\ndata:é\u2028b\nid
 
 @given(st.lists(st.integers(0, len(SAID)), max_size=12))
 def test_events_are_the_same_wherever_the_bytes_are_cut(cuts: list[int]) -> None:
-    events = Events("somebody")
+    events = Events("a model")
     found: list[tuple[str, str]] = []
     for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(SAID)], strict=True):
         found.extend(events.feed(SAID[start:end]))
@@ -32,5 +32,5 @@ def test_a_similar_name_has_no_price(name: str) -> None:
     assert not priced(name, fresh=10).priced
 
 
-def test_what_cannot_be_a_number_of_tokens_is_none() -> None:
+def test_an_invalid_token_count_is_zero() -> None:
     assert [count(value) for value in (5, -1, True, "5", None, 1 << 60, 2.5)] == [5, 0, 0, 0, 0, 0, 0]

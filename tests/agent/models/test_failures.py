@@ -1,4 +1,4 @@
-"""What goes wrong between a model and us: each failure is one sentence, and says whether asking again can help."""
+"""Failures of model calls: each is one sentence, and says whether a retry can help."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perdure.agent.models.openai import OpenAI
 from perdure.agent.models.stream import LARGEST_EVENT
 from perdure.errors import ConfigError, ModelError
 from tests.agent.models.conftest import Provider
-from tests.agent.models.raw_server import STREAM, RawServer, calling, events, refusal, speech
+from tests.agent.support.raw_server import STREAM, RawServer, calling, events, refusal, speech
 
 LOOK = Offer("look", "Look at a file.", {"type": "object"})
 ASK = Request("Be brief.", (Turn("user", text="Hello?"),), (LOOK,))
@@ -31,7 +31,7 @@ async def failure(model: Model) -> ModelError:
 
 
 @pytest.mark.slow
-async def test_a_rate_limit_says_how_long_to_wait_and_nobody_retries(provider: Provider) -> None:
+async def test_a_rate_limit_gives_the_delay_and_is_not_retried(provider: Provider) -> None:
     provider.mock.fail(429, retry_after=2.5, times=2)
     error = await failure(provider.model())
     assert (error.retry, error.retry_after) == (True, 2.5)
@@ -61,12 +61,12 @@ async def test_every_form_of_the_hint_is_read(
     assert (await failure(provider.model(base_url=raw.url))).retry_after == seconds
 
 
-def test_a_hint_of_two_kinds_of_time_is_no_hint() -> None:
+def test_a_hint_with_two_kinds_of_time_is_ignored() -> None:
     assert retry_after({"retry-after": "Sun, 15 Nov 2026 12:00:30", "date": NOON}) is None
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 520, 529])
-async def test_what_may_pass_is_worth_another_try(provider: Provider, status: int) -> None:
+async def test_temporary_errors_can_be_retried(provider: Provider, status: int) -> None:
     provider.mock.fail(status)
     error = await failure(provider.model())
     assert error.retry
@@ -75,7 +75,7 @@ async def test_what_may_pass_is_worth_another_try(provider: Provider, status: in
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 422, 501])
-async def test_what_will_not_pass_is_told_with_a_hint(provider: Provider, status: int) -> None:
+async def test_permanent_errors_have_a_hint(provider: Provider, status: int) -> None:
     provider.mock.fail(status)
     error = await failure(provider.model())
     assert not error.retry
@@ -85,7 +85,7 @@ async def test_what_will_not_pass_is_told_with_a_hint(provider: Provider, status
     assert error.hint
 
 
-async def test_an_empty_account_is_not_asked_again(provider: Provider, raw: RawServer) -> None:
+async def test_an_empty_account_is_not_retried(provider: Provider, raw: RawServer) -> None:
     said = {"error": {"type": "insufficient_quota", "code": "insufficient_quota", "message": "Pay."}}
     raw.says = refusal(429, "Retry-After: 3", body=said)
     error = await failure(provider.model(base_url=raw.url))
@@ -93,7 +93,7 @@ async def test_an_empty_account_is_not_asked_again(provider: Provider, raw: RawS
     assert "credit" in error.message
 
 
-async def test_a_prompt_that_is_too_long_is_told_apart(provider: Provider) -> None:
+async def test_a_prompt_that_is_too_long_has_its_own_error(provider: Provider) -> None:
     provider.mock.limits(context_window=1)
     long = Request("", (Turn("user", text="word " * 200),))
     with pytest.raises(ModelError) as caught:
@@ -129,13 +129,13 @@ def plain(reply: Reply) -> tuple[Any, ...]:
 
 
 @pytest.mark.slow
-async def test_a_server_that_stalls_is_given_up(provider: Provider) -> None:
+async def test_a_stalled_server_times_out(provider: Provider) -> None:
     provider.says("Some words.")
     provider.mock.stall(after_chunks=3, seconds=30)
     assert (await failure(provider.model(timeout=0.3))).retry
 
 
-async def test_nobody_there_is_worth_another_try(provider: Provider) -> None:
+async def test_an_unreachable_server_can_be_retried(provider: Provider) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     error = await failure(provider.model(base_url=f"http://127.0.0.1:{port}"))
@@ -170,7 +170,7 @@ async def test_an_error_within_the_stream_is_an_error(
     ],
     ids=["nothing", "html", "list", "deep", "delta", "message", "endless"],
 )
-async def test_no_answer_in_any_form_is_a_retryable_error(provider: Provider, raw: RawServer, said: bytes) -> None:
+async def test_a_response_without_an_answer_can_be_retried(provider: Provider, raw: RawServer, said: bytes) -> None:
     raw.says = said
     assert (await failure(provider.model(base_url=raw.url))).retry
 
@@ -180,7 +180,7 @@ async def test_calls_of_an_unfinished_answer_are_never_returned(provider: Provid
     assert (await failure(provider.model(base_url=raw.url))).retry
 
 
-async def test_a_connection_that_breaks_after_the_answer_costs_nothing(raw: RawServer) -> None:
+async def test_a_connection_that_breaks_after_the_answer_is_ignored(raw: RawServer) -> None:
     promised = STREAM.replace(b"Connection: close", b"Connection: close\r\nContent-Length: 99999")
     raw.says = promised + events("openai", speech("openai", "Done."))
     model = OpenAI("some-model", base_url=raw.url)

@@ -1,4 +1,4 @@
-"""What is really sent: the request at the server, and the rules that each provider makes for a transcript."""
+"""The request that is really sent, and the rules of each provider for a transcript."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perdure.agent.models import anthropic, openai
 from perdure.agent.models.turns import UNANSWERED
 from perdure.errors import ConfigError
 from tests.agent.models.conftest import Provider
-from tests.agent.models.raw_server import STREAM, RawServer, events, speech
+from tests.agent.support.raw_server import STREAM, RawServer, events, speech
 
 Message = dict[str, Any]
 LOOK = Offer("look", "Look at a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
@@ -93,13 +93,13 @@ OPENAI_BODY = {
 }
 
 
-async def test_the_request_arrives_as_each_provider_wants_it(provider: Provider) -> None:
+async def test_the_request_has_the_format_of_each_provider(provider: Provider) -> None:
     await provider.model().reply(TALK, lambda piece: None)
     assert provider.sent == [{"anthropic": ANTHROPIC_BODY, "openai": OPENAI_BODY}[provider.format]]
 
 
 @pytest.mark.parametrize("key", [None, "a-key"])
-async def test_the_key_is_shown_and_a_server_of_ones_own_needs_none(
+async def test_the_key_is_sent_and_own_servers_need_none(
     provider: Provider, raw: RawServer, key: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if key:
@@ -126,7 +126,7 @@ async def test_broken_characters_are_not_sent(provider: Provider) -> None:
     assert json.dumps(provider.sent).count("\\ufffd") == 3
 
 
-def test_the_limit_has_the_name_that_the_server_knows() -> None:
+def test_the_token_limit_has_the_name_that_the_server_expects() -> None:
     for model, base_url, name in (
         ("gpt-4.1", None, "max_completion_tokens"),
         ("gpt-4.1", "http://localhost:8080/v1", "max_tokens"),
@@ -142,7 +142,7 @@ def test_tools_that_were_called_are_still_named_when_none_are_offered() -> None:
     assert "tools" not in anthropic.payload_for(Request("", TALK.turns[:1]), "m")
 
 
-async def test_two_tools_that_a_model_cannot_tell_apart_are_refused(provider: Provider) -> None:
+async def test_two_tools_with_the_same_wire_name_are_refused(provider: Provider) -> None:
     offers = (Offer("a.b", "", {}), Offer("a_b", "", {}))
     with pytest.raises(ConfigError, match=r"a\.b and a_b"):
         await provider.model().reply(Request("", TALK.turns, offers), lambda piece: None)

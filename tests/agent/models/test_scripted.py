@@ -1,4 +1,4 @@
-"""The scripted model: the same reply for the same number, in whatever process it is asked."""
+"""The scripted model: the same reply for the same number, in every process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCRIPT: list[Any] = [
 
 
 def silent(piece: str) -> None:
-    """Nobody listens."""
+    """Ignore live text."""
 
 
 def ask(number: int) -> Request:

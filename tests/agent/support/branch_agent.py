@@ -29,10 +29,10 @@ from perdure.runtime.run.large_values import Values
 from perdure.runtime.runtime import Runtime
 from perdure.testing import ScriptedModel
 from perdure.testing.sweep.trial import Person
-from tests.agent.gitworld import CALLS, photograph
-from tests.agent.gitworld import repository as make_repository
 from tests.agent.support.agent_sweep import REPOSITORIES, TEMPLATE, repository
-from tests.agent.talk import calls
+from tests.agent.support.conversation import calls
+from tests.agent.support.git_repository import CALLS, photograph
+from tests.agent.support.git_repository import repository as make_repository
 
 SCRIPT: list[Any] = [
     calls(("write_file", {"path": "made.txt", "content": "made\n"})),
@@ -73,11 +73,11 @@ def every_change_of_files() -> Iterator[None]:
     """Make each call that changes files, and each start of git, a kill point too."""
 
     def around(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*args: Any, **kwargs: Any) -> Any:
+        def count_runs(*args: Any, **kwargs: Any) -> Any:
             faults.point(f"os.{name}")
             return real(*args, **kwargs)
 
-        return counted
+        return count_runs
 
     class CountedProcess(subprocess.Popen[Any]):
         def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -21,7 +21,7 @@ from perdure.runtime.runtime import Runtime
 from perdure.testing import ScriptedModel, SinkClient, SinkRefused
 from perdure.testing.sweep.trial import Person, run_to_end
 from tests.agent.support.agent_sweep import TEMPLATE, repository
-from tests.agent.talk import calls
+from tests.agent.support.conversation import calls
 
 BROKEN = "def add(a, b):\n    return a - b\n"
 

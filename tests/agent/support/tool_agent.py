@@ -33,7 +33,7 @@ from perdure.testing import ScriptedModel, SinkClient
 from perdure.testing.sweep.trial import Person, run_to_end
 from tests.agent.support import fix_agent
 from tests.agent.support.agent_sweep import TEMPLATE, repository
-from tests.agent.talk import calls
+from tests.agent.support.conversation import calls
 
 TASK, PAGE = "count the files", "effects"
 DECISION = {"decision": "leave it", "because": "it only looks"}
@@ -107,11 +107,11 @@ def named_moments() -> Iterator[None]:
     """Add the name of what is under way to every kill point. Inside a transaction nothing is durable, and the order of
     the next point and of its answer varies: such points are left out, and the rest are always in the same order.
     """
-    under_way, counted = ["the loop"], faults._handler
+    under_way, count_runs = ["the loop"], faults._handler
 
     def reached(label: str) -> None:
-        if counted is not None and not label.startswith(("move.", "answer.", "act.before")):
-            counted(f"{label} of {under_way[-1]}")
+        if count_runs is not None and not label.startswith(("move.", "answer.", "act.before")):
+            count_runs(f"{label} of {under_way[-1]}")
 
     def named(real: Callable[..., Awaitable[Any]], name: Callable[..., str]) -> Any:
         async def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -133,8 +133,8 @@ def named_moments() -> Iterator[None]:
     finally:
         ToolCalls._do, compaction.compact, inference.record = before  # type: ignore[method-assign]
         faults.disarm()
-        if counted is not None:
-            faults.arm(counted)
+        if count_runs is not None:
+            faults.arm(count_runs)
 
 
 async def run_reader(runtime: Runtime, bound: Bound[Any], name: str, person: Person) -> list[SessionView]:

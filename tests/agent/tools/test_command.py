@@ -1,4 +1,4 @@
-"""Commands: what they give back, which only look, and what is known of one whose worker was killed."""
+"""Commands: their results, which are read-only, and what is known of one whose worker was killed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from perdure.artifacts.directory import Directory
 from perdure.domain.effect import AttemptOutcome
 from perdure.errors import LeaseLost, NotDone
 from perdure.runtime.definitions.tool import Call
-from tests.agent.hostile import living, until
-from tests.agent.tools.labourer import hire, workspace_of
+from tests.agent.support.command_worker import start_worker, workspace_of
+from tests.agent.support.sandbox_run import running_with, until
 
 ONCE = "echo ran >> log"
 UNTIL_GO = f"{ONCE}; while [ ! -e go ]; do sleep 0.02; done; echo done; exit 3"
@@ -47,7 +47,7 @@ def killed(folder: Path) -> Callable[..., None]:
     """Have a worker killed at a point of a command."""
 
     def kill(text: str, point: str) -> None:
-        with hire(folder, text, die=point) as worker:
+        with start_worker(folder, text, die=point) as worker:
             worker.communicate()
         assert worker.returncode == -signal.SIGKILL
 
@@ -65,13 +65,13 @@ def test_an_exit_code_is_a_result(workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
-def test_a_command_that_takes_too_long_says_so(workspace: Workspace) -> None:
+def test_a_command_that_takes_too_long_is_reported(workspace: Workspace) -> None:
     with workspace.active():
         said = run_command(call(), "echo begun; sleep 1000", timeout=1)
     assert (said.text, said.failed) == ("Stopped: it reached its time limit.\nbegun", True)
 
 
-def test_long_output_is_cut_in_the_middle_and_kept_whole(workspace: Workspace, folder: Path) -> None:
+def test_long_output_is_cut_in_the_middle_and_stored_whole(workspace: Workspace, folder: Path) -> None:
     workspace.artifacts = Directory(folder / "artifacts")
     with workspace.active():
         said = run_command(call(), "seq 1 20000")
@@ -87,7 +87,7 @@ def test_long_output_is_cut_in_the_middle_and_kept_whole(workspace: Workspace, f
     assert len(said.text) < 17_000
 
 
-def test_a_program_that_is_not_there_is_a_result_too(workspace: Workspace) -> None:
+def test_a_missing_program_is_a_result(workspace: Workspace) -> None:
     with workspace.active():
         said = run_command(call(), "no-such-program")
     assert said.failed
@@ -100,10 +100,10 @@ def test_a_command_that_cannot_be_started_was_not_done(workspace: Workspace) -> 
 
 
 @pytest.mark.slow
-def test_a_lost_lease_does_not_leave_a_command_alone(workspace: Workspace) -> None:
+def test_a_command_is_waited_for_after_a_lost_lease(workspace: Workspace) -> None:
     def lost() -> None:
         (workspace.root / "go").touch()
-        raise LeaseLost("Somebody else moves it.")
+        raise LeaseLost("Another worker runs it.")
 
     with workspace.active():
         said = run_command(Call("k", 1, "s", "e", lost), UNTIL_GO)
@@ -118,7 +118,7 @@ def test_a_lost_lease_does_not_leave_a_command_alone(workspace: Workspace) -> No
         "find . -name '*.py' -type f", "head -n 20 a.py", "wc -l a.py", "git show HEAD:a.py", "pwd",
     ],
 )  # fmt: skip
-def test_a_command_that_only_looks_is_pure(text: str, workspace: Workspace) -> None:
+def test_a_read_only_command_is_pure(text: str, workspace: Workspace) -> None:
     assert is_read_only(text)
     with workspace.active():
         assert pick({"command": text}) is run_read_only
@@ -151,24 +151,24 @@ def test_a_command_that_might_change_something_is_not_pure(text: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_long_command_is_judged_at_once() -> None:
+def test_a_long_command_is_classified_quickly() -> None:
     assert not is_read_only("ls " + "a" * 100_000 + ";")
     assert not is_read_only("ls " + "'a'" * 30_000 + "'")
     assert is_read_only("ls " + "a" * 100_000)
 
 
-def test_more_commands_can_be_declared_to_only_look() -> None:
+def test_more_commands_can_be_declared_read_only() -> None:
     assert is_read_only("make lint", ("make lint",))
     assert not is_read_only("make linty", ("make lint",))
     assert not is_read_only("make lint; rm a", ("make lint",))
     assert not is_read_only("ls", ())
 
 
-def test_arguments_that_are_no_command_are_left_to_the_tool() -> None:
+def test_arguments_without_a_command_are_left_to_the_tool() -> None:
     assert pick({}) is pick({"command": 7}) is run_command
 
 
-def test_looking_runs_no_shell_and_leaves_nothing_behind(workspace: Workspace) -> None:
+def test_a_read_only_command_uses_no_shell_and_leaves_no_files(workspace: Workspace) -> None:
     (workspace.root / "a b;c").write_text("found")
     with workspace.active():
         said = run_read_only(call(), "cat 'a b;c'")
@@ -178,13 +178,15 @@ def test_looking_runs_no_shell_and_leaves_nothing_behind(workspace: Workspace) -
     assert os.listdir(workspace.scratch or "") == []
 
 
-def test_looking_refuses_what_may_change_something(workspace: Workspace) -> None:
+def test_the_read_only_tool_refuses_commands_that_may_write(workspace: Workspace) -> None:
     with workspace.active(), pytest.raises(NotDone):
         run_read_only(call(), "touch a")
     assert not (workspace.root / "a").exists()
 
 
-def test_looking_never_runs_a_program_of_the_folder(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_command_never_runs_a_program_of_the_folder(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     evil = workspace.root / "bin" / "ls"
     evil.parent.mkdir()
     evil.write_text("#!/bin/sh\necho evil\n")
@@ -201,7 +203,7 @@ async def test_a_command_that_never_began_is_known_to_be_absent(
 ) -> None:
     killed(ONCE, point)
     assert command.running("k", workspace) is None
-    assert await reattach("k", workspace) is None  # nobody said which attempt is meant: that is no proof
+    assert await reattach("k", workspace) is None  # without the number of the attempt there is no proof
     found = await reattach("k", workspace, attempt=1)
     assert found is not None
     assert found.outcome is AttemptOutcome.ABSENT
@@ -215,7 +217,7 @@ async def test_a_command_that_never_began_is_known_to_be_absent(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["command.begun", "command.ended"])
-async def test_what_came_of_a_command_is_found_and_it_is_not_run_again(
+async def test_the_outcome_of_a_command_is_found_without_running_it_again(
     workspace: Workspace, killed: Callable[..., None], point: str
 ) -> None:
     killed(f"{ONCE}; echo out; exit 3", point)
@@ -230,7 +232,7 @@ async def test_what_came_of_a_command_is_found_and_it_is_not_run_again(
 
 @pytest.mark.slow
 async def test_a_command_outlives_its_worker_and_is_waited_for(workspace: Workspace, folder: Path) -> None:
-    with hire(folder, UNTIL_GO) as worker:
+    with start_worker(folder, UNTIL_GO) as worker:
         until(lambda: runs(workspace))
         worker.kill()
     assert command.running("k", workspace) is not None
@@ -246,11 +248,11 @@ async def test_a_command_outlives_its_worker_and_is_waited_for(workspace: Worksp
 
 
 @pytest.mark.slow
-def test_two_attempts_are_never_under_way_at_once(workspace: Workspace, folder: Path) -> None:
-    with hire(folder, UNTIL_GO) as worker:
+def test_two_attempts_never_run_at_the_same_time(workspace: Workspace, folder: Path) -> None:
+    with start_worker(folder, UNTIL_GO) as worker:
         until(lambda: runs(workspace))
         worker.kill()
-    with hire(folder, UNTIL_GO, attempt=2) as second:
+    with start_worker(folder, UNTIL_GO, attempt=2) as second:
         until((folder / "scratch/k/2/tmp").exists)
         assert second.poll() is None
         (workspace.root / "go").touch()
@@ -259,11 +261,11 @@ def test_two_attempts_are_never_under_way_at_once(workspace: Workspace, folder: 
 
 
 @pytest.mark.slow
-async def test_a_surviving_command_is_ended_when_asked(
+async def test_a_surviving_command_can_be_stopped(
     workspace: Workspace, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEN", str(folder))
-    with hire(folder, f"{ONCE}; sleep 1000 & sleep 1000") as worker:
+    with start_worker(folder, f"{ONCE}; sleep 1000 & sleep 1000") as worker:
         until(lambda: runs(workspace))
         worker.kill()
     assert command.end("k", workspace, because="Ada wants it gone")
@@ -271,36 +273,36 @@ async def test_a_surviving_command_is_ended_when_asked(
     assert found is not None
     said = msgspec.json.decode(found.result or "", type=ToolResult)
     assert (said.text, said.failed) == ("Stopped: Ada wants it gone.", True)
-    assert living(f"DEN={folder}") == []
+    assert running_with(f"DEN={folder}") == []
     assert not command.end("k", workspace, because="again")
 
 
 @pytest.mark.slow
-async def test_a_shepherd_that_is_told_to_stop_says_so(workspace: Workspace, folder: Path) -> None:
-    with hire(folder, f"{ONCE}; sleep 1000") as worker:
+async def test_a_runner_that_is_asked_to_stop_records_it(workspace: Workspace, folder: Path) -> None:
+    with start_worker(folder, f"{ONCE}; sleep 1000") as worker:
         until(lambda: runs(workspace))
         os.kill(command.running("k", workspace) or 0, signal.SIGTERM)
         assert worker.communicate()[0].strip() == '["Stopped: its runner was asked to stop.", true]'
 
 
 @pytest.mark.slow
-async def test_nobody_can_say_what_came_of_a_command_whose_shepherd_was_killed(
+async def test_outcome_is_unknown_when_the_command_runner_was_killed(
     workspace: Workspace, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEN", str(folder))
-    with hire(folder, f"{ONCE}; sleep 1000") as worker:
+    with start_worker(folder, f"{ONCE}; sleep 1000") as worker:
         until(lambda: runs(workspace))
         worker.kill()
     os.kill(command.running("k", workspace) or 0, signal.SIGKILL)
     until(lambda: command.running("k", workspace) is None)
     assert await reattach("k", workspace, attempt=1) is None
-    until(lambda: living(f"DEN={folder}") == [])  # what it watched over died with it
+    until(lambda: running_with(f"DEN={folder}") == [])  # what it watched over died with it
     with workspace.active():
         assert not run_command(call(2), ONCE).failed  # a person said so
     assert runs(workspace) == 2
 
 
-async def test_what_was_never_heard_of_is_not_found(workspace: Workspace) -> None:
+async def test_an_unknown_command_is_not_found(workspace: Workspace) -> None:
     assert await reattach("k", workspace) is None
     assert command.running("k", workspace) is None
     assert not command.end("k", workspace, because="nothing")

@@ -1,4 +1,4 @@
-"""Fetching, from a real server; and every way to an address that is not public."""
+"""Fetching from a real server, and every way to reach an address that is not public."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def site(folder: Path) -> Iterator[Site]:
     made.server.server_close()
 
 
-def test_a_page_is_given_as_what_a_reader_sees(site: Site) -> None:
+def test_a_page_is_reduced_to_its_visible_text(site: Site) -> None:
     page = (
         "<html><head><title>T</title><style>b{}</style><script>evil()</script></head><body>"
         "<h1>Caf&eacute;</h1><p>one <b>two</b>\n three</p><ul><li>x</li><li>y</li></ul><br>end"
@@ -82,7 +82,7 @@ def test_a_page_is_given_as_what_a_reader_sees(site: Site) -> None:
     assert site.asked == ["/a?b=c"]
 
 
-def test_plain_text_and_bad_news_are_answers(site: Site) -> None:
+def test_plain_text_and_error_pages_are_returned(site: Site) -> None:
     site.pages["/j"] = text(200, "application/json", b'{"a": "\x1b[2J"}')
     assert fetch_url(site.url + "/j").text.endswith('{"a": "\\x1b[2J"}')
     said = fetch_url(site.url + "/none")
@@ -91,7 +91,7 @@ def test_plain_text_and_bad_news_are_answers(site: Site) -> None:
     assert "nothing here" in said.text
 
 
-def test_what_is_not_text_is_not_shown(site: Site) -> None:
+def test_binary_content_is_not_shown(site: Site) -> None:
     site.pages["/png"] = text(200, "image/png", b"\x89PNG")
     site.pages["/gz"] = text(200, "text/plain", b"\x1f\x8b", **{"Content-Encoding": "gzip"})
     for path in ("/png", "/gz"):
@@ -105,7 +105,7 @@ def test_a_large_page_is_cut(site: Site) -> None:
     assert len(said.text) < 60_000
 
 
-def test_a_redirect_is_followed_but_not_for_ever(site: Site) -> None:
+def test_redirects_are_followed_up_to_a_limit(site: Site) -> None:
     site.pages |= {"/a": to("/b"), "/b": to(site.url + "/ç"), "/%C3%A7": text(200, "text/plain", b"there")}
     said = fetch_url(site.url + "/a")
     assert said.text.endswith("there")
@@ -124,7 +124,7 @@ def test_a_redirect_to_something_else_is_not_followed(where: str, site: Site) ->
         fetch_url(site.url + "/a")
 
 
-def test_every_hop_is_checked(site: Site) -> None:
+def test_every_redirect_is_checked(site: Site) -> None:
     """The first address is allowed; by the second, private ones are not."""
     workspace = here()
 
@@ -142,7 +142,7 @@ def test_every_hop_is_checked(site: Site) -> None:
     "host",
     ["127.0.0.1", "localhost", "[::1]", "0.0.0.0", "2130706433", "0x7f.1", "127.1", "[::ffff:127.0.0.1]", "[::]"],
 )
-def test_this_machine_is_not_reached_by_any_name(host: str, site: Site) -> None:
+def test_no_name_reaches_this_machine(host: str, site: Site) -> None:
     here().private_network = False
     with pytest.raises(NotDone):
         fetch_url(f"http://{host}:{site.server.server_port}/a")
@@ -159,7 +159,7 @@ def test_this_machine_is_not_reached_by_any_name(host: str, site: Site) -> None:
         ("ff02::1", False),
     ],
 )  # fmt: skip
-def test_public_addresses_are_told_from_others(address: str, public: bool) -> None:
+def test_public_addresses_are_recognized(address: str, public: bool) -> None:
     assert fetch._is_public(address) is public
 
 
@@ -175,7 +175,7 @@ def test_only_http_addresses_are_fetched(url: str, site: Site) -> None:
         fetch_url(url)
 
 
-def test_without_network_nothing_is_asked(site: Site) -> None:
+def test_without_network_nothing_is_requested(site: Site) -> None:
     here().network = False
     with pytest.raises(NotDone, match="may not use the network"):
         fetch_url(site.url)
@@ -183,7 +183,7 @@ def test_without_network_nothing_is_asked(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_never_ends_is_left(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_response_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "SECONDS", 0.5)
 
     def drip(answering: BaseHTTPRequestHandler) -> None:
@@ -202,7 +202,7 @@ def test_a_server_that_never_ends_is_left(site: Site, monkeypatch: pytest.Monkey
         fetch_url(site.url + "/drip")
 
 
-def test_a_server_that_is_not_there_or_cannot_be_trusted_is_a_sentence(site: Site) -> None:
+def test_an_unreachable_or_untrusted_server_is_reported(site: Site) -> None:
     with pytest.raises(NotDone, match="cannot be fetched"):
         fetch_url("http://127.0.0.1:1/")
     with pytest.raises(NotDone, match="cannot be fetched"):

@@ -1,4 +1,4 @@
-"""Git: looks, branches, commits and pushes in a real repository, and what others leave in the way."""
+"""Git tools in a real repository: queries, branches and commits, and lock files of other processes."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from perdure.agent.git import lock
 from perdure.agent.tools.git import git_diff, git_log, git_status
 from perdure.errors import NotDone
 from perdure.testing.proxy import wait_until
-from tests.agent.tools.folder import ALONE, NAMED, call, do, prepared, probe, run_git, trust_hooks, write_hook
+from tests.agent.support.tool_calls import ALONE, NAMED, call, do, prepared, probe, run_git, trust_hooks, write_hook
 from tests.forked import fork
 
 KEY = "k" * 64
@@ -24,7 +24,7 @@ def subjects(folder: Path, ref: str = "HEAD") -> list[str]:
 
 
 @pytest.mark.slow
-def test_looks_show_what_there_is(repository: Path) -> None:
+def test_queries_show_the_state_of_the_repository(repository: Path) -> None:
     (repository / "a.txt").write_text("two\n")
     (repository / "new.txt").write_text("")
     assert git_status().text.splitlines() == ["## main", " M a.txt", "?? new.txt"]
@@ -34,7 +34,7 @@ def test_looks_show_what_there_is(repository: Path) -> None:
     assert git_log().text.endswith("Ada: first")
 
 
-def test_looks_say_so_where_there_is_no_repository(folder: Path) -> None:
+def test_queries_report_a_missing_repository(folder: Path) -> None:
     run_git(folder, "init", "--quiet")
     (folder / "inner").mkdir()
     with Workspace(folder / "inner", session_uid="u").active():
@@ -44,25 +44,23 @@ def test_looks_say_so_where_there_is_no_repository(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_repository_without_commits_can_be_looked_at_and_committed_to(place: Path) -> None:
-    run_git(place, "init", "--quiet")
-    (place / "kept").mkdir()
+def test_a_repository_without_commits_can_be_queried_and_committed_to(work_folder: Path) -> None:
+    run_git(work_folder, "init", "--quiet")
+    (work_folder / "kept").mkdir()
     assert git_log().text == "There are no commits yet."
-    (place / "a.txt").write_text("one\n")
-    run_git(place, "add", "a.txt")
+    (work_folder / "a.txt").write_text("one\n")
+    run_git(work_folder, "add", "a.txt")
     assert "+one" in git_diff().text
     arguments = prepared("git_commit", {"message": "first"}, {})
     assert arguments["before"] is None
     assert probe("git_commit", arguments).said == "absent"
     do("git_commit", arguments)
     assert probe("git_commit", arguments).said == "happened"
-    assert subjects(place) == ["first"]
+    assert subjects(work_folder) == ["first"]
 
 
 @pytest.mark.slow
-def test_the_environment_does_not_lead_git_elsewhere(
-    repository: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_git_variables_do_not_redirect_git(repository: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = folder / "other"
     other.mkdir()
     run_git(other, "init", "--quiet")
@@ -91,7 +89,7 @@ def test_a_commit_carries_its_key_and_is_found_by_it(repository: Path) -> None:
     assert subjects(repository) == ["second", "first"]
 
 
-def test_a_commit_that_was_taken_back_still_happened(repository: Path) -> None:
+def test_a_commit_that_was_reset_still_happened(repository: Path) -> None:
     (repository / "a.txt").write_text("two\n")
     arguments = prepared("git_commit", {"message": "second"}, {})
     do("git_commit", arguments)
@@ -123,7 +121,7 @@ def test_no_path_outside_is_committed(path: str, repository: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_protected_is_not_committed(repository: Path) -> None:
+def test_protected_files_are_not_committed(repository: Path) -> None:
     (repository / "kept/store.db").write_text("x")
     with pytest.raises(NotDone, match="nothing to commit"):
         call("git_commit", message="all")
@@ -133,7 +131,7 @@ def test_what_is_protected_is_not_committed(repository: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_to_commit_is_proof(repository: Path) -> None:
+def test_nothing_to_commit_proves_absence(repository: Path) -> None:
     with pytest.raises(NotDone, match="nothing to commit"):
         call("git_commit", message="nothing")
     (repository / "a.txt").write_text("two\n")
@@ -147,7 +145,9 @@ def test_nothing_to_commit_is_proof(repository: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_commit_without_an_identity_has_ours(repository: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_without_an_identity_uses_a_default(
+    repository: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
     (repository / "a.txt").write_text("two\n")
@@ -161,7 +161,7 @@ def test_a_commit_without_an_identity_has_ours(repository: Path, folder: Path, m
 
 
 @pytest.mark.slow
-def test_hooks_run_and_what_they_refuse_is_an_answer(repository: Path) -> None:
+def test_hooks_run_and_a_refusal_is_a_result(repository: Path) -> None:
     (repository / "hook.log").touch()  # where Landlock is the sandbox, a hook may not add files beside .git
     write_hook(repository / ".git/hooks/pre-commit", "echo run >> hook.log; echo style is wrong; exit 1\n")
     (repository / "a.txt").write_text("two\n")
@@ -173,7 +173,7 @@ def test_hooks_run_and_what_they_refuse_is_an_answer(repository: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_hook_that_takes_the_mark_away_is_noticed(repository: Path) -> None:
+def test_a_hook_that_removes_the_trailer_is_detected(repository: Path) -> None:
     write_hook(repository / ".git/hooks/commit-msg", "sed -i /Perdure-Effect/d $1\n")
     (repository / "a.txt").write_text("two\n")
     arguments = prepared("git_commit", {"message": "second"}, {})
@@ -194,7 +194,7 @@ def test_a_commit_goes_to_the_branch_it_was_meant_for(repository: Path) -> None:
         call("git_commit", message="second")
 
 
-def test_a_lock_of_somebody_else_is_respected(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_of_another_process_is_respected(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "TRIES", 2)
     (repository / "a.txt").write_text("two\n")
     arguments = prepared("git_commit", {"message": "second"}, {})
@@ -206,7 +206,7 @@ def test_a_lock_of_somebody_else_is_respected(repository: Path, monkeypatch: pyt
 
 
 @pytest.mark.slow
-def test_a_lock_that_our_own_dead_git_left_is_removed(repository: Path, own_home: Path) -> None:
+def test_a_lock_left_by_our_dead_git_is_removed(repository: Path, own_home: Path) -> None:
     """The worker and its git are killed inside a hook, while git holds the index."""
     trust_hooks(repository, own_home)  # in the sandbox it could not kill git
     write_hook(repository / ".git/hooks/pre-commit", "kill -9 $PPID\n")
@@ -231,7 +231,7 @@ def died() -> None:
 
 
 @pytest.mark.slow
-def test_our_mark_does_not_cost_a_living_git_its_lock(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_living_git_keeps_its_lock_despite_our_mark(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """We died here once; since then a person's git has come, and waits in a hook with the index locked."""
     monkeypatch.setattr(lock, "TRIES", 2)
     (repository / "a.txt").write_text("two\n")
@@ -281,7 +281,7 @@ def _waiting_for_locks() -> str:
 
 
 @pytest.mark.slow
-def test_a_branch_is_made_and_checked_out(repository: Path) -> None:
+def test_a_branch_is_created_and_checked_out(repository: Path) -> None:
     (repository / "a.txt").write_text("not committed\n")
     arguments = prepared("git_branch", {"name": "fix/one"}, {})
     assert probe("git_branch", arguments).said == "absent"
@@ -302,7 +302,7 @@ def prepared_fails(name: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_branch_that_is_made_and_not_checked_out_is_finished(repository: Path) -> None:
+def test_a_created_branch_is_checked_out_by_the_next_attempt(repository: Path) -> None:
     arguments = prepared("git_branch", {"name": "half"}, {})
     run_git(repository, "branch", "half")
     assert probe("git_branch", arguments).said == "absent"
@@ -311,7 +311,7 @@ def test_a_branch_that_is_made_and_not_checked_out_is_finished(repository: Path)
 
 
 @pytest.mark.slow
-def test_a_branch_that_somebody_moved_is_a_question(repository: Path) -> None:
+def test_a_branch_that_was_moved_is_unknown(repository: Path) -> None:
     arguments = prepared("git_branch", {"name": "half"}, {})
     run_git(repository, "branch", "half")
     run_git(repository, "switch", "--quiet", "-c", "third")
@@ -322,6 +322,6 @@ def test_a_branch_that_somebody_moved_is_a_question(repository: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["", "-d", "--orphan", "a b", "a..b", "HEAD", "x.lock", "@{-1}", "a\0b", "a/", "main"])
-def test_a_name_that_is_none_makes_no_branch(name: str, repository: Path) -> None:
+def test_an_invalid_name_creates_no_branch(name: str, repository: Path) -> None:
     assert prepared_fails(name)
     assert run_git(repository, "branch", "--format=%(refname:short)") == "main"

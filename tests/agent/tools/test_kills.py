@@ -1,4 +1,4 @@
-"""Workers killed around and inside a write, an edit, a branch, a commit and a push: each is there once, unasked."""
+"""Workers killed around and inside a write, an edit, a branch, a commit and a push: each happens once, unasked."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from perdure.testing.sweep.fork_process import FORKING
 from perdure.testing.sweep.fork_server import ForkServer, fork_servers
 from perdure.testing.sweep.server_pool import ServerPool
 from perdure.testing.sweep.sweep import Sweep
-from tests.agent.tools import programs
-from tests.agent.tools.folder import write_hook
+from tests.agent.support import tool_programs
+from tests.agent.support.tool_calls import write_hook
 from tests.seed import sample
 
-APP = "tests.agent.tools.programs"
+APP = "tests.agent.support.tool_programs"
 FIRST, BOTH = ["first"], ["second", "first"]
 MAIN, FIX = {"branch": "main", "refs": ["refs/heads/main"]}, {"branch": "fix", "refs": ["refs/heads/main"]}
 EXPECTED: dict[str, dict[str, Any]] = {
@@ -55,16 +55,18 @@ def around_acts(moments: list[str]) -> Iterable[int]:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_kill_at_any_moment_leaves_every_change_once(name: str, pool: ServerPool, sink: Sink, folder: Path) -> None:
     root = folder / "trials"
-    programs.make_template(root)
-    bound = getattr(programs, name).bind()
-    sweep = Sweep(pool, bound, sink, folder, name=name, environment={programs.ROOT: str(root)}, setup=programs.arrive)
+    tool_programs.make_template(root)
+    bound = getattr(tool_programs, name).bind()
+    sweep = Sweep(
+        pool, bound, sink, folder, name=name, environment={tool_programs.ROOT: str(root)}, setup=tool_programs.arrive
+    )
     report = sweep.run(choose=around_acts)
     assert report.failures == []
     assert report.kills > 3 * report.unreached
     trials = [one for one in root.iterdir() if one.name != "template"]
     assert len(trials) >= report.kills
     for trial in trials:
-        assert programs.state(trial / "place") == EXPECTED[name]
+        assert tool_programs.state(trial / "place") == EXPECTED[name]
         assert [one.name for one in (trial / "place/.git").glob("*.lock") if one.name != "perdure.lock"] == []
 
 
@@ -90,18 +92,18 @@ def test_a_kill_inside_git_leaves_every_change_once(
     name: str, where: str, hook: str, state: str, git_dies: bool, server: ForkServer, folder: Path
 ) -> None:
     """The hooks of git are where it can be met half-way: they kill the worker, and git itself if it is to die too."""
-    programs.make_template(folder)
+    tool_programs.make_template(folder)
     script = [
         f'[ -z "{state}" ] || [ "$1" = "{state}" ] || exit 0',
         f'[ -e "{folder}/killed" ] && exit 0',
         f'touch "{folder}/killed"',
-        f"kill -9 ${programs.WORKER}",
+        f"kill -9 ${tool_programs.WORKER}",
         "kill -9 $PPID" if git_dies and "remote" not in where else "exit 0",
     ]
     write_hook(folder / "template" / where / hook, "\n".join(script) + "\n")
     told = {"folder": str(folder / "trial"), "root": str(folder), "name": name}
-    assert server.run(programs.live, timeout=60.0, **told).killed
-    ended = server.run(programs.live, timeout=60.0, **told)
+    assert server.run(tool_programs.live, timeout=60.0, **told).killed
+    ended = server.run(tool_programs.live, timeout=60.0, **told)
     assert ended.error is None
     assert ended.result == EXPECTED[name]
-    assert programs.state(folder / "trial/place") == EXPECTED[name]
+    assert tool_programs.state(folder / "trial/place") == EXPECTED[name]

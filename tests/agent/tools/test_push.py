@@ -1,4 +1,4 @@
-"""Pushing to a real remote, and what the probe makes of it afterwards."""
+"""Pushing to a real remote, and the result of the probe afterwards."""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import NotDone
-from tests.agent.tools.folder import call, do, prepared, probe, run_git, write_hook
+from tests.agent.support.tool_calls import call, do, prepared, probe, run_git, write_hook
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def remote(repository: Path) -> Path:
 
 
 def push_from_elsewhere(remote: Path, folder: Path, subject: str) -> str:
-    """Somebody else pushes."""
+    """Push from another clone."""
     clone = folder / f"clone-{subject}"
     run_git(folder, "clone", "--quiet", str(remote), str(clone))
     (clone / "theirs.txt").write_text(subject)
@@ -34,7 +34,7 @@ def push_from_elsewhere(remote: Path, folder: Path, subject: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_push_is_known_by_where_the_remote_stands(ahead: Path, remote: Path) -> None:
+def test_a_push_is_detected_by_the_commit_of_the_remote(ahead: Path, remote: Path) -> None:
     arguments = prepared("git_push", {}, {})
     assert (arguments["branch"], arguments["remote"]) == ("main", "origin")
     assert probe("git_push", arguments).said == "absent"
@@ -61,7 +61,7 @@ def test_a_new_branch_is_pushed(ahead: Path, remote: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_remote_that_went_on_from_our_commit_has_it(ahead: Path, remote: Path, folder: Path) -> None:
+def test_a_remote_ahead_of_our_commit_contains_it(ahead: Path, remote: Path, folder: Path) -> None:
     arguments = prepared("git_push", {}, {})
     do("git_push", arguments)
     refs = run_git(ahead, "for-each-ref")
@@ -71,7 +71,7 @@ def test_a_remote_that_went_on_from_our_commit_has_it(ahead: Path, remote: Path,
 
 
 @pytest.mark.slow
-def test_a_remote_that_went_another_way_is_a_question_and_not_forced(ahead: Path, remote: Path, folder: Path) -> None:
+def test_a_diverged_remote_is_unknown_and_not_forced(ahead: Path, remote: Path, folder: Path) -> None:
     arguments = prepared("git_push", {}, {})
     theirs = push_from_elsewhere(remote, folder, "theirs")
     outcome = probe("git_push", arguments)
@@ -87,7 +87,7 @@ def test_a_remote_that_went_another_way_is_a_question_and_not_forced(ahead: Path
 
 
 @pytest.mark.parametrize("seen", ["never", "long ago"])
-def test_a_remote_that_was_last_seen_elsewhere_is_pushed_to(seen: str, ahead: Path, remote: Path) -> None:
+def test_a_remote_last_seen_at_another_commit_is_pushed_to(seen: str, ahead: Path, remote: Path) -> None:
     if seen == "never":
         run_git(ahead, "update-ref", "-d", "refs/remotes/origin/main")
     else:
@@ -101,14 +101,14 @@ def test_a_remote_that_was_last_seen_elsewhere_is_pushed_to(seen: str, ahead: Pa
 
 
 @pytest.mark.slow
-def test_what_the_remote_refuses_is_proof(ahead: Path, remote: Path) -> None:
+def test_a_refusal_of_the_remote_proves_absence(ahead: Path, remote: Path) -> None:
     write_hook(remote / "hooks/pre-receive", "echo not on a Sunday; exit 1\n")
     with pytest.raises(NotDone, match="not on a Sunday"):
         call("git_push")
 
 
 @pytest.mark.slow
-def test_the_hook_runs_once_and_what_it_refuses_is_proof(ahead: Path, remote: Path) -> None:
+def test_the_hook_runs_once_and_its_refusal_proves_absence(ahead: Path, remote: Path) -> None:
     (ahead / "log").touch()  # where Landlock is the sandbox, a hook may change files here but not add any
     write_hook(ahead / ".git/hooks/pre-push", "echo run >> log\n")
     call("git_push")
@@ -122,7 +122,7 @@ def test_the_hook_runs_once_and_what_it_refuses_is_proof(ahead: Path, remote: Pa
 
 
 @pytest.mark.slow
-def test_a_remote_that_cannot_be_asked_leaves_a_doubt_and_gets_nothing(ahead: Path, remote: Path) -> None:
+def test_an_unreachable_remote_leaves_a_doubt_and_gets_nothing(ahead: Path, remote: Path) -> None:
     arguments = prepared("git_push", {}, {})
     shutil.move(remote, remote.with_suffix(".away"))
     with pytest.raises(NotDone, match="ls-remote"):
@@ -146,7 +146,7 @@ def test_only_a_known_branch_goes_to_a_known_remote(given: dict[str, str], ahead
 
 
 @pytest.mark.slow
-def test_a_remote_of_two_places_is_refused(ahead: Path, remote: Path) -> None:
+def test_a_remote_with_two_addresses_is_refused(ahead: Path, remote: Path) -> None:
     run_git(ahead, "remote", "set-url", "--add", "--push", "origin", str(remote))
     run_git(ahead, "remote", "set-url", "--add", "--push", "origin", str(remote) + "2")
     with pytest.raises(NotDone, match="2 push addresses"):
@@ -162,7 +162,7 @@ ADDRESSES = {
 }
 
 
-def test_a_person_who_is_asked_sees_the_address_without_its_password(ahead: Path) -> None:
+def test_the_approval_shows_the_address_without_its_password(ahead: Path) -> None:
     for url, shown in ADDRESSES.items():
         run_git(ahead, "remote", "set-url", "origin", url)
         arguments = prepared("git_push", {"address": "https://example.org/another"}, {})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.testing.proxy import wait_until
-from tests.agent.gitworld import git
+from tests.agent.support.git_repository import git
 from tests.cli.support.repositories import branch, call, make_repository, work, write
 from tests.cli.support.terminal import PROGRAMS_FILE, Terminal
 

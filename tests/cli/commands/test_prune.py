@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.gitworld import git, sweep
+from tests.agent.support.git_repository import git, sweep
 from tests.cli.support.repositories import branch, call, make_repository, work, write
 from tests.cli.support.terminal import Terminal
 

@@ -10,7 +10,7 @@ import pytest
 from perdure.cli import agent_prompt
 from perdure.cli.shell import Shell
 from perdure.errors import ConfigError
-from tests.agent.models.raw_server import RawServer
+from tests.agent.support.raw_server import RawServer
 from tests.cli.support.agents import AgentFolder, calls
 from tests.cli.support.terminal import PERDURE
 
