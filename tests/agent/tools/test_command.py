@@ -209,7 +209,7 @@ async def test_a_command_that_never_began_is_known_to_be_absent(
     assert found.outcome is AttemptOutcome.ABSENT
     assert runs(workspace) == 0
     with workspace.active():
-        with pytest.raises(NotDone, match="never will"):  # a worker that was only slow comes too late
+        with pytest.raises(NotDone, match="stopped it from beginning"):  # a worker that was only slow comes too late
             run_command(call(1), ONCE)
         assert not run_command(call(2), ONCE).failed
     assert runs(workspace) == 1

@@ -119,9 +119,9 @@ class Bubblewrap:
         names = "/run/systemd/resolve"  # where the names of the network are looked up on many machines
         return line + (["--ro-bind-try", names, names] if network else [])
 
-    def _empty(self, place: Path) -> list[str]:
+    def _empty(self, folder: Path) -> list[str]:
         size = ["--size", str(TEMPORARY)] if self._newer else []
-        return [*size, "--tmpfs", str(place)]
+        return [*size, "--tmpfs", str(folder)]
 
 
 @cache

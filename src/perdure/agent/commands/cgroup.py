@@ -49,9 +49,7 @@ def tasks(processes: int) -> int:
 
 
 def _parents() -> list[Path]:
-    """Where a group can be made: in the group of this process, or beside it where a group holds either processes or
-    groups.
-    """
+    """Parents for a new group: our own group in cgroup v1; in v2 its parent, as no v2 group holds both kinds."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:

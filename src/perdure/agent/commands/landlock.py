@@ -1,5 +1,4 @@
-"""Landlock: restrictions by the kernel itself, for machines without a working bubblewrap. Run as a file, it restricts
-itself and then runs the command.
+"""Landlock: restrictions by the kernel, where bubblewrap does not work. Run as a file, it restricts itself and execs.
 
 What is not granted cannot be written, by any user. Everything can be read. Landlock only grants, and a grant covers
 everything below it; so where something in the folder is protected, its neighbours are granted one by one, and nothing

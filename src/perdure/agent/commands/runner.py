@@ -151,7 +151,7 @@ class CommandRunner:
         os._exit(code if code >= 0 else 128 - code)
 
     def _handle_stop(self) -> None:
-        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_told", True))
+        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_stop_requested", True))
 
     def _control(self, what: int, value: int) -> None:
         if sys.platform == "linux":

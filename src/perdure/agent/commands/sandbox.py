@@ -139,9 +139,7 @@ def drops_root(root: Path) -> bool:
 
 
 def level_for(workspace: Workspace) -> Level:
-    """The level for a command in this workspace; raises `NotDone` where there is none and running without is not
-    allowed.
-    """
+    """The level for a command in this workspace; raises `NotDone` where there is none and one is required."""
     level = available(workspace.root)
     if level is Level.NONE and not workspace.unsandboxed:
         raise NotDone(

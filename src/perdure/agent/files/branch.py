@@ -36,9 +36,7 @@ class SessionFolder(msgspec.Struct, frozen=True):
 
 
 def session_folder(tx: StoreTransaction, session: SessionRecord) -> SessionFolder | None:
-    """The folder of a session: a child's is its parent's, a branch has one of its own; None for a session without a
-    folder.
-    """
+    """The folder of a session: a child's is its parent's, a branch has its own; None if there is none."""
     while session.forked_from is None and session.parent_uid is not None:
         session = sessions.get(tx, session.parent_uid)
     if session.repository is None:
@@ -98,9 +96,7 @@ class MergeReport(msgspec.Struct, frozen=True, omit_defaults=True):
 def merge_branch(
     call: Call, folder: str, home: str, base: str, ours: str, theirs: str, mark: bool = False
 ) -> MergeReport:
-    """Merge the changes of a branch. Writing a file twice gives the same file; a file that changed meanwhile is
-    refused.
-    """
+    """Merge the changes of a branch. Writing a file twice is harmless; a file that changed meanwhile is refused."""
     try:
         made = merge_into(
             Snapshots(Path(folder), Path(home)), base=base, ours=ours, theirs=theirs, write_conflicts=mark

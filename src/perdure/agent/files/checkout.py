@@ -38,9 +38,7 @@ FEW = 64  # more than this are synced together
 
 
 class CheckoutResult(msgspec.Struct, frozen=True):
-    """What a checkout did. `before` is what the folder held; `ignored` files stayed because the rules in the snapshot
-    ignore them.
-    """
+    """What a checkout did. `before` is what the folder held; `ignored` files stayed because of the snapshot's rules."""
 
     before: Snapshot
     after: Snapshot

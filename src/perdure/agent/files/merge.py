@@ -96,9 +96,7 @@ def _merge_trees(
 
 
 def _conflicts(store: LockedStore, tree: str, fields: list[bytes]) -> tuple[MergeConflict, ...]:
-    """Parse git's output: the conflicted entries, an empty field, then messages (a count, the paths, a type, a
-    sentence).
-    """
+    """Parse git's output: conflicted entries, an empty field, then messages (a count, paths, a type, a sentence)."""
     end = fields.index(b"")
     entries = dict.fromkeys(os.fsdecode(entry.partition(b"\t")[2]) for entry in fields[:end])
     kinds: dict[str, str] = {}

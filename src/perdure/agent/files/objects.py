@@ -74,8 +74,8 @@ def copy_borrowed(store: LockedStore, names: list[str]) -> None:
     maybe = [one for one in names if not os.path.exists(loose / one[:2] / one[2:])]
     if not maybe or store.borrowed_objects is None:
         return
-    said = store.out("cat-file", "--batch-check=%(objectname)", stdin=_lines(maybe)).decode().splitlines()
-    lent = [one for one, line in zip(maybe, said, strict=True) if " " in line]
+    answers = store.out("cat-file", "--batch-check=%(objectname)", stdin=_lines(maybe)).decode().splitlines()
+    lent = [one for one, line in zip(maybe, answers, strict=True) if " " in line]
     pack = ("pack-objects", "-q", "--window=0")  # keeps the packing of the source
     if len(lent) > FEW:
         store.out(*pack, str(loose / "pack" / "pack"), stdin=_lines(lent), borrow=True)

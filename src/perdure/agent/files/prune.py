@@ -20,9 +20,7 @@ from perdure.agent.files.object_store import LockedStore, signature
 
 
 class PruneResult(msgspec.Struct, frozen=True):
-    """What is left, or would be. `missing` names snapshots to keep that do not exist; `dropped` counts deleted
-    snapshots.
-    """
+    """What is left, or would be. `missing` names wanted snapshots that do not exist; `dropped` counts deleted ones."""
 
     kept: int
     missing: tuple[str, ...]

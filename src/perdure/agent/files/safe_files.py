@@ -135,18 +135,16 @@ def digest_of(path: Path) -> str | None:
 
 
 def replace(path: Path, content: bytes, before: str | None) -> None:
-    """Make a file hold `content`, if it still holds the content with digest `before`. If it holds `content` already,
-    nothing is written.
-    """
+    """Make a file hold `content`, if it still holds what it held `before`, a digest; written at most once."""
     with _as_not_done(path):
         with folder(path.parent, make=True) as above:
             _replace(path, content, before, above)
-            kept = os.dup(above)
+            descriptor = os.dup(above)
     try:
         faults.point("file.renamed")
-        os.fsync(kept)  # the file is replaced by now: an error here does not mean that it failed
+        os.fsync(descriptor)  # the file is replaced by now: an error here does not mean that it failed
     finally:
-        os.close(kept)
+        os.close(descriptor)
 
 
 def _replace(path: Path, content: bytes, before: str | None, above: int) -> None:

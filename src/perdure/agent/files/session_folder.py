@@ -50,8 +50,8 @@ def _commit_of(repository: Path, state: State) -> str | None:
     then = str((state.head or {}).get("commit"))
     if re.fullmatch("[0-9a-f]{40,64}", then) is None:
         return None
-    asked = ("cat-file", "-e", f"{then}^{{commit}}")
-    code, _ = command_line.run(*asked, cwd=repository, answers=(0, 1, 128), settings=command_line.SAFE)
+    arguments = ("cat-file", "-e", f"{then}^{{commit}}")
+    code, _ = command_line.run(*arguments, cwd=repository, answers=(0, 1, 128), settings=command_line.SAFE)
     return then if code == 0 else None
 
 

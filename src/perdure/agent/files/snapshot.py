@@ -178,9 +178,7 @@ class Snapshots:
     def take_locked(
         self, store: LockedStore, message: str, extra: Iterable[str] = (), unfilled: Mapping[str, str] | None = None
     ) -> Snapshot:
-        """Take a snapshot with the store locked; `extra` is included though ignored, `unfilled` though its folder is
-        empty.
-        """
+        """Take a snapshot with the store locked; `extra` is included though ignored, `unfilled` though empty."""
         repository, view = self._locate()
         view.index.parent.mkdir(parents=True, exist_ok=True)
         checkout.clear_staging(view.folder)

@@ -45,9 +45,7 @@ LOCK = "worktrees.lock"
 
 
 class Worktree(msgspec.Struct, frozen=True):
-    """The record of a branch's folder: `folder` corresponds to the folder that was branched, `git_dir` lists the
-    worktree.
-    """
+    """The record of a branch's folder: `folder` corresponds to the branched folder, `git_dir` lists the worktree."""
 
     branch: str
     commit: str | None
@@ -59,8 +57,7 @@ class Worktree(msgspec.Struct, frozen=True):
 
 
 def add(repository: Path, home: Path, branch: str, *, commit: str | None = None, snapshot: str | None = None) -> Path:
-    """Give a branch its folder, starting at a commit, with the files of a snapshot, or both; returns the folder to work
-    in.
+    """Give a branch its folder, starting at a commit, with the files of a snapshot, or both; returns the folder.
 
     `repository` is the folder that is branched, `home` where its snapshots are. Without a commit, the checked-out
     commit is used; before the first commit and outside git the folder is a plain one.

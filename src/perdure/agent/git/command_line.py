@@ -166,9 +166,7 @@ def disable_programs(repository: Repository) -> dict[str, str]:
 
 
 def global_excludes(folder: Path) -> str | None:
-    """The exclude file that the user's configuration names. Only this command reads that configuration; it runs
-    nothing.
-    """
+    """The exclude file in the user's configuration. Only this command reads that configuration; it runs nothing."""
     code, out = run(
         *("config", "--type=path", "-z", "--get", "core.excludesFile"),
         cwd=folder,

@@ -47,7 +47,7 @@ class HookRunner(CommandRunner):
     """One hook or filter, from its start to its end."""
 
     def __init__(self, folder: str, spec: dict[str, Any]) -> None:
-        super().__init__(folder, spec["pen"], spec["limits"])
+        super().__init__(folder, spec["cgroup"], spec["limits"])
         self._own_folder = f"{folder}/tmp"
         self._spec = spec
         self._git_environment = dict(os.environ)
@@ -79,21 +79,19 @@ class HookRunner(CommandRunner):
         return self._run_hook(["/bin/sh", "-c", command])
 
     def _make_environment(self) -> dict[str, str]:
-        """The environment of a command plus git's variables for hooks, without our settings for git outside the
-        sandbox.
-        """
-        said = {name: value for name, value in self._git_environment.items() if name.startswith("GIT_")}
-        kept = {name: value for name, value in said.items() if not name.startswith(OURS)}
+        """The environment of a command plus git's variables for hooks, without our own settings for git."""
+        from_git = {name: value for name, value in self._git_environment.items() if name.startswith("GIT_")}
+        allowed = {name: value for name, value in from_git.items() if not name.startswith(OURS)}
         copies = {
             "GIT_INDEX_FILE": f"{self._own_folder}/index",
             "GIT_OBJECT_DIRECTORY": f"{self._own_folder}/objects",
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": json.dumps(self._spec["objects"], ensure_ascii=False),
         }
-        spec = {name: self._in_own_folder(value) for name, value in self._spec["environment"].items()}
-        return spec | kept | copies
+        of_command = {name: self._in_own_folder(value) for name, value in self._spec["environment"].items()}
+        return of_command | allowed | copies
 
     def _in_own_folder(self, word: str) -> str:
-        return word.replace(self._spec["place"], self._own_folder)
+        return word.replace(self._spec["temporary"], self._own_folder)
 
     def _line(self, argv: list[str], *, staging: bool = False) -> list[str]:
         line = [*self._spec["line"], *(self._spec["refs"] if staging else ())]
@@ -161,13 +159,13 @@ def _run(line: list[str], environment: dict[str, str], given: bytes) -> bytes:
         assert process.stdout is not None
         feeder = threading.Thread(target=_feed, args=(process.stdin, given))
         feeder.start()
-        said = process.stdout.read(LARGEST + 1)
-        if len(said) > LARGEST:
+        output = process.stdout.read(LARGEST + 1)
+        if len(output) > LARGEST:
             process.kill()
         feeder.join()
         if process.wait():
             raise OSError(f"cannot take over what the hook staged: {line[-3]} exited with {process.returncode}")
-    return said
+    return output
 
 
 def _feed(pipe: Any, given: bytes) -> None:

@@ -148,8 +148,8 @@ def git_program() -> str:
 def git_folders(*names: str) -> tuple[Path, ...]:
     """Git's folder for this working tree, the one that all working trees of the repository share, and more by name."""
     wanted = [word for name in names for word in ("--git-path", name)]
-    said = query("rev-parse", "--absolute-git-dir", "--git-common-dir", *wanted).line.splitlines()
-    return tuple(Path(here().root, line).resolve() for line in said)
+    lines = query("rev-parse", "--absolute-git-dir", "--git-common-dir", *wanted).line.splitlines()
+    return tuple(Path(here().root, line).resolve() for line in lines)
 
 
 def _environment(command: str, is_query: bool) -> dict[str, str]:

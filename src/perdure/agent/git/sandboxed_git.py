@@ -179,14 +179,12 @@ def _in_folder(command: str) -> Path | None:
 
 @contextmanager
 def _hook_environment(command: str) -> Iterator[dict[str, str]]:
-    """The environment that makes git use hook runners, while they are installed, and no program that the repository
-    names.
-    """
+    """The environment that makes git use hook runners and no program that the repository names."""
     git_settings = _read_settings()
     level = _level(git_settings)
     if level is Level.NONE:  # git runs hooks itself, so it gets the variables that they need
-        told = environment(here(), level, Path(gettempdir()))
-        yield {name: value for name, value in told.items() if name != "PATH" and not name.startswith("GIT_")}
+        variables = environment(here(), level, Path(gettempdir()))
+        yield {name: value for name, value in variables.items() if name != "PATH" and not name.startswith("GIT_")}
         return
     _check(git_settings, command)
     named = {one.key for one in git_settings if not one.is_personal and programs.names_program(one.key)}
@@ -220,13 +218,13 @@ def _install_hooks(
         here(), [], level=level, temporary=temporary, hidden=(scratch,), shown=(git_dir, common, hooks_folder),
         granted=(*lfs, temporary) if level is Level.BUBBLEWRAP else lfs,
     )  # fmt: skip
-    told = {
-        "line": line[:-1], "place": str(temporary), "refs": _own_refs(level, temporary, common), "common": str(common),
+    content = {
+        "line": line[:-1], "temporary": str(temporary), "refs": _own_refs(level, temporary, common),
         "environment": environment(here(), level, temporary), "limits": limits_of(Bounds(seconds=GIT_SECONDS)),
-        "pen": group, "hooks": hooks, "filters": filters, "git": git_program(), "index": str(git_dir / "index"),
-        "objects": str(objects),
+        "cgroup": group, "hooks": hooks, "filters": filters, "git": git_program(), "index": str(git_dir / "index"),
+        "common": str(common), "objects": str(objects),
     }  # fmt: skip
-    spec.write_text(json.dumps(told), encoding="utf-8")
+    spec.write_text(json.dumps(content), encoding="utf-8")
     (folder / "hooks").mkdir()
     for name in hooks:
         _write_hook(folder / "hooks" / name, _call(spec, "hook", name))

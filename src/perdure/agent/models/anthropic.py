@@ -160,19 +160,19 @@ class _AnthropicStream(StreamReader):
             raise from_event(self._who, event)
         return self.finished or self._answer.cut
 
-    def _open(self, at: int, said: dict[str, Any]) -> None:
-        if said.get("type") == "tool_use":
-            block = self._answer.open(at, Block("call", str(said.get("id") or ""), str(said.get("name") or "")))
-            if said.get("input"):
-                self._answer.add(block, json.dumps(said["input"]))
-        elif said.get("type") == "text":
+    def _open(self, at: int, content: dict[str, Any]) -> None:
+        if content.get("type") == "tool_use":
+            block = self._answer.open(at, Block("call", str(content.get("id") or ""), str(content.get("name") or "")))
+            if content.get("input"):
+                self._answer.add(block, json.dumps(content["input"]))
+        elif content.get("type") == "text":
             block = self._answer.open(at, Block("text"))
-            self._answer.add(block, str(said.get("text") or ""))
+            self._answer.add(block, str(content.get("text") or ""))
         else:
             block = self._answer.open(at, Block("thinking"))
-            if said.get("type") in THINKING:
-                block.whole = said
-                self._answer.charge(len(str(said.get("data") or "")))
+            if content.get("type") in THINKING:
+                block.whole = content
+                self._answer.charge(len(str(content.get("data") or "")))
 
     def _add(self, at: int, delta: dict[str, Any]) -> None:
         if (block := self._answer.blocks.get(at)) is None:

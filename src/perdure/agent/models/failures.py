@@ -34,26 +34,26 @@ def from_sdk(sdk: Any, who: str, key: str, error: Exception) -> ModelError:
 
 def from_event(who: str, body: Any) -> ModelError:
     """Convert an error that arrived inside the stream of an answer."""
-    kind, said = _kind_and_message(body)
-    retry, too_long = kind not in FINAL_KINDS, _too_long(kind, said)
-    return ModelError(f"{who} aborted its answer: {said or kind}", retry=retry, kind=kind, too_long=too_long)
+    kind, message = _kind_and_message(body)
+    retry, too_long = kind not in FINAL_KINDS, _too_long(kind, message)
+    return ModelError(f"{who} aborted its answer: {message or kind}", retry=retry, kind=kind, too_long=too_long)
 
 
 def from_status(who: str, key: str, status: int, headers: Mapping[str, str], body: Any) -> ModelError:
     """Convert an HTTP error. `details` has the status, the provider's code, and whether the prompt was too long."""
-    kind, said = _kind_and_message(body)
+    kind, message = _kind_and_message(body)
     retry = status in RETRY or (status >= 500 and status != 501)
     if kind in NO_CREDIT:
         retry = False
-    if (asked := headers.get("x-should-retry")) in ("true", "false"):
-        retry = asked == "true"
-    sentence, hint = _sentence(who, key, status, said, kind)
+    if (should_retry := headers.get("x-should-retry")) in ("true", "false"):
+        retry = should_retry == "true"
+    sentence, hint = _sentence(who, key, status, message, kind)
     after = retry_after(headers) if retry else None
-    too_long = status == 413 or _too_long(kind, said)
+    too_long = status == 413 or _too_long(kind, message)
     return ModelError(sentence, hint=hint, retry=retry, retry_after=after, status=status, kind=kind, too_long=too_long)
 
 
-def _sentence(who: str, key: str, status: int, said: str, kind: str) -> tuple[str, str]:
+def _sentence(who: str, key: str, status: int, message: str, kind: str) -> tuple[str, str]:
     if kind in NO_CREDIT or status == 402:
         return f"The account at {who} has no credit left.", "Add credit, or choose another model."
     if status == 429:
@@ -64,13 +64,13 @@ def _sentence(who: str, key: str, status: int, said: str, kind: str) -> tuple[st
         return f"{who} does not allow this key to use the model.", "Give the key access to the model."
     if status == 404:
         return f"{who} was not found.", "Check the model's name, and the address if you gave one."
-    if status == 413 or _too_long(kind, said):
+    if status == 413 or _too_long(kind, message):
         return f"The request is too large for {who}.", "Shorten the conversation, or start another session."
     if status == 529 or kind == "overloaded_error":
         return f"{who} is overloaded.", "Try again later."
     if status in RETRY or status >= 500:
         return f"{who} failed (HTTP {status}).", "Try again later."
-    return f"{who} refused the request (HTTP {status}): {said or kind or 'no reason given'}", "Correct the request."
+    return f"{who} refused the request (HTTP {status}): {message or kind or 'no reason given'}", "Correct the request."
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -101,5 +101,5 @@ def _kind_and_message(body: Any) -> tuple[str, str]:
     return kind[:100], one_line(str(error.get("message") or ""))
 
 
-def _too_long(kind: str, said: str) -> bool:
-    return kind in ("context_length_exceeded", "request_too_large") or any(word in said.lower() for word in TOO_LONG)
+def _too_long(kind: str, message: str) -> bool:
+    return kind in ("context_length_exceeded", "request_too_large") or any(word in message.lower() for word in TOO_LONG)

@@ -102,8 +102,8 @@ def messages_for(request: Request) -> list[dict[str, Any]]:
 def _message(turn: Turn) -> dict[str, Any]:
     text = clean(turn.text)
     if turn.role == "tool":
-        said = f"This call failed. {text}" if turn.failed else text
-        return {"role": "tool", "tool_call_id": wire_id(turn.call), "content": said}
+        content = f"This call failed. {text}" if turn.failed else text
+        return {"role": "tool", "tool_call_id": wire_id(turn.call), "content": content}
     message: dict[str, Any] = {"role": turn.role, "content": text if text.strip() else None}
     if turn.role == "assistant" and turn.calls:
         message["tool_calls"] = [
@@ -139,23 +139,25 @@ class _OpenAIStream(StreamReader):
                 block = self._answer.blocks.get(TEXT) or self._answer.open(TEXT, Block("text"))
                 self._answer.add(block, part(self._who, delta, name, str))
                 self._stop = "refused" if name == "refusal" else self._stop
-        for said in part(self._who, delta, "tool_calls", list) if delta.get("tool_calls") else []:
-            if not isinstance(said, dict):
+        for call_delta in part(self._who, delta, "tool_calls", list) if delta.get("tool_calls") else []:
+            if not isinstance(call_delta, dict):
                 raise corrupted(self._who)
             if self._answer.cut:
                 break
-            self._take_call(said)
+            self._take_call(call_delta)
 
-    def _take_call(self, said: dict[str, Any]) -> None:
-        function = part(self._who, said, "function", dict) if said.get("function") else {}
-        at = said.get("index")
+    def _take_call(self, call_delta: dict[str, Any]) -> None:
+        function = part(self._who, call_delta, "function", dict) if call_delta.get("function") else {}
+        at = call_delta.get("index")
         if not isinstance(at, int) or at < 0:  # some servers do not count them
             last = max(self._answer.blocks, default=TEXT)
-            at = last + 1 if said.get("id") or last == TEXT else last
+            at = last + 1 if call_delta.get("id") or last == TEXT else last
         block = self._answer.blocks.get(at)
         if block is None:
-            block = self._answer.open(at, Block("call", str(said.get("id") or ""), str(function.get("name") or "")))
-        block.id = block.id or str(said.get("id") or "")
+            block = self._answer.open(
+                at, Block("call", str(call_delta.get("id") or ""), str(function.get("name") or ""))
+            )
+        block.id = block.id or str(call_delta.get("id") or "")
         block.name = block.name or str(function.get("name") or "")
         if function.get("arguments"):
             given = function["arguments"]

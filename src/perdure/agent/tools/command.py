@@ -84,9 +84,7 @@ def _is_read_only(command: str) -> bool:
 
 
 def read_only_line(argv: list[str]) -> list[str] | None:
-    """The command line of a read-only command: a program outside the folder, and git without the programs it would
-    start.
-    """
+    """The command line of a read-only command: a program outside the folder; git starts no other program."""
     if (program := executable(argv[0], here().root)) is None:
         return None
     if argv[0] != "git":
@@ -102,9 +100,7 @@ def read_only_environment(workspace: Workspace, level: Level, temporary: Path) -
 
 
 class CommandOutcome(msgspec.Struct, frozen=True):
-    """What is known of a command that outlived its worker: the outcome of its attempt, in the form that the ledger
-    needs.
-    """
+    """The outcome of a command that outlived its worker, in the form that the ledger needs."""
 
     outcome: AttemptOutcome
     why: str
@@ -162,12 +158,12 @@ def _run(
         (temporary.parent / _NO_SETTINGS).touch()
     hidden = (attempts.folder.parent,)
     line = command_line(workspace, argv, level=level, temporary=temporary, hidden=hidden, read_only=read_only)
-    told = (read_only_environment if read_only else environment)(workspace, level, temporary)
+    variables = (read_only_environment if read_only else environment)(workspace, level, temporary)
     command_exit = attempts.run(
         call.attempt,
         line,
         workspace=workspace,
-        environment=told,
+        environment=variables,
         bounds=Bounds(seconds=max(1, min(timeout, LONGEST))),
         beat=call.heartbeat,
     )
@@ -216,8 +212,8 @@ def _output_text(output: Path, size: int) -> str:
         tail = file.read(half)
         head, tail = head[: head.rfind(b"\n") + 1] or head, tail[tail.find(b"\n") + 1 :] or tail
         lines = _count(file, len(head), size - len(tail))
-    said = f"… {lines:,} lines left out …" if lines else f"… {size - len(head) - len(tail):,} bytes left out …"
-    return plain(f"{head.decode(errors='replace').rstrip()}\n{said}\n{tail.decode(errors='replace').rstrip()}")
+    omission = f"… {lines:,} lines left out …" if lines else f"… {size - len(head) - len(tail):,} bytes left out …"
+    return plain(f"{head.decode(errors='replace').rstrip()}\n{omission}\n{tail.decode(errors='replace').rstrip()}")
 
 
 def _count(file: Any, start: int, stop: int) -> int:
@@ -231,9 +227,7 @@ def _pieces(read: Callable[[], bytes]) -> Iterator[bytes]:
 
 
 def _store_output(output: Path, workspace: Workspace) -> str | None:
-    """Store the bytes first; the record of the result claims them. A full disk costs the rest of the output and no
-    more.
-    """
+    """Store the bytes first; the recorded result claims them. A full disk costs the rest of the output only."""
     if workspace.artifacts is None:
         return None
     try:

@@ -106,9 +106,7 @@ def _embedded(folder: Path | None = None) -> Iterator[str]:
 
 
 def _is_submodule(nested: Path) -> bool:
-    """Whether its git folder lies in the repository's own and names no program, and the same holds for repositories in
-    it.
-    """
+    """Whether its git folder lies in the repository's own and names no program, recursively."""
     found = find_git_folders(nested)
     if found is None or found.own.is_relative_to(nested):
         return False

@@ -23,8 +23,7 @@ HIDDEN: dict[str, frozenset[str]] = {}
 
 
 def prepares(tool: Tool[..., Any], *hidden: str) -> Callable[[Callable[..., dict[str, Any]]], Prepare]:
-    """Declare the function that fills the hidden parameters of a tool: `(known, **arguments of the model) ->
-    arguments`.
+    """Declare the function that fills the hidden parameters of a tool: `(known, **given by the model) -> arguments`.
 
     The arguments that it returns override the model's, so it may also correct one of them.
     """

@@ -73,8 +73,8 @@ def remember(log: Log, key: str, value: str, everywhere: bool = False, stale_aft
     `stale_after`, such as "7d", says when it must be checked again.
     """
     age = None if stale_after is None else microseconds(stale_after)
-    kept = fact.remember.on(log, _scope(log, everywhere), key, value, stale_after=age)
-    return ToolResult(f"Stored {key}, version {kept.version}.")
+    stored = fact.remember.on(log, _scope(log, everywhere), key, value, stale_after=age)
+    return ToolResult(f"Stored {key}, version {stored.version}.")
 
 
 @tool(replay="joint")

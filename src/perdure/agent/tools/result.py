@@ -42,9 +42,9 @@ class _Source(msgspec.Struct, frozen=True):
 
 def source_of(result: str, arguments: Mapping[str, Any]) -> str | None:
     """The reference of a read-only call, from its stored result: the path, the address or the command that it read."""
-    said = msgspec.json.decode(result, type=_Source)
-    path = next(iter(said.read), arguments.get("path"))
-    found = said.origin.removeprefix("file:").removeprefix("web:") if said.origin else path
+    source = msgspec.json.decode(result, type=_Source)
+    path = next(iter(source.read), arguments.get("path"))
+    found = source.origin.removeprefix("file:").removeprefix("web:") if source.origin else path
     return str(found) if found else None
 
 
@@ -61,9 +61,7 @@ def text_result(text: str, **more: Any) -> ToolResult:
 
 
 def _store_text(text: str) -> str | None:
-    """Store the bytes first; the record of the result claims them. A full disk costs the rest of the text, not the
-    call.
-    """
+    """Store the bytes first; the recorded result claims them. A full disk costs the rest of the text, not the call."""
     if (artifacts := here().artifacts) is None:
         return None
     try:

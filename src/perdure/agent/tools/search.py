@@ -62,9 +62,9 @@ def search_files(pattern: str, path: str = ".", glob: str | None = None) -> Tool
 
 def _search(pattern: str, names: list[str]) -> tuple[list[_Line], bool]:
     """The matches, and whether everything was searched."""
-    told = {"root": str(here().root), "pattern": pattern, "most": MATCHES, "longest": LONGEST}
+    request_head = {"root": str(here().root), "pattern": pattern, "most": MATCHES, "longest": LONGEST}
     try:
-        request = msgspec.json.encode(told) + b"\n" + "\0".join(names).encode()
+        request = msgspec.json.encode(request_head) + b"\n" + "\0".join(names).encode()
     except UnicodeEncodeError:
         raise NotDone("The pattern holds half of a surrogate pair.") from None
     command = [sys.executable, "-I", "-S", str(Path(search_process.__file__).resolve())]
