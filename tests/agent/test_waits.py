@@ -22,7 +22,7 @@ from tests.agent.conftest import open_runtime
 from tests.agent.support import interrupted_agent
 from tests.agent.support.conversation import Conversation, calls, lines
 from tests.agent.support.run_limits import cancel_after
-from tests.agent.test_call_report import interrupt, resumed
+from tests.agent.test_call_report import _log, interrupt, resumed, work  # noqa: F401 - fixtures of the killed agent
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 

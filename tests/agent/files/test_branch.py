@@ -275,7 +275,7 @@ async def test_a_running_session_is_not_merged_into(
         await runtime.send("talk", "continue")
         async with open_runtime(conversation.target, **own(tmp_path)) as other:
             holder = await acquire(other, await other.get("talk"))
-            with pytest.raises(LeaseHeld, match="runs session talk in the folder that the branch is brought to"):
+            with pytest.raises(LeaseHeld, match="runs session talk in the folder to merge into"):
                 await merge(runtime, branch)
             await other.store.write(sessions.release(holder))
         assert not (repository / "b.txt").exists()

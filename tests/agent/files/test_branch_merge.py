@@ -133,6 +133,6 @@ async def test_an_ended_branch_whose_snapshots_are_gone_is_refused(
         branch = await ended(runtime, await branched(runtime))
         assert (await place_of(runtime, branch)).is_dir()
         shutil.rmtree(await home(runtime, repository))
-        with pytest.raises(Conflict, match="is not here"):
+        with pytest.raises(Conflict, match="does not exist"):
             await merge(runtime, branch)
         assert not (repository / "b.txt").exists()
