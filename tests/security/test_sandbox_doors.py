@@ -11,8 +11,8 @@ import pytest
 
 from perdure.agent.commands import home_folders
 from perdure.agent.commands.sandbox import Level
-from tests.agent.support.sandbox_run import SandboxedFolder
 from tests.agent.support.requirements import need_bubblewrap
+from tests.agent.support.sandbox_run import SandboxedFolder
 from tests.agent.support.tool_calls import make_repository, run_git
 from tests.cli.support.agents import AgentFolder, calls
 
