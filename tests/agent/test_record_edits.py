@@ -14,7 +14,7 @@ import pytest
 from perdure.errors import SessionWaiting
 from tests.agent.conftest import open_runtime
 from tests.agent.support import lost_planner
-from tests.agent.support.conversation import Conversation, Watched, calls, lines
+from tests.agent.support.conversation import Conversation, RecordingModel, calls, lines
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 
@@ -74,7 +74,7 @@ async def test_agent_is_told_what_a_lost_worker_left_unfinished(conversation: Co
         subprocess.run, command, env=os.environ | {"PERDURE_TEST_KILL": "1"}, capture_output=True, timeout=60
     )
     assert killed.returncode == -signal.SIGKILL
-    model = Watched(lost_planner.SCRIPT)
+    model = RecordingModel(lost_planner.SCRIPT)
     lost_planner.declare(model)
     async with open_runtime(conversation.target) as runtime:
         with pytest.raises(SessionWaiting):
