@@ -6,12 +6,6 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-UNSORTED = (
-    "tests/agent/",
-    "tests/cli/",
-    "tests/control/",
-    "docs/how-to/newcomer.md",
-)  # their names are still being changed
 
 
 def files(*folders: str, suffix: str = ".py") -> list[Path]:
