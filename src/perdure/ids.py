@@ -38,6 +38,10 @@ def salt() -> str:
     return os.urandom(16).hex()
 
 
+def random_bytes(count: int) -> bytes:
+    return os.urandom(count)
+
+
 def digest(content: bytes | str) -> str:
     """SHA-256 in hexadecimal, of stored bytes as they are."""
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()

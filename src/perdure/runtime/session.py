@@ -7,14 +7,19 @@ the work is done once and recorded. Code between these calls runs again in every
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, overload
+from uuid import UUID
 
 from perdure.domain.effect import SETTLED, Effect
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, ProgramChanged, SessionFailed, Suspended
 from perdure.ids import encode
 from perdure.runtime.awaitable import UnawaitedCalls
+from perdure.runtime.calls.gather import gather
+from perdure.runtime.calls.recorded_values import RecordedValues
+from perdure.runtime.calls.step_retries import RetryRule, retry_rule, with_retries
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.program import Bound, check_bound, get_program
 from perdure.runtime.definitions.signature import Signature, argument_digest
@@ -32,6 +37,10 @@ from perdure.store.moves import wait
 
 P = ParamSpec("P")
 T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
 
 
 class Session:
@@ -45,6 +54,7 @@ class Session:
         self._calls = UnawaitedCalls()
         self._lanes = Lanes(run)
         self._records = SessionRecords(run, self._lanes, self._calls)
+        self._values = RecordedValues(run, self._lanes, self._calls, self._records)
         self._signatures: dict[Any, Signature] = {}
 
     @property
@@ -57,7 +67,20 @@ class Session:
 
     def scope(self, name: str) -> Scope:
         """A line of execution for a task that runs beside others: `async with s.scope("left"):`."""
-        return Scope(self._run, self._lanes.enclosing(), name)
+        outer = self._lanes.enclosing()
+        return Scope(self._run, outer, outer.enter(name))
+
+    def now(self) -> Coroutine[Any, Any, datetime]:
+        """The time in UTC at the first call; the same in every run."""
+        return self._values.now()
+
+    def uuid(self) -> Coroutine[Any, Any, UUID]:
+        """A random UUID; the same in every run."""
+        return self._values.uuid()
+
+    def random(self) -> Coroutine[Any, Any, float]:
+        """A random number from 0 up to, not including, 1; the same in every run."""
+        return self._values.random()
 
     def decide(self, text: str, *, because: str, then: str | None = None) -> Coroutine[Any, Any, DecisionHandle]:
         """Record what was chosen and why, before acting on it."""
@@ -94,6 +117,18 @@ class Session:
 
     @overload
     def step(
+        self, name: str, function: Callable[..., Awaitable[T]], /, *args: Any, retries: int,
+        backoff: str | float = ..., **kwargs: Any,
+    ) -> Coroutine[Any, Any, T]: ...  # fmt: skip
+
+    @overload
+    def step(
+        self, name: str, function: Callable[..., T], /, *args: Any, retries: int, backoff: str | float = ...,
+        **kwargs: Any,
+    ) -> Coroutine[Any, Any, T]: ...  # fmt: skip
+
+    @overload
+    def step(
         self, name: str, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, T]: ...
 
@@ -103,15 +138,33 @@ class Session:
     ) -> Coroutine[Any, Any, T]: ...
 
     def step(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
-        """Compute something once and record it. An error is recorded too, and raised as `StepFailed` in every run."""
+        """Compute something once and record it. An error is recorded too, and raised as `StepFailed` in every run.
+
+        With `retries`, a function that raised runs again up to that many times, after durable pauses: `backoff`, one
+        second by default, which doubles each time. They are the function's own arguments if it has such parameters.
+        """
         if not name or name.startswith(":"):
             raise ConfigError(f"A step cannot be named {name!r}.", hint="Names that begin with a colon are reserved.")
         signature = self._signature(function)
-        arguments = signature.bind(args, kwargs)
-        position = self._lanes.current().next_position("step", name, argument_digest(arguments))
-        return self._calls.later(
-            position, self._records.compute(position, signature, signature.by_name(function), arguments)
-        )
+        rule = None
+        if "retries" in kwargs and "retries" not in signature.parameters:
+            rule = retry_rule(name, kwargs.pop("retries"), kwargs.pop("backoff", "1s"))
+        arguments, lane = signature.bind(args, kwargs), self._lanes.current()
+        position = lane.next_position("step", name, argument_digest(arguments))
+        compute = partial(self._records.compute, position, signature, signature.by_name(function), arguments)
+        return self._calls.later(position, compute() if rule is None else self._retry(rule, position, lane, compute))
+
+    async def _retry(
+        self, rule: RetryRule, position: CallPosition, lane: ExecutionLane, compute: Callable[..., Awaitable[Any]]
+    ) -> Any:
+        if self._run.records.step_at(position) is not None:
+            return await compute()
+
+        async def pause(timer: CallPosition, span: int, why: str) -> None:
+            await self._wait(timer, WaitKind.TIMER, lane, detail={"why": why}, span=span)
+
+        waited = partial(self._run.records.wait_at, "w")
+        return await with_retries(rule, position, waited, lambda is_last: compute(is_last=is_last), pause)
 
     def _signature(self, function: Callable[..., Any]) -> Signature:
         """A function's signature; those made in a loop share one unless their defaults, types or wrappings differ."""
@@ -220,6 +273,34 @@ class Session:
                 await self._run.write(wait.open_(self._run.holder, id, kind, ref=ref, detail=detail, due_at=due))
                 recorded = await self._run.wait_for(id, lane)
             return recorded.answer
+
+    @overload
+    def gather(self, one: Awaitable[A], /) -> Coroutine[Any, Any, tuple[A]]: ...
+
+    @overload
+    def gather(self, one: Awaitable[A], two: Awaitable[B], /) -> Coroutine[Any, Any, tuple[A, B]]: ...
+
+    @overload
+    def gather(
+        self, one: Awaitable[A], two: Awaitable[B], three: Awaitable[C], /
+    ) -> Coroutine[Any, Any, tuple[A, B, C]]: ...
+
+    @overload
+    def gather(
+        self, one: Awaitable[A], two: Awaitable[B], three: Awaitable[C], four: Awaitable[D], /
+    ) -> Coroutine[Any, Any, tuple[A, B, C, D]]: ...
+
+    @overload
+    def gather(self, *work: Awaitable[T]) -> Coroutine[Any, Any, tuple[T, ...]]: ...
+
+    def gather(self, *work: Awaitable[Any]) -> Coroutine[Any, Any, tuple[Any, ...]]:
+        """Await calls of `s.*` and coroutines of the program side by side; the results in the order given.
+
+        All are awaited to their ends; then the error of the lowest index is raised.
+        """
+        lane = self._lanes.current()
+        position = CallPosition(lane.path, "gather", "gather", "", 0)
+        return self._calls.later(position, gather(self._run, lane, work))
 
     def child(self, bound: Bound[T], *, id: str | None = None) -> Coroutine[Any, Any, T]:
         """Run another program as a session of its own, and wait for its result."""

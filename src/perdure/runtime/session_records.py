@@ -14,6 +14,7 @@ from perdure.domain.fact import private_scope
 from perdure.errors import ConfigError, PerdureError, StoreError
 from perdure.ids import decode, digest, encode
 from perdure.runtime.awaitable import UnawaitedCalls
+from perdure.runtime.calls.step_retries import AttemptFailed
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.signature import Signature, argument_digest
 from perdure.runtime.description import describe
@@ -41,20 +42,23 @@ class SessionRecords:
         self._tasks: dict[str, Make] = {}  # how to write a task again, in a branch that inherited it
 
     async def compute(
-        self, position: CallPosition, shape: Signature, function: Callable[..., Any], arguments: dict[str, Any]
-    ) -> Any:
+        self, position: CallPosition, shape: Signature, function: Callable[..., Any], arguments: dict[str, Any],
+        *, is_last: bool = True,
+    ) -> Any:  # fmt: skip
+        """The recorded result of a step, or compute it. `is_last`: an error is recorded; otherwise `AttemptFailed`."""
         with self._run.active():
             self._run.honour_requests()
             recorded = self._run.records.step_at(position)
             if recorded is None:
-                return await self._run.see_through(self._first(position, shape, function, arguments))
+                return await self._run.see_through(self._first(position, shape, function, arguments, is_last))
             if recorded.error is not None:
                 raise step_failed(position.name, decode(recorded.error))
             return shape.decode_result(self._run.runtime.values.get(recorded.result, recorded.artifact))
 
     async def _first(
-        self, position: CallPosition, shape: Signature, function: Callable[..., Any], arguments: dict[str, Any]
-    ) -> Any:
+        self, position: CallPosition, shape: Signature, function: Callable[..., Any], arguments: dict[str, Any],
+        is_last: bool,
+    ) -> Any:  # fmt: skip
         """Compute a step that nothing is recorded for."""
         if shape.is_async:
             ended = await call(function, True, None, None, **shape.unbind(arguments))
@@ -76,6 +80,8 @@ class SessionRecords:
             return shape.decode_result(text)
         if issubclass(type(ended.error), INTERRUPTIONS):
             raise ended.error
+        if not is_last:
+            raise AttemptFailed(ended.error)
         return await self._failed(position, ended.error)
 
     async def _failed(self, position: CallPosition, error: BaseException) -> Any:

@@ -11,6 +11,8 @@ import pytest
 
 PROGRAM = """
 from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
 
 import perdure
 from perdure import Call, Outcome, Session, Transaction, program, tool
@@ -52,6 +54,11 @@ async def called_asynchronous(call: Call, n: int) -> tuple[int, ...]:
     return (n, call.attempt)
 
 
+@tool
+def renamed(ctx: Call, n: int) -> int:
+    return ctx.attempt + n
+
+
 @tool(replay="joint")
 def joint(tx: Transaction, account: str, cents: int) -> int:
     return len(tx.execute("select ?", (account,))) + cents
@@ -81,11 +88,21 @@ async def review(s: Session, pr: int, title: str = "") -> str:
     await chosen.settle("done")
     version: int = await s.remember("k", 1)
     await s.sleep(hours=8)
+    k: datetime = await s.now()
+    l: UUID = await s.uuid()
+    m: float = await s.random()
+    n: list[Found] = await s.step("n", step, 1, retries=3, backoff="10s")
+    o: str = await s.step("o", slow_step, 1, twice=True, retries=3)
+    p, q = await s.gather(s.do(plain, 1), asynchronous(1))
+    r: str = p
+    t: Found = q
+    u: tuple[str, ...] = await s.gather(*[slow_step(n) for n in range(7)])
+    v: int = await s.do(renamed, 1)
     async with s.scope("aside"):
         await s.do(plain, 1)
     if version > 100:
         await s.restart(pr=pr)
-    return a + str((b, c, d, e, f, g, h, i, j))
+    return a + str((b, c, d, e, f, g, h, i, j, k, l, m, n, o, r, t, u, v))
 
 
 def main() -> None:
@@ -131,6 +148,11 @@ async def wrong(s: Session) -> None:
     d: int = await s.step("g", slow_step, 1)
     e: int = await s.child(review.bind(pr=1))
     f: int = perdure.run(review.bind(pr=1))
+    g: str = await s.now()
+    h: int = await s.step("g", slow_step, 1, retries=3)
+    await s.step("g", slow_step, 1, retries="many")
+    i: tuple[int, int] = await s.gather(s.do(plain, 1), s.do(asynchronous, 1))
+    await s.gather(1)
 """
 
 

@@ -46,10 +46,11 @@ class Lanes:
 class Scope:
     """A line of execution of its own, for one task."""
 
-    def __init__(self, run: Run, outer: ExecutionLane, name: str) -> None:
+    def __init__(self, run: Run, outer: ExecutionLane, path: str) -> None:
+        """`path` is what `outer.enter(name)` returned."""
         self._run = run
         self._outer = outer
-        self._path = outer.enter(name)
+        self._path = path
         self._lane: ExecutionLane | None = None
         self._token: Token[ExecutionLane | None] | None = None
 

@@ -40,6 +40,7 @@ class ExecutionLane:
         self.waiting = 0
         self._counts: dict[tuple[str, str, str], int] = {}
         self._scopes: set[str] = set()
+        self._gathers = 0
 
     def is_blocked(self) -> bool:
         """Whether it can only wait: for a wait of its own or, as far as is known, for the scopes inside it.
@@ -64,5 +65,14 @@ class ExecutionLane:
             raise ConfigError(f"The scope {name!r} may not hold a slash.")
         if name in self._scopes:
             raise ConfigError(f"The scope {name!r} was entered already.", hint="Give each scope its own name.")
+        return self.enter_reserved(name)
+
+    def enter_reserved(self, name: str) -> str:
+        """The path of a scope that Perdure names itself."""
         self._scopes.add(name)
         return f"{self.path}/{name}" if self.path else name
+
+    def next_gather(self) -> int:
+        """The number of the next gather in this lane that needs scopes."""
+        self._gathers += 1
+        return self._gathers
