@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from functools import cache
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import rfc8785
@@ -38,8 +39,14 @@ def salt() -> str:
     return os.urandom(16).hex()
 
 
-def random_bytes(count: int) -> bytes:
-    return os.urandom(count)
+def random_uuid() -> UUID:
+    """A UUID of version 4, which says nothing about when and where it was made."""
+    return UUID(bytes=os.urandom(16), version=4)
+
+
+def random_fraction() -> float:
+    """A random number from 0 up to, not including, 1."""
+    return (int.from_bytes(os.urandom(7), "big") >> 3) / 2**53
 
 
 def digest(content: bytes | str) -> str:

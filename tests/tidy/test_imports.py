@@ -44,6 +44,8 @@ MAY_MEASURE = {
 }
 MAY_USE_RANDOMNESS = {
     "src/perdure/ids.py": "it creates the ids",
+    "src/perdure/runtime/session.py": "it names the type of s.uuid()",
+    "src/perdure/runtime/calls/recorded_values.py": "it names the type of s.uuid()",
     "src/perdure/testing/": "ports, passwords and names of test servers",
 }
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from perdure import ids
+from perdure.ids import random_fraction, random_uuid
 from perdure.runtime.awaitable import UnawaitedCalls
 from perdure.runtime.definitions.signature import Signature, argument_digest
 from perdure.runtime.run.lanes import Lanes
@@ -34,10 +34,10 @@ class RecordedValues:
         return self._value(":now", NOW, lambda: EPOCH + timedelta(microseconds=self._run.clock.now()))
 
     def uuid(self) -> Coroutine[Any, Any, UUID]:
-        return self._value(":uuid", IDENTIFIER, lambda: UUID(bytes=ids.random_bytes(16), version=4))
+        return self._value(":uuid", IDENTIFIER, random_uuid)
 
     def random(self) -> Coroutine[Any, Any, float]:
-        return self._value(":random", FRACTION, lambda: (int.from_bytes(ids.random_bytes(7), "big") >> 3) / 2**53)
+        return self._value(":random", FRACTION, random_fraction)
 
     def _value(self, name: str, signature: Signature, read: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
         position = self._lanes.current().next_position("step", name, NO_ARGUMENTS)
