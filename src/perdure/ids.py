@@ -40,7 +40,7 @@ def salt() -> str:
 
 
 def random_uuid() -> UUID:
-    """A UUID of version 4, which says nothing about when and where it was made."""
+    """A UUID of version 4: random bytes, without a time or a place."""
     return UUID(bytes=os.urandom(16), version=4)
 
 
