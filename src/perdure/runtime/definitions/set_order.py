@@ -14,6 +14,8 @@ import msgspec
 from msgspec import inspect as types
 
 SCALARS = frozenset({type(None), bool, int, float, str, bytes})
+_SETS = (set, frozenset)
+_SCALARS_ONLY = SCALARS.issuperset  # most values hold no others, and this check runs in C
 Write = Callable[[Any], Any]
 
 
@@ -31,11 +33,15 @@ def sort_sets(value: Any, write: Write) -> Any:
     kind = type(value)
     if kind in SCALARS:
         return value
-    if issubclass(kind, set | frozenset):
+    if issubclass(kind, _SETS):
         return sorted((write(sort_sets(item, write)) for item in value), key=rank)
     if issubclass(kind, dict):
+        if _SCALARS_ONLY(map(type, value.values())):
+            return value
         return {key: sort_sets(item, write) for key, item in value.items()}
     if kind is list or kind is tuple:
+        if _SCALARS_ONLY(map(type, value)):
+            return value
         return [sort_sets(item, write) for item in value]
     if names := _fields(kind):  # type: ignore[arg-type] # classes are hashable
         plain = write(value)
