@@ -13,7 +13,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from perdure.domain.effect import SETTLED, Effect
-from perdure.domain.wait import WaitKind
+from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import ConfigError, ProgramChanged, SessionFailed, Suspended
 from perdure.ids import encode
 from perdure.runtime.awaitable import UnawaitedCalls
@@ -236,12 +236,21 @@ class Session:
                 raise failure(effect)
             return tool.signature.decode_result(self._run.runtime.values.get(effect.result, effect.artifact))
 
-    def ask(self, question: str, *, choices: Sequence[str] | None = None) -> Coroutine[Any, Any, Any]:
-        """Wait, for as long as it takes, for a person's answer."""
+    def ask(
+        self, question: str, *, choices: Sequence[str] | None = None, timeout: str | float | None = None
+    ) -> Coroutine[Any, Any, Any]:
+        """Wait for a person's answer, for as long as it takes; with `timeout`, raise `TimeoutError` after that time."""
         asked = {"question": question, "choices": list(choices) if choices else None}
         lane = self._lanes.current()
         position = lane.next_position("ask", "ask", argument_digest(asked))
-        return self._calls.later(position, self._wait(position, WaitKind.INPUT, lane, ref="ask", detail=asked))
+        span = None if timeout is None else microseconds(timeout)
+        return self._calls.later(position, self._ask(position, lane, asked, span))
+
+    async def _ask(self, position: CallPosition, lane: ExecutionLane, asked: dict[str, Any], span: int | None) -> Any:
+        answered = await self._wait(position, WaitKind.INPUT, lane, ref="ask", detail=asked, span=span)
+        if answered.resolved_by == wait.TIMER and answered.answer is None:
+            raise TimeoutError(f"The question {asked['question']!r} was not answered in time.")
+        return answered.answer
 
     def sleep(
         self, duration: str | float | None = None, *, seconds: float = 0, minutes: float = 0, hours: float = 0,
@@ -252,7 +261,10 @@ class Session:
         span += microseconds(duration) if duration is not None else 0
         lane = self._lanes.current()
         position = lane.next_position("sleep", "sleep", str(span))
-        return self._calls.later(position, self._wait(position, WaitKind.TIMER, lane, span=span))
+        return self._calls.later(position, self._sleep(position, lane, span))
+
+    async def _sleep(self, position: CallPosition, lane: ExecutionLane, span: int) -> None:
+        await self._wait(position, WaitKind.TIMER, lane, span=span)
 
     async def _wait(
         self,
@@ -263,7 +275,7 @@ class Session:
         ref: str | None = None,
         detail: Any = None,
         span: int | None = None,
-    ) -> Any:
+    ) -> Wait:
         with self._run.active():
             self._run.honour_requests()
             recorded = self._run.records.wait_at("w", position)
@@ -272,7 +284,7 @@ class Session:
                 due = None if span is None else self._run.clock.now() + span
                 await self._run.write(wait.open_(self._run.holder, id, kind, ref=ref, detail=detail, due_at=due))
                 recorded = await self._run.wait_for(id, lane)
-            return recorded.answer
+            return recorded
 
     @overload
     def gather(self, one: Awaitable[A], /) -> Coroutine[Any, Any, tuple[A]]: ...

@@ -88,6 +88,7 @@ async def review(s: Session, pr: int, title: str = "") -> str:
     await chosen.settle("done")
     version: int = await s.remember("k", 1)
     await s.sleep(hours=8)
+    await s.ask("Merge?", choices=["yes", "no"], timeout="2h")
     k: datetime = await s.now()
     l: UUID = await s.uuid()
     m: float = await s.random()

@@ -70,7 +70,7 @@ class Driver:
         """When the session can continue without a person; None if it cannot."""
         dues: list[int] = []
         for one in view.waits:
-            if one.kind == WaitKind.TIMER and one.due_at is not None:
+            if one.kind in (WaitKind.TIMER, WaitKind.INPUT) and one.due_at is not None:
                 dues.append(one.due_at)
             elif one.kind == WaitKind.CHILD and one.ref is not None:
                 child = await self.run(one.ref)
@@ -133,9 +133,9 @@ class Driver:
     async def fire(self, due: Wait | wait.Due) -> None:
         """Fire a wait that is due. Firing it again changes nothing."""
         if due.kind == WaitKind.APPROVAL:
-            await self._store.write(approval.expire(due.session_uid, "timer", due.id))
+            await self._store.write(approval.expire(due.session_uid, wait.TIMER, due.id))
         else:
-            await self._store.write(wait.fire(due.session_uid, "timer", due.id))
+            await self._store.write(wait.fire(due.session_uid, wait.TIMER, due.id))
 
     async def run_child(
         self, run: Run, bound: Bound[Any], name: str, wait_id: str, lane: ExecutionLane | None, inherited: str | None

@@ -146,7 +146,7 @@ class Worker:
             soon: int | None = await self.runtime.store.read(wait.next_due, now)
             return soon is not None and (soon - now) / 1_000_000 <= SOON
         view = await self.runtime.get(self.only)
-        timed = any(one.due_at is not None and one.kind == "timer" for one in view.waits)
+        timed = any(one.due_at is not None and one.kind in ("timer", "input") for one in view.waits)
         return timed or (view.status == "running" and view.uid not in self._failed_at_cursor)
 
     async def _fire(self) -> None:

@@ -22,6 +22,7 @@ from perdure.store.moves import session
 from perdure.store.row_check import records
 
 MANY = 1_000_000
+TIMER = "timer"  # who resolves a wait that is due
 
 
 @holder_move
