@@ -1,7 +1,11 @@
 """Recovery: what may be done with an effect, given what is known of it. This is the replay table of the design.
 
-`recover` decides, and nothing else does. It is a pure function of the effect, the evidence and the rule, so a run and
-the recovery plan that is shown before it reach the same decision.
+Three pure functions decide, and nothing else does. A run and the recovery plan that is shown before it call them in the
+same order, on the same evidence, so they reach the same decision:
+
+    awaits_approval   the effect is planned, and its approval is undecided: wait
+    recover           the replay table
+    permit            what policy, gate and leases allow now, for a dispatch that is due
 
 Three things are easy to get wrong, and each has its place here:
 
@@ -20,6 +24,7 @@ from enum import StrEnum
 import msgspec
 
 from perdure.clock import SECOND
+from perdure.domain.approval import Approval
 from perdure.domain.effect import (
     PRESUMED,
     SETTLED,
@@ -49,6 +54,9 @@ class Action(StrEnum):
     FAIL = "fail"
     ASK = "ask"
     REFUSE = "refuse"
+    ASK_FOR_APPROVAL = "ask for approval"
+    WAIT_FOR_APPROVAL = "wait for approval"
+    WAIT_FOR_LEASE = "wait for lease"
 
 
 class RecoveryDecision(msgspec.Struct, frozen=True):
@@ -71,6 +79,14 @@ class Evidence(msgspec.Struct, frozen=True):
     life: Liveness = Liveness.CANNOT_TELL
     restore: Restore | None = None
     stopping: bool = False
+
+
+class GateFinding(msgspec.Struct, frozen=True):
+    """What policy and gate say about an intent now. `must_ask`: it needs an approval that it does not have."""
+
+    answer: str = "allow"
+    why: str = ""
+    must_ask: bool = False
 
 
 STRICTNESS = {Replay.PURE: 0, Replay.IDEMPOTENT: 1, Replay.PROBE: 2, Replay.COMPENSATE: 2, Replay.ESCALATE: 3}
@@ -224,9 +240,31 @@ def _counted(action: Action, evidence: Evidence, rule: Rule, why: str) -> Recove
     return RecoveryDecision(Action.ASK, "It is unknown whether an attempt is still under way.")
 
 
-def lacks_approval(effect: Effect, answer: str) -> bool:
-    """Whether it was dispatched without an approval that the policy demands now: then it is in doubt, not run again."""
-    return answer != "allow" and effect.state == EffectState.DISPATCHED and effect.approval_id is None
+def awaits_approval(effect: Effect, approval: Approval | None, stopping: bool) -> bool:
+    """Whether a planned effect waits for an approval that is undecided. A session that is stopping waits for none."""
+    undecided = approval is not None and approval.decision is None
+    return undecided and effect.state == EffectState.PLANNED and not stopping
+
+
+def is_due(decision: RecoveryDecision, now: int) -> bool:
+    """Whether a decision is to dispatch the effect now."""
+    dispatches = decision.action in (Action.DISPATCH, Action.RUN_AGAIN)
+    return dispatches and (decision.not_before is None or decision.not_before <= now)
+
+
+def permit(effect: Effect, decision: RecoveryDecision, gate: GateFinding, held: str | None = None) -> RecoveryDecision:
+    """What policy, gate and leases make of a dispatch that is due. `held` says which lease another effect holds.
+
+    An effect that was dispatched without an approval which is required now is in doubt; it does not run again.
+    """
+    if effect.position[0] != "undo" and gate.answer != "allow":
+        if effect.state == EffectState.DISPATCHED and effect.approval_id is None:
+            return RecoveryDecision(Action.ASK, f"It was begun without an approval. {gate.why}")
+        if effect.state == EffectState.PLANNED and gate.answer == "deny":
+            return RecoveryDecision(Action.REFUSE, gate.why)
+        if effect.state == EffectState.PLANNED and gate.must_ask:
+            return RecoveryDecision(Action.ASK_FOR_APPROVAL, gate.why)
+    return decision if held is None else RecoveryDecision(Action.WAIT_FOR_LEASE, held)
 
 
 def after_absent(evidence: Evidence, rule: Rule) -> RecoveryDecision:

@@ -74,7 +74,7 @@ def test_list_has_title_and_cost_and_is_searched(work: AgentFolder) -> None:
 FAILURES = {
     401: "rejected the key. Set OPENAI_API_KEY to a valid key.",
     402: "has no credit left. Add credit, or choose another model.",
-    404: "was not found",
+    404: "was not found. Check the model's name, and the address if you gave one.",
 }
 
 

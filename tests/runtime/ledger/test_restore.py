@@ -217,11 +217,11 @@ async def test_a_released_restore_asks_no_more_questions(folder: Path, sink: Sin
         await begin(runtime)
         await runtime.store.write(declare())
     async with open_runtime(path) as runtime:
-        (finding,) = [one for one in examine(str(path)).findings if "put back" in one.what]
+        (finding,) = [one for one in examine(str(path)).findings if "set back" in one.what]
         assert "perdure restores --release" in finding.do
         (released,) = await runtime.store.write(restore.release(by="ada", because="nothing was lost"))
         assert (released.released_by, released.released_because) == ("ada", "nothing was lost")
-        assert not [one for one in examine(str(path)).findings if "put back" in one.what]
+        assert not [one for one in examine(str(path)).findings if "set back" in one.what]
         assert (await answer(runtime)).result == "acted"
 
 

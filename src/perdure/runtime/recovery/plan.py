@@ -1,6 +1,6 @@
 """The recovery plan: what a run would do with each unsettled effect, and why; nothing is done.
 
-The decision comes from the same function that a run uses (`domain.recovery`), on the same evidence.
+The decision comes from the same functions that a run uses (`domain.recovery`), on the same evidence.
 """
 
 from __future__ import annotations
@@ -11,7 +11,17 @@ from typing import Any
 import msgspec
 
 from perdure.domain.effect import PRESUMED, Attempt, Effect, EffectState
-from perdure.domain.recovery import Action, Evidence, binding_rule, lacks_approval, open_attempts, recover
+from perdure.domain.recovery import (
+    Action,
+    Evidence,
+    GateFinding,
+    awaits_approval,
+    binding_rule,
+    is_due,
+    open_attempts,
+    permit,
+    recover,
+)
 from perdure.domain.restore import Restore, presumed_attempt
 from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Liveness, combined
@@ -64,27 +74,29 @@ def _for(
         why = f"{effect.undo_by} asks to take it back: {effect.undo_because}"
         return _say(effect, attempts, Action.UNDO, why)
     stopping, rule = session.cancel_requested_at is not None, binding_rule(effect, tool.rule)
-    gated = None if stopping or effect.state != EffectState.PLANNED else _gated(tx, effect, tool, session, policy)
-    if gated is not None:
-        return _say(effect, attempts, *gated)
+    asked = None if effect.approval_id is None else approval.get(tx, effect.session_uid, effect.approval_id)
+    if asked is not None and awaits_approval(effect, asked, stopping):
+        why = f"The gate {asked.gate} asks, and approval {asked.id} is undecided."
+        return _say(effect, attempts, Action.WAIT_FOR_APPROVAL, why)
     evidence = _evidence(attempts, life_of, tx.now, restore.unreleased_for(tx, session), stopping)
-    course = recover(effect, evidence, rule)
-    if course.action is Action.PRESUME and evidence.restore is not None:  # what follows from it is what matters
+    decision = recover(effect, evidence, rule)
+    if decision.action is Action.PRESUME and evidence.restore is not None:  # what follows from it is what matters
         attempts = [*evidence.attempts, presumed_attempt(effect, attempts, evidence.restore, tx.now)]
         evidence = msgspec.structs.replace(evidence, attempts=attempts)
         effect = msgspec.structs.replace(effect, state=EffectState.DISPATCHED, doubted_at=None, verdict=None)
-        course = recover(effect, evidence, rule)
+        decision = recover(effect, evidence, rule)
     attempts = evidence.attempts
-    if course.action is Action.ASK and tool.outlives_worker and effect.doubted_at is None:
+    if decision.action is Action.ASK and tool.outlives_worker and effect.doubted_at is None:
         why = "It may have outlived its worker: it is looked for, and a person is asked only if it is not found."
         return _say(effect, attempts, "look for it", why)
-    if course.action is Action.RUN_AGAIN and policy is not None and effect.position[0] != "undo":
-        ruling = policy.rule(tool, session, effect.intent)
-        if lacks_approval(effect, ruling.answer):
-            return _say(effect, attempts, Action.ASK, f"It was begun without an approval. {ruling.why}")
-    if course.action in (Action.DISPATCH, Action.RUN_AGAIN) and (held := lease.blocking_lease(tx, effect)) is not None:
-        return _say(effect, attempts, "wait for lease", held.message)
-    return _say(effect, attempts, course.action, course.why + _last_word(attempts, course.action), course.not_before)
+    if is_due(decision, tx.now):
+        held = lease.blocking_lease(tx, effect)
+        gate = _gate_finding(tx, effect, tool, session, policy)
+        permitted = permit(effect, decision, gate, None if held is None else held.message)
+        if permitted is not decision:
+            return _say(effect, attempts, permitted.action, permitted.why)
+    why = decision.why + _last_word(attempts, decision.action)
+    return _say(effect, attempts, decision.action, why, decision.not_before)
 
 
 def _evidence(attempts: list[Attempt], life_of: LifeOf, now: int, over: Restore | None, stopping: bool) -> Evidence:
@@ -95,23 +107,13 @@ def _evidence(attempts: list[Attempt], life_of: LifeOf, now: int, over: Restore 
     return Evidence(found, now, combined(list(lives.values())), over, stopping)
 
 
-def _gated(
+def _gate_finding(
     tx: StoreTransaction, effect: Effect, tool: Tool[..., Any], session: SessionRecord, policy: Policy | None
-) -> tuple[str, str] | None:
-    """What the gate makes of a planned effect, before anything else is done with it."""
-    if effect.position[0] == "undo":
-        return None
-    asked = None if effect.approval_id is None else approval.get(tx, effect.session_uid, effect.approval_id)
-    if asked is not None and asked.decision is None:
-        return "wait for approval", f"The gate {asked.gate} asks, and approval {asked.id} is undecided."
-    if policy is None:
-        return None
+) -> GateFinding:
+    if policy is None or effect.position[0] == "undo":
+        return GateFinding()
     ruling = policy.rule(tool, session, effect.intent)
-    if ruling.answer == "deny":
-        return "refuse", ruling.why
-    if ruling.question is not None and approval.must_ask(tx, effect, ruling.question):
-        return "ask for approval", ruling.why
-    return None
+    return approval.gate_finding(tx, effect, ruling.answer, ruling.why, ruling.question)
 
 
 def _of_line(tx: StoreTransaction, session: SessionRecord) -> list[RecoveryStep]:

@@ -2,7 +2,7 @@
 
 Each round gathers the evidence, asks `domain.recovery` for a decision, and carries it out. Nothing here guesses: every
 action is one that the replay table allows, and the log records why it was taken. `recovery_plan` shows the decision of
-the same function before it is carried out.
+the same functions before it is carried out.
 
 A request to stop the session is honoured between acts: effects that have begun are probed or undone, and no other act
 begins.
@@ -19,14 +19,15 @@ from perdure.domain.recovery import (
     Evidence,
     RecoveryDecision,
     after_absent,
+    awaits_approval,
     binding_rule,
-    lacks_approval,
     open_attempts,
+    permit,
     recover,
 )
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Liveness, combined
-from perdure.errors import ConfigError, IllegalMove, LeaseHeld, Suspended
+from perdure.errors import ConfigError, IllegalMove, LeaseHeld, PolicyDenied, Suspended
 from perdure.ids import encode
 from perdure.runtime.definitions.tool import TOOLS, Tool
 from perdure.runtime.ledger import leases
@@ -73,7 +74,7 @@ class Recovery:
         while effect.state not in SETTLED:
             self._run.check()
             effect = self._run.runtime.values.whole(effect)
-            if not self._run.holder.cancel_requested and await self._await_approval(effect, lane):
+            if await self._await_approval(effect, lane):
                 effect = await self._ledger.get(effect.id)
                 continue
             rule, evidence = binding_rule(effect, tool.rule), await self._evidence(effect)
@@ -115,7 +116,7 @@ class Recovery:
             return await self._ledger.get(effect.id)
         match decision.action:
             case Action.DISPATCH | Action.RUN_AGAIN:
-                return await self._again(tool, effect, decision.why, lane)
+                return await self._again(tool, effect, decision, lane)
             case Action.PRESUME:
                 assert self._run.restore is not None
                 return await self._run.write(restore.presume(self._run.holder, effect.id, self._run.restore, rule))
@@ -142,28 +143,34 @@ class Recovery:
         await self._ledger.host.doubt(effect, why, lane)
         return await self._ledger.get(effect.id)
 
-    async def _again(self, tool: Tool[..., Any], effect: Effect, why: str, lane: ExecutionLane | None) -> Effect:
-        """Gate again, dispatch, act, settle. One that was dispatched without a needed approval is in doubt."""
+    async def _again(
+        self, tool: Tool[..., Any], effect: Effect, decision: RecoveryDecision, lane: ExecutionLane | None
+    ) -> Effect:
+        """Gate again, dispatch, act, settle. A lease that another effect holds is found by the dispatch itself."""
         ledger = self._ledger
         if effect.position[0] != "undo" and (ruling := ledger.host.rule(tool, effect.intent)).answer != "allow":
-            if lacks_approval(effect, ruling.answer):
-                return await self._doubt(effect, f"It was begun without an approval. {ruling.why}", lane)
-            if effect.state == EffectState.PLANNED and ruling.question is None:
-                return await self._run.write(effects.refuse(self._run.holder, effect.id, "policy-denied", ruling.why))
-            if effect.state == EffectState.PLANNED and ruling.question is not None:
-                if await self._run.read(approval.must_ask, effect, ruling.question):
-                    return await self._run.write(approval.request(self._run.holder, intent_of(effect), ruling.question))
+            question = ruling.question
+            gate = await self._run.read(approval.gate_finding, effect, ruling.answer, ruling.why, question)
+            match permit(effect, decision, gate).action:
+                case Action.ASK:
+                    return await self._doubt(effect, f"It was begun without an approval. {ruling.why}", lane)
+                case Action.REFUSE:
+                    return await self._run.write(
+                        effects.refuse(self._run.holder, effect.id, PolicyDenied.code, ruling.why)
+                    )
+                case Action.ASK_FOR_APPROVAL if question is not None:
+                    return await self._run.write(approval.request(self._run.holder, intent_of(effect), question))
         if tool.replay is Replay.JOINT:
             return await self._run.see_through(
                 ledger.act_inside_transaction(tool, intent_of(effect), effect.intent, effect)
             )
-        return await self._run.see_through(ledger.dispatch_and_act(tool, effect, why))
+        return await self._run.see_through(ledger.dispatch_and_act(tool, effect, decision.why))
 
     async def _await_approval(self, effect: Effect, lane: ExecutionLane | None) -> bool:
         if effect.approval_id is None or effect.state != EffectState.PLANNED:
             return False
         asked = await self._run.read(approval.get, self._uid, effect.approval_id)
-        if asked.decision is not None:
+        if not awaits_approval(effect, asked, self._run.holder.cancel_requested):
             return False
         await self._run.wait_for(asked.id, lane)
         return True
@@ -265,15 +272,10 @@ class Recovery:
         """Wait, durably, until a request can no longer be in flight."""
         assert decision.not_before is not None
         id = f"inflight-{effect.id}-{decision.not_before}"
-        move = wait.open_(
-            self._run.holder,
-            id,
-            WaitKind.TIMER,
-            ref=effect.id,
-            detail={"why": decision.why},
-            due_at=decision.not_before,
+        detail, due = {"why": decision.why}, decision.not_before
+        await self._run.write(
+            wait.open_(self._run.holder, id, WaitKind.TIMER, ref=effect.id, detail=detail, due_at=due)
         )
-        await self._run.write(move)
         await self._run.wait_for(id, lane)
 
 

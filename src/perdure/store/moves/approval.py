@@ -8,6 +8,7 @@ import msgspec
 
 from perdure.domain.approval import Approval, ApprovalDecision, Vote
 from perdure.domain.effect import Effect, EffectState
+from perdure.domain.recovery import GateFinding
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name
@@ -63,6 +64,17 @@ def must_ask(tx: StoreTransaction, planned: Effect, question: ApprovalRequest) -
         return True
     asked = Approval.from_row(row)
     return asked.decision == ApprovalDecision.APPROVED and not _suffices(tx, asked, question)
+
+
+def gate_finding(
+    tx: StoreTransaction, effect: Effect, answer: str, why: str, question: ApprovalRequest | None
+) -> GateFinding:
+    """What policy and gate say about an effect, and whether it needs an approval that it does not have."""
+    if answer == "allow":
+        return GateFinding()
+    if question is None:
+        return GateFinding("deny", why)
+    return GateFinding(answer, why, must_ask(tx, effect, question))
 
 
 def _suffices(tx: StoreTransaction, approved: Approval, question: ApprovalRequest) -> bool:
