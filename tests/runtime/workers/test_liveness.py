@@ -134,7 +134,7 @@ def test_containers_with_equal_hostname_and_pid_are_distinguished(target: str, o
 
 def as_this_process(one: WorkerRecord) -> WorkerRecord:
     """A worker that differs from this process in its id and its lock only."""
-    token = msgspec.structs.replace(read_token(one.start_token), began=start_time(os.getpid())).token()
+    token = msgspec.structs.replace(read_token(one.start_token), start_time=start_time(os.getpid())).token()
     return msgspec.structs.replace(one, pid=os.getpid(), start_token=token)
 
 

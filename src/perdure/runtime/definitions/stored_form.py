@@ -86,7 +86,9 @@ class StoredForm:
 
     @cached_property
     def _foreign(self) -> tuple[type, ...]:
-        return tuple(part.cls for part in parts(self._info) if isinstance(part, types.CustomType))
+        """The paths and models in the declaration; others, such as `object`, are only checked."""
+        declared = [part.cls for part in parts(self._info) if isinstance(part, types.CustomType)]
+        return tuple(cls for cls in declared if foreign_types.is_path(cls) or foreign_types.is_model(cls))
 
     def _holds(self, kind: type[types.Type]) -> bool:
         return any(isinstance(part, kind) for part in parts(self._info))
@@ -96,9 +98,7 @@ class StoredForm:
 
     def _write_foreign(self, value: Any) -> Any:
         """Paths and models are written where they are declared, so that they are read back as what they were."""
-        if isinstance(value, self._foreign) and (
-            foreign_types.is_path(type(value)) or foreign_types.is_model(type(value))
-        ):
+        if isinstance(value, self._foreign):
             return foreign_types.write(value)
         raise TypeError(f"a value of type {type(value).__qualname__} has no stored form here")
 
