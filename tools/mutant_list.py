@@ -15,7 +15,7 @@ class Mutant(NamedTuple):
     tests: tuple[str, ...]
 
 
-RECOVERY, DOMAIN = "domain/recovery.py", ("tests/domain/test_recovery.py",)
+RECOVERY, DOMAIN = "domain/recovery_decision.py", ("tests/domain/test_recovery_decision.py",)
 EFFECT, LEDGER = (
     "store/moves/effect.py",
     ("tests/runtime/ledger/test_effect_states.py", "tests/runtime/ledger/test_replay_rules.py"),
@@ -76,8 +76,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("the chain is not compared", "domain/event.py", "        if chain != chained:", "        if False:", ("tests/domain/test_event.py", "tests/store/moves/test_event.py")),
     Mutant("a body is not compared with its digest", "domain/event.py", "if body is not None and body_digest(salt, body) != digest_:", "if False:", ("tests/domain/test_event.py", "tests/store/moves/test_event.py")),
     Mutant("a forged end of a chain is taken in", "interchange/import_.py", "if (chain, len(kept.events)) != (member.chain, member.cursor) or not kept.events:", "if len(kept.events) != member.cursor or not kept.events:", ("tests/interchange/test_hostile.py",)),
-    Mutant("an undo is presumed after a restore", "domain/restore.py", 'rule.replay in (Replay.PURE, Replay.JOINT) or effect.position[0] == "undo":', "rule.replay in (Replay.PURE, Replay.JOINT):", ("tests/domain/test_recovery.py", "tests/runtime/ledger/test_restore.py")),
-    Mutant("an attempt of this epoch does not count", "domain/restore.py", "attempt.epoch >> RESTORE_SHIFT < restore.epoch", "attempt.epoch >> RESTORE_SHIFT <= restore.epoch", ("tests/domain/test_recovery.py", "tests/runtime/ledger/test_restore.py")),
+    Mutant("an undo is presumed after a restore", "domain/restore.py", 'rule.replay in (Replay.PURE, Replay.JOINT) or effect.position[0] == "undo":', "rule.replay in (Replay.PURE, Replay.JOINT):", ("tests/domain/test_recovery_decision.py", "tests/runtime/ledger/test_restore.py")),
+    Mutant("an attempt of this epoch does not count", "domain/restore.py", "attempt.epoch >> RESTORE_SHIFT < restore.epoch", "attempt.epoch >> RESTORE_SHIFT <= restore.epoch", ("tests/domain/test_recovery_decision.py", "tests/runtime/ledger/test_restore.py")),
     Mutant("the row is claimed before the bytes", "runtime/session_records.py", "            directory.put(data)\n", "            self._run.put_later = data\n", ("tests/runtime/test_runtime.py", "tests/runtime/run/test_artifacts_folder.py")),
     Mutant("origins beyond the limit are forgotten", "agent/history/transcript.py", "        elif kind not in self.origins:\n            self.origins.append(kind)", "        elif kind not in self.origins:\n            pass", ("tests/agent/history/test_transcript.py",)),
     Mutant("a summary begins at a tool's answer", "agent/history/compaction.py", 'if lines[nth].role in ("user", "assistant") and nth > 0:', "if nth > 0:", ("tests/agent/history/test_transcript.py",)),

@@ -10,8 +10,8 @@ from perdure.agent.files.branch import merge_branch, open_worktree
 from perdure.agent.inference import NAME as MODEL
 from perdure.agent.reach import Reach
 from perdure.agent.stored_agent import NAME
+from perdure.agent.tools.builtin_tools import SHIPPED
 from perdure.agent.tools.command import run_read_only
-from perdure.agent.tools.shipped import SHIPPED
 from perdure.domain.effect import Effect
 from perdure.store.moves import effect as effects
 from perdure.store.moves import lease, session

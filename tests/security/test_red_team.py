@@ -16,7 +16,7 @@ import pytest
 from perdure import Agent
 from perdure.agent.commands import bubblewrap, sandbox
 from perdure.agent.permissions import allowed, ask_first
-from perdure.agent.tools.shipped import SHIPPED
+from perdure.agent.tools.builtin_tools import SHIPPED
 from perdure.testing import ScriptedModel
 from perdure.testing.proxy import wait_until
 from tests.agent.conftest import _own_names, open_runtime

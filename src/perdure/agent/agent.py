@@ -26,7 +26,7 @@ from perdure.agent.model import Model, get_model
 from perdure.agent.permissions import ask_first
 from perdure.agent.settings import Limits, Settings
 from perdure.agent.toolbox import AgentTool, Toolbox, is_known
-from perdure.agent.tools.shipped import SHIPPED
+from perdure.agent.tools.builtin_tools import SHIPPED
 from perdure.config import configured_stores, data_folder, default_store, user_file
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError

@@ -71,7 +71,7 @@ class Toolbox:
 
 def shipped(name: str) -> AgentTool | None:
     """A tool that ships with Perdure, by its name or by the name of its read-only variant."""
-    from perdure.agent.tools.shipped import SHIPPED
+    from perdure.agent.tools.builtin_tools import SHIPPED
 
     return SHIPPED.get(name.split(".", 1)[0])
 

@@ -2,7 +2,7 @@
 
 What a session had begun after that time is no longer in its ledger, but it may have happened. So until a person
 releases the restore, nothing is dispatched as if for the first time: the first dispatch of every effect of a session
-that was alive then is taken as one whose outcome is unknown, and its replay rule decides (`domain.recovery`).
+that was alive then is taken as one whose outcome is unknown, and its replay rule decides (`domain.recovery_decision`).
 
 Its sign in the ledger is an attempt without a worker: `presumed` when the store was put back, over since the restore
 began, outcome unknown. The effect's own late outcome, should it still come, settles it like any other attempt.

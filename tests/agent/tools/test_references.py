@@ -14,8 +14,8 @@ import perdure
 from perdure import Agent
 from perdure.agent.files.branch import merge_branch, open_worktree
 from perdure.agent.inference import NAME as MODEL
+from perdure.agent.tools.builtin_tools import SHIPPED
 from perdure.agent.tools.command import run_read_only
-from perdure.agent.tools.shipped import SHIPPED
 from perdure.control.branches.merge import merge
 from perdure.ids import digest, encode
 from tests.agent.conftest import open_runtime

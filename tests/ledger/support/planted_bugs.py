@@ -12,7 +12,7 @@ import msgspec
 from perdure import faults
 from perdure.domain import effect as domain
 from perdure.domain.effect import AttemptOutcome
-from perdure.domain.recovery import Action, RecoveryDecision
+from perdure.domain.recovery_decision import Action, RecoveryDecision
 from perdure.ids import new_name
 from perdure.runtime import queries, runtime
 from perdure.runtime.definitions.tool import Call, Outcome

@@ -1,6 +1,6 @@
 """The recovery plan: what a run would do with each unsettled effect, and why; nothing is done.
 
-The decision comes from the same functions that a run uses (`domain.recovery`), on the same evidence.
+The decision comes from the same functions that a run uses (`domain.recovery_decision`), on the same evidence.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from perdure.domain.effect import PRESUMED, Attempt, Effect, EffectState
-from perdure.domain.recovery import (
+from perdure.domain.recovery_decision import (
     Action,
     Evidence,
     GateFinding,

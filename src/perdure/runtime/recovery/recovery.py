@@ -1,8 +1,8 @@
 """Recovery: continue with an effect from its last durable line, until it is settled or must wait.
 
-Each round gathers the evidence, asks `domain.recovery` for a decision, and carries it out. Nothing here guesses: every
-action is one that the replay table allows, and the log records why it was taken. `recovery_plan` shows the decision of
-the same functions before it is carried out.
+Each round gathers the evidence, asks `domain.recovery_decision` for a decision, and carries it out. Nothing here
+guesses: every action is one that the replay table allows, and the log records why it was taken. `recovery_plan` shows
+the decision of the same functions before it is carried out.
 
 A request to stop the session is honoured between acts: effects that have begun are probed or undone, and no other act
 begins.
@@ -14,7 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from perdure.domain.effect import SETTLED, AttemptOutcome, Effect, EffectState, Replay, Rule
-from perdure.domain.recovery import (
+from perdure.domain.recovery_decision import (
     Action,
     Evidence,
     RecoveryDecision,

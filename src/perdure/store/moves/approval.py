@@ -8,7 +8,7 @@ import msgspec
 
 from perdure.domain.approval import Approval, ApprovalDecision, Vote
 from perdure.domain.effect import Effect, EffectState
-from perdure.domain.recovery import GateFinding
+from perdure.domain.recovery_decision import GateFinding
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name

@@ -38,7 +38,7 @@ from perdure import faults, process
 from perdure.domain.restore import LossUnknown
 from perdure.errors import CommitUnknown, LeaseLost, StoreUnavailable
 from perdure.store import failover, migrate
-from perdure.store.databases.postgres.connect import connect
+from perdure.store.databases.postgres.connection_settings import connect
 from perdure.store.databases.postgres.history import is_warning
 from perdure.store.databases.postgres.migrator import PostgresMigrator, PostgresTransaction
 from perdure.store.databases.postgres.pipeline import HotTransaction, PipelinedTransaction, StatementPipeline

@@ -15,8 +15,8 @@ import psycopg
 from perdure.clock import Clock, ServerClock
 from perdure.errors import SchemaMismatch
 from perdure.store import migrate
-from perdure.store.databases.postgres.connect import connect
 from perdure.store.databases.postgres.connection import Connection
+from perdure.store.databases.postgres.connection_settings import connect
 from perdure.store.databases.postgres.errors import translate
 from perdure.store.databases.postgres.history import REGISTRATION, History
 from perdure.store.databases.postgres.migrator import PostgresMigrator, PostgresTransaction

@@ -22,7 +22,7 @@ from perdure.errors import StoreError, StoreUnavailable
 from perdure.ids import host
 from perdure.store import failover
 from perdure.store.databases.postgres.acknowledgments import Acknowledgments
-from perdure.store.databases.postgres.connect import connect
+from perdure.store.databases.postgres.connection_settings import connect
 from perdure.store.databases.postgres.migrator import PostgresMigrator, PostgresTransaction
 from perdure.store.databases.postgres.pipeline import waits_for_standby
 from perdure.store.move import Row

@@ -29,7 +29,7 @@ from perdure.domain.effect import (
     attempts_made,
 )
 from perdure.domain.lease import RESTORE_SHIFT
-from perdure.domain.recovery import (
+from perdure.domain.recovery_decision import (
     Action,
     Evidence,
     RecoveryDecision,
