@@ -144,6 +144,27 @@ async def test_a_transaction_may_be_named_log(world: World) -> None:
     assert (await world.run(debits.bind())).result == 6
 
 
+def with_argument_named_call(tx: Transaction, call) -> int:  # type: ignore[no-untyped-def]
+    return len(tx.execute("select 1")) + int(call)
+
+
+def with_transaction_named_call(call, cents: int) -> int:  # type: ignore[no-untyped-def]
+    return len(call.execute("select 1")) + cents
+
+
+@pytest.mark.databases("sqlite")
+@pytest.mark.parametrize("function", [with_argument_named_call, with_transaction_named_call])
+async def test_a_joint_tool_with_a_parameter_named_call_gets_a_transaction(world: World, function: Any) -> None:
+    credit = tool(name="credit", replay="joint")(function)
+
+    @program
+    async def credits(s: Session) -> int:
+        result: int = await s.do(credit, 5)
+        return result
+
+    assert (await world.run(credits.bind())).result == 6
+
+
 SCRIPT = """
 from perdure import Call, Session, program, run, tool
 

@@ -16,10 +16,11 @@ NAME = "call"
 class ContextParameter:
     """The parameter of one function that gets the context, if there is one."""
 
-    def __init__(self, function: Callable[..., Any], kind: type) -> None:
+    def __init__(self, function: Callable[..., Any], kind: type, name: str | None = NAME) -> None:
+        """`name` counts where an annotation is missing or cannot be read; with None, only a readable one counts."""
         self._parameters = tuple(inspect.signature(function).parameters.values())
         hints = _hints(function)
-        self.name = next((one.name for one in self._parameters if _is_context(one, hints, kind)), None)
+        self.name = next((one.name for one in self._parameters if _is_context(one, hints, kind, name)), None)
 
     def choose_first_unless(self, arguments: Mapping[str, Any]) -> None:
         """Without an annotation, the first parameter of a probe is the context if the tool has no such argument."""
@@ -35,12 +36,12 @@ class ContextParameter:
         return (), arguments | {self.name: context}
 
 
-def _is_context(parameter: inspect.Parameter, hints: Mapping[str, Any], kind: type) -> bool:
+def _is_context(parameter: inspect.Parameter, hints: Mapping[str, Any], kind: type, name: str | None) -> bool:
     annotation = hints.get(parameter.name, parameter.annotation)
     if annotation is parameter.empty:
-        return parameter.name == NAME
+        return parameter.name == name
     if isinstance(annotation, str):  # its type is imported for the type checker only
-        return parameter.name == NAME or annotation.rsplit(".", 1)[-1] == kind.__name__
+        return name is not None and (parameter.name == name or annotation.rsplit(".", 1)[-1] == kind.__name__)
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     return any(isinstance(one, type) and issubclass(one, kind) for one in (annotation, *get_args(annotation)))

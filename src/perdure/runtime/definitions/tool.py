@@ -145,7 +145,8 @@ class Tool(Generic[Q, X]):
         first = next(iter(inspect.signature(function).parameters.values()), None)
         self.context = ContextParameter(function, Call)
         self.wants_transaction = self.replay is Replay.JOINT
-        self.wants_log = self.wants_transaction and ContextParameter(function, Log).name is not None  # it makes moves
+        makes_moves = ContextParameter(function, Log, name=None).name is not None
+        self.wants_log = self.wants_transaction and makes_moves
         given_name = first.name if first and self.wants_transaction else self.context.name
         self.signature = Signature(function, given=[given_name] if given_name else [])
         self.probe_function: Callable[..., Any] | None = None
