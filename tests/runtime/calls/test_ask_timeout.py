@@ -14,7 +14,7 @@ SEEN: list[str] = []
 
 
 @program
-async def asks(s: Session) -> str:
+async def asks_with_timeout(s: Session) -> str:
     try:
         answer = str(await s.ask("Deploy?", choices=["yes", "no"], timeout=TIMEOUTS[-1]))
     except TimeoutError as error:
@@ -34,7 +34,7 @@ async def answer_last(world: World, answer: str) -> str:
 @DURABLE
 async def test_a_question_times_out_once_and_in_every_later_run(world: World) -> None:
     SEEN.clear()
-    first = await world.run(asks.bind())
+    first = await world.run(asks_with_timeout.bind())
     assert first.waits[0].due_at == world.clock.now() + 3600 * 1_000_000
     world.crash()
     world.clock.advance(hours=1)
@@ -50,7 +50,7 @@ async def test_a_question_times_out_once_and_in_every_later_run(world: World) ->
 
 @MEMORY
 async def test_an_answer_in_time_is_returned(world: World) -> None:
-    first = await world.run(asks.bind())
+    first = await world.run(asks_with_timeout.bind())
     await world.rt.answer(first.waits[0].id, "no", by="ada")
     await world.again()
     world.clock.advance(hours=2)
@@ -59,7 +59,7 @@ async def test_an_answer_in_time_is_returned(world: World) -> None:
 
 @MEMORY
 async def test_a_timeout_is_not_part_of_the_identity(world: World) -> None:
-    first = await world.run(asks.bind())
+    first = await world.run(asks_with_timeout.bind())
     try:
         for timeout in (None, "2h"):
             TIMEOUTS.append(timeout)
@@ -73,7 +73,7 @@ async def test_a_timeout_is_not_part_of_the_identity(world: World) -> None:
 async def test_a_wrong_timeout_is_refused_when_asked(world: World) -> None:
     TIMEOUTS.append("soon")
     try:
-        ended = await world.run(asks.bind())
+        ended = await world.run(asks_with_timeout.bind())
     finally:
         TIMEOUTS.pop()
     assert (ended.status, ended.error["code"]) == ("failed", ConfigError.code)

@@ -14,7 +14,7 @@ from tests.runtime.support import recorded_app
 @pytest.mark.slow
 def test_a_kill_at_any_moment_repeats_no_effect(tmp_path: Path) -> None:
     with Sink() as sink:
-        report = crash_sweep(recorded_app.posts.bind(), app=recorded_app, sink=sink, store=tmp_path, lanes=2)
+        report = crash_sweep(recorded_app.post_notes.bind(), app=recorded_app, sink=sink, store=tmp_path, lanes=2)
     assert report.ok, str(report)
 
 
@@ -23,6 +23,10 @@ def test_a_kill_at_any_moment_repeats_no_effect(tmp_path: Path) -> None:
 def test_a_kill_at_any_moment_repeats_no_effect_on_postgres(postgres_server: PostgresServer) -> None:
     with Sink() as sink:
         report = crash_sweep(
-            recorded_app.posts.bind(), app=recorded_app, sink=sink, store=postgres_server.create_database(), lanes=2
+            recorded_app.post_notes.bind(),
+            app=recorded_app,
+            sink=sink,
+            store=postgres_server.create_database(),
+            lanes=2,
         )
     assert report.ok, str(report)

@@ -14,7 +14,7 @@ SEEN: list[list[object]] = []
 
 
 @program
-async def draws(s: Session, dies: bool = False) -> str:
+async def draws_values(s: Session, dies: bool = False) -> str:
     drawn = [await s.now(), await s.uuid(), await s.uuid(), await s.random(), await s.random()]
     async with s.scope("aside"):
         drawn.append(await s.uuid())
@@ -32,7 +32,7 @@ def _nothing_seen() -> None:
 @pytest.mark.databases("sqlite", "files", "postgres")
 async def test_recorded_values_are_the_same_after_a_kill(world: World) -> None:
     before = world.clock.now()
-    await world.dies(draws.bind(dies=True))
+    await world.dies(draws_values.bind(dies=True))
     view = await world.again()
     world.clock.advance(seconds=86400)
     await world.rt.answer(view.waits[0].id, "yes")
@@ -49,8 +49,8 @@ async def test_recorded_values_are_the_same_after_a_kill(world: World) -> None:
 
 @pytest.mark.databases("memory")
 async def test_recorded_values_differ_between_sessions_and_are_inherited_by_forks(world: World) -> None:
-    await world.run(draws.bind(), "one")
-    await world.run(draws.bind(), "two")
+    await world.run(draws_values.bind(), "one")
+    await world.run(draws_values.bind(), "two")
     assert not set(SEEN[0][1:]) & set(SEEN[1][1:])
     fork = await world.rt.fork("one")
     await world.rt.run(fork.id)

@@ -315,7 +315,7 @@ def test_a_set_has_the_same_digest_in_every_process() -> None:
 
 
 @tool(replay="idempotent")
-def place(order: Order, files: dict[int, Path], labels: set[Colour]) -> Order:
+def place_order(order: Order, files: dict[int, Path], labels: set[Colour]) -> Order:
     return order.model_copy(update={"number": order.number + len(files) + len(labels)})
 
 
@@ -324,23 +324,23 @@ def weigh(parts: list[Part], at: datetime) -> dict[int, Decimal]:
 
 
 @program
-async def ship(s: Session, order: Order, files: dict[int, Path], at: datetime) -> Order:
-    placed = await s.do(place, order, files, labels={Colour.RED, Colour.BLUE})
+async def ship_order(s: Session, order: Order, files: dict[int, Path], at: datetime) -> Order:
+    placed = await s.do(place_order, order, files, labels={Colour.RED, Colour.BLUE})
     weights = await s.step("weigh", weigh, placed.parts, at)
     assert weights == {2026: Decimal("1.50")}
     await s.ask("Is it well packed?")
-    child = await s.child(pack.bind(placed))
+    child = await s.child(pack_order.bind(placed))
     return child.model_copy(update={"shop_name": "b"})
 
 
 @program
-async def pack(s: Session, order: Order) -> Order:
+async def pack_order(s: Session, order: Order) -> Order:
     return order
 
 
 @pytest.mark.databases("sqlite", "files", "postgres")
 async def test_declared_types_survive_the_death_of_their_process(world: World) -> None:
-    bound = ship.bind(ORDER, {WIDE: Path("/tmp")}, datetime(2026, 1, 2, tzinfo=UTC))
+    bound = ship_order.bind(ORDER, {WIDE: Path("/tmp")}, datetime(2026, 1, 2, tzinfo=UTC))
     view = await world.run(bound)
     world.crash()
     await world.rt.start(bound, id="s")  # equal arguments: the same session

@@ -20,12 +20,12 @@ class Note(BaseModel):
 
 
 @tool(replay="probe", inflight="20ms", retry=5)
-def post(ctx: Call, note: Note, files: dict[int, Path]) -> dict[str, str]:
+def post_note(ctx: Call, note: Note, files: dict[int, Path]) -> dict[str, str]:
     receipt: dict[str, str] = SinkClient.here().post(None, {"place": [*files]}, marker=ctx.key)
     return receipt
 
 
-@post.probe
+@post_note.probe
 def look(ctx: Call, note: Note, files: dict[int, Path]) -> Outcome:
     found = SinkClient.here().find(key=ctx.key)
     return Outcome.happened({"id": found[0]["id"]}) if found else Outcome.absent()
@@ -36,7 +36,7 @@ def fail(number: int) -> int:
 
 
 @program
-async def posts(s: Session) -> int:
+async def post_notes(s: Session) -> int:
     number = 2**60
     try:
         await s.step("fail", fail, number, retries=2, backoff=0)
@@ -45,7 +45,7 @@ async def posts(s: Session) -> int:
 
     async def one(place: int) -> int:
         note = Note(id=await s.uuid(), at=await s.now(), share=await s.random(), number=number + place)
-        await s.do(post, note, {place: Path("a")})
+        await s.do(post_note, note, {place: Path("a")})
         return place
 
     return sum(await s.gather(one(1), one(2)))
