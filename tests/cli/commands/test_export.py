@@ -37,7 +37,7 @@ def test_copy_is_exported_imported_and_continues_beside_its_original(review: Ter
     came = review("import", "review-7.zip", *OTHER)
     assert "Session review-7 is a copy of review-7 at event 17. The original is kept as history.\n" in came.out
     assert "Run `perdure resume review-7 --store other.db` to continue it.\n" in came.out
-    assert review("import", "review-7.zip", *OTHER).out.startswith("Session review-7 is here already; nothing changed.")
+    assert review("import", "review-7.zip", *OTHER).out.startswith("Session review-7 exists already; nothing changed.")
     assert review("resume", REVIEW, *OTHER).code == 3
     assert review("answer", REVIEW, "no", *OTHER).code == 0
     assert review("resume", REVIEW, *OTHER).out.endswith("6 no\n")

@@ -46,8 +46,8 @@ def test_fork_without_a_folder_reports_the_setting(
     monkeypatch.setenv("PERDURE_STORE", target)
     work(terminal, SCRIPT)
     said = terminal("fork", "s", "--id", "b").out.splitlines()
-    needed = "The branch needs its own folder. Set `artifacts` to a folder outside the repository"
-    assert said[-1] == f"{needed}, then `perdure resume b` runs it."
+    needed = "The branch needs its own folder. Set `artifacts` to a folder outside the repository first."
+    assert said[-2:] == [needed, "Run `perdure resume b` to start it."]
     assert not any("cannot run" in line for line in said)
     monkeypatch.setenv("PERDURE_ARTIFACTS", str(terminal.folder / "artifacts"))
     assert terminal("resume", "b").code == 0

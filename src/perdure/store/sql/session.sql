@@ -45,6 +45,10 @@ where uid = :session_uid and lease_epoch = :epoch and lease_nonce = :nonce and c
 -- Record the time of the last update.
 update session set updated_at = :at where uid = :session_uid;
 
+-- name: session.rewrite
+-- Write the row as it is: a commit that changes nothing still waits for everything before it.
+update session set updated_at = updated_at where uid = :session_uid;
+
 -- name: session.set_status
 -- Make a move between states that hold no lease.
 update session set status = :status, waiting_since = :waiting_since where uid = :uid;

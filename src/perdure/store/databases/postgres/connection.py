@@ -294,13 +294,13 @@ class Connection:
     def _which_holds(self, tx: PostgresTransaction, unsure: list[PostgresTransaction]) -> PostgresTransaction | None:
         """The earlier try that is committed, if any. Locking the row waits for one that is still being committed.
 
-        A standby may not have it yet. So another row is written after it: its commit waits until the standby has
-        everything before it.
+        A standby may not have it yet. So the session's row is written again, unchanged: that commit waits until the
+        standby has everything before it.
         """
         for earlier in unsure:
             for uid, number in earlier.appended:
                 tx.one("session.lock_head", uid=uid)
                 if tx.one("event.of_move", uid=uid, number=number, move_id=tx.move_id):
-                    tx.send("session.touch", session_uid=uid, at=tx.now)
+                    tx.send("session.rewrite", session_uid=uid)
                     return earlier
         return None
