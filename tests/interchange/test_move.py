@@ -299,13 +299,13 @@ async def test_imported_history_cannot_be_moved(opened: Open, sink: SinkClient, 
 
 
 @tool(leases=("branch:{branch}",), inflight=0)
-def branch_push(branch: str) -> int:
+def moved_push(branch: str) -> int:
     raise OSError("the line was cut")
 
 
 @program
 async def branch_pusher(s: Session, branch: str) -> int:
-    return await s.do(branch_push, branch=branch)
+    return await s.do(moved_push, branch=branch)
 
 
 async def test_a_session_whose_effect_holds_a_lease_is_not_moved(folder: Path) -> None:
