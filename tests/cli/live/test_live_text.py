@@ -125,7 +125,8 @@ def test_sub_agent_is_shown_indented(stepped: SteppedSession) -> None:
         seat.until(f"\n  │ > {stepped.folder}/below\n")
         for nth in range(3):
             (stepped.folder / "below" / f"go-0-{nth}").touch()
-        seat.until("  │ Below\n  │ \\x1b[2Jit ends.\n  │   1 model call\n  ● delegate")
+        seat.until("  │ Below\n  │ \\x1b[2Jit ends.\n  │   1 model call\n")
+        seat.until("  ● delegate")  # the line that names the holder may come before it
         stepped.go(2, reply=1)
         seat.until("Done.\n  2 model calls\n")
         shown = seat.text
