@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -13,29 +10,9 @@ from perdure import ConfigError, IllegalMove, Session, program, tool
 from perdure.store.moves import event, wait
 from tests.agent.conftest import open_runtime
 from tests.agent.support.conversation import Conversation, calls
+from tests.runtime.support.killed_calls import run_and_kill
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
-
-CLOSE = """
-import asyncio, os, signal, sys
-import perdure
-from perdure import faults
-
-target, kill_at, seen = sys.argv[1], int(sys.argv[2]), [0]
-
-def kill(point):
-    if point.startswith(("move.", "commit.")):
-        seen[0] += 1
-        if seen[0] == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-async def main():
-    async with perdure.open(target, by="ada") as rt:
-        faults.arm(kill)
-        await rt.close_session("talk")
-
-asyncio.run(main())
-"""
 
 
 async def test_closed_session_is_done_with_its_last_answer(conversation: Conversation) -> None:
@@ -102,11 +79,8 @@ async def test_killed_close_leaves_the_session_waiting_or_done(conversation: Con
     async with open_runtime(conversation.target) as runtime:
         await conversation.start(runtime)
 
-    def close(at: int) -> int:
-        command = [sys.executable, "-c", CLOSE, conversation.target, str(at)]
-        return subprocess.run(command, capture_output=True, timeout=60).returncode
-
-    assert await asyncio.to_thread(close, kill_at) == -signal.SIGKILL
+    ended = await run_and_kill(conversation.target, 'await rt.close_session("talk")', kill_at)
+    assert ended == -signal.SIGKILL
     async with open_runtime(conversation.target) as runtime:
         view = await runtime.get("talk")
         assert (view.status, len(view.waits)) in (("waiting", 1), ("done", 0))

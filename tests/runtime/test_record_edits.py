@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,32 +11,16 @@ import perdure
 from perdure import ConfigError, Conflict, IllegalMove, NotFound, Session, program, tool
 from perdure.domain.fact import private_scope, repository_scope
 from perdure.store.moves import event
+from tests.runtime.support.killed_calls import run_and_kill
 from tests.runtime.support.scripted_world import World
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 
 EDITS = """
-import asyncio, os, signal, sys
-import perdure
-from perdure import faults
-
-target, kill_at, seen = sys.argv[1], int(sys.argv[2]), [0]
-
-def kill(point):
-    if point.startswith(("move.", "commit.")):
-        seen[0] += 1
-        if seen[0] == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-async def main():
-    async with perdure.open(target, by="ada") as rt:
-        faults.arm(kill)
-        await rt.set_fact("branch", "main", session="s")
-        await rt.set_fact("branch", "main", scope="api")
-        await rt.add_order("Run the tests.", name="tests", repository="/r")
-        await rt.add_task("s", "Check the docs")
-
-asyncio.run(main())
+    await rt.set_fact("branch", "main", session="s")
+    await rt.set_fact("branch", "main", scope="api")
+    await rt.add_order("Run the tests.", name="tests", repository="/r")
+    await rt.add_task("s", "Check the docs")
 """
 
 
@@ -168,11 +149,7 @@ async def test_killed_edit_is_whole_or_absent_and_can_be_repeated(target: str, k
     async with perdure.open(target) as rt:
         await rt.start(waits.bind(), id="s")
 
-    def edit(at: int) -> int:
-        command = [sys.executable, "-c", EDITS, target, str(at)]
-        return subprocess.run(command, capture_output=True, timeout=60).returncode
-
-    codes = [await asyncio.to_thread(edit, at) for at in (kill_at, 0)]
+    codes = [await run_and_kill(target, EDITS, at) for at in (kill_at, 0)]
     assert codes == [-signal.SIGKILL, 0]
     async with perdure.open(target) as rt:
         uid = (await rt.get("s")).uid
