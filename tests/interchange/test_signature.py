@@ -17,9 +17,9 @@ import pytest
 
 from perdure.config import data_folder
 from perdure.errors import BundleInvalid, ConfigError, Conflict, NotFound
-from perdure.interchange import keyring
-from perdure.interchange.keyring import Signer, add_key, known_keys, own_key, remove_key, signing_key
+from perdure.interchange import signing_keys
 from perdure.interchange.signature import SigningKey, verified
+from perdure.interchange.signing_keys import Signer, add_key, known_keys, own_key, remove_key, signing_key
 from perdure.store.moves import event
 from perdure.testing import SinkClient
 from tests.crash.support.kill_points import CALLS
@@ -220,5 +220,5 @@ async def test_without_the_package_only_unsigned_bundles_are_imported(
         await import_session(opened("there"), folder / "signed.zip")
     assert "pip install 'perdure[sign]'" in refused.value.hint
     with pytest.raises(ConfigError):
-        keyring.signing_key()
+        signing_keys.signing_key()
     assert (await import_session(opened("there"), folder / "plain.zip")).changed

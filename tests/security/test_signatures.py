@@ -13,8 +13,8 @@ import pytest
 from perdure.agent.stored_agent import STORED
 from perdure.config import data_folder
 from perdure.errors import BundleInvalid, ConfigError
-from perdure.interchange.keyring import add_key, known_keys, signing_key
 from perdure.interchange.signature import SigningKey
+from perdure.interchange.signing_keys import add_key, known_keys, signing_key
 from perdure.store.moves.session import NewSession, create
 from perdure.testing import SinkClient
 from tests.cli.support.terminal import Terminal

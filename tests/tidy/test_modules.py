@@ -22,7 +22,6 @@ PARTICIPLES = {"told", "came", "kept", "heard", "held", "found", "asked", "known
 ING = {
     "src/perdure/testing/": "`perdure.testing` is a public name",
     "tests/testing/": "it mirrors `perdure.testing`",
-    "src/perdure/interchange/keyring.py": "a keyring is a thing",
     "tests/packaging/": "packaging is the usual word for wheels",
 }
 

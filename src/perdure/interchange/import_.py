@@ -32,8 +32,8 @@ from perdure.ids import decode
 from perdure.interchange import rows
 from perdure.interchange.bundle import ARTIFACT, EVENTS, MOVE, TABLE, Artifacts, Manifest, Member
 from perdure.interchange.distrust import check_rows, granted_to, reduced, unsettled_votes
-from perdure.interchange.keyring import Signer, require, signer_of
 from perdure.interchange.signature import verified
+from perdure.interchange.signing_keys import Signer, require, signer_of
 from perdure.interchange.unpack import BundleLimits, BundleReader, open_bundle
 from perdure.store.statements import RECORDS
 from perdure.store.store import Store

@@ -8,7 +8,7 @@
     the name that the maker chose
 
 So a change anywhere in the bundle makes its signature wrong, and no signature fits another bundle. Without the file the
-bundle is unsigned; an import that requires a signature refuses it (`keyring.require`).
+bundle is unsigned; an import that requires a signature refuses it (`signing_keys.require`).
 
 A signature shows who made a bundle. It gives the bundle no rights (`distrust`).
 """

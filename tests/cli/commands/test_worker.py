@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.cli.background_worker import BackgroundWorker
-from perdure.cli.live import drivers
+from perdure.cli.live import session_driver
 from perdure.cli.shell import Shell
 from perdure.domain.session import CRASHES
 from perdure.runtime.definitions.program import Bound
@@ -114,8 +114,10 @@ def test_attach_stops_starting_workers_without_progress(terminal: Terminal, monk
         started[-1].process.wait()
         return started[-1]
 
-    monkeypatch.setattr(drivers, "start_worker", background)
-    driver = drivers.BackgroundDriver(Shell(str(terminal.folder / "perdure.db"), json=False), "uid", lambda _: None)
+    monkeypatch.setattr(session_driver, "start_worker", background)
+    driver = session_driver.BackgroundDriver(
+        Shell(str(terminal.folder / "perdure.db"), json=False), "uid", lambda _: None
+    )
     for _ in range(10):
         driver.start()
         driver.saw("lease.acquired")

@@ -41,7 +41,7 @@ def test_documented_types_and_kinds_are_those_emitted() -> None:
     assert tables == [*TYPES, *KINDS]
     source = text(Path(items.__file__)) + "".join(
         text(f"src/perdure/cli/{name}.py")
-        for name in ("live/item_stream", "live/renderers", "live/local_run", "commands/run")
+        for name in ("live/item_stream", "live/session_renderer", "live/local_run", "commands/run")
     )
     emitted = {one.value for one in ast.walk(ast.parse(text(Path(items.__file__)))) if isinstance(one, ast.Constant)}
     assert set(TYPES) - {"error"} <= {one for one in emitted if isinstance(one, str)}

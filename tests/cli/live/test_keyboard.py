@@ -13,8 +13,8 @@ import perdure
 from perdure.cli.live.conversation import Conversation
 from perdure.cli.live.keyboard import MARK, UNMARK, Keyboard
 from perdure.cli.live.prompts import WaitPrompt
-from perdure.cli.live.renderers import LogRenderer
 from perdure.cli.live.screen import make_screen
+from perdure.cli.live.session_renderer import LogRenderer
 from perdure.cli.shell import Shell
 from tests.cli.support.agents import AgentFolder, calls
 from tests.cli.support.terminal import Terminal

@@ -212,7 +212,7 @@ def test_a_declared_type_comes_back_as_it_was(type_: Any, value: Any, stored: An
     assert signature.decode_result(text) == value
 
 
-def test_wide_integers_recorded_as_numbers_are_still_read() -> None:
+def test_big_integers_recorded_as_numbers_are_still_read() -> None:
     assert signature_of(int).decode_result(str(2**60)) == 2**60
     assert signature_of(Any).encode_result(2**60) == str(2**60)
 

@@ -6,10 +6,10 @@ import click
 
 from perdure.cli.background_worker import BackgroundWorker
 from perdure.cli.live.conversation import Conversation
-from perdure.cli.live.drivers import BackgroundDriver
 from perdure.cli.live.local_run import check_not_sealed
-from perdure.cli.live.renderers import emit_last_object, is_agent, is_interactive, make_renderer
 from perdure.cli.live.run_report import RunReport, make_report, show_report
+from perdure.cli.live.session_driver import BackgroundDriver
+from perdure.cli.live.session_renderer import emit_last_object, is_agent, is_interactive, make_renderer
 from perdure.cli.shell import RenamedOption, Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.errors import LeaseHeld

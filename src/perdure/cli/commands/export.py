@@ -13,7 +13,7 @@ from perdure.cli.text.plain import count, safe
 from perdure.control import receipts
 from perdure.interchange.export import Exported
 from perdure.interchange.export import export as write_bundle
-from perdure.interchange.keyring import signing_key
+from perdure.interchange.signing_keys import signing_key
 from perdure.runtime.runtime import Runtime
 from perdure.store.moves import session
 

@@ -16,7 +16,7 @@ from perdure.domain.permission import NAMES
 from perdure.domain.session import TERMINAL
 from perdure.errors import ConfigError
 from perdure.interchange.import_ import CheckedBundle, Imported, open_checked
-from perdure.interchange.keyring import ME, Signer, fingerprint
+from perdure.interchange.signing_keys import ME, Signer, fingerprint
 from perdure.runtime.runtime import Runtime
 
 NAME = 60  # characters of a name that the maker of the bundle chose

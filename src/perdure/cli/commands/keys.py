@@ -6,7 +6,7 @@ import click
 
 from perdure.cli.shell import Shell, command
 from perdure.errors import ConfigError
-from perdure.interchange import keyring
+from perdure.interchange import signing_keys
 
 
 @command
@@ -23,15 +23,15 @@ def keys(shell: Shell, action: str | None, name: str | None, key: str | None) ->
     if action is not None and (name is None or (key is None) == (action == "add")):
         raise ConfigError("A name or a key is missing, or there is one too many.", hint="See `perdure keys --help`.")
     if action == "add":
-        keyring.add_key(name or "", key or "")
+        signing_keys.add_key(name or "", key or "")
     elif action == "remove":
-        keyring.remove_key(name or "")
-    own = keyring.own_key()
-    found = {keyring.ME: own} if own is not None else {}
-    found |= {one: public for public, one in sorted(keyring.known_keys().items(), key=lambda pair: pair[1])}
+        signing_keys.remove_key(name or "")
+    own = signing_keys.own_key()
+    found = {signing_keys.ME: own} if own is not None else {}
+    found |= {one: public for public, one in sorted(signing_keys.known_keys().items(), key=lambda pair: pair[1])}
     if shell.json:
         for one, public in found.items():
-            shell.echo_json({"name": one, "key": public, "own": one == keyring.ME})
+            shell.echo_json({"name": one, "key": public, "own": one == signing_keys.ME})
         return
     width = max(map(len, found), default=0)
     shell.echo(*(f"{one.ljust(width)}  {public}" for one, public in found.items()))

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-from perdure.cli.live.renderers import LogRenderer, Renderer, conversation_renderer, is_agent
 from perdure.cli.live.screen import KEEP, Screen
+from perdure.cli.live.session_renderer import LogRenderer, Renderer, conversation_renderer, is_agent
 from perdure.cli.text.plain import safe
 from perdure.domain.event import Event
 from perdure.runtime.runtime import Runtime

@@ -20,12 +20,12 @@ from contextlib import closing
 from typing import Any
 
 from perdure.cli.live.child_sessions import ChildSessions
-from perdure.cli.live.drivers import SessionDriver
 from perdure.cli.live.event_log import stop
 from perdure.cli.live.keyboard import Keyboard
 from perdure.cli.live.prompts import WaitPrompt, is_for_message
-from perdure.cli.live.renderers import Renderer
 from perdure.cli.live.screen import Screen
+from perdure.cli.live.session_driver import SessionDriver
+from perdure.cli.live.session_renderer import Renderer
 from perdure.cli.shell import Shell
 from perdure.cli.store_access import describe_lease
 from perdure.cli.text.waits import WaitDescription, describe_waits

@@ -11,10 +11,10 @@ import click
 
 from perdure.cli.background_worker import start_worker, supports_background
 from perdure.cli.live.conversation import Conversation
-from perdure.cli.live.drivers import LocalDriver
 from perdure.cli.live.event_log import print_events, stop
-from perdure.cli.live.renderers import emit_last_object, is_agent, is_interactive, make_renderer
 from perdure.cli.live.run_report import RunReport, left_lines, make_report, show_report
+from perdure.cli.live.session_driver import LocalDriver
+from perdure.cli.live.session_renderer import emit_last_object, is_agent, is_interactive, make_renderer
 from perdure.cli.shell import Shell, is_terminal
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import safe

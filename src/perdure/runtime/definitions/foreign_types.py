@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
+from perdure.runtime.definitions.big_integers import with_texts_everywhere
 from perdure.runtime.definitions.set_order import rank
-from perdure.runtime.definitions.wide_integers import with_texts_everywhere
 
 
 def is_path(cls: Any) -> bool:

@@ -16,7 +16,7 @@ from msgspec import inspect as types
 
 from perdure.errors import ConfigError
 from perdure.ids import canonical, encode
-from perdure.runtime.definitions import foreign_types, wide_integers
+from perdure.runtime.definitions import big_integers, foreign_types
 from perdure.runtime.definitions.set_order import SCALARS, sort_sets
 from perdure.runtime.definitions.stored_types import parts
 
@@ -36,7 +36,7 @@ class StoredForm:
         try:
             canonical(plain)
         except ConfigError:
-            changed = wide_integers.with_texts(plain, self._info)
+            changed = big_integers.with_texts(plain, self._info)
             if changed == plain:
                 raise
             canonical(changed)
@@ -48,7 +48,7 @@ class StoredForm:
         try:
             return msgspec.convert(plain, self._type, str_keys=True, dec_hook=foreign_types.read)
         except msgspec.ValidationError:
-            if not self._holds(types.IntType) or (changed := wide_integers.with_integers(plain, self._info)) == plain:
+            if not self._holds(types.IntType) or (changed := big_integers.with_integers(plain, self._info)) == plain:
                 raise
         return msgspec.convert(changed, self._type, str_keys=True, dec_hook=foreign_types.read)
 
@@ -58,7 +58,7 @@ class StoredForm:
             value = self._with_sorted_sets(value)
         text = encode(value, self._write_foreign)
         if _LONG_NUMBER.search(text) and self._holds(types.IntType):
-            return encode(wide_integers.with_texts(msgspec.json.decode(text), self._info))
+            return encode(big_integers.with_texts(msgspec.json.decode(text), self._info))
         return text
 
     def read(self, text: str) -> Any:
