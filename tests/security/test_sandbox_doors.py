@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.commands import home_folders
-from perdure.agent.commands.sandbox import Level
+import perdure
+from perdure.agent.agent import _own_files
+from perdure.agent.commands import bubblewrap, home_folders
+from perdure.agent.commands.sandbox import Level, command_line
+from perdure.agent.files.workspace import Workspace
+from perdure.config import data_folder, user_file
+from perdure.errors import NotDone
 from tests.agent.support.requirements import need_bubblewrap
 from tests.agent.support.sandbox_run import SandboxedFolder
 from tests.agent.support.tool_calls import make_repository, run_git
@@ -128,3 +133,48 @@ def test_only_the_installation_is_visible_below_tmp(tmp_path: Path, monkeypatch:
         visible = home_folders.readable(tmp_path)
         assert Path(prefix) in visible
         assert not {Path("/tmp"), Path(other)} & {*visible}
+
+
+@pytest.mark.parametrize("level", [Level.BUBBLEWRAP, Level.LANDLOCK])
+def test_a_folder_above_a_protected_path_cannot_be_replaced(tmp_path: Path, level: Level) -> None:
+    """The kernel lets a folder above a mount point be renamed, unless it is a mount point itself."""
+    need_bubblewrap()
+    sandbox = SandboxedFolder(tmp_path, level)
+    deep = sandbox.root / "a" / "b" / "state"
+    deep.mkdir(parents=True)
+    (deep / "perdure.db").write_text("the record")
+    workspace = Workspace(sandbox.root, session_uid="u", scratch=tmp_path / "scratch", protected=(deep,))
+    sandbox.run("mv a a2; mkdir -p a/b/state; echo forged > a/b/state/perdure.db; true", workspace=workspace)
+    assert (deep / "perdure.db").read_text() == "the record"
+    assert not (sandbox.root / "a2" / "b" / "state" / "perdure.db").exists()
+
+
+def test_perdures_own_code_below_a_folder_cannot_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need_bubblewrap()
+    sandbox = SandboxedFolder(tmp_path, Level.BUBBLEWRAP)
+    package = sandbox.root / "src" / "perdure"
+    package.mkdir()
+    (package / "__init__.py").write_text("ours")
+    monkeypatch.setattr(bubblewrap, "own_code", lambda _: (package,))
+    _, said = sandbox.run("mv src other; mkdir -p src/perdure; echo theirs > src/perdure/__init__.py; echo x > src/y")
+    assert "busy" in said
+    assert ((package / "__init__.py").read_text(), (sandbox.root / "src" / "y").read_text()) == ("ours", "x\n")
+
+
+def test_a_folder_with_a_mount_of_the_kernel_is_refused(tmp_path: Path) -> None:
+    workspace = Workspace(Path("/proc"), session_uid="u", scratch=tmp_path)
+    with pytest.raises(NotDone, match="is a mount of proc"):
+        command_line(workspace, ["/bin/true"], level=Level.LANDLOCK, temporary=tmp_path)
+
+
+async def test_folders_of_the_user_inside_the_folder_are_made_before_a_command_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path.resolve()
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(root / name.lower()))
+    async with perdure.open("memory:") as runtime:
+        protected = set(_own_files(runtime, root))
+    assert {data_folder(), user_file().parent} <= protected
+    assert data_folder().is_dir()
+    assert user_file().parent.is_dir()

@@ -298,3 +298,17 @@ def test_a_person_signs_exchanges_keys_and_requires_a_signature(
     assert "The bundle is not signed.\n" in terminal("import", "c.zip", "--store", "3.db").out
     for wrong in (["add", "ada"], ["remove"], ["remove", "ada", key], ["list"]):
         assert terminal("keys", *wrong).code == 2
+
+
+@pytest.mark.parametrize("key", ["01" + "00" * 31, "01" + "00" * 30 + "80", "00" * 32, "ec" + "ff" * 30 + "7f"])
+def test_a_key_for_which_one_signature_fits_everything_is_refused(key: str, keys: Path) -> None:
+    with pytest.raises(ConfigError, match="not a public key"):
+        add_key("weak", key)
+
+
+def test_an_empty_signing_key_is_damaged_and_not_replaced(keys: Path) -> None:
+    keys.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (keys / "signing.key").touch(0o600)
+    with pytest.raises(ConfigError, match="does not hold a signing key"):
+        signing_key()
+    assert (keys / "signing.key").read_bytes() == b""

@@ -29,6 +29,7 @@ from perdure.agent.toolbox import AgentTool, Toolbox, is_known
 from perdure.agent.tools.builtin_tools import SHIPPED
 from perdure.config import configured_stores, data_folder, default_store, user_file
 from perdure.domain.session import SessionRecord
+from perdure.durable import make_folder
 from perdure.errors import ConfigError
 from perdure.runtime.definitions.program import PROGRAMS, Bound, Program
 from perdure.runtime.definitions.tool import Tool
@@ -181,6 +182,8 @@ def _own_files(runtime: Runtime, root: Path) -> Iterator[Path]:
         for file in path.parent.glob(f"{glob.escape(path.name)}*"):
             yield from _without(file, top)
     for folder in (storage_folder(runtime), data_folder(), user_file().parent, runtime_folder()):
+        if folder is not None and top in folder.resolve().parents:
+            make_folder(folder.resolve())  # a command could make one that is missing, and fill it
         if folder is not None and folder.is_dir():
             yield from _without(folder.resolve(), top)
 

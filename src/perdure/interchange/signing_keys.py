@@ -29,6 +29,15 @@ from perdure.interchange.signature import PUBLIC_KEY, BundleSignature, SigningKe
 ME = "me"  # the name of the user's own key
 ANY_KNOWN = "any-known"
 PRIVATE = "ed25519-private-key:"  # before the digits, so that they are not mistaken for a public key
+_WEAK = {  # the y coordinates of the points of small order, also in the spellings that are not reduced
+    "00" * 32,
+    "01" + "00" * 31,
+    "ec" + "ff" * 30 + "7f",
+    "ed" + "ff" * 30 + "7f",
+    "ee" + "ff" * 30 + "7f",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+}
 SHOWN = 32  # digits of a public key that are shown: too many to make another key with the same ones
 
 
@@ -92,14 +101,15 @@ def own_key() -> str | None:
 def known_keys() -> dict[str, str]:
     """The names of the keys of others, by public key."""
     path = _folder() / "known.json"
-    if not (text := _read(path, closed=0o022)):
+    if (text := _read(path, closed=0o022)) is None:
         return {}
     try:
         found = msgspec.json.decode(text, type=dict[str, str])
         for key, name in found.items():
             _check(name, key)
     except (msgspec.MsgspecError, ConfigError, RecursionError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.", hint="Correct the file, or move it away.") from None
+        said = str(error).rstrip(".")
+        raise ConfigError(f"{path} cannot be read: {said}.", hint="Correct the file, or move it away.") from None
     return found
 
 
@@ -132,10 +142,17 @@ def remove_key(name: str) -> None:
 def _check(name: str, key: str) -> None:
     if not NAME.match(name) or name in (ME, ANY_KNOWN):
         raise ConfigError(f"{name[:80]!r} cannot be the name of a key.", hint="Use A to Z, a to z, digits and ._:@/+-")
-    if not PUBLIC_KEY.match(key):
+    if not PUBLIC_KEY.match(key) or _is_weak(key):
         raise ConfigError(
             "This is not a public key.", hint="It has 64 digits from 0 to f: its owner sees it with `perdure keys`."
         )
+
+
+def _is_weak(key: str) -> bool:
+    """Whether it is one of the few points for which one signature fits every message. No private key has one."""
+    point = bytearray.fromhex(key)
+    point[-1] &= 0x7F  # without the sign
+    return point.hex() in _WEAK
 
 
 def _write_known(folder: Path, known: dict[str, str]) -> None:
@@ -146,7 +163,7 @@ def _write_known(folder: Path, known: dict[str, str]) -> None:
 
 def _own() -> SigningKey | None:
     path = _folder() / "signing.key"
-    if not (text := _read(path, closed=0o077)):
+    if (text := _read(path, closed=0o077)) is None:
         return None
     digits = text.removeprefix(PRIVATE).strip()
     if not text.startswith(PRIVATE) or not PUBLIC_KEY.match(digits):
@@ -172,10 +189,10 @@ def _changing() -> Iterator[Path]:
         os.close(place)
 
 
-def _read(path: Path, *, closed: int) -> str:
-    """The text of a file of keys; empty if there is none."""
+def _read(path: Path, *, closed: int) -> str | None:
+    """The text of a file of keys; None if there is no file. An empty one is damaged, not missing."""
     if not os.path.lexists(path):
-        return ""
+        return None
     _refuse_strange(path.parent, closed=0o022)
     _refuse_strange(path, closed=closed)
     return read_file(path)

@@ -90,9 +90,11 @@ class Bubblewrap:
         outside = [path for path in folders.hidden if path not in inside and not _is_masked(path)]
         line += [word for path in outside for word in _hide(path)]
         line += [*_passable(root), "--ro-bind" if folders.read_only else "--bind", str(root), str(root)]
+        kept = [one for one in (root / ".git", root / FILE, *own_code(root)) if one.exists() and not one.is_symlink()]
+        for above in _folders_above(root, (*inside, *kept)):
+            line += ["--ro-bind" if folders.read_only else "--bind", str(above), str(above)]
         line += [word for path in inside for word in _hide(path)]
-        for kept in (root / ".git", root / FILE, *own_code(root)):
-            line += ["--ro-bind", str(kept), str(kept)] if kept.exists() and not kept.is_symlink() else []
+        line += [word for one in kept for word in ("--ro-bind", str(one), str(one))]
         for path in folders.shown:
             if _is_masked(path) and not any(path == one or one in path.parents for one in (root, *folders.hidden)):
                 line += [*_passable(path), "--ro-bind-try", str(path), str(path)]
@@ -160,6 +162,15 @@ class SandboxFolders(msgspec.Struct, frozen=True, kw_only=True):
     shown: tuple[Path, ...] = ()
     granted: tuple[Path, ...] = ()
     read_only: bool = False
+
+
+def _folders_above(root: Path, protected: tuple[Path, ...]) -> list[Path]:
+    """The folders between the root and protected paths, from the top.
+
+    Each becomes a mount of its own, because the kernel refuses to rename a mount point but not the folder above one: a
+    command could move that folder away and put its own in the place.
+    """
+    return sorted({above for path in protected for above in path.parents if root in above.parents})
 
 
 def _is_masked(path: Path) -> bool:

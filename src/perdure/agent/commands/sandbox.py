@@ -103,6 +103,10 @@ _ALLOWED = frozenset(
         "NPM_CONFIG_REGISTRY",
     ]
 )
+_KERNEL_FILES = frozenset(
+    ["proc", "sysfs", "cgroup", "cgroup2", "devpts", "debugfs", "tracefs", "securityfs", "configfs", "bpf", "efivarfs"]
+)
+_OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes spaces and the like
 _PASSWORD = re.compile(r"://[^/@\s]*@")
 _QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "TERM": "dumb"}
 
@@ -168,6 +172,7 @@ def command_line(
     """
     if level is Level.NONE:
         return argv
+    _refuse_kernel_files(workspace.root)
     protected = _protected(workspace, hidden, read_only=read_only)
     if level is Level.BUBBLEWRAP:
         found = bubblewrap.find(workspace.root)
@@ -177,6 +182,17 @@ def command_line(
     kept = (*protected, workspace.root / ".git", workspace.root / FILE, *own_code(workspace.root))
     may = [temporary, *granted, *(() if read_only else _grants(workspace.root, kept))]
     return [*_landlock_line(network=workspace.network and not read_only, granted=may), "--", *argv]
+
+
+def _refuse_kernel_files(root: Path) -> None:
+    """Refuse a folder in which the kernel's own file systems are mounted: a command could write its settings there."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+        for line in mounts:
+            where, kind = line.split(" ", 5)[4], line.partition(" - ")[2].split(" ", 1)[0]
+            if kind in _KERNEL_FILES:
+                path = Path(_OCTAL.sub(lambda found: chr(int(found[1], 8)), where))
+                if path == root or root in path.parents:
+                    raise NotDone(f"{path} is a mount of {kind}, which no command may write. Unmount it first.")
 
 
 def environment(workspace: Workspace, level: Level, temporary: Path) -> dict[str, str]:
