@@ -167,7 +167,7 @@ def test_a_folder_with_a_mount_of_the_kernel_is_refused(tmp_path: Path) -> None:
         command_line(workspace, ["/bin/true"], level=Level.LANDLOCK, temporary=tmp_path)
 
 
-async def test_folders_of_the_user_inside_the_folder_are_made_before_a_command_can(
+async def test_missing_folders_of_the_user_are_made_before_a_command_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path.resolve()

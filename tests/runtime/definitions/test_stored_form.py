@@ -19,6 +19,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from perdure import ConfigError, Session, program, tool
+from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.signature import Signature, argument_digest
 from tests.runtime.support.scripted_world import World
 
@@ -373,3 +374,42 @@ async def test_an_undo_gets_declared_types(world: World) -> None:
     await world.rt.undo((await world.effect()).id, by="ada", because="wrong shop")
     await world.again()
     assert seen == [(WIDE, ORDER, {WIDE: Path("a")})]
+
+
+class Names(NamedTuple):
+    number: int
+    names: frozenset[str]
+
+
+class Numbered(msgspec.Struct, array_like=True, tag=True):
+    number: int
+    names: set[str]
+
+
+@dataclass
+class Holder:
+    rows: list[Names]
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "stored"),
+    [
+        (Names, Names(1, frozenset("hgfedcba")), [1, list("abcdefgh")]),
+        (Numbered, Numbered(1, set("hgfedcba")), ["Numbered", 1, list("abcdefgh")]),
+        (Holder, Holder([Names(1, frozenset("hgfedcba"))]), {"rows": [[1, list("abcdefgh")]]}),
+    ],
+)
+def test_sets_inside_values_stored_as_lists_are_sorted(type_: Any, value: Any, stored: Any) -> None:
+    def take(x: Any) -> None: ...
+
+    take.__annotations__["x"] = type_
+    signature = Signature(take)
+    plain = signature.bind((value,), {})
+    assert plain == {"x": stored}
+    assert signature.unbind(plain) == {"x": value}
+
+
+@pytest.mark.parametrize("duration", [float("inf"), float("nan"), -1, 1e300, "9" * 400 + "s"])
+def test_impossible_durations_are_config_errors(duration: float | str) -> None:
+    with pytest.raises(ConfigError, match="is no duration"):
+        microseconds(duration)

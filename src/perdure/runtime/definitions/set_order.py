@@ -39,32 +39,36 @@ def sort_sets(value: Any, write: Write) -> Any:
         if _SCALARS_ONLY(map(type, value.values())):
             return value
         return {key: sort_sets(item, write) for key, item in value.items()}
-    if kind is list or kind is tuple:
+    if issubclass(kind, list | tuple):  # a named tuple too: it is stored as a list
         if _SCALARS_ONLY(map(type, value)):
             return value
         return [sort_sets(item, write) for item in value]
     if names := _fields(kind):  # type: ignore[arg-type] # classes are hashable
         plain = write(value)
-        for name, stored_name in names:
-            if isinstance(plain, dict) and stored_name in plain:
-                plain[stored_name] = sort_sets(getattr(value, name), write)
+        for name, key in names:
+            if isinstance(plain, list) or key in plain:
+                plain[key] = sort_sets(getattr(value, name), write)
         return plain
     return value
 
 
 @cache
-def _fields(kind: Any) -> tuple[tuple[str, str], ...]:
-    """The fields of a class that may hold sets, with the names that they are stored by."""
+def _fields(kind: Any) -> tuple[tuple[str, Any], ...]:
+    """The fields of a class that may hold sets, with the key that each is stored by.
+
+    A struct that is stored as a list has positions, counted from the end: its tag, if it has one, comes first.
+    """
     if not (issubclass(kind, msgspec.Struct) or dataclasses.is_dataclass(kind) or hasattr(kind, "__attrs_attrs__")):
         return ()
     try:
         info = types.type_info(kind)
     except Exception:  # an annotation may be anything; such a class is refused elsewhere
         return ()
-    if isinstance(info, types.StructType) and info.array_like:
-        return ()
     fields = getattr(info, "fields", ())
-    return tuple((one.name, one.encode_name) for one in fields if not isinstance(one.type, _WITHOUT_SETS))
+    in_list = isinstance(info, types.StructType) and info.array_like
+    keys = range(-len(fields), 0) if in_list else [one.encode_name for one in fields]
+    held = zip(fields, keys, strict=True)
+    return tuple((one.name, key) for one, key in held if not isinstance(one.type, _WITHOUT_SETS))
 
 
 _WITHOUT_SETS = (
