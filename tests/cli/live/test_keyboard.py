@@ -87,6 +87,13 @@ def test_pasted_text_keeps_its_lines(drawn: Board) -> None:
     assert drawn.heard == ["a one\n[Atwo\tthree b"]
 
 
+def test_answer_key_needs_no_enter_and_ignores_one(drawn: Board) -> None:
+    drawn.keys.answer_keys = lambda: "yn"
+    drawn.type("y\nno, n\n\n")
+    drawn.keys.stash_typed()
+    assert drawn.heard == ["y", "n", "o, n", ""]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["\x04", "\x03"], ids=["ctrl-d", "ctrl-c"])
 def test_bracketed_paste_is_turned_on_and_off(key: str, work: AgentFolder) -> None:

@@ -85,7 +85,8 @@ class Conversation:
             plain=not self.screen.draws,
         )
         self.prompt = WaitPrompt(self.shell, self.runtime, self.screen, self._start, self._stash_typed)
-        self.screen.typed = lambda: keyboard.typed
+        screen = self.screen
+        screen.typed, keyboard.answer_keys = lambda: keyboard.typed, lambda: screen.keys
 
     def _on_typed(self, line: str | None) -> None:
         self._put("line", (line, None if self.prompt is None else self.prompt.open_wait))

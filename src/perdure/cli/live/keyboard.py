@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import math
 import os
 import select
 import termios
+import time
 import tty
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +23,7 @@ from typing import IO, Any
 ENTER, BACK, WORD, LINE, END, ESCAPE = "\r\n", "\x7f\b", "\x17", "\x15", "\x04", "\x1b"
 PASTE, PASTED = "[200~", ESCAPE + "[201~"  # the terminal sends them around pasted text
 MARK, UNMARK = ESCAPE + "[?2004h", ESCAPE + "[?2004l"  # turn bracketed paste on and off
+HABIT = 1.0  # seconds after an answer of one key in which Enter is ignored: many people press it by habit
 
 
 class Keyboard:
@@ -36,6 +39,8 @@ class Keyboard:
         plain: bool,
     ) -> None:
         self.typed = ""
+        self.answer_keys: Callable[[], str] = str  # keys that are a whole line by themselves, while nothing is typed
+        self._answered_at = -math.inf  # when such a key was pressed last
         self._fd = fd
         self._out = out
         self._on_line = on_line
@@ -122,10 +127,16 @@ class Keyboard:
         return True
 
     def _on_character(self, character: str) -> None:
+        just_answered, self._answered_at = time.monotonic() - self._answered_at < HABIT, -math.inf
         if self._paste is not None:
             self._on_pasted(character)
         elif self._sequence is not None:
             self._on_escape(character)
+        elif not self.typed and character in self.answer_keys():
+            self._answered_at = time.monotonic()
+            self._on_line(character)
+        elif character in ENTER and just_answered:
+            pass
         elif character in ENTER:
             line, self.typed = self.typed, ""
             self._remember(line)

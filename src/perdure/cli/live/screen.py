@@ -28,6 +28,7 @@ class Screen:
         self.draws = self.console.is_terminal and not self.console.is_dumb_terminal
         self.speaks_unicode = (self.console.encoding or "").lower().startswith("utf")
         self.prompt: str | None = None
+        self.keys = ""  # keys that answer the prompt without Enter
         self.typed: Callable[[], str] = str
         self._bottom = ""
         self._drawn = False  # the bottom row is on the screen
@@ -64,9 +65,12 @@ class Screen:
             self.console.print()
             self._open = False
 
-    def ask(self, prompt: str | None) -> None:
-        """Show a prompt at the bottom, or none."""
-        fresh, self.prompt = prompt != self.prompt, prompt
+    def ask(self, prompt: str | None, *, keys: str = "") -> None:
+        """Show a prompt at the bottom, or none. Each of the `keys` is an answer by itself, without Enter.
+
+        A terminal that edits its own lines delivers a key only with Enter.
+        """
+        fresh, self.prompt, self.keys = prompt != self.prompt, prompt, keys
         if self.draws:
             self.refresh()
         elif prompt is not None and fresh:
@@ -76,7 +80,7 @@ class Screen:
 
     def answered(self, line: str) -> None:
         """The person pressed Enter: what was typed stays on the screen."""
-        prompt, self.prompt = self.prompt, None
+        prompt, self.prompt, self.keys = self.prompt, None, ""
         if self.draws and prompt is not None:
             self._clear()
             self._bottom = ""
@@ -111,7 +115,7 @@ class Screen:
         """Remove the bottom row."""
         self._clear()
         self.end()
-        self._bottom, self.prompt = "", None
+        self._bottom, self.prompt, self.keys = "", None, ""
         self.console.file.flush()
 
 
