@@ -30,7 +30,7 @@ class TerminalScreen:
 
     def __init__(self) -> None:
         self.rows: list[list[str]] = [[]]
-        self.column = 0
+        self.row = self.column = 0
 
     def write(self, text: str) -> None:
         at = 0
@@ -43,18 +43,24 @@ class TerminalScreen:
             at += 1
 
     def _obey(self, given: str, what: str) -> None:
-        assert what in "mK" or given == "?2004", f"an unexpected escape sequence: {given}{what}"
+        assert what in "mKAJ" or given == "?2004", f"an unexpected escape sequence: {given}{what}"
         if what == "K":
-            self.rows[-1] = []
+            self.rows[self.row] = []
+        elif what == "A":
+            self.row -= int(given)
+            assert self.row >= 0
+        elif what == "J":
+            self.rows[self.row :] = [self.rows[self.row][: self.column]]
 
     def _character(self, character: str) -> None:
         if character == "\r":
             self.column = 0
         elif character == "\n":
-            self.rows.append([])
+            self.row += 1
+            self.rows.extend([[]] if self.row == len(self.rows) else [])
         else:
             assert character.isprintable() or character in "\t\b", repr(character)
-            row = self.rows[-1]
+            row = self.rows[self.row]
             row.extend(" " * (self.column + 1 - len(row)))
             row[self.column] = character
             self.column += 1

@@ -1,7 +1,9 @@
-"""The screen of a terminal: lines, live text as it streams in, and one row at the bottom.
+"""The screen of a terminal: lines, a live area below them, and one row at the bottom.
 
-The bottom row is a prompt with what is typed, or what is running and for how long. Everything else is printed above it.
-If the output cannot be redrawn (a pipe, a dumb terminal), there are only lines.
+The bottom row is a prompt with what is typed, or what is running and for how long. The live area above it shows text
+that still changes: the end of what a model writes or of what a command prints. Both are drawn again when they change;
+everything else is printed above them once. If the output cannot be redrawn (a pipe, a dumb terminal), there are only
+lines, and live text is printed as it arrives.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ class Screen:
         self.prompt: str | None = None
         self.keys = ""  # keys that answer the prompt without Enter
         self.typed: Callable[[], str] = str
+        self.live: Callable[[], list[Text]] = list  # the rows of the live area now, already escaped
         self._bottom = ""
-        self._drawn = False  # the bottom row is on the screen
+        self._drawn: list[str] = []  # the rows of the live area and the bottom row that are on the screen
         self._open = False  # a line of streamed text has not ended
 
     @property
@@ -39,9 +42,13 @@ class Screen:
         return max(20, self.console.width) if self.console.is_terminal else UNBOUNDED
 
     @property
+    def height(self) -> int:
+        return max(10, self.console.height)
+
+    @property
     def is_open(self) -> bool:
         """Whether a line of live text has not ended."""
-        return self._open
+        return self._open or bool(self.live())
 
     def line(self, text: str | Text = "", style: str = "") -> None:
         """Print a line. Plain text is escaped, because it may come from anywhere."""
@@ -52,7 +59,7 @@ class Screen:
         self._draw()
 
     def piece(self, text: str) -> None:
-        """Print more of a line of live text."""
+        """Print more of a line of live text, on a terminal that cannot be redrawn."""
         self._clear()
         self.console.print(Text(safe(text, keep=KEEP)), soft_wrap=True, end="")
         self._open = not text.endswith("\n")
@@ -87,7 +94,7 @@ class Screen:
             self.line(Text(prompt + safe(line)))
 
     def refresh(self, status: str | None = None) -> None:
-        """Draw the bottom row again: the prompt, or the status."""
+        """Draw the live area and the bottom row again: the prompt, or the status."""
         if not self.draws or self._open:
             return
         typed = safe(self.typed())
@@ -95,27 +102,45 @@ class Screen:
         room = self.width - 1
         while columns(text) > room:
             text = "…" + text[2:] if typed else fitted(text, room)
-        if text != self._bottom or status is None:
+        self._bottom = text
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draw the live area again, above the same bottom row."""
+        if self.draws and not self._open and self._rows() != self._drawn:
             self._clear()
-            self._bottom = text
             self._draw()
+
+    def _rows(self) -> list[str]:
+        """The rows of the live area, each cut to the width, and the bottom row."""
+        rows = [self._row(row) for row in self.live()[-(self.height - 2) :]]
+        return [*rows, self._bottom] if self._bottom or rows else []
+
+    def _row(self, row: Text) -> str:
+        shown = row.copy()
+        shown.expand_tabs(4)
+        shown.truncate(self.width - 1, overflow="ellipsis" if self.speaks_unicode else "crop")
+        with self.console.capture() as captured:
+            self.console.print(shown, end="", soft_wrap=True)
+        return captured.get()
 
     def _clear(self) -> None:
         if self._drawn:
-            self.console.file.write("\r\x1b[2K")
-            self._drawn = False
+            up = len(self._drawn) - 1
+            self.console.file.write(f"\r\x1b[{up}A\x1b[J" if up else "\r\x1b[2K")
+            self._drawn = []
 
     def _draw(self) -> None:
-        if self._bottom and self.draws and not self._open:
-            self.console.file.write(self._bottom)
-            self._drawn = True
+        if self.draws and not self._open:
+            self._drawn = self._rows()
+            self.console.file.write("\n".join(self._drawn))
         self.console.file.flush()
 
     def leave(self) -> None:
-        """Remove the bottom row."""
+        """Remove the live area and the bottom row."""
         self._clear()
         self.end()
-        self._bottom, self.prompt, self.keys = "", None, ""
+        self._bottom, self.prompt, self.keys, self.live = "", None, "", list
         self.console.file.flush()
 
 
