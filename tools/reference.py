@@ -100,10 +100,11 @@ app = ["review", "tools/deploy.py"]
 
 def commands_page() -> str:
     intro = """
-Every command takes `--store`, `--json`, `--app` and `--verbose`, and reads the [settings](settings.md). You can
-shorten an id to any unique prefix. With `--json`, a command prints one JSON object, or one object per line for a
-list; the field names are those of the records. An error is then an object on standard error: `{"error": {"code",
-"message", "hint", "retry"}}`. Without `--json`, an error is one sentence, its [code](errors.md) and a hint.
+Every command takes `--store`, `--json`, `--app` and `--verbose`, before or after its name, and reads the
+[settings](settings.md). You can shorten an id to any unique prefix. With `--json`, a command prints one JSON object, or
+one object per line for a list; the field names are those of the records. An error is then an object on standard error:
+`{"error": {"code", "message", "hint", "retry"}}`. Without `--json`, an error is one sentence, its [code](errors.md) and
+a hint.
 """
     codes = table(
         ["exit code", "meaning"],

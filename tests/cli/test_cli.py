@@ -12,12 +12,12 @@ from pathlib import Path
 import click
 import pytest
 
-from perdure import __version__
-from perdure.cli import COMMANDS, main, perdure, report
+from perdure import __version__, cli
+from perdure.cli import COMMANDS, GROUPS, SUBCOMMANDS, SYNONYMS, main, perdure, report
 from perdure.errors import ConfigError, LeaseHeld, NotFound, PerdureError, SessionWaiting
 from perdure.store.moves import session
 from perdure.store.store import open_store
-from tests.cli.support.terminal import PERDURE, Terminal, write_settings
+from tests.cli.support.terminal import PERDURE, PROGRAMS_FILE, Terminal, write_settings
 
 COMMAND = [sys.executable, "-c", "from perdure.cli import main; main()"]
 
@@ -57,7 +57,73 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_no_command_exits_with_2_and_shows_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert run() == 2
-    assert "Commands:" in capsys.readouterr().err
+    assert "Sessions:" in capsys.readouterr().err
+
+
+def test_every_command_is_in_exactly_one_group(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [name for group in GROUPS.values() for name in group]
+    folder = Path(cli.__file__).parent / "commands"
+    modules = {path.stem.rstrip("_") for path in folder.glob("*.py")} - {"__init", *SUBCOMMANDS.values()}
+    assert sorted(names) == sorted(modules)
+    assert run("--help") == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if line and not line.startswith("   ")]
+    listed = [line.split()[0] for line in said if line.startswith("  ")]
+    assert [name for name in listed if name in COMMANDS] == names
+    assert [line for line in said if line.removesuffix(":") in GROUPS] == [f"{group}:" for group in GROUPS]
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("lst",), "Did you mean ls?"),
+        (("approv",), "Did you mean approvals or approve?"),
+        (("list",), "Did you mean ls?"),
+        (("fix the test",), "`perdure run`"),
+        (("--stor", "x", "ls"), "Did you mean --store?"),
+        (("ls", "--jsn"), "Did you mean --json?"),
+        (("facts", "forgt", "x"), "Did you mean forget?"),
+    ],
+)
+def test_mistyped_word_names_what_was_meant(
+    words: tuple[str, ...], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words) == 2
+    assert meant in capsys.readouterr().err
+
+
+def test_word_without_likeness_names_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("xyzzy") == 2
+    assert "mean" not in capsys.readouterr().err
+
+
+def test_words_of_other_tools_name_commands() -> None:
+    assert [word for word, meant in SYNONYMS.items() if word in COMMANDS or meant not in COMMANDS] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--store", "some.db", "--json", "doctor"),
+        ("--json", "doctor", "--store", "some.db"),
+        ("--json", "--store=other.db", "doctor", "--store", "some.db"),
+    ],
+    ids=" ".join,
+)
+def test_shared_options_may_stand_before_the_command(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_store("some.db").close()
+    assert run(*words) == 0
+    assert Path(json.loads(capsys.readouterr().out)["place"]).name == "some.db"
+
+
+def test_app_and_store_before_a_subcommand_are_used(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PERDURE_APP")
+    monkeypatch.delenv("PERDURE_STORE")
+    assert terminal("--app", PROGRAMS_FILE, "--store", "own.db", "run", "user_talk", "--id", "t").code == 3
+    assert terminal("--store", "own.db", "facts", "set", "colour", "red", "--session", "t").code == 0
+    found = terminal("--json", "--store", "own.db", "facts")
+    assert [one["key"] for one in found.lines] == ["colour"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

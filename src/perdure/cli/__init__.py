@@ -4,7 +4,7 @@
 
     0 done    1 failed    2 wrong use    3 waiting for a person    4 held elsewhere    141 the output was closed
 
-To add a command, write `cli/commands/NAME.py` with a function `NAME` under `@command`, and add it to `COMMANDS`.
+To add a command, write `cli/commands/NAME.py` with a function `NAME` under `@command`, and add it to `GROUPS`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from keyword import iskeyword
 
 import click
@@ -20,47 +20,66 @@ import click
 from perdure import __version__
 from perdure.errors import ConfigError, LeaseHeld, PerdureError, ProgramUnknown, SessionWaiting, StoreUnavailable
 
-COMMANDS = {
-    "demo": "Kill an agent mid-task and resume it: nothing lost, nothing done twice. Needs no key and no server.",
-    "run": "Run a program or an agent as a session, until it ends or needs a person.",
-    "ls": "List sessions: those that need a person, then those that run, then the rest.",
-    "show": "Show a session: its state, what it waits for and what to type, its effects, its events.",
-    "brief": "Print a handover summary of a session.",
-    "attach": "Watch a session from its start and then live, answer its questions, and send it messages.",
-    "send": "Send a message to a session, whether it is running or waiting.",
-    "answer": "Answer a question that a session asked.",
-    "resume": "Resume a session after a crash, a pause or an answer.",
-    "fork": "Branch a session at one of its events.",
-    "rewind": "Branch from an earlier event, with the files as they were.",
-    "diff": "Show what an agent changed in its files.",
-    "merge": "Merge a branch into the folder that it was branched from.",
-    "cancel": "Cancel a session and its children.",
-    "close": "Close an agent's session that waits for the next message: it ends as done.",
-    "rename": "Give a session another title.",
-    "pause": "Pause a session between two steps, until `perdure resume` continues it.",
-    "worker": "Run sessions that are ready, until it is stopped.",
-    "effects": "List effects: what was done outside, what is in progress, and what is in doubt.",
-    "settle": "Record the outcome of an effect in doubt, and how you know it.",
-    "undo": "Undo an effect with the undo function of its tool.",
-    "approvals": "List pending approvals, the longest wait first.",
-    "approve": "Approve the exact call that an approval is bound to.",
-    "deny": "Deny the call that an approval is bound to.",
-    "tasks": "Show the task list of a session.",
-    "decisions": "List decisions of one session or of all: what was decided, why, and the outcome.",
-    "facts": "List facts that sessions remember; a fact past its age limit is marked stale.",
-    "orders": "List the standing orders for agents of a repository, and those for every agent.",
-    "artifacts": "List artifacts of one session or of all, the newest first.",
-    "export": "Export a session as a bundle, as a copy or as a move.",
-    "import": "Import a bundle: a copy runs beside its original, a move continues in its place.",
-    "keys": "List your public key and the keys that you know, and add or remove one, for signed bundles.",
-    "verify": "Check that the log of one session, or of all, is complete and unchanged.",
-    "doctor": "Check the health of the store, which guarantees hold, and what to do.",
-    "restores": "List restores: when the store was set back to an earlier state, and who released each.",
-    "migrate": "Bring the store's schema up to date.",
-    "prune": "Remove snapshots that no session refers to, and folders of branches that have ended.",
-    "trust": "Show the settings of this folder, and trust them.",
-    "completion": "Print a completion script for a shell.",
+# Every command is in exactly one group of `perdure --help`.
+GROUPS = {
+    "Sessions": {
+        "demo": "Kill an agent mid-task and resume it: nothing lost, nothing done twice. Needs no key and no server.",
+        "run": "Run a program or an agent as a session, until it ends or needs a person.",
+        "ls": "List sessions: those that need a person, then those that run, then the rest.",
+        "show": "Show a session: its state, what it waits for and what to type, its effects, its events.",
+        "brief": "Print a handover summary of a session.",
+        "attach": "Watch a session from its start and then live, answer its questions, and send it messages.",
+        "send": "Send a message to a session, whether it is running or waiting.",
+        "resume": "Resume a session after a crash, a pause or an answer.",
+        "pause": "Pause a session between two steps, until `perdure resume` continues it.",
+        "cancel": "Cancel a session and its children.",
+        "close": "Close an agent's session that waits for the next message: it ends as done.",
+        "rename": "Give a session another title.",
+    },
+    "Branches": {
+        "fork": "Branch a session at one of its events.",
+        "rewind": "Branch from an earlier event, with the files as they were.",
+        "diff": "Show what an agent changed in its files.",
+        "merge": "Merge a branch into the folder that it was branched from.",
+    },
+    "People": {
+        "answer": "Answer a question that a session asked.",
+        "approvals": "List pending approvals, the longest wait first.",
+        "approve": "Approve the exact call that an approval is bound to.",
+        "deny": "Deny the call that an approval is bound to.",
+        "settle": "Record the outcome of an effect in doubt, and how you know it.",
+        "undo": "Undo an effect with the undo function of its tool.",
+    },
+    "Record": {
+        "effects": "List effects: what was done outside, what is in progress, and what is in doubt.",
+        "tasks": "Show the task list of a session.",
+        "decisions": "List decisions of one session or of all: what was decided, why, and the outcome.",
+        "facts": "List facts that sessions remember; a fact past its age limit is marked stale.",
+        "orders": "List the standing orders for agents of a repository, and those for every agent.",
+        "artifacts": "List artifacts of one session or of all, the newest first.",
+        "export": "Export a session as a bundle, as a copy or as a move.",
+        "import": "Import a bundle: a copy runs beside its original, a move continues in its place.",
+        "verify": "Check that the log of one session, or of all, is complete and unchanged.",
+    },
+    "Operations": {
+        "worker": "Run sessions that are ready, until it is stopped.",
+        "doctor": "Check the health of the store, which guarantees hold, and what to do.",
+        "migrate": "Bring the store's schema up to date.",
+        "restores": "List restores: when the store was set back to an earlier state, and who released each.",
+        "prune": "Remove snapshots that no session refers to, and folders of branches that have ended.",
+        "keys": "List your public key and the keys that you know, and add or remove one, for signed bundles.",
+        "trust": "Show the settings of this folder, and trust them.",
+        "completion": "Print a completion script for a shell.",
+    },
 }
+COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
+
+# Words of other tools, and the command that does the same here.
+SYNONYMS = {
+    "cat": "show", "commit": "merge", "continue": "resume", "delete": "cancel", "history": "show", "kill": "cancel",
+    "list": "ls", "log": "show", "logs": "show", "ps": "ls", "reject": "deny", "sessions": "ls", "start": "run",
+    "status": "show", "stop": "pause",
+}  # fmt: skip
 
 # Listing commands with subcommands, and the module that adds these.
 SUBCOMMANDS = {
@@ -71,7 +90,9 @@ SUBCOMMANDS = {
 }
 
 EXIT_CODES: dict[type[PerdureError], int] = {ConfigError: 2, ProgramUnknown: 2, SessionWaiting: 3, LeaseHeld: 4}
+COMPLETION = "_PERDURE_COMPLETE"  # set by the shell that asks for completions
 PIPE_CLOSED = 141  # the exit code when the reader closed its end of the pipe: 128 + SIGPIPE, as in shells
+SIMILAR = 0.7  # how similar a word is to a mistyped one, from 0 to 1
 LONG, SHOWN = 160, 80  # characters: an argument longer than LONG is shortened to SHOWN in an error message
 
 
@@ -91,14 +112,63 @@ class Commands(click.Group):
             return extended
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command and its arguments; the shared options that were given before it come first."""
+        if args[0] not in COMMANDS and not ctx.resilient_parsing:
+            ctx.fail(_unknown_command(args[0]))
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found, [*_leading_options(ctx), *rest]
+
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        widest = max(map(len, COMMANDS))
+        for group, commands in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(name.ljust(widest), summary) for name, summary in commands.items()])
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def shared_options() -> list[click.Parameter]:
+    """The options of every command, which may also be given before its name."""
+    return [
+        click.Option(["--store"], metavar="ADDRESS", help="Address of the store: a path, files:DIR, postgresql://…"),
+        click.Option(["--json"], is_flag=True, help="Print JSON: one object, or one object per line for a list."),
+        click.Option(
+            ["--app"], metavar="MODULE", multiple=True, help="Load programs and tools from a module or a .py file."
+        ),
+        click.Option(["--verbose"], is_flag=True, help="Write log messages to standard error."),
+    ]
+
+
+def _leading_options(ctx: click.Context) -> list[str]:
+    given = ctx.params
+    words = [] if given["store"] is None else [f"--store={given['store']}"]
+    words += [f"--app={one}" for one in given["app"]]
+    return words + [f"--{name}" for name in ("json", "verbose") if given[name]]
+
+
+def _unknown_command(word: str) -> str:
+    if len(word.split()) > 1:
+        return f"There is no command {word!r}. A prompt for an agent follows `perdure run`."
+    return f"There is no command {word!r}.{did_you_mean(word, COMMANDS, SYNONYMS)}"
+
+
+def did_you_mean(word: str, known: Iterable[str], synonyms: Mapping[str, str] | None = None) -> str:
+    """A question that names the known words most similar to a mistyped one; empty if there is none."""
+    from difflib import get_close_matches
+
+    word, words = word[:SHOWN].lower(), list(known)
+    if (same := (synonyms or {}).get(word)) is not None:
+        found = [same]
+    else:
+        found = [one for one in words if len(word) > 1 and one.startswith(word)]
+        found = found or get_close_matches(word, words, n=2, cutoff=SIMILAR)
+    return f" Did you mean {' or '.join(found[:3])}?" if found else ""
+
+
+@click.group(cls=Commands, params=shared_options(), context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="perdure %(version)s")
-def perdure() -> None:
+def perdure(**_: object) -> None:
     """Durable sessions for AI coding agents: nothing is lost, and nothing is done twice."""
 
 
@@ -106,6 +176,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     output = sys.stdout
+    if COMPLETION in os.environ:
+        importlib.import_module("perdure.cli.bash_completion")
     try:
         code = perdure.main(given, prog_name="perdure", standalone_mode=False)
     except PerdureError as error:
@@ -114,9 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         click.echo(error.format_message(), err=True)
         code = 2
     except click.ClickException as error:
-        context = getattr(error, "ctx", None)
-        hint = f"See `{context.command_path} --help`." if context else "See `perdure --help`."
-        code = report(ConfigError(error.format_message(), hint=hint), given)
+        code = report(wrong_use(error), given)
     except click.Abort:
         code = 130
     except SystemExit as ended:  # click replaces the output and exits with 1 when its help cannot be written
@@ -124,6 +194,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         code = report(unexpected(error), given)
     sys.exit(code or 0)
+
+
+def wrong_use(error: click.ClickException) -> ConfigError:
+    """An error of the command line, with the option that may have been meant."""
+    context: click.Context | None = getattr(error, "ctx", None)
+    message = error.format_message()
+    if isinstance(error, click.NoSuchOption) and context is not None:
+        known = [name for one in context.command.get_params(context) for name in one.opts if name.startswith("--")]
+        message = f"There is no option {error.option_name}.{did_you_mean(error.option_name, known)}"
+    return ConfigError(message, hint=f"See `{context.command_path if context else 'perdure'} --help`.")
 
 
 def unexpected(error: Exception) -> PerdureError:

@@ -16,14 +16,23 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from perdure.cli import PIPE_CLOSED
+from perdure.cli import PIPE_CLOSED, shared_options
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
     from rich.console import RenderableType
 
 UNBOUNDED = 10_000  # columns where the output is not a terminal: lines are not wrapped, so that they can be searched
-OTHER_IDS = ("approvals", "approve", "deny")  # commands whose ID does not name a session
+# How a shell completes parameters, by their names: ids of a kind, files or folders.
+COMPLETED = {"id": "session", "session": "session", "effect": "effect", "file": "file", "repo": "dir", "store": "file"}
+COMPLETED_IN = {
+    "answer": {"wait": "question"},
+    "approvals": {"id": "approval"},
+    "approve": {"id": "vote"},
+    "brief": {"to": "file"},
+    "deny": {"id": "vote"},
+    "export": {"to": "file"},
+}
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -138,15 +147,16 @@ class Shell:
 
         from perdure.config import without_password
 
-        line = ["perdure", *words]
+        options: list[str] = []
         if self.store_option is not None:
-            line += [
+            options += [
                 "--store",
                 without_password(self.store_option, mask="") if "://" in self.store_option else self.store_option,
             ]
         for one in self.app if app else ():
-            line += ["--app", one]
-        return shlex.join(line)
+            options += ["--app", one]
+        end = words.index("--") if "--" in words else len(words)  # what follows is no option
+        return shlex.join(["perdure", *words[:end], *options, *words[end:]])
 
 
 def login() -> str:
@@ -217,13 +227,33 @@ class RenamedOption(click.Option):
         return names, text
 
 
-class SessionId(click.types.StringParamType):
-    """A session id, which a shell can complete."""
+class CompletedText(click.types.StringParamType):
+    """Text that a shell can complete: an id of some kind, or the name of a file. `words` are offered too."""
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from perdure.cli.session_ids import complete_session_ids
+    def __init__(self, kind: str, words: Sequence[str] = ()) -> None:
+        self.kind = kind
+        self.words = tuple(words)
 
-        return complete_session_ids(ctx, param, incomplete)
+    def shell_complete(self, ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        if self.kind in ("file", "dir"):
+            return [CompletionItem(incomplete, type=self.kind)]
+        from perdure.cli.id_completion import complete_ids
+
+        words = [CompletionItem(word) for word in self.words if word.startswith(incomplete)]
+        return words + complete_ids(self.kind, ctx, incomplete)
+
+
+def completion_type(command: str, parameter: click.Parameter) -> CompletedText | None:
+    """How a shell completes a parameter, by its name."""
+    if not isinstance(parameter.type, click.types.StringParamType) or isinstance(parameter.type, CompletedText):
+        return None
+    name = parameter.opts[0].lstrip("-")
+    if isinstance(parameter, click.Option) and name == "id":
+        return None  # the id of something new
+    kind = (COMPLETED | COMPLETED_IN.get(command, {})).get(name)
+    return CompletedText(kind) if kind else None
 
 
 def command(run: Callable[..., int | None]) -> click.Command:
@@ -241,16 +271,8 @@ def command(run: Callable[..., int | None]) -> click.Command:
         return run(Shell(store, json, app, by), **options) or 0
 
     own: list[click.Parameter] = list(reversed(getattr(run, "__click_params__", [])))
-    for one in own:
-        if isinstance(one, click.Argument) and one.name == "id" and run.__name__ not in OTHER_IDS:
-            one.type = SessionId()
-    shared: list[click.Parameter] = [
-        click.Option(["--store"], metavar="ADDRESS", help="Address of the store: a path, files:DIR, postgresql://…"),
-        click.Option(["--json"], is_flag=True, help="Print JSON: one object, or one object per line for a list."),
-        click.Option(
-            ["--app"], metavar="MODULE", multiple=True, help="Load programs and tools from a module or a .py file."
-        ),
-        click.Option(["--verbose"], is_flag=True, help="Write log messages to standard error."),
-    ]
-    made = click.Command(name=run.__name__.rstrip("_"), callback=invoke, params=[*own, *shared], help=run.__doc__)
+    params = [*own, *shared_options()]
+    for one in params:
+        one.type = completion_type(run.__name__, one) or one.type
+    made = click.Command(name=run.__name__.rstrip("_"), callback=invoke, params=params, help=run.__doc__)
     return made

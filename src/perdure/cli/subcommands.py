@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.cli import did_you_mean
+from perdure.cli.shell import CompletedText
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -23,6 +26,10 @@ class ListingCommand(click.Command):
         super().__init__(name=listing.name, callback=listing.callback, params=listing.params, help=listing.help)
         self.subcommands = subcommands
         self.record = record
+        self.takes_word = record is not None or any(isinstance(one, click.Argument) for one in self.params)
+        for one in self.params:
+            if isinstance(one, click.Argument) and isinstance(one.type, CompletedText):
+                one.type = CompletedText(one.type.kind, tuple(subcommands))
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -34,6 +41,10 @@ class ListingCommand(click.Command):
             return self.subcommands[word].make_context(f"{info_name} {word}", rest, parent, **extra)
         if self.record is not None and word is not None:
             return self.record.make_context(info_name, args, parent, **extra)
+        if word is not None and not self.takes_word and parent is not None and not parent.resilient_parsing:
+            click.Context(self, parent, info_name).fail(
+                f"`perdure {info_name}` has no subcommand {word!r}.{did_you_mean(word, self.subcommands)}"
+            )
         return super().make_context(info_name, args, parent, **extra)
 
     def _first_word(self, args: list[str]) -> int | None:
@@ -56,5 +67,7 @@ class ListingCommand(click.Command):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        names = [CompletionItem(name) for name in self.subcommands if name.startswith(incomplete)]
-        return names + super().shell_complete(ctx, incomplete)
+        found = [CompletionItem(name) for name in self.subcommands if name.startswith(incomplete)]
+        if self.record is not None:
+            found += self.record.params[0].shell_complete(ctx, incomplete)
+        return found + super().shell_complete(ctx, incomplete)

@@ -42,6 +42,12 @@ def user_deploy(folder: str, to: str) -> str:
 def user_merge(pr: int) -> None: ...
 
 
+@tool(inflight="100ms")
+def user_lost_reply() -> None:
+    """Fail without proof, so that the outcome is in doubt."""
+    raise RuntimeError("the reply was lost")
+
+
 @tool
 def user_hold(folder: str) -> str:
     """Stay in the middle of an attempt while the file `held` exists."""
@@ -74,6 +80,21 @@ async def user_release(s: Session, folder: str, to: str = "prod") -> str:
 @program
 async def user_held(s: Session, folder: str) -> str:
     return await s.do(user_hold, folder=folder)
+
+
+@program
+async def user_amount(s: Session) -> str:
+    return str(await s.ask("How much?", choices=["5", "-5", "two words"]))
+
+
+@program
+async def user_gated(s: Session) -> None:
+    await s.do(user_merge, pr=7)
+
+
+@program
+async def user_unknown(s: Session) -> None:
+    await s.do(user_lost_reply)
 
 
 @program

@@ -71,14 +71,16 @@ class TerminalScreen:
 
 
 class PseudoTerminal:
-    """The real executable on a terminal of its own. Use it as a context manager."""
+    """The real executable, or another program, on a terminal of its own. Use it as a context manager."""
 
-    def __init__(self, *arguments: str, cwd: Path, width: int = 120, **environment: str) -> None:
+    def __init__(
+        self, *arguments: str, cwd: Path, width: int = 120, program: str = PERDURE, **environment: str
+    ) -> None:
         self.ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
         kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
         self.process = subprocess.Popen(
-            [sys.executable, "-ISc", _TAKE_TERMINAL, PERDURE, *arguments],
+            [sys.executable, "-ISc", _TAKE_TERMINAL, program, *arguments],
             stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, cwd=cwd,
             env=kept | {"TERM": "xterm-256color"} | environment,
         )  # fmt: skip

@@ -48,7 +48,7 @@ def unsettled_lines(shell: Shell, found: SessionView, unsettled: list[Effect]) -
         doubted = effect.doubted_at is not None
         yield f"  {safe(effect.id)} {safe(effect.tool)}: {'in doubt' if doubted else 'it may be in progress'}"
         for one in settle_suggestions(effect.id) if doubted else ():
-            yield f"    {shell.suggest(*one.words)}  {one.meaning}"
+            yield f"    {shell.suggest(*one.words, app=one.app)}  {one.meaning}"
     if any(effect.doubted_at is None for effect in unsettled):
         resume = shell.suggest("resume", found.id, app=True)
         yield f"Run `{resume}` to settle what may be in progress, unless a worker is running."

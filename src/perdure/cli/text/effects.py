@@ -42,7 +42,7 @@ def doubt_lines(shell: Shell, found: list[Effect]) -> list[str]:
     doubts = [one for one in found if is_in_doubt(one)]
     if not doubts:
         return []
-    commands = [(shell.suggest(*one.words), one.meaning) for one in settle_suggestions(doubts[0].id)]
+    commands = [(shell.suggest(*one.words, app=one.app), one.meaning) for one in settle_suggestions(doubts[0].id)]
     widest = max(len(text) for text, _ in commands)
     how_many = "1 effect is in doubt" if len(doubts) == 1 else f"{len(doubts)} effects are in doubt"
     return ["", f"{how_many}. Check the outside system, then record what you found:"] + [

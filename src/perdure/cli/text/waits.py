@@ -120,7 +120,8 @@ def _input(found: SessionRecord, one: Wait) -> WaitDescription:
         return WaitDescription(one, f"a message. {short(str(why))}" if why else "a message", (send,))
     what = short(str(question))
     answers = [safe(str(choice)) for choice in choices[:LIMIT]] if isinstance(choices, list) else [TEXT]
-    return WaitDescription(one, what, tuple(Suggestion(("answer", one.id, answer)) for answer in answers))
+    ends = ((*(("--",) if answer.startswith("-") else ()), answer) for answer in answers)
+    return WaitDescription(one, what, tuple(Suggestion(("answer", one.id, *end)) for end in ends))
 
 
 def _doubt(one: Wait) -> WaitDescription:
@@ -138,7 +139,12 @@ def settle_suggestions(effect_id: str) -> tuple[Suggestion, ...]:
         "--abandon": "the outcome stays unknown; the program gets an error",
     }
     words = ("settle", effect_id)
-    return tuple(Suggestion((*words, verdict, "--because", TEXT), meaning) for verdict, meaning in meanings.items())
+    return tuple(
+        Suggestion(
+            (*words, verdict, "--because", TEXT), meaning, app=verdict == "--happened"
+        )  # the tool knows its result
+        for verdict, meaning in meanings.items()
+    )
 
 
 def _effect(tx: StoreTransaction, one: Wait) -> WaitDescription:

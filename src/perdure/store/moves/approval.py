@@ -177,13 +177,18 @@ def get(tx: StoreTransaction, uid: str, id: str) -> Approval:
 
 def find(tx: StoreTransaction, name: str) -> Approval:
     """One approval by its id, or by a unique prefix of it."""
-    rows = tx.all("approval.by_id", prefix=name, beyond=name + "\U0010ffff", limit=2) if name else []
-    if not rows:
+    found = with_prefix(tx, name, limit=2) if name else []
+    if not found:
         raise NotFound(f"There is no approval {name!r}.", hint="`perdure approvals` lists them.")
-    found = [Approval.from_row(row) for row in rows]
     if len(found) > 1 and (found[0].id != name or found[1].id == name):
         raise Conflict(f"Several approvals begin with {name!r}.", hint="Give more characters.")
     return found[0]
+
+
+def with_prefix(tx: StoreTransaction, prefix: str, *, limit: int) -> list[Approval]:
+    """Approvals whose id has this prefix, by id."""
+    rows = tx.all("approval.by_id", prefix=prefix, beyond=prefix + "\U0010ffff", limit=limit)
+    return [Approval.from_row(row) for row in rows]
 
 
 def votes(tx: StoreTransaction, uid: str, id: str) -> list[Vote]:

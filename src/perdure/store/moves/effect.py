@@ -302,13 +302,19 @@ def get_or_none(tx: StoreTransaction, uid: str, id: str) -> Effect | None:
 
 def find(tx: StoreTransaction, name: str, uid: str | None = None) -> Effect:
     """One effect by its id or a unique prefix of it, of one session or of any."""
-    rows = tx.all("effect.by_id", prefix=name, beyond=name + "\U0010ffff", uid=uid, limit=3) if name else []
-    if not rows:
+    found = with_prefix(tx, name, uid=uid, limit=3) if name else []
+    if not found:
         raise NotFound(f"There is no effect {name!r}.", hint="`perdure effects` lists them.")
-    if len(rows) > 1:
-        names = ", ".join(Effect.from_row(row).id for row in rows)
+    if len(found) > 1:
+        names = ", ".join(one.id for one in found)
         raise Conflict(f"Several effects begin with {name!r}: {names}.", hint="Give more characters.")
-    return Effect.from_row(rows[0])
+    return found[0]
+
+
+def with_prefix(tx: StoreTransaction, prefix: str, *, uid: str | None = None, limit: int) -> list[Effect]:
+    """Effects whose id has this prefix, by id, of one session or of any."""
+    rows = tx.all("effect.by_id", prefix=prefix, beyond=prefix + "\U0010ffff", uid=uid, limit=limit)
+    return [Effect.from_row(row) for row in rows]
 
 
 def of_session(tx: StoreTransaction, uid: str, *, after: int = 0, through: int = 2**62) -> list[Effect]:
