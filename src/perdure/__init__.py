@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.agent.agent import Agent
+    from perdure.agent.model import Model
     from perdure.agent.settings import Limits
     from perdure.agent.tools.result import ToolResult
+    from perdure.domain.approval import Approval
+    from perdure.domain.effect import Effect
+    from perdure.domain.event import Event
     from perdure.errors import (
         ApprovalDenied,
         ApprovalError,
@@ -48,15 +52,19 @@ if TYPE_CHECKING:
     from perdure.runtime.definitions.program import Bound, Program, program
     from perdure.runtime.definitions.tool import Call, Gate, Outcome, Tool, tool
     from perdure.runtime.ledger.joint import Transaction
+    from perdure.runtime.ledger.policy import Intent
+    from perdure.runtime.queries import SessionView
     from perdure.runtime.runtime import Runtime, run
     from perdure.runtime.runtime import open as open
     from perdure.runtime.session import Session
+    from perdure.runtime.workers.worker import Worker
 
 __version__ = "0.1.0"
 
 # Not `open`, which would replace the builtin where a program says `from perdure import *`.
 __all__ = [
     "Agent",
+    "Approval",
     "ApprovalDenied",
     "ApprovalError",
     "ApprovalExpired",
@@ -67,16 +75,20 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "Damaged",
+    "Effect",
     "EffectCompensated",
     "EffectError",
     "EffectInDoubt",
+    "Event",
     "ForkedProcess",
     "Gate",
     "IllegalMove",
+    "Intent",
     "LeaseError",
     "LeaseHeld",
     "LeaseLost",
     "Limits",
+    "Model",
     "ModelError",
     "NotDone",
     "NotFound",
@@ -92,6 +104,7 @@ __all__ = [
     "Session",
     "SessionError",
     "SessionFailed",
+    "SessionView",
     "SessionWaiting",
     "StepFailed",
     "StoreError",
@@ -102,6 +115,7 @@ __all__ = [
     "ToolError",
     "ToolResult",
     "Transaction",
+    "Worker",
     "__version__",
     "program",
     "run",
@@ -110,12 +124,19 @@ __all__ = [
 
 _HOME = {
     "perdure.agent.agent": ("Agent",),
+    "perdure.agent.model": ("Model",),
     "perdure.agent.settings": ("Limits",),
+    "perdure.domain.approval": ("Approval",),
+    "perdure.domain.effect": ("Effect",),
+    "perdure.domain.event": ("Event",),
     "perdure.agent.tools.result": ("ToolResult",),
     "perdure.runtime.ledger.joint": ("Transaction",),
+    "perdure.runtime.ledger.policy": ("Intent",),
+    "perdure.runtime.queries": ("SessionView",),
     "perdure.runtime.definitions.program": ("Bound", "Program", "program"),
     "perdure.runtime.runtime": ("Runtime", "open", "run"),
     "perdure.runtime.session": ("Session",),
+    "perdure.runtime.workers.worker": ("Worker",),
     "perdure.runtime.definitions.tool": ("Call", "Gate", "Outcome", "Tool", "tool"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}

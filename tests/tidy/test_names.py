@@ -4,7 +4,8 @@ import pickle
 import re
 
 import perdure
-from perdure import errors
+from perdure import Intent, errors
+from perdure.domain.record import Record
 from tests.tidy.source import ROOT, files, relative, text
 
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "managers", "base", "misc"}
@@ -28,7 +29,8 @@ def test_exported_classes_name_the_package_as_their_module() -> None:
     exported = [getattr(perdure, name) for name in perdure.__all__]
     classes = [one for one in exported if isinstance(one, type)]
     assert classes
-    assert [one.__name__ for one in classes if one.__module__ != "perdure"] == []
+    records = [one for one in classes if issubclass(one, Record | Intent)]  # msgspec reads their types in their module
+    assert [one.__name__ for one in classes if one.__module__ != "perdure" and one not in records] == []
     assert all(pickle.loads(pickle.dumps(one)) is one for one in classes)
 
 

@@ -89,6 +89,9 @@ class Model(Protocol):
         """Answer the request, or raise `ModelError`."""
 
 
+Model.__module__ = "perdure"  # inside the class it would be a member of the protocol
+
+
 def get_model(name: str, *, base_url: str | None = None) -> Model:
     """The model that a name such as `anthropic:claude-sonnet-5-5` or `scripted:plan.json` stands for."""
     kind, _, rest = name.partition(":")

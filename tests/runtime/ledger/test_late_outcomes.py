@@ -15,7 +15,8 @@ from perdure.errors import Damaged, IllegalMove, StoreUnavailable
 from perdure.runtime.ledger.attempt_registry import LATE, REFUSED, keep_late_outcome
 from perdure.runtime.ledger.late_outcomes import write_late_outcomes
 from perdure.runtime.runtime import Runtime
-from perdure.runtime.workers.worker import Worker, WorkerNotice
+from perdure.runtime.workers.session_tasks import WorkerNotice
+from perdure.runtime.workers.worker import Worker
 from perdure.store.moves.effect_input import AttemptResult
 from perdure.store.moves.effect_input import AttemptResult as Known
 

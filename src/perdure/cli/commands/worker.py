@@ -15,7 +15,8 @@ from perdure.cli.text.plain import safe, span
 from perdure.clock import format_time
 from perdure.errors import PerdureError
 from perdure.runtime.runtime import Runtime
-from perdure.runtime.workers.worker import Worker, WorkerNotice
+from perdure.runtime.workers.session_tasks import WorkerNotice
+from perdure.runtime.workers.worker import Worker
 
 
 @command

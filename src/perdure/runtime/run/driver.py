@@ -21,6 +21,7 @@ from perdure.runtime.run.execute import execute
 from perdure.runtime.run.lineage import newest
 from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.run import Run
+from perdure.runtime.run.shared_runs import SharedRuns
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, wait
 from perdure.store.moves import effect as effects
@@ -36,6 +37,7 @@ class Driver:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._store = runtime.store
+        self._shared_runs = SharedRuns()
 
     async def run(self, name: str) -> SessionView:
         """Run a session here until it finishes or waits."""
@@ -45,7 +47,7 @@ class Driver:
         if view.status in TERMINAL or view.status == Status.WAITING:
             return view
         try:
-            await execute(self._runtime, view)
+            await self._shared_runs.join(view.uid, lambda: execute(self._runtime, view))
         except IllegalMove:
             if (await self._runtime.get(view.uid)).status not in (*TERMINAL, Status.WAITING):
                 raise  # otherwise another worker finished or parked it before the lease was requested

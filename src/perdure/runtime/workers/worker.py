@@ -3,9 +3,6 @@
 It holds nothing that matters: killed at any moment, it loses no work, because sessions are recovered from the store by
 the next process that claims them.
 
-Crash containment. A session whose last worker crashed may crash this one too. It runs alone until it has made progress,
-or for `ALONE` seconds, so that it cannot take other sessions down with it.
-
 Store outages. The worker stays while the store is unavailable, because only this process knows the outcomes of the
 attempts that ended in the meantime.
 """
@@ -15,62 +12,112 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Literal
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-import msgspec
-
-from perdure.domain.worker import Liveness
-from perdure.errors import LeaseHeld, LeaseLost, StoreError, StoreFull, StoreUnavailable
+from perdure.clock import SECOND
+from perdure.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
+from perdure.runtime.definitions.durations import microseconds
+from perdure.runtime.ledger.policy import Intent
 from perdure.runtime.run.lineage import wake_stale_branches
 from perdure.runtime.runtime import Runtime
-from perdure.runtime.workers.queue import Entry, entry, next_in_line
+from perdure.runtime.runtime import open as open_runtime
+from perdure.runtime.workers.session_tasks import POLL, SessionTasks, WorkerNotice
 from perdure.store.moves import wait
-from perdure.store.moves import worker as worker_rows
 
 logger = logging.getLogger(__name__)
-POLL = 1.0  # seconds between two claims when no write wakes the worker
 SOON = 60.0  # seconds: a worker that could exit stays for a timer that is due by then
 OUTAGE = 60.0  # seconds that a worker which could exit waits for an unavailable store
-ALONE = 60.0  # seconds that a session whose worker crashed runs alone, unless it makes progress earlier
-
-
-class WorkerNotice(msgspec.Struct, frozen=True):
-    """What a worker reports while it runs. Fields that do not belong to its type are None."""
-
-    type: Literal["worker.waiting", "worker.idle", "worker.left", "worker.failed"]
-    session: str | None = None
-    status: str | None = None
-    error: Exception | None = None
-    next_due: int | None = None  # when the next timer is due, in microseconds
+CONCURRENCY = 4  # sessions at a time
 
 
 class Worker:
-    """Claims and runs sessions. With `only`, the uid of one session: that session and its descendants.
+    """Claims and runs the sessions of a store: `async with perdure.Worker("work.db", concurrency=8) as worker:`.
 
-    `failed` is true after a session could not be run here.
+    `store`, `policy`, `by` and `artifacts` are those of `perdure.open`; or `store` is an open `Runtime`. With `only`,
+    the uid of one session, it runs that session and its descendants. When the block is left, nothing more is claimed;
+    what runs gets the time `drain` to finish or to wait, and is then given back for other workers. An attempt that was
+    dispatched is always awaited.
     """
+
+    __module__ = "perdure"
 
     def __init__(
         self,
-        runtime: Runtime,
+        store: Runtime | str | Path | None = None,
         *,
+        concurrency: int = CONCURRENCY,
+        drain: str | float = "10s",
+        policy: Callable[[Intent], str] | None = None,
+        by: str = "owner",
+        artifacts: str | Path | None = None,
         only: str | None = None,
-        concurrency: int = 4,
         notify: Callable[[WorkerNotice], None] = lambda _: None,
     ) -> None:
-        self.runtime = runtime
-        self.only = only
-        self.failed = False
-        self._concurrency = concurrency
+        if type(concurrency) is not int or concurrency < 1:
+            raise ConfigError(f"A worker cannot run {concurrency!r} sessions at a time.", hint="Give a number from 1.")
+        if isinstance(store, Runtime) and (policy is not None or artifacts is not None):
+            raise ConfigError("An open runtime has its policy and its folder for artifacts already.")
+        self._drain = microseconds(drain) / SECOND
+        self._owns_runtime = not isinstance(store, Runtime)
+        self._runtime = (
+            store if isinstance(store, Runtime) else open_runtime(store, policy=policy, by=by, artifacts=artifacts)
+        )
+        self._only = only
         self._notify = notify
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._failed_at_cursor: dict[str, int] = {}  # where a session stood when it could not be run here
-        self._held_since: dict[str, int] = {}  # when another process was found to hold a session
-        self._suspect: Entry | None = None  # the session that runs alone, because its last worker crashed
-        self._suspect_since: dict[str, int] = {}  # when such a session was first passed over, or started
+        self._sessions = SessionTasks(self._runtime, only, concurrency, notify)
+        self._draining = False
         self._outage_since: int | None = None
-        self._store_failed_at: int | None = None  # when the store last failed a session that ran here
         self._unfired: dict[tuple[str, str], int] = {}  # when a wait that is due could not be resolved
+        self._task: asyncio.Task[None] | None = None  # it runs between `__aenter__` and `__aexit__`
+        self._looks = 0  # how often it has looked for work
+        self._idle: list[tuple[int, asyncio.Future[None]]] = []  # the look from which each caller of `idle` waits
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime that it runs sessions with."""
+        return self._runtime
+
+    @property
+    def failed(self) -> bool:
+        """Whether a session could not be run here."""
+        return self._sessions.failed
+
+    async def __aenter__(self) -> Self:
+        if self._task is not None:
+            raise ConfigError("This worker runs already.", hint="Make another one.")
+        self._task = asyncio.ensure_future(self.run())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._task is not None
+        try:
+            self._draining = True
+            if kind is None and self._sessions.running:
+                await asyncio.wait(self._sessions.running.values(), timeout=self._drain)
+        finally:
+            self._task.cancel()
+            try:
+                with suppress(asyncio.CancelledError):
+                    await self._task
+            finally:
+                if self._owns_runtime:
+                    await self._runtime.__aexit__(kind, error, trace)
+
+    async def idle(self) -> None:
+        """Return when every session that can be run here has finished or waits, and no timer is due."""
+        if self._task is None or self._task.done():
+            raise ConfigError("This worker does not run.", hint="Use `async with perdure.Worker(...) as worker`.")
+        found: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._idle.append((self._looks + 1, found))
+        self._runtime.store.wakeups.bump()
+        await asyncio.wait([found, self._task], return_when=asyncio.FIRST_COMPLETED)
+        if not found.done():
+            await self._task  # it has ended: with an error, or because the worker was left
 
     async def run(self, idle: float | None = None) -> None:
         """Run sessions until cancelled; with `idle`, until there was nothing to do for so many seconds.
@@ -81,13 +128,14 @@ class Worker:
         try:
             await self._run(idle)
         finally:
-            await self._stop()
+            await self._sessions.stop()
 
     async def _run(self, idle: float | None) -> None:
-        store = self.runtime.store
+        store = self._runtime.store
         quiet_since = store.clock.boot()
         while True:
             seen = store.wakeups.version
+            self._looks += 1
             try:
                 is_over, busy = await self._is_over(), await self._claim()
             except (StoreUnavailable, StoreFull) as error:
@@ -97,134 +145,78 @@ class Worker:
             if self._outage_since is not None:
                 logger.info("The store is available again.")
                 self._outage_since = None
-            if busy or self._tasks or self._is_recovering():
+            running = self._sessions.running
+            if not running and not self._sessions.is_recovering():
+                self._report_idle()
+            if busy or running or self._sessions.is_recovering():
                 quiet_since = store.clock.boot()
             left = POLL if idle is None else idle - (store.clock.boot() - quiet_since) / 1_000_000
-            if (left <= 0 and not self._tasks) or (is_over and not self._tasks):
+            if (left <= 0 and not running) or (is_over and not running):
                 await self._report_next_due()
                 return
             await self._wait(seen, min(POLL, max(0.0, left)))
 
-    async def _stop(self) -> None:
-        """Give the sessions back; an attempt that was dispatched is awaited."""
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+    def _report_idle(self) -> None:
+        """Wake the callers of `idle` that came before this look."""
+        for first, found in self._idle:
+            if first <= self._looks and not found.done():
+                found.set_result(None)
+        self._idle = [one for one in self._idle if not one[1].done()]
 
     def _await_store(self, error: StoreError, idle: float | None) -> None:
         if self._outage_since is None:
-            self._outage_since = self.runtime.store.clock.boot()
+            self._outage_since = self._runtime.store.clock.boot()
             logger.info("The store is unavailable [%s]; the worker waits for it.", error.code)
             self._notify(WorkerNotice("worker.waiting", error=error))
-        if idle is not None and self._is_past(self._outage_since, max(idle, OUTAGE)):
+        if idle is not None and self._sessions.is_past(self._outage_since, max(idle, OUTAGE)):
             raise error
-
-    def _is_recovering(self) -> bool:
-        """Whether a session that the store failed may still be leased to this process."""
-        longest = max(self.runtime.heartbeat.ttl / 1_000_000, 2 * POLL)
-        return self._store_failed_at is not None and not self._is_past(self._store_failed_at, longest)
 
     async def _report_next_due(self) -> None:
         """Report when the next timer is due: no process fires it after this worker has exited."""
-        due = await self.runtime.store.read(wait.next_due, self.runtime.store.clock.now())
-        if self.only is None and due is not None:
+        due = await self._runtime.store.read(wait.next_due, self._runtime.store.clock.now())
+        if self._only is None and due is not None:
             self._notify(WorkerNotice("worker.idle", next_due=due))
 
     async def _wait(self, seen: int, seconds: float) -> None:
-        waiting = asyncio.ensure_future(self.runtime.store.wakeups.wait(seen, None, seconds))
-        await asyncio.wait([waiting, *self._tasks.values()], return_when=asyncio.FIRST_COMPLETED)
+        waiting = asyncio.ensure_future(self._runtime.store.wakeups.wait(seen, None, seconds))
+        await asyncio.wait([waiting, *self._sessions.running.values()], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        self._tasks = {uid: task for uid, task in self._tasks.items() if not task.done()}
+        self._sessions.forget_ended()
 
     async def _claim(self) -> bool:
         """Fire due timers and start ready sessions. Returns whether there is a reason not to exit."""
-        now = self.runtime.store.clock.now()
-        await self._fire()
-        await self._start()
-        if self.only is None:
-            soon: int | None = await self.runtime.store.read(wait.next_due, now)
+        now = self._runtime.store.clock.now()
+        if not self._draining:
+            await self._fire()
+            await self._sessions.start()
+        if self._only is None:
+            soon: int | None = await self._runtime.store.read(wait.next_due, now)
             return soon is not None and (soon - now) / 1_000_000 <= SOON
-        view = await self.runtime.get(self.only)
+        view = await self._runtime.get(self._only)
         timed = any(one.due_at is not None and one.kind in ("timer", "input") for one in view.waits)
-        return timed or (view.status == "running" and view.uid not in self._failed_at_cursor)
+        return timed or (view.status == "running" and view.uid not in self._sessions.failed_at_cursor)
 
     async def _fire(self) -> None:
         """Resolve waits that are due. One that cannot be resolved is reported once and does not block the others."""
-        await wake_stale_branches(self.runtime.store, self.runtime.worker.name)
-        for due in await self.runtime.store.read(wait.due, limit=100 + len(self._unfired)):
+        await wake_stale_branches(self._runtime.store, self._runtime.worker.name)
+        for due in await self._runtime.store.read(wait.due, limit=100 + len(self._unfired)):
             known = self._unfired.get((due.session_uid, due.id))
-            if known is not None and not self._is_past(known, SOON):
+            if known is not None and not self._sessions.is_past(known, SOON):
                 continue
             try:
-                await self.runtime.driver.fire(due)
+                await self._runtime.driver.fire(due)
             except (StoreUnavailable, StoreFull):
                 raise
             except Exception as error:
-                self._unfired[due.session_uid, due.id] = self.runtime.store.clock.boot()
+                self._unfired[due.session_uid, due.id] = self._runtime.store.clock.boot()
                 if known is None:
                     self._notify(WorkerNotice("worker.failed", session=due.session_uid, error=error))
 
-    async def _start(self) -> None:
-        """Start the next sessions, up to the concurrency limit; one whose last worker crashed runs alone."""
-        store = self.runtime.store
-        rows = await store.read(worker_rows.listing)
-        dead = {one.id for one in rows if self.runtime.worker.life(one) is Liveness.DEAD}
-        passed = len(self._tasks) + len(self._failed_at_cursor) + len(self._held_since)
-        found = await store.read(
-            next_in_line, dead,
-            limit=self._concurrency + passed, has_policy=self.runtime.policy.is_given, only=self.only,
-        )  # fmt: skip
-        free = [one for one in found if one.uid not in self._tasks and self._may_try(one)]
-        for one in free if self._tasks else sorted(free, key=lambda one: not one.has_crashed):
-            if len(self._tasks) >= self._concurrency or await self._runs_alone():
-                return
-            if one.has_crashed:
-                since = self._suspect_since.setdefault(one.uid, store.clock.boot())
-                if self._tasks and not self._is_past(since, ALONE):
-                    continue
-                logger.info("Session %s: its last worker crashed, so it runs alone at first.", one.uid)
-                self._suspect, self._suspect_since[one.uid] = one, store.clock.boot()
-            self._tasks[one.uid] = asyncio.ensure_future(self._run_session(one))
-
-    async def _runs_alone(self) -> bool:
-        """Whether a session that may crash this worker was started and has made no progress yet."""
-        one = self._suspect
-        if one is None or one.uid not in self._tasks or self._is_past(self._suspect_since[one.uid], ALONE):
-            return False
-        now = await self.runtime.store.read(entry, one.uid)
-        return now is not None and now.cursor <= one.cursor + 1  # only its lease was acquired
-
-    def _is_past(self, since: int, seconds: float) -> bool:
-        return self.runtime.store.clock.boot() - since >= seconds * 1_000_000
-
-    def _may_try(self, one: Entry) -> bool:
-        held = self._held_since.get(one.uid)
-        return self._failed_at_cursor.get(one.uid) != one.cursor and (held is None or self._is_past(held, POLL))
-
     async def _is_over(self) -> bool:
         """Whether the one session that this worker is for has ended, or cannot be run here."""
-        if self.only is None or self._tasks:
+        if self._only is None or self._sessions.running:
             return False
-        view = await self.runtime.get(self.only)
-        stuck = view.status == "ready" and self._failed_at_cursor.get(view.uid) == view.cursor
+        view = await self._runtime.get(self._only)
+        stuck = view.status == "ready" and self._sessions.failed_at_cursor.get(view.uid) == view.cursor
         return view.status in ("done", "failed", "cancelled") or stuck
-
-    async def _run_session(self, one: Entry) -> None:
-        try:
-            view = await self.runtime.run(one.uid)
-        except (LeaseHeld, LeaseLost) as error:
-            logger.info("Session %s: it is not run here [%s].", one.uid, error.code)
-            self._held_since[one.uid] = self.runtime.store.clock.boot()
-            return
-        except (StoreUnavailable, StoreFull):  # late outcomes are written when the store is back; then it is run again
-            self._held_since[one.uid] = self._store_failed_at = self.runtime.store.clock.boot()
-            return
-        except Exception as error:  # a session that cannot be run must not block the others
-            now = await self.runtime.store.read(entry, one.uid)
-            self._failed_at_cursor[one.uid] = one.cursor if now is None else now.cursor
-            self.failed = True
-            logger.info("Session %s: it cannot be run here (%s).", one.uid, type(error).__name__)
-            self._notify(WorkerNotice("worker.failed", session=one.id, error=error))
-            return
-        self._notify(WorkerNotice("worker.left", session=view.id, status=view.status))
