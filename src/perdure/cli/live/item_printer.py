@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from typing import Any
 
 from rich.text import Text
 
+from perdure.cli.display.activity import Activity, call_line
 from perdure.cli.live.items import JsonObject
 from perdure.cli.live.screen import KEEP, Screen
-from perdure.cli.text.grid import columns, fitted
-from perdure.cli.text.plain import arguments, count, safe, short
+from perdure.cli.text.plain import count, safe, short
 
 DIFF = 40  # lines of a diff that are shown
 RESULT = 1  # lines of any other result
-TAIL = 8  # lines from the end of a failed command's output
+TAIL = 5  # lines from the end of a command's output
+FAILED_TAIL = 8  # … of one that failed
+_COLOURS = re.compile(r"\\x1b\[[0-9;]*[mK]")  # sequences that a tool's result has as text
 MARKS = {"done": ("●", "green"), "failed": ("✗", "red"), "not started": ("○", "yellow"), "unknown": ("?", "yellow")}
 PLAIN_MARKS = {"done": "*", "failed": "x", "not started": "o", "unknown": "?"}
-SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class ItemPrinter:
     """Prints stream objects on a screen."""
 
-    def __init__(self, screen: Screen, now: Callable[[], int]) -> None:
+    def __init__(self, screen: Screen, activity: Activity) -> None:
         self.screen = screen
-        self._now = now
+        self.activity = activity
+        screen.live = lambda: activity.rows
         self._streamed = ""
-        self._running: dict[str, tuple[str, int]] = {}
         self._turns = 0
         self._seen: set[str] = set()  # how notes start that would repeat what was just shown
 
     def show(self, one: JsonObject) -> None:
+        self.activity.show(one)
         item = one.get("item") or {}
         match one["type"], item.get("kind"):
             case "item.updated", "message" if item.get("broke_off"):
@@ -42,12 +44,7 @@ class ItemPrinter:
                 self.screen.piece(item["delta"])
             case "item.completed", "message":
                 self._message(item)
-            case "item.started", "tool_call":
-                self._running[item["id"]] = (call_line(item, 200), int(one["at"]))
-            case "item.updated", "tool_call":
-                self._progress(item, one)
             case "item.completed", "tool_call":
-                self._running.pop(item["id"], None)
                 self._call(item)
             case "item.completed", "note":
                 self._note(item)
@@ -60,13 +57,7 @@ class ItemPrinter:
 
     def status(self, frame: int) -> str:
         """What runs now, for the bottom row."""
-        spinner = SPINNER[frame % len(SPINNER)] if self.screen.speaks_unicode else "|/-\\"[frame % 4]
-        if not self._running:
-            return f"{spinner} thinking"
-        name, since = next(iter(self._running.values()))
-        more = f" and {len(self._running) - 1} more" if len(self._running) > 1 else ""
-        took = f"{max(0, self._now() - since) / 1_000_000:.0f}s"
-        return f"{spinner} {took} {fitted(name, max(8, min(columns(name), self.screen.width - 20 - len(more))))}{more}"
+        return self.activity.status(frame)
 
     def _message(self, item: JsonObject) -> None:
         streamed, self._streamed = self._streamed, ""
@@ -86,12 +77,6 @@ class ItemPrinter:
             return  # the person at this terminal saw it happen
         self.screen.line(str(item["text"]), "yellow" if item["about"] in ("limit", "model") else "cyan")
 
-    def _progress(self, item: JsonObject, one: JsonObject) -> None:
-        if item["status"] == "running" and item["id"] in self._running:
-            self._running[item["id"]] = (self._running[item["id"]][0], int(one["at"]))
-        elif item["status"] == "planned":
-            self._running.pop(item["id"], None)
-
     def _call(self, item: JsonObject) -> None:
         if item["name"] == "ask_person" and item["status"] == "done":
             return  # the question and its answer were shown
@@ -106,19 +91,25 @@ class ItemPrinter:
             self.screen.line(f"    {item['status']}: {short(str(item.get('result')), 300)}", style)
         elif item["name"] in ("edit_file", "write_file"):
             self._lines(diff_of(item), DIFF, str(item.get("result")))
-        elif failed_command(item):
-            self._end_of_output(str(item["result"]).splitlines(), item.get("effect"))
+        elif item["name"] == "run_command" and isinstance(item.get("result"), str):
+            self._command(item["result"], item.get("effect"))
         else:
             self._result(str(item.get("result") if item.get("result") is not None else ""))
 
-    def _end_of_output(self, lines: list[str], effect: Any) -> None:
-        """How a failed command ended, and the end of its output: that is where the reason is."""
-        self.screen.line(f"    {short(lines[0])}", "red")
-        output = [line for line in lines[1:] if line.strip()]
-        if len(output) > TAIL:
+    def _command(self, result: str, effect: Any) -> None:
+        """How a command ended, and the end of its output. If it failed, that is where the reason is."""
+        head, _, text = _COLOURS.sub("", result).partition("\n")
+        output = [line for line in text.splitlines() if line.strip()]
+        failed = head not in ("", "exit 0")
+        if not failed and len(output) < 2:
+            self._result(result)
+            return
+        self.screen.line(f"    {short(head)}", "red" if failed else "dim")
+        most = FAILED_TAIL if failed else TAIL
+        if len(output) > most:
             whole = f"; `perdure effects {effect}` shows all" if effect else ""
-            self.screen.line(f"    … {count(len(output) - TAIL, 'line')} before{whole}", "dim")
-        for line in output[-TAIL:]:
+            self.screen.line(f"    … {count(len(output) - most, 'line')} before{whole}", "dim")
+        for line in output[-most:]:
             self.screen.line(Text("    " + short(line.expandtabs(4), 500), "dim"))
 
     def _result(self, text: str) -> None:
@@ -155,14 +146,6 @@ class ItemPrinter:
         self.screen.line("  " + (" · " if self.screen.speaks_unicode else ", ").join(parts), "dim")
 
 
-def call_line(item: JsonObject, room: int) -> str:
-    """A call in one row: its name, and its arguments without the content of files."""
-    given = item.get("arguments")
-    if isinstance(given, dict) and item["name"] in ("edit_file", "write_file"):
-        given = {"path": given.get("path")}
-    return short(f"{safe(str(item['name']))} {arguments(given, 1000)}".rstrip(), room)
-
-
 def diff_of(item: JsonObject) -> list[str]:
     """The lines of a change: the diff that `edit_file` returns, or the content that `write_file` wrote."""
     if item["name"] == "edit_file":
@@ -170,9 +153,3 @@ def diff_of(item: JsonObject) -> list[str]:
     given = item.get("arguments")
     content = given.get("content") if isinstance(given, dict) else None
     return [f"+{line}" for line in content.splitlines()] if isinstance(content, str) else []
-
-
-def failed_command(item: JsonObject) -> bool:
-    """Whether a command ran and ended with anything but exit code 0."""
-    result = item.get("result")
-    return item["name"] == "run_command" and isinstance(result, str) and result.partition("\n")[0] not in ("", "exit 0")

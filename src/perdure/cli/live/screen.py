@@ -48,7 +48,7 @@ class Screen:
     @property
     def is_open(self) -> bool:
         """Whether a line of live text has not ended."""
-        return self._open or bool(self.live())
+        return self._open
 
     def line(self, text: str | Text = "", style: str = "") -> None:
         """Print a line. Plain text is escaped, because it may come from anywhere."""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from perdure.agent.agent import Agent
+from perdure.agent.commands.live_output import output_reader
+from perdure.cli.display.activity import Activity, OutputTail
 from perdure.cli.live.event_log import tool_names
 from perdure.cli.live.item_printer import ItemPrinter
 from perdure.cli.live.item_stream import ItemStream
@@ -79,20 +81,27 @@ class LogRenderer:
         self._store = store
         self._uid = uid
         self._tools: dict[str, str] = {}
+        self._items = ItemBuilder()
+        self._activity = Activity(screen, store.clock.now, idle="running")
 
     async def event(self, event: Event) -> None:
         self.number = event.number
+        for one in self._items.event(event):
+            self._activity.show(one)
         self._screen.line(line(event, await tool_names(self._store, self._uid, event, self._tools)))
 
     def delta(self, piece: Delta) -> None:
         """A program has no live text."""
 
-    def status(self, frame: int) -> str:  # noqa: ARG002 - the text does not change
-        return "… running"
+    def status(self, frame: int) -> str:
+        return self._activity.status(frame)
 
 
-def conversation_renderer(screen: Screen, now: Callable[[], int], after: int) -> ItemRenderer:
-    printer = ItemPrinter(screen, now)
+def conversation_renderer(
+    screen: Screen, now: Callable[[], int], after: int, tail: OutputTail | None = None
+) -> ItemRenderer:
+    """A conversation on a screen. `tail` reads what running commands print."""
+    printer = ItemPrinter(screen, Activity(screen, now, tail))
     return ItemRenderer(printer.show, after, printer)
 
 
@@ -127,7 +136,8 @@ async def make_renderer(
         return LogRenderer(screen, runtime.store, view.uid, after), screen
     if after > 0:
         screen.line(f"… {after} earlier events; `{shell.suggest('attach', view.id, app=True)}` shows all", "dim")
-    conversation = conversation_renderer(screen, runtime.store.clock.now, after)
+    tail = output_reader(runtime, view.uid).tail if screen.draws else None
+    conversation = conversation_renderer(screen, runtime.store.clock.now, after, tail)
     conversation.prime(before)
     return conversation, screen
 

@@ -90,6 +90,16 @@ def span(microseconds: int) -> str:
     return f"{days}d {hours % 24}h" if hours % 24 else f"{days}d"
 
 
+def elapsed(microseconds: int) -> str:
+    """How long something has taken or will take, to the second: `12 s`, `2 min 5 s`, `1 h 3 min`."""
+    seconds = max(0, microseconds) // SECOND
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
 def count(number: int, noun: str) -> str:
     """`1 effect`, `3 effects`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

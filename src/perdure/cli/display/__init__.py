@@ -1,0 +1,1 @@
+"""What a person sees of a session: the status line, Markdown, and diffs."""

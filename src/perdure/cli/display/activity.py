@@ -1,0 +1,101 @@
+"""What a session does now: the status line, such as "running `make test` · 12 s", and what its command prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from perdure.cli.live.screen import Screen
+from perdure.cli.text.grid import columns, fitted
+from perdure.cli.text.plain import arguments, elapsed, safe, short
+
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+LINES = 5  # of a command's output
+NAME = 200  # characters of a call
+
+OutputTail = Callable[[str, int, int], list[str]]  # of an effect and an attempt, so many lines
+
+
+class RunningCall:
+    """A call that has no result yet."""
+
+    def __init__(self, name: str, since: int) -> None:
+        self.name = name
+        self.since: int | None = since  # None while it waits for approval
+        self.effect: str | None = None
+        self.attempt = 1
+
+
+class Activity:
+    """Follows the stream objects of a session. `idle` is what it does while it neither calls nor writes anything."""
+
+    def __init__(
+        self, screen: Screen, now: Callable[[], int], tail: OutputTail | None = None, idle: str = "thinking"
+    ) -> None:
+        self.rows: list[Text] = []  # the end of what the running command prints
+        self.is_writing = False  # live text of the model arrives
+        self._screen = screen
+        self._now = now
+        self._tail = tail
+        self._idle = idle
+        self._calls: dict[str, RunningCall] = {}
+        self._since = now()
+
+    def show(self, one: dict[str, Any]) -> None:
+        """Take one stream object into account."""
+        item = one.get("item") or {}
+        self._since = int(one.get("at") or self._now())
+        self.is_writing = one["type"] == "item.updated" and item.get("kind") == "message" and not item.get("broke_off")
+        if item.get("kind") != "tool_call":
+            return
+        if one["type"] == "item.started":
+            self._calls[item["id"]] = RunningCall(call_text(item), self._since)
+        elif one["type"] == "item.completed":
+            self._calls.pop(item["id"], None)
+        elif (call := self._calls.get(item["id"])) is not None:
+            call.since = self._since if item["status"] == "running" else None
+            call.effect, call.attempt = item.get("effect"), int(item.get("attempt") or 1)
+        self.rows = []  # the next status reads them again
+
+    def status(self, frame: int) -> str:
+        """What runs now, for the bottom row. Also reads what the command has printed."""
+        spinner = SPINNER[frame % len(SPINNER)] if self._screen.speaks_unicode else "|/-\\"[frame % 4]
+        running = [one for one in self._calls.values() if one.since is not None]
+        self.rows = self._output(running)
+        if not running:
+            return f"{spinner} {self._text('writing' if self.is_writing else self._idle, self._since)}"
+        first = running[0]
+        more = f" and {len(running) - 1} more" if len(running) > 1 else ""
+        return f"{spinner} {self._text(first.name, first.since or 0, more)}"
+
+    def _text(self, what: str, since: int, more: str = "") -> str:
+        """What happens and since when; a long text is cut, so that the time is always seen."""
+        dot = " · " if self._screen.speaks_unicode else ", "
+        took = f"{more}{dot}{elapsed(self._now() - since)}"
+        return fitted(what, max(8, min(columns(what), self._screen.width - 4 - len(took)))) + took
+
+    def _output(self, running: Sequence[RunningCall]) -> list[Text]:
+        """The end of what the first command prints that prints anything."""
+        for one in running:
+            if self._tail is not None and one.effect and (lines := self._tail(one.effect, one.attempt, LINES)):
+                return [Text("    " + safe(line.expandtabs(4)), "dim") for line in lines]
+        return []
+
+
+def call_text(item: dict[str, Any]) -> str:
+    """A call for the status line: the command that runs, or the call."""
+    given = item.get("arguments")
+    if item["name"] == "run_command" and isinstance(given, dict) and isinstance(given.get("command"), str):
+        first, _, more = given["command"].strip().partition("\n")
+        return f"running `{short(first, NAME)}{' …' if more else ''}`"
+    return call_line(item, NAME)
+
+
+def call_line(item: dict[str, Any], room: int) -> str:
+    """A call in one row: its name, and its arguments without the content of files."""
+    given = item.get("arguments")
+    if isinstance(given, dict) and item["name"] in ("edit_file", "write_file"):
+        given = {"path": given.get("path")}
+    return short(f"{safe(str(item['name']))} {arguments(given, 1000)}".rstrip(), room)
