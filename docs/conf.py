@@ -19,6 +19,7 @@ NAVIGATION = {
         "how-to/choose-a-replay-rule",
         "how-to/write-a-probe-and-an-undo",
         "how-to/crash-sweep",
+        "how-to/terminal",
         "how-to/move-a-session",
         "how-to/json-stream",
         "how-to/record",

@@ -67,7 +67,8 @@ def test_app_that_cannot_be_imported_is_one_message(terminal: Terminal, app: str
 def test_unknown_program_lists_loaded_programs(terminal: Terminal) -> None:
     said = terminal.process("run", "user_reviev")
     assert said.code == 2
-    assert "There is no program 'user_reviev'. Loaded programs: user_fails, user_held, " in said.err
+    assert "There is no program or agent 'user_reviev'. Loaded programs: user_fails, user_held, " in said.err
+    assert "Did you mean user_review? " in said.err
     assert not Path("perdure.db").exists()
     alone = terminal.process("run", "x", "--app", "json")
     assert ("No program is loaded." in alone.err, "--app MODULE" in alone.err) == (True, True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -21,9 +23,11 @@ def find_program(name: str) -> Program[..., Any]:
     loaded = sorted(PROGRAMS.keys() - {"agent", MERGE_PROGRAM})  # these are started by a prompt and by a merge
     more = f" and {len(loaded) - NAMED} more" if len(loaded) > NAMED else ""
     names = f"Loaded programs: {', '.join(loaded[:NAMED])}{more}." if loaded else "No program is loaded."
-    missing = "Name the module that defines it: --app MODULE, or `app` in perdure.toml."
-    hint = "Check the name, or add the module that defines it with --app." if loaded else missing
-    raise ProgramUnknown(f"There is no program {name!r}. {names}", hint=hint)
+    near = get_close_matches(name, loaded, n=1)
+    meant = f"Did you mean {near[0]}? " if near else ""
+    prompt = f"A prompt of one word needs -p: perdure run -p {shlex.quote(name)}"
+    hint = f"{meant}Name the module that defines it with --app MODULE. {prompt}"
+    raise ProgramUnknown(f"There is no program or agent {name!r}. {names}", hint=hint)
 
 
 def bind_program(program: Program[..., Any], given: Sequence[str]) -> Bound[Any]:

@@ -7,12 +7,12 @@ import subprocess
 
 import pytest
 
-from perdure.cli import agent_prompt
+from perdure.cli import attachments
 from perdure.cli.shell import Shell
 from perdure.errors import ConfigError
 from tests.agent.support.raw_server import RawServer
 from tests.cli.support.agents import AgentFolder, calls
-from tests.cli.support.terminal import PERDURE
+from tests.cli.support.terminal import PERDURE, PROGRAMS_FILE
 
 TOUCH = ("run_command", {"command": "touch b"})
 
@@ -21,7 +21,7 @@ def test_only_the_answer_is_printed(work: AgentFolder) -> None:
     look = calls("I look.", ("read_file", {"path": "a.py"}), usage={"tokens_in": 9, "cost_micros": 120_000})
     said = work(*work.script(look, "It holds\nx = 1."))
     assert (said.code, said.out) == (0, "It holds\nx = 1.\n\n")
-    assert said.err == "session one\nRun `perdure send one TEXT` to send the next message.\n"
+    assert said.err == f"session one\nRun `perdure resume one TEXT --app {PROGRAMS_FILE}` to send the next message.\n"
     again = work("resume", "one")
     assert (again.code, again.out.splitlines()[-3:]) == (0, ["It holds", "x = 1.", ""])
 
@@ -127,15 +127,15 @@ def test_silent_open_pipe_does_not_block_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reader, writer = os.pipe()
-    monkeypatch.setattr(agent_prompt, "FIRST", 0.01)
-    monkeypatch.setattr(agent_prompt, "SILENCE", 0.01)
+    monkeypatch.setattr(attachments, "FIRST", 0.01)
+    monkeypatch.setattr(attachments, "SILENCE", 0.01)
     with os.fdopen(reader) as stdin, os.fdopen(writer, "wb", buffering=0) as source:
         monkeypatch.setattr("sys.stdin", stdin)
-        assert agent_prompt.read_pipe(Shell(None, json=False)) is None
+        assert attachments.read_pipe(Shell(None, json=False)) is None
         assert "No data from standard input" in capsys.readouterr().err
         source.write(b"half")
         with pytest.raises(ConfigError, match="was not closed"):
-            agent_prompt.read_pipe(Shell(None, json=False))
+            attachments.read_pipe(Shell(None, json=False))
 
 
 def test_allowing_an_unknown_tool_is_wrong_use(work: AgentFolder) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from perdure.cli.commands.send import send_message
 from perdure.cli.live.local_run import check_not_sealed, run_locally
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import describe_holder, run_with_runtime
@@ -28,17 +29,23 @@ WIDE = 150  # columns from which the reason is in the same line
 
 @command
 @click.argument("id", required=False)
+@click.argument("message", required=False, metavar='["MESSAGE"]')
+@click.option("-p", "--prompt", metavar="TEXT", help="The message; needed for a message of one word after --last.")
 @click.option("--last", is_flag=True, help="The most recently active session that has not ended; first of this folder.")
 @click.option("--plan", is_flag=True, help="Only show what would be done.")
 @by_option
-def resume(shell: Shell, id: str | None, last: bool, plan: bool) -> int:
-    """Resume a session after a crash, a pause or an answer.
+def resume(shell: Shell, id: str | None, message: str | None, prompt: str | None, last: bool, plan: bool) -> int:
+    """Resume a session after a crash, a pause or an answer, or with your next message.
 
-    First shows what recovery does with each unsettled effect, and why. Ends a pause. Exits with 3 if the session needs
-    a person, and shows what to type; with 4 if another process holds the session.
+    First shows what recovery does with each unsettled effect, and why. Ends a pause. A message is sent before the
+    session runs; @path in it attaches that text file, and so does a pipe. Exits with 3 if the session needs a person,
+    and shows what to type; with 4 if another process holds the session.
     """
-    if (id is None) != last:
-        raise ConfigError("Give the id of a session, or --last.", hint=f"`{shell.suggest('ls')}` lists the sessions.")
+    id, text = find_message(shell, id, message, prompt, last=last)
+    if plan and text is not None:
+        raise ConfigError(
+            "--plan only shows what would be done, so it takes no message.", hint="Leave one of them out."
+        )
     shell.load()
 
     async def find(runtime: Runtime) -> tuple[SessionRecord, bool]:
@@ -58,9 +65,27 @@ def resume(shell: Shell, id: str | None, last: bool, plan: bool) -> int:
         found, is_held = await find(runtime)
         if not shell.json and found.status not in TERMINAL and not is_held:
             shell.echo(*plan_lines(shell, await runtime.recovery_plan(found.uid), runtime.store.clock.now()))
+        if text is not None:
+            await send_message(shell, runtime, found, text)
         return await runtime.resume(found.uid)
 
     return run_with_runtime(shell, show_plan) if plan else run_locally(shell, begin)
+
+
+def find_message(
+    shell: Shell, id: str | None, message: str | None, prompt: str | None, *, last: bool
+) -> tuple[str | None, str | None]:
+    """The id of the session, and the message. One word after `--last` is refused: it is probably meant as an id."""
+    if last and (message is not None or (id is not None and len(id.split()) == 1)):
+        raise ConfigError(
+            "Give the id of a session, or --last.", hint="After --last, give a message of one word with -p."
+        )
+    if not last and id is None:
+        raise ConfigError("Give the id of a session, or --last.", hint=f"`{shell.suggest('ls')}` lists the sessions.")
+    id, message = (None, id) if last else (id, message)
+    if prompt is not None and message is not None:
+        raise ConfigError("The message is given twice.", hint="Give it with -p, or as an argument.")
+    return id, message if prompt is None else prompt
 
 
 def _find(tx: StoreTransaction, shell: Shell, id: str | None) -> tuple[SessionRecord, bool, str]:

@@ -6,11 +6,12 @@ import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
-from perdure.cli.agent_prompt import bind_agent, is_prompt
+from perdure.agent.agent import Agent
+from perdure.cli.agent_prompt import bind_agent, is_prompt, named_agent
 from perdure.cli.background_worker import check_background, start_worker
 from perdure.cli.live.local_run import run_locally
 from perdure.cli.program_arguments import bind_program, find_program
@@ -33,8 +34,9 @@ class Dollars(click.FloatRange):
 
 
 @command
-@click.argument("what", required=False, metavar='[PROGRAM|"PROMPT"]')
-@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("what", required=False, metavar='[PROGRAM|AGENT|"PROMPT"]')
+@click.argument("arguments", nargs=-1, metavar='[KEY=VALUE|"PROMPT"]...')
+@click.option("-p", "--prompt", metavar="TEXT", help="The prompt; needed for a prompt of one word.")
 @click.option("--model", metavar="NAME", help="The model: anthropic:NAME, openai:NAME, scripted:FILE.")
 @click.option("--instructions", metavar="TEXT", help="Instructions to the model, before the prompt.")
 @click.option(
@@ -58,14 +60,17 @@ class Dollars(click.FloatRange):
 @by_option
 def run(
     shell: Shell, what: str | None, arguments: tuple[str, ...], id: str | None, repo: str | None, owner: str | None,
-    title: str | None, priority: int, detach: bool, **options: Any,
+    title: str | None, priority: int, detach: bool, prompt: str | None, **options: Any,
 ) -> int:  # fmt: skip
     """Run a program or an agent as a session, until it ends or needs a person.
 
     A prompt starts an agent: perdure run "fix the failing test" --model NAME. It works in --repo (default: the current
-    folder). Text piped to standard input is the prompt, or is attached to the given prompt (up to 256 KiB; ignored if
-    nothing arrives within 10 s). A VALUE that is JSON is parsed as JSON. After a crash, run it again with the same --id
-    to continue.
+    folder). An agent that your code defines is started by its name: perdure run AGENT "fix the failing test" --app
+    MODULE. One word is always a name; give a prompt of one word with -p.
+
+    @path in a prompt attaches that text file, and \\@path does not. Text piped to standard input is the prompt, or is
+    attached to the given prompt (ignored if nothing arrives within 10 s). Attachments have up to 256 KiB together. A
+    VALUE that is JSON is parsed as JSON. After a crash, run it again with the same --id to continue.
 
     At a terminal, everything is shown as it happens, and questions are asked there. Ctrl-C pauses after the current
     step; a second Ctrl-C leaves, and a worker continues in the background. A SIGINT that was ignored at the start stays
@@ -73,13 +78,14 @@ def run(
     """
     shell.load()
     check_options(id, repo)
-    if is_for_agent(what, arguments, options["model"]):
+    asked = find_prompt(what, arguments, prompt)
+    if asked is None:
+        bound = bind_program(find_program(what or ""), arguments)
+    else:
         limits = {key: value for key in ("turns", "cost") if (value := options.pop(key)) is not None}
         lists = {key: list(options.pop(key)) for key in ("tools", "allow")}
-        bound = bind_agent(shell, what, limits=limits, **lists, **options)
+        bound = bind_agent(shell, asked.agent, asked.text, Path(repo or "."), limits=limits, **lists, **options)
         repo, title = repo or ".", title or bound.arguments["prompt"].strip().splitlines()[0][:80]
-    else:
-        bound = bind_program(find_program(what or ""), arguments)
 
     async def begin(runtime: Runtime) -> SessionView:
         about = {"owner": owner or shell.by, "repository": repo, "title": title}
@@ -99,17 +105,39 @@ def check_options(id: str | None, repo: str | None) -> None:
         )
 
 
-def is_for_agent(what: str | None, arguments: Sequence[str], model: str | None) -> bool:
-    """Whether the arguments are a prompt. Several words are a prompt without quotes, which is refused."""
-    found = is_prompt(what, model)
-    words = [one for one in arguments if "=" not in one]
-    if (found and arguments) or (words and what not in PROGRAMS):
-        whole = shlex.join([" ".join([what or "", *arguments]).strip()])
-        raise ConfigError(
-            f"{(words or arguments)[0]!r} after {what!r} is not an argument of a program.",
-            hint=f"Quote a prompt, so that it is one argument: perdure run {whole} --model NAME",
-        )
-    return found
+class AgentPrompt(NamedTuple):
+    """What an agent is asked. Without an agent it is that of the command line; without a text it is piped in."""
+
+    agent: Agent | None
+    text: str | None
+
+
+def find_prompt(what: str | None, arguments: Sequence[str], prompt: str | None) -> AgentPrompt | None:
+    """The prompt among the arguments; None if they name a program. Words without quotes are refused."""
+    agent = named_agent(what)
+    if agent is not None and any(one.partition("=")[0] in ("prompt", "once") for one in arguments):
+        return None  # its arguments are given as those of any program
+    if agent is None and prompt is None and not is_prompt(what):
+        words = [one for one in arguments if "=" not in one]
+        if words and what not in PROGRAMS:
+            raise unquoted(what, words[0], [what or "", *arguments])
+        return None
+    texts = [what] if agent is None and what is not None else []
+    texts += arguments
+    if prompt is not None and texts:
+        raise ConfigError("The prompt is given twice.", hint="Give it with -p, or as an argument.")
+    if len(texts) > 1:
+        raise unquoted(what, arguments[0], texts, "" if agent is None else f"{agent.name} ")
+    return AgentPrompt(agent, prompt if prompt is not None else texts[0] if texts else None)
+
+
+def unquoted(what: str | None, word: str, words: Sequence[str], agent: str = "") -> ConfigError:
+    """The error for a prompt that is not one argument."""
+    example = f"perdure run {agent}{shlex.join([' '.join(words).strip()])}" + ("" if agent else " --model NAME")
+    return ConfigError(
+        f"{word!r} after {what!r} is not an argument of a program.",
+        hint=f"Quote a prompt, so that it is one argument: {example}",
+    )
 
 
 def start_detached(shell: Shell, begin: Callable[[Runtime], Awaitable[SessionView]]) -> int:

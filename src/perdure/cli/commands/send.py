@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from perdure.cli.attachments import compose_message, read_text
+from perdure.cli.background_worker import supports_background
+from perdure.cli.live.conversation import Conversation
+from perdure.cli.live.run_report import RunReport, make_report, show_report
+from perdure.cli.live.session_driver import BackgroundDriver
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import safe
-from perdure.errors import ConfigError
+from perdure.cli.text.waits import TEXT
+from perdure.domain.event import Event
+from perdure.domain.inbox import InboxMessage
+from perdure.domain.session import SessionRecord
+from perdure.errors import ConfigError, LeaseHeld
+from perdure.runtime.live_text import Delta
+from perdure.runtime.runtime import Runtime
+from perdure.store.moves import session
 
 
 @command
@@ -23,21 +37,91 @@ from perdure.errors import ConfigError
     show_default=True,
     help="When the session reads it.",
 )
+@click.option("--wait", is_flag=True, help="Wait until the session rests again, and print its answer.")
 @by_option
-def send(shell: Shell, id: str, text: str, message_id: str | None, mode: str) -> None:
+def send(shell: Shell, id: str, text: str, message_id: str | None, mode: str, wait: bool) -> int:
     """Send a message to a session, whether it is running or waiting.
 
-    A queued message is read when the session asks for input; a steering message is read before its next step.
+    A queued message is read when the session asks for input; a steering message is read before its next step. @path in
+    the message attaches that text file; text piped to standard input is attached too, or is the message if TEXT is -.
+
+    With --wait the command returns when the session has ended or needs a person, with the exit code of `perdure run`. A
+    session that no process runs is run by a worker in the background.
     """
-    if not text.strip():
-        raise ConfigError("The message is empty.", hint="Give a text.")
     if message_id is not None and not message_id.strip():
         raise ConfigError("The message id is empty.", hint="Leave --id out to have one generated.")
-    received = run_with_runtime(
-        shell, lambda runtime: runtime.send(id, text, message_id=message_id, mode=mode, by=shell.by)
+    if wait:
+        check_wait(shell, id)
+        shell.load()
+
+    async def work(runtime: Runtime) -> RunReport | None:
+        found = await runtime.store.read(session.find, id)
+        received = await send_message(shell, runtime, found, text, message_id=message_id, mode=mode)
+        if shell.json:
+            shell.echo_json(received)
+        elif not wait:
+            state = "was read already" if received.promoted_as else "is not read yet"
+            shell.echo(f"Message {safe(received.id)} from {safe(received.sender)} is in the inbox and {state}.")
+        return await watch_quietly(shell, runtime, found.uid) if wait else None
+
+    report = run_with_runtime(shell, work)
+    return 0 if report is None else show_report(shell, report)
+
+
+def check_wait(shell: Shell, id: str) -> None:
+    """Refuse to wait where no other process can run the session, before the message is sent."""
+    if not supports_background(shell):
+        raise ConfigError(
+            "Only one process at a time can use this store, so no other process can run the session meanwhile.",
+            hint=f"Run `{shell.suggest('resume', id, TEXT, app=True)}` instead.",
+        )
+
+
+async def send_message(
+    shell: Shell,
+    runtime: Runtime,
+    found: SessionRecord,
+    text: str,
+    *,
+    message_id: str | None = None,
+    mode: str = "queue",
+) -> InboxMessage:
+    """Send a message with its attachments. Files are named relative to the folder of the session."""
+    folder = Path(found.repository or ".")
+    if text == "-":
+        text = read_text()
+    elif text.strip():
+        text = compose_message(shell, text, folder)
+    if not text.strip():
+        raise ConfigError("The message is empty.", hint="Give a text.")
+    return await runtime.send(found.uid, text, message_id=message_id, mode=mode, by=shell.by)
+
+
+class SilentRenderer:
+    """Shows nothing, and counts events."""
+
+    def __init__(self, after: int) -> None:
+        self.number = after
+
+    async def event(self, event: Event) -> None:
+        self.number = event.number
+
+    def delta(self, piece: Delta) -> None:
+        """Live text is not shown."""
+
+    def status(self, frame: int) -> str:  # noqa: ARG002 - there is no status line
+        return ""
+
+
+async def watch_quietly(shell: Shell, runtime: Runtime, uid: str) -> RunReport:
+    """Wait until a session has ended or needs a person. One that no process runs is given to a background worker."""
+    view = await runtime.get(uid)
+    conversation = Conversation(shell, runtime, view, SilentRenderer(view.cursor))
+    conversation.driver = BackgroundDriver(
+        shell, uid, lambda worker: shell.note(f"A worker continues it in the background (pid {worker.process.pid}).")
     )
-    if shell.json:
-        shell.echo_json(received)
-    else:
-        state = "was read already" if received.promoted_as else "is not read yet"
-        shell.echo(f"Message {safe(received.id)} from {safe(received.sender)} is in the inbox and {state}.")
+    left = await conversation.run()
+    if conversation.end == "dead":
+        again = shell.suggest("resume", view.id, app=True)
+        raise LeaseHeld(f"The worker of session {view.id} died.", hint=f"Run `{again}` to continue the session.")
+    return await make_report(runtime, left)

@@ -89,7 +89,7 @@ def _show_answer(shell: Shell, report: RunReport, answer: str) -> None:
         return
     shell.echo(safe(answer, keep="\n\t"), "")
     if shell.is_store_durable:
-        shell.note(f"Run `{shell.suggest('send', report.session.id, TEXT)}` to send the next message.")
+        shell.note(f"Run `{shell.suggest('resume', report.session.id, TEXT, app=True)}` to send the next message.")
 
 
 def _show_waits(shell: Shell, report: RunReport) -> None:
