@@ -7,6 +7,7 @@ import pytest
 
 from perdure.agent import reach
 from perdure.agent.files.branch import merge_branch, open_worktree
+from perdure.agent.files.rewind.folder_rewind import rewind_files
 from perdure.agent.inference import NAME as MODEL
 from perdure.agent.reach import Reach
 from perdure.agent.stored_agent import NAME
@@ -21,7 +22,8 @@ from tests.store.support.sessions import TTL
 
 
 def test_every_tool_that_ships_is_classified() -> None:
-    assert set(reach.SHIPPED) == {*SHIPPED, run_read_only.name, open_worktree.name, merge_branch.name, MODEL}
+    folders = {open_worktree.name, merge_branch.name, rewind_files.name}
+    assert set(reach.SHIPPED) == {*SHIPPED, run_read_only.name, *folders, MODEL}
     assert reach.STORED_AGENT == NAME
 
 

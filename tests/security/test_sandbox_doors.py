@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.agent.agent import _own_files
+from perdure.agent.agent import own_files
 from perdure.agent.commands import bubblewrap, home_folders
 from perdure.agent.commands.sandbox import Level, command_line
 from perdure.agent.files.workspace import Workspace
@@ -174,7 +174,7 @@ async def test_missing_folders_of_the_user_are_made_before_a_command_runs(
     for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(root / name.lower()))
     async with perdure.open("memory:") as runtime:
-        protected = set(_own_files(runtime, root))
+        protected = set(own_files(runtime, root))
     assert {data_folder(), user_file().parent} <= protected
     assert data_folder().is_dir()
     assert user_file().parent.is_dir()

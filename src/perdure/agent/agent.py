@@ -152,7 +152,7 @@ class Agent(Program[[str, bool], str]):
             session_uid=run.session.uid,
             scratch=_outside(beside, root),
             artifacts=run.runtime.values.directory,
-            protected=tuple(_own_files(run.runtime, root)),
+            protected=tuple(own_files(run.runtime, root)),
             network=network,
             unsandboxed=unsandboxed,
             environment=self.environment,
@@ -167,7 +167,7 @@ def _outside(beside: Path | None, root: Path) -> Path | None:
     return (default_store().parent if inside else beside) / "commands"
 
 
-def _own_files(runtime: Runtime, root: Path) -> Iterator[Path]:
+def own_files(runtime: Runtime, root: Path) -> Iterator[Path]:
     """Perdure's own files: its folders of this user, and every store that this process knows of, with its journal.
 
     SQLite would play back a rollback journal that a command left beside a store. An empty one is created first, so that

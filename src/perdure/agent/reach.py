@@ -34,7 +34,7 @@ SHIPPED = {
         (
             "ask_person", "decide", "decided", "delegate", "edit_file", "git_branch", "git_commit", "git_diff",
             "git_log", "git_status", "list_files", "merge_branch", "open_worktree", "plan", "read_file", "recall",
-            "remember", "run_command.look", "save_artifact", "search_files", "write_file",
+            "remember", "rewind_files", "run_command.look", "save_artifact", "search_files", "write_file",
         ),
         Reach.NO,
     ),

@@ -107,3 +107,35 @@ def test_files_outside_the_snapshot_are_listed_everywhere(terminal: Terminal, re
     assert f"not compared: {told}, not in the snapshot" in terminal("diff", "s").err
     forked = terminal("fork", "s", "--id", "b").out
     assert f"  {told} is not in the snapshot: it may be missing there, or differ" in forked.splitlines()
+
+
+@pytest.mark.slow
+def test_rewind_here_shows_the_plan_and_needs_confirmation(terminal: Terminal, repository: Path) -> None:
+    work(terminal, [*FIRST, call(write("c.txt", "c\n")), "Done."])
+    at = events(terminal, "tool")[0]
+    plan = [f"Back to event {at} in {repository}: 1 changed, 1 removed", "  changed  a.txt", "  removed  c.txt"]
+    (repository / "a.txt").write_text("by hand\n")
+    said = terminal("rewind", "s", "--to", str(at), "--here", "--plan")
+    assert (said.code, said.out.splitlines()) == (0, plan)
+    said = terminal("rewind", "s", "--to", str(at), "--here")
+    assert (said.code, said.out.splitlines()) == (2, plan)
+    assert "Nothing was changed: a rewind in place needs confirmation." in said.err
+    assert (repository / "c.txt").exists()
+    said = terminal("rewind", "s", "--to", str(at), "--here", "--yes")
+    assert (said.code, said.err) == (0, "")
+    *shown, counted, last = said.out.splitlines()
+    assert (shown, counted) == (plan, "1 file written, 1 removed.")
+    assert ((repository / "a.txt").read_text(), (repository / "c.txt").exists()) == ("one\n", False)
+    back = shlex.split(last.split("`")[1])
+    assert terminal(*back[1:], "--yes").code == 0
+    assert ((repository / "a.txt").read_text(), (repository / "c.txt").exists()) == ("by hand\n", True)
+    found = terminal(*back[1:], "--json").json
+    assert (found["plan"]["changed"], found["result"]) == ([], {})
+
+
+@pytest.mark.usefixtures("repository")
+def test_rewind_refuses_options_that_contradict_each_other(terminal: Terminal) -> None:
+    work(terminal, ["Done."])
+    for words in (["--plan", "--to", "3"], ["--here"], ["--here", "--to", "3", "--id", "x"], ["--snapshot", "ab"]):
+        assert terminal("rewind", "s", *words).code == 2
+    assert terminal("rewind", "s", "--here", "--snapshot", "f" * 40).code == 1

@@ -93,7 +93,7 @@ def check_out(store: LockedStore, snapshots: Snapshots, tree: str) -> CheckoutRe
     if hidden:  # ignored now and not in the snapshot: they are about to be overwritten, so they are saved
         before = snapshots.take_locked(store, f"before the checkout of {tree[:12]}", extra=hidden)
         changes = changes_between(store, before.tree, tree)
-    ignored = _ignored_by_snapshot(store, view, tree, changes)
+    ignored = ignored_by_snapshot(store, view, tree, changes)
     written = [one for one in changes if one.is_written]
     removed = [one.path for one in changes if one.is_removed and one.path not in ignored]
     _refuse_obstacles(view.folder, written, set(removed))
@@ -125,7 +125,7 @@ def _is_file(view: GitView, path: str) -> bool:
     return target.is_symlink() or target.is_file()
 
 
-def _ignored_by_snapshot(store: LockedStore, view: GitView, tree: str, changes: Iterable[Change]) -> set[str]:
+def ignored_by_snapshot(store: LockedStore, view: GitView, tree: str, changes: Iterable[Change]) -> set[str]:
     """Of the files to remove, those that the rules of the snapshot ignore: they may have existed at that time."""
     removed = [one.path for one in changes if one.is_removed]
     if not removed or not any(os.path.basename(one.path) == ".gitignore" for one in changes):
@@ -195,7 +195,7 @@ def _stage(store: LockedStore, folder: Path, written: list[Change]) -> dict[str,
         with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777), "wb") as file:
             file.writelines(chunks)
             file.flush()
-            os.fchmod(file.fileno(), _permissions(os.fstat(file.fileno()), folder / change.path, change.mode))
+            os.fchmod(file.fileno(), permissions(os.fstat(file.fileno()), folder / change.path, change.mode))
             if len(written) <= FEW:
                 os.fsync(file.fileno())
     if len(written) > FEW:
@@ -203,7 +203,7 @@ def _stage(store: LockedStore, folder: Path, written: list[Change]) -> dict[str,
     return staged
 
 
-def _permissions(made: os.stat_result, target: Path, mode: str) -> int:
+def permissions(made: os.stat_result, target: Path, mode: str) -> int:
     """The permissions of the file that is replaced, or of a new file here; executable as in the snapshot."""
     try:
         old = target.lstat()
@@ -226,7 +226,7 @@ def _move(folder: Path, staged: dict[str, Path], removed: list[str]) -> None:
         waiting.replace(target)
         touched.add(target.parent)
     for path in removed:
-        _remove_emptied(folder, (folder / path).parent)
+        remove_emptied(folder, (folder / path).parent)
     there = [parent for parent in touched if parent.is_dir()]
     if len(there) > FEW:
         sync_all(folder)
@@ -241,7 +241,7 @@ def _remove_empty(target: Path) -> None:
         os.rmdir(root)
 
 
-def _remove_emptied(folder: Path, parent: Path) -> None:
+def remove_emptied(folder: Path, parent: Path) -> None:
     """Remove the folders that a removal left empty, up to the folder itself."""
     while parent != folder and folder in parent.parents:
         try:

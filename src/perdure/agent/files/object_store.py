@@ -23,7 +23,7 @@ import os
 import shutil
 import subprocess
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -180,6 +180,13 @@ class LockedStore:
     def null_name(self) -> str:
         """The object name that git uses for "no object"."""
         return "0" * 2 * hashlib.new(self._form()).digest_size
+
+    def blob_name(self, size: int, content: Iterable[bytes]) -> str:
+        """The object name of a content of this size."""
+        hashing = hashlib.new(self._form(), b"blob %d\0" % size)
+        for chunk in content:
+            hashing.update(chunk)
+        return hashing.hexdigest()
 
     def _form(self) -> str:
         return (self.path / "format").read_text()

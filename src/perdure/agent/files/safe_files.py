@@ -71,11 +71,15 @@ def label(path: Path) -> str:
 
 
 @contextmanager
-def folder(path: Path, *, make: bool = False) -> Iterator[int]:
-    """A descriptor of a folder, reached from the top without following a link; `make` makes missing folders."""
-    descriptor = os.open(here().root, FOLDER)
+def folder(path: Path, *, make: bool = False, root: Path | None = None) -> Iterator[int]:
+    """A descriptor of a folder, reached from the top without following a link; `make` makes missing folders.
+
+    The top is the folder of the session whose tool is running, unless `root` is given.
+    """
+    top = here().root if root is None else root
+    descriptor = os.open(top, FOLDER)
     try:
-        for name in path.relative_to(here().root).parts:
+        for name in path.relative_to(top).parts:
             if make:
                 with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=descriptor)

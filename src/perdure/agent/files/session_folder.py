@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+import perdure.agent.files.rewind.folder_rewind  # noqa: F401 - its program is known wherever agents are
 from perdure.agent.call_report import CallReport, not_started, of_effect
 from perdure.agent.files.branch import ORDERS, MergeReport, open_worktree
 from perdure.agent.files.branch_merge import prepare_merge, record_merge

@@ -29,16 +29,16 @@ from perdure.agent.git.command_line import SAFE, run
 from perdure.agent.git.head import head_of
 from perdure.agent.history.state_reader import state_of
 from perdure.agent.history.transcript import Line, State
+from perdure.control.branches.busy import refuse_busy, refuse_held
 from perdure.control.branches.files import run_until_idle
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.wait import WaitKind
-from perdure.domain.worker import Liveness
-from perdure.errors import Conflict, IllegalMove, LeaseHeld, SessionWaiting
+from perdure.errors import Conflict, IllegalMove, SessionWaiting
 from perdure.ids import decode
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect as effects
-from perdure.store.moves import inbox, worker
+from perdure.store.moves import inbox
 from perdure.store.moves import session as sessions
 
 
@@ -61,7 +61,8 @@ async def merge(runtime: Runtime, name: str, *, mark: bool = False) -> MergeResu
     """
     branch, parent = await runtime.store.read(_branch_and_parent, name)
     _, own, folder = await merge_folders(runtime, branch, parent)
-    await _refuse_busy(runtime, branch, parent)
+    if (there := await runtime.store.read(session_folder, parent)) is not None:
+        await refuse_busy(runtime, there, "the folder to merge into", but=branch.uid)
     by_itself = branch.status not in TERMINAL
     left = await (_finish if by_itself else _finish_merge_session)(runtime, branch, parent, folder)
     if by_itself:
@@ -98,7 +99,7 @@ async def _finish_merge_session(
     there = await runtime.store.read(merge_sessions, branch)
     if not there or there[-1].status in TERMINAL:
         return None
-    await _refuse_held(runtime, there[-1], "the folder to merge into")
+    await refuse_held(runtime, there[-1], "the folder to merge into")
     return await _run_merge_session(runtime, there[-1].uid, branch, parent, folder)
 
 
@@ -132,7 +133,7 @@ async def _finish(runtime: Runtime, branch: SessionRecord, parent: SessionRecord
     if await runtime.store.read(_ordered, branch):
         return await _run_order(runtime, branch, parent, folder)
     view = await runtime.get(branch.uid)
-    await _refuse_held(runtime, view, "the branch itself")
+    await refuse_held(runtime, view, "the branch itself")
     if await runtime.store.read(_has_nothing_to_do, branch):  # its worker may have died just before it came to rest
         view = await run_until_idle(runtime, branch.uid)
     if not any(one.kind == WaitKind.INPUT and one.ref is None for one in view.waits):
@@ -155,27 +156,6 @@ def _has_nothing_to_do(tx: StoreTransaction, branch: SessionRecord) -> bool:
     state = _state(tx, branch)
     waits = state.answer() is not None or state.stopped() is not None
     return waits and not state.open_calls() and not inbox.unread(tx, branch.uid, limit=1)
-
-
-async def _refuse_busy(runtime: Runtime, branch: SessionRecord, parent: SessionRecord) -> None:
-    """Refuse if a session runs in the target folder, because the two would overwrite each other's changes."""
-    there = await runtime.store.read(session_folder, parent)
-    async for one in runtime.sessions(status=Status.RUNNING, repository=parent.repository):
-        if one.uid != branch.uid and await runtime.store.read(session_folder, one) == there:
-            await _refuse_held(runtime, one, "the folder to merge into")
-
-
-async def _refuse_held(runtime: Runtime, session: SessionRecord, what: str) -> None:
-    holder = session.lease_holder or ""
-    if session.status != Status.RUNNING or (session.lease_until or 0) < runtime.store.clock.now():
-        return
-    known = {one.id: one for one in await runtime.store.read(worker.listing)}
-    row = known.get(holder.split("@", 1)[0])
-    if row is None or runtime.worker.life(row) is not Liveness.DEAD:
-        raise LeaseHeld(
-            f"{holder} runs session {session.id} in {what}; nothing was merged.",
-            hint=f"Wait until it rests, or type `perdure pause {session.id}`.", holder=holder,
-        )  # fmt: skip
 
 
 async def _run_order(runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path) -> MergeResult:

@@ -18,6 +18,7 @@ import msgspec
 from perdure.agent.files import worktree
 from perdure.agent.files.branch import merge_branch, open_worktree, session_folder, snapshot_folder, storage_folder
 from perdure.agent.files.prune import PruneResult
+from perdure.agent.files.rewind.folder_rewind import rewind_files
 from perdure.agent.files.snapshot import Snapshots
 from perdure.agent.files.worktree import FolderRemoval, clear
 from perdure.agent.history.state_reader import state_of
@@ -31,6 +32,8 @@ from perdure.store.moves import message
 from perdure.store.moves import session as sessions
 
 GRACE = 3600  # seconds
+FOLDER_TOOLS = (merge_branch.name, open_worktree.name, rewind_files.name)
+SNAPSHOT_ARGUMENTS = ("snapshot", "base", "ours", "theirs", "before", "target")
 
 
 class NeededSnapshots(msgspec.Struct):
@@ -115,8 +118,8 @@ def _referenced(tx: StoreTransaction, session: SessionRecord) -> set[str]:
     """The snapshots of the messages and effects of a session, and those of its parent, at the fork and now."""
     lines = message.lines_between(tx, session.uid, 1)
     named = {one.body.get("snapshot") for one in lines if isinstance(one.body, dict)}
-    acts = [one for one in effects.of_session(tx, session.uid) if one.tool in (merge_branch.name, open_worktree.name)]
-    named |= {act.intent.get(name) for act in acts for name in ("snapshot", "base", "ours", "theirs")}
+    acts = [one for one in effects.of_session(tx, session.uid) if one.tool in FOLDER_TOOLS]
+    named |= {act.intent.get(name) for act in acts for name in SNAPSHOT_ARGUMENTS}
     if session.forked_from is not None:
         parent = sessions.get(tx, session.forked_from)
         named |= {state_of(tx, parent, session.forked_at or 0)[0].snapshot, state_of(tx, parent)[0].snapshot}

@@ -1,0 +1,1 @@
+"""Puts the files of a folder back to a snapshot, in place."""
