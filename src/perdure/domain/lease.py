@@ -40,6 +40,7 @@ class Holder:
         "confirmed_epoch",
         "epoch",
         "head",
+        "interrupt_requested",
         "name",
         "nonce",
         "pause_requested",
@@ -59,6 +60,7 @@ class Holder:
         self.touched_at = 0
         self.cancel_requested = False
         self.pause_requested = False
+        self.interrupt_requested = False
 
     @property
     def cursor(self) -> int:

@@ -74,3 +74,4 @@ class SessionRecord(Record, frozen=True):
     updated_at: int
     version: int
     policy_at: int | None
+    interrupt_requested_at: int | None

@@ -31,7 +31,7 @@ from perdure.runtime.run.large_values import Values, kept_as
 from perdure.runtime.run.lineage import wake_branches, wake_branches_of_session
 from perdure.runtime.workers.identity import worker_locks
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import approval, artifact, doubt, event, inbox, message, session_end, wait, worker
+from perdure.store.moves import approval, artifact, doubt, event, inbox, interrupt, message, session_end, wait, worker
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
 from perdure.store.moves.artifact import JSON, ArtifactClaim
@@ -149,12 +149,15 @@ class Requests:
             raise ConfigError(f"Tool {found.tool} has no undo.", hint=f"Add @{found.tool}.undo.")
         return await self._store.write(doubt.request_undo(found.session_uid, by, found.id, because=because))
 
-    async def cancel(self, name: str, *, by: str | None = None) -> SessionView:
-        """Ask a session and its children to stop. One that no process runs has ended on return, if it can end."""
+    async def cancel(self, name: str, *, by: str | None = None, now: bool = False) -> SessionView:
+        """Ask a session and its children to stop. One that no process runs has ended on return, if it can end.
+
+        With `now`, what is under way is stopped immediately, as by `interrupt`.
+        """
         view, actor = await self._queries.get(name), by or self._by
         dead = await self.dead_holder(view)
-        ended = await self._store.write(session_end.cancel(view.uid, actor, dead=dead))
-        if not ended and await self.cancel_children(view.uid, actor):
+        ended = await self._store.write(session_end.cancel(view.uid, actor, dead=dead, now=now))
+        if not ended and await self.cancel_children(view.uid, actor, now=now):
             with suppress(IllegalMove):  # the process that runs it has ended it meanwhile
                 ended = await self._store.write(session_end.cancel(view.uid, actor, dead=dead))
         if ended:
@@ -186,7 +189,7 @@ class Requests:
                 await self._values.claim(asked.session_uid, f"child:{child.id}", *large)
                 await self.resolve(asked, answer, f"child:{child.id}")
 
-    async def cancel_children(self, uid: str, by: str) -> bool:
+    async def cancel_children(self, uid: str, by: str, *, now: bool = False) -> bool:
         """Ask the children of a session to stop; returns whether there were any.
 
         The holder that stops the session does it again: we may be killed first, and a child may start later. The parent
@@ -195,8 +198,14 @@ class Requests:
         found = await self._store.read(sessions.children, uid)
         for child in found:
             with suppress(IllegalMove):  # it has ended meanwhile
-                await self.cancel(child, by=by)
+                await self.cancel(child, by=by, now=now)
         return bool(found)
+
+    async def interrupt(self, name: str, *, by: str | None = None) -> SessionView:
+        """Stop what a session does now; then it waits for a person. A session that already does changes nothing."""
+        view = await self._queries.get(name)
+        await self._store.write(interrupt.request(view.uid, by or self._by))
+        return await self._queries.get(view.uid)
 
     async def close_session(self, name: str, *, by: str | None = None) -> SessionView:
         """End an agent's session as done that waits for the next message; its result is the last answer.

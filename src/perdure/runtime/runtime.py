@@ -185,9 +185,19 @@ class Runtime:
         """Request the undo of an acknowledged effect; the next process that runs the session does it."""
         return await self.requests.ask_undo(effect_id, by=by, because=because)
 
-    async def cancel(self, name: str, *, by: str | None = None) -> SessionView:
-        """Ask a session and its children to stop. One that no process runs has ended on return, if it can end."""
-        return await self.requests.cancel(name, by=by)
+    async def cancel(self, name: str, *, by: str | None = None, now: bool = False) -> SessionView:
+        """Ask a session and its children to stop. One that no process runs has ended on return, if it can end.
+
+        With `now`, what is under way is stopped immediately, as by `interrupt`.
+        """
+        return await self.requests.cancel(name, by=by, now=now)
+
+    async def interrupt(self, name: str, *, by: str | None = None) -> SessionView:
+        """Stop what a session does now, wherever it runs: the model's answer, a command, a wait between retries.
+
+        An agent then waits for the next message, a program is paused. The call returns before the session has stopped.
+        """
+        return await self.requests.interrupt(name, by=by)
 
     async def close_session(self, name: str, *, by: str | None = None) -> SessionView:
         """End an agent's session as done that waits for the next message; its result is the last answer."""

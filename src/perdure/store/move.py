@@ -118,6 +118,7 @@ class SessionHead(msgspec.Struct, frozen=True):
     restart_number: int
     cancel_requested_at: int | None
     pause_requested_at: int | None
+    interrupt_requested_at: int | None
     sealed_at: int | None
     version: int
 
@@ -218,6 +219,7 @@ def hold(tx: StoreTransaction, holder: Holder) -> Log:
 def note_requests(holder: Holder, head: SessionHead) -> None:
     holder.cancel_requested = head.cancel_requested_at is not None
     holder.pause_requested = head.pause_requested_at is not None
+    holder.interrupt_requested = head.interrupt_requested_at is not None
 
 
 def enter(tx: StoreTransaction, uid: str, actor: str) -> Log:

@@ -175,6 +175,11 @@ SENTENCES: dict[str, Callable[[Body, str], str]] = {
     "lease.kept": lambda _body, by: f"another server took over, and {by} continues",
     "lease.expired": lambda body, _: f"its holder {safe(str(body.get('from')))} stopped renewing the lease",
     "cancel.requested": lambda _body, by: f"{by} requested to cancel it",
+    "interrupt.requested": lambda body, by: (
+        "the request to interrupt it was removed: nothing was under way"
+        if body.get("over")
+        else f"{by} requested to interrupt it"
+    ),
     "pause.requested": lambda body, by: f"{by} ended the pause" if body.get("over") else f"{by} requested a pause",
     "message": _message,
     "note": _noted,

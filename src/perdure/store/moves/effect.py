@@ -51,7 +51,7 @@ def plan(log: Log, intent: NewEffect, *, approval_id: str | None = None) -> Effe
 
 @hot_holder_move(hot_effect.dispatch)
 def plan_and_dispatch(log: Log, intent: NewEffect, dispatch: Dispatch) -> Effect:
-    """Plan an effect and dispatch its first attempt; it has no gate. Only plan it if cancel was requested."""
+    """Plan an effect and dispatch its first attempt; it has no gate. Only plan it if it must not begin now."""
     if is_held_back(log, decode(intent.position)):
         return plan.on(log, intent)
     if intent.supersedes is not None:
@@ -64,14 +64,15 @@ def plan_and_dispatch(log: Log, intent: NewEffect, dispatch: Dispatch) -> Effect
 
 @holder_move
 def dispatch(log: Log, id: str, dispatch: Dispatch, *, because: str | None = None) -> int | None:
-    """Record an attempt before it begins. Returns its number, or None in a session that is being cancelled."""
+    """Record an attempt before it begins. Returns its number, or None in a session that is being stopped."""
     effect = get(log.tx, log.uid, id)
     return None if is_held_back(log, effect.position) else _begin(log, effect, dispatch, because)
 
 
 def is_held_back(log: Log, position: Any) -> bool:
-    """A session that is being cancelled begins no new act; it may still undo."""
-    return log.head.cancel_requested_at is not None and position[:1] != ["undo"]
+    """A session that is being cancelled or interrupted begins no new act; it may still undo."""
+    requested = log.head.cancel_requested_at is not None or log.head.interrupt_requested_at is not None
+    return requested and position[:1] != ["undo"]
 
 
 def _begin(log: Log, effect: Effect, dispatch: Dispatch, because: str | None = None) -> int:

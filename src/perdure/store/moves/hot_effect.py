@@ -1,8 +1,8 @@
 """The ledger's two hot moves: the first dispatch of a new effect, and its acknowledgement by the same holder.
 
 They write what `effect.plan_and_dispatch` and `effect.settle` write, without reading first (`hot_move`), in the plain
-case: no approval, no lease, no predecessor, no request to cancel, one attempt, and no outcome yet. In any other case
-they return None, and the move runs the regular way.
+case: no approval, no lease, no predecessor, no request to cancel or interrupt, one attempt, and no outcome yet. In any
+other case they return None, and the move runs the regular way.
 """
 
 from __future__ import annotations
@@ -38,7 +38,11 @@ def dispatch(
     tx: StoreTransaction, holder: Holder, intent: NewEffect, dispatch: Dispatch
 ) -> GuardedWrite[Effect] | None:
     """Plan and dispatch in one guarded move."""
-    if holder.cancel_requested or any(getattr(intent, name) is not None for name in NOT_PLAIN):
+    if (
+        holder.cancel_requested
+        or holder.interrupt_requested
+        or any(getattr(intent, name) is not None for name in NOT_PLAIN)
+    ):
         return None
     head = holder.head
     columns = new_columns(intent, holder.uid, head[0] + 1, EffectState.DISPATCHED)

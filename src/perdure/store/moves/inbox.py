@@ -23,7 +23,7 @@ def receive(log: Log, id: str, body: Any, mode: InboxMode = InboxMode.QUEUE) -> 
             return there
         raise Conflict(f"Message {id} of session {log.head.id} has been received already, with other content.")
     session.refuse_finished(log)
-    (newest,) = log.tx.one("inbox.last_sequence", uid=log.uid) or (0,)
+    newest = last_sequence(log.tx, log.uid)
     log.tx.run(
         "inbox.insert",
         uid=log.uid, id=id, sequence=newest + 1, mode=mode, body=stored, sender=log.actor, now=log.tx.now,
@@ -36,16 +36,24 @@ def receive(log: Log, id: str, body: Any, mode: InboxMode = InboxMode.QUEUE) -> 
 
 
 @holder_move
-def promote(log: Log, *, mode: InboxMode | None = None, limit: int = 100) -> list[InboxMessage]:
-    """Append unread messages to the transcript, each exactly once, in the order of their arrival."""
+def promote(log: Log, *, mode: InboxMode | None = None, limit: int = 100, until: int = 2**62) -> list[InboxMessage]:
+    """Append unread messages, up to sequence `until`, to the transcript: each once, in the order of their arrival."""
     promoted = []
     for row in log.tx.all("inbox.unread", uid=log.uid, mode=mode, limit=limit):
         message = InboxMessage.from_row(row)
+        if message.sequence > until:
+            break
         number = log.append("message", line(message), actor=message.sender)
         changed = log.tx.run("inbox.promote", uid=log.uid, id=message.id, number=number)
         expect_one(changed, f"Message {message.id} was promoted already.")
         promoted.append(InboxMessage.from_row((*row[:-1], number)))
     return promoted
+
+
+def last_sequence(tx: StoreTransaction, uid: str) -> int:
+    """The sequence of the newest message; 0 if there is none."""
+    (newest,) = tx.one("inbox.last_sequence", uid=uid) or (0,)
+    return int(newest or 0)
 
 
 def line(message: InboxMessage) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from perdure.domain.inbox import InboxMode
 from perdure.domain.record import same_json
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.domain.wait import Wait, WaitKind
+from perdure.errors import IllegalMove
 from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move
-from perdure.store.moves import artifact, inbox, session, wait
+from perdure.store.moves import artifact, inbox, interrupt, session, wait
 from perdure.store.moves import effect as effects
 from perdure.store.moves.artifact import ArtifactClaim
 from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
@@ -60,6 +61,54 @@ def record_reply(
         return None
     rows = {"session": add_to_totals(log, spent)}
     return log.append("message", body, rows=rows), log.tx.now
+
+
+class CutReply(msgspec.Struct, frozen=True):
+    """A model call that was interrupted: its effect, and what was received. `body` is None if that was nothing."""
+
+    intent: NewEffect
+    dispatch: Dispatch
+    outcome: AttemptResult
+    body: Mapping[str, Any] | None
+    spent: ModelUsage
+
+
+@holder_move
+def end_turn(
+    log: Log,
+    bodies: Sequence[Mapping[str, Any]],
+    note: Mapping[str, Any],
+    claims: Sequence[ArtifactClaim] = (),
+    *,
+    cut: CutReply | None = None,
+    at_rest: bool = False,
+) -> list[tuple[int, int, Mapping[str, Any]]]:
+    """End a turn that was interrupted, and remove the request: what was received of the reply, the results of its
+    calls, the messages that were received before the request, and the note that it was stopped. Returns these lines.
+
+    Waits that the turn left open are closed, except doubts. `at_rest`: the model had answered already, so that without
+    such a message no turn has begun, and no note is added.
+    """
+    if log.head.interrupt_requested_at is None:
+        raise IllegalMove(f"Session {log.head.id} has no request to interrupt it.")
+    lines: list[tuple[int, int, Mapping[str, Any]]] = []
+    if cut is not None:
+        written = record_reply.on(log, cut.intent, cut.dispatch, cut.outcome, cut.body, cut.spent)
+        lines += [(*written, cut.body)] if written is not None and cut.body is not None else []
+    results = append_lines.on(log, bodies, claims)
+    lines += [(*at, body) for at, body in zip(results, bodies, strict=True)]
+    messages = inbox.promote.on(log, until=interrupt.messages_before(log.tx, log.uid))
+    lines += [(one.promoted_as or 0, log.tx.now, inbox.line(one)) for one in messages]
+    if at_rest and not lines:
+        interrupt.remove(log)
+        return []
+    _close_waits(log, [one for one in wait.open_of_session(log.tx, log.uid) if one.kind not in _KEPT])
+    log.tx.run("session.request_interrupt", uid=log.uid, at=None)
+    number = log.append("message", note, rows={"session": interrupt.cleared(log)})
+    return [*lines, (number, log.tx.now, note)]
+
+
+_KEPT = (WaitKind.DOUBT, WaitKind.PAUSED, WaitKind.APPROVAL)  # a refused effect closes its approval itself
 
 
 @holder_move
@@ -128,10 +177,13 @@ def end_message_waits(log: Log) -> None:
 
 
 def _end_message_waits(log: Log, asked: list[Wait]) -> None:
+    _close_waits(log, [one for one in asked if is_message_wait(one)])
+
+
+def _close_waits(log: Log, asked: list[Wait]) -> None:
     log.actor, actor = CLOSED, log.actor
     for one in asked:
-        if is_message_wait(one):
-            wait.settle(log, one, None)
+        wait.settle(log, one, None)
     log.actor = actor
 
 

@@ -84,7 +84,7 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
 
 
 def _head_of_new(uid: str, id: str) -> tuple[Any, ...]:
-    return (uid, id, Status.READY, 0, genesis(uid), None, None, 0, None, 0, None, None, None, 1)
+    return (uid, id, Status.READY, 0, genesis(uid), None, None, 0, None, 0, None, None, None, None, 1)
 
 
 def _existing(tx: StoreTransaction, new: NewSession) -> SessionRecord:

@@ -1,7 +1,7 @@
 """The moves that end a run of a session. They also close the waits and planned effects that are no longer needed.
 
-    park      the session waits; refused if a wait is resolved already, if cancel was requested meanwhile, or if it
-              stopped for a pause whose request was withdrawn
+    park      the session waits; refused if a wait is resolved already, if cancel or interrupt was requested meanwhile,
+              or if it stopped for a pause whose request was withdrawn
     finish    the session ends; refused while an effect may be under way or an undo is requested
     cancel    requests cancellation, and ends the session at once if no worker runs it
     stop      honours a request to cancel: planned effects are refused, and the session ends if it can
@@ -21,7 +21,7 @@ from perdure.domain.session import Status
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import IllegalMove
 from perdure.store.move import Log, holder_move, outsider_move, read_head
-from perdure.store.moves import approval, doubt, inbox, lease, session, wait
+from perdure.store.moves import approval, doubt, inbox, interrupt, lease, session, wait
 from perdure.store.moves import effect as effects
 
 CLOSED = "closed"  # resolves a wait that is no longer needed: it has no answer, and no branch inherits it
@@ -37,11 +37,19 @@ def park(
 
     `pausing`: the program was stopped by a request to pause. The holder's knowledge of it may be stale, so the row is
     read under its lock: without the request the program must continue. With it, and nothing else to wait for, the
-    session waits for `paused`, opened in this transaction so that a `resume` comes before both or after both.
+    session waits for `paused`, opened in this transaction so that a `resume` comes before both or after both. A request
+    to interrupt becomes a request to pause then; otherwise a session with such a request parks only for a message.
     """
     if log.head.cancel_requested_at is not None and not stopping:
         return False
-    if pausing and log.head.pause_requested_at is None:
+    if log.head.interrupt_requested_at is not None and not stopping:
+        if pausing:
+            interrupt.become_pause(log)
+        elif any(interrupt.is_rest(wait.get(log.tx, log.uid, id)) for id in waits):
+            interrupt.remove(log)  # it came to rest by itself first; the next message must not be interrupted
+        else:
+            return False
+    elif pausing and log.head.pause_requested_at is None:
         return False
     if any(one.undo_requested_at is not None and one.id not in undos for one in doubt.unfinished(log.tx, log.uid)):
         return False
@@ -68,14 +76,16 @@ def stop(log: Log) -> bool:
 
 
 @outsider_move
-def cancel(log: Log, *, dead: str | None = None) -> bool:
+def cancel(log: Log, *, dead: str | None = None, now: bool = False) -> bool:
     """Request cancellation, and end the session if no worker runs it. False: its present or next holder ends it.
 
     Children are cancelled after their parent was asked and before it ends: if the caller is killed in between, the next
     holder of the parent cancels them. An effect that may be under way or is in doubt keeps a session waiting as it was.
-    `dead` names a holder whose process was found dead.
+    `dead` names a holder whose process was found dead. With `now`, what a worker does at the moment is interrupted.
     """
     session.request_cancel(log)
+    if now and log.head.status == Status.RUNNING:
+        interrupt.request.on(log)
     holds = (log.head.lease_until or 0) >= log.tx.now and log.head.lease_holder != dead
     if log.head.status == Status.RUNNING and holds:
         return False

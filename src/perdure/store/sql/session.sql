@@ -13,7 +13,7 @@ insert into session (
 -- name: session.lock_head
 -- Lock a session's row and read what every move needs of it.
 select uid, id, status, cursor, chain, lease_holder, lease_nonce, lease_epoch, lease_until, restart_number,
-    cancel_requested_at, pause_requested_at, sealed_at, version
+    cancel_requested_at, pause_requested_at, interrupt_requested_at, sealed_at, version
 from session where uid = :uid {lock};
 
 -- name: session.advance
@@ -98,6 +98,14 @@ update session set cancel_requested_at = :now where uid = :uid;
 -- name: session.request_pause
 -- Record a request to pause, or remove it.
 update session set pause_requested_at = :at where uid = :uid;
+
+-- name: session.request_interrupt
+-- Record a request to interrupt, or remove it.
+update session set interrupt_requested_at = :at where uid = :uid;
+
+-- name: session.interrupt_requested_at
+-- When an interrupt was requested that has not been honoured yet.
+select interrupt_requested_at from session where uid = :uid;
 
 -- name: session.describe
 -- Change title, owner, queue and priority.
