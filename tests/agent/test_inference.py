@@ -50,6 +50,10 @@ async def test_a_failed_model_call_is_followed_by_a_new_call(conversation: Conve
         ears: dict[str, LiveTextReader] = {}
         runtime.on_delta = on_text
         session = await conversation.start(runtime)
+        (retry,) = [one for one in heard if one.retry is not None]
+        assert heard.index(retry) == 2
+        assert (retry.retry.attempt, retry.retry.why) == (2, "the line was cut")  # type: ignore[union-attr]
+        heard.remove(retry)
         said = [("Hel?␀", False), ("", True), ("Hel?␀", False), ("lo", False) if answers else ("", True)]
         assert [(one.text, one.broke_off) for one in heard] == said
         assert len({(one.call, one.after) for one in heard}) == len({one.call for one in heard}) == 2

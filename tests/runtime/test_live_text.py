@@ -14,7 +14,7 @@ from subprocess import PIPE, Popen
 import pytest
 
 from perdure.runtime import live_text
-from perdure.runtime.live_text import Delta, LiveText, LiveTextHeader, LiveTextReader
+from perdure.runtime.live_text import Delta, LiveText, LiveTextHeader, LiveTextReader, RetryNotice
 from perdure.store.store import Store
 
 DIES = """
@@ -177,3 +177,15 @@ def test_a_store_in_memory_has_no_live_deltas(store: Store) -> None:
         [],
     )
     deltas.sweep()
+
+
+def test_retry_is_read_from_the_header_while_it_lasts(deltas: LiveText) -> None:
+    retry = RetryNotice(due_at=5, attempt=2, most=6, why="It is overloaded.", requested=True)
+    file = deltas.begin("u", LiveTextHeader("c", 3, retry))
+    assert file is not None
+    reader = LiveTextReader(deltas, "u")
+    assert reader.poll() == [Delta("u", "c", 3, retry=retry)]
+    assert reader.poll() == []
+    file.close(recorded=True)
+    assert reader.poll() == []
+    assert not path_of(deltas).exists()

@@ -23,7 +23,7 @@ from perdure.domain.wait import WaitKind
 from perdure.errors import ModelError, PerdureError
 from perdure.ids import decode, encode
 from perdure.runtime.description import describe
-from perdure.runtime.live_text import LiveTextWriter
+from perdure.runtime.live_text import LiveTextWriter, RetryNotice
 from perdure.store.moves import effect_input as intents
 from perdure.store.moves import message, wait
 
@@ -90,9 +90,11 @@ async def ask(
         if not error.retry:
             raise error
         delay = call.delay(error)
-        logger.info("Session %s: a model call failed; the next is in %g s.", ledger.run.session.uid, delay)
+        why, uid = error.message, ledger.run.session.uid
+        logger.info("Session %s: a model call failed: %s The next is in %g s.", uid, why, delay)
         if speech is not None:
-            speech.break_off()
+            due = ledger.run.clock.now() + round(delay * SECOND)
+            speech.wait(RetryNotice(due, call.asked + 1, ATTEMPTS, why, error.retry_after is not None))
         await _pause(ledger, delay, call)
 
 
@@ -115,7 +117,8 @@ async def _pause(ledger: AgentLedger, seconds: float, call: ModelCall) -> None:
         return
     due = run.clock.now() + round(seconds * SECOND)
     id = f"retry-{idempotency_key(run.session.uid, position, NAME, {}, call.asked)[:16]}-{due}"
-    detail = {"why": f"The model asks for a delay of {seconds:g} s.", "for": position[0]}
+    next_attempt = {"attempt": call.asked + 1, "most": ATTEMPTS}
+    detail = {"why": f"The model asks for a delay of {seconds:g} s.", "for": position[0]} | next_attempt
     await run.write(wait.open_(run.holder, id, WaitKind.TIMER, ref=NAME, detail=detail, due_at=due))
     await run.wait_for(id)
 

@@ -4,6 +4,7 @@
     append     each piece is appended, up to a limit; nothing is synced
     recorded   the message is recorded: the file is removed
     broke off  the lock is free and the file still exists: the worker died, or the call failed
+    retry      the model is asked again later: a file with a header only, removed when it is asked
 
 The header names the event that the text follows, so a watcher never shows a piece of a message that it has already
 shown whole. A watcher tests the lock, so it shows nothing that a dead worker left. Errors here are ignored: then there
@@ -38,21 +39,33 @@ MOST = 1 << 20  # bytes of one answer; the rest is shown when it is recorded
 POLL_INTERVAL = 0.05  # seconds between two looks of a watcher
 
 
+class RetryNotice(msgspec.Struct, frozen=True):
+    """The model could not answer, and is asked again: when, for which time of how many, and why."""
+
+    due_at: int  # in microseconds on the clock of the store
+    attempt: int
+    most: int
+    why: str
+    requested: bool = False  # the provider asked for this delay
+
+
 class Delta(msgspec.Struct, frozen=True):
-    """A piece of a model's output, or the notice that it broke off: of which call, and after which event."""
+    """A piece of a model's output, or the notice that it broke off or is retried: of which call, after which event."""
 
     session: str
     call: str
     after: int
     text: str = ""
     broke_off: bool = False
+    retry: RetryNotice | None = None
 
 
-class LiveTextHeader(msgspec.Struct, frozen=True):
+class LiveTextHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first line of a file."""
 
     call: str
     after: int
+    retry: RetryNotice | None = None
 
 
 class LiveText:
@@ -128,20 +141,24 @@ class LiveTextWriter:
 
     def say(self, text: str) -> None:
         """Publish one more piece; the first one begins the call."""
-        if self._head is None:
-            self._head = LiveTextHeader(new_uid(), self._run.holder.cursor)
-            self._tell(self._head, text)
-            with suppress(Exception):
-                self._file = self._run.runtime.live_text.begin(self._run.session.uid, self._head)
+        if self._head is None or self._head.retry is not None:
+            self._begin(LiveTextHeader(new_uid(), self._run.holder.cursor), text)
         else:
             self._tell(self._head, text)
         with suppress(Exception):
             if self._file is not None:
                 self._file.append(text)
 
-    def break_off(self) -> None:
-        """The output so far will not be recorded; what follows is another call."""
+    def wait(self, retry: RetryNotice) -> None:
+        """The model is asked again later; the output so far will not be recorded."""
+        self._begin(LiveTextHeader(new_uid(), self._run.holder.cursor, retry), "")
+
+    def _begin(self, head: LiveTextHeader, text: str) -> None:
         self._over(recorded=False)
+        self._head = head
+        self._tell(head, text)
+        with suppress(Exception):
+            self._file = self._run.runtime.live_text.begin(self._run.session.uid, head)
 
     def __enter__(self) -> Self:
         return self
@@ -158,12 +175,14 @@ class LiveTextWriter:
         on_delta = self._run.runtime.on_delta
         if on_delta is not None:
             with suppress(Exception):
-                on_delta(Delta(self._run.session.uid, head.call, head.after, text, broke_off))
+                on_delta(Delta(self._run.session.uid, head.call, head.after, text, broke_off, head.retry))
 
     def _over(self, *, recorded: bool) -> None:
         head, self._head = self._head, None
         file, self._file = self._file, None
-        if head is not None and not recorded:
+        if head is not None and head.retry is not None:
+            recorded = True  # there was no text that could break off
+        elif head is not None and not recorded:
             self._tell(head, "", broke_off=True)
         if file is not None:
             with suppress(Exception):
@@ -209,6 +228,8 @@ class LiveTextReader:
             return []
         self._text.reset()
         self._room = MOST
+        if self._head.retry is not None:
+            return [Delta(self._uid, self._head.call, self._head.after, retry=self._head.retry)]
         return self._decode(text)
 
     def _read_on(self, file: int) -> list[Delta]:

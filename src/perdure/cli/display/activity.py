@@ -10,10 +10,14 @@ from rich.text import Text
 from perdure.cli.live.screen import Screen
 from perdure.cli.text.grid import columns, fitted
 from perdure.cli.text.plain import arguments, elapsed, safe, short
+from perdure.cli.text.waits import WaitDescription
+from perdure.domain.wait import WaitKind
+from perdure.runtime.live_text import RetryNotice
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 LINES = 5  # of a command's output
 NAME = 200  # characters of a call
+WAITING = "model.waiting"
 
 OutputTail = Callable[[str, int, int], list[str]]  # of an effect and an attempt, so many lines
 
@@ -42,10 +46,13 @@ class Activity:
         self._idle = idle
         self._calls: dict[str, RunningCall] = {}
         self._since = now()
+        self._retry: RetryNotice | None = None  # the model is asked again at its time
+        self.waits: list[WaitDescription] = []  # what the session waits for, other than a person
 
     def show(self, one: dict[str, Any]) -> None:
         """Take one stream object into account."""
         item = one.get("item") or {}
+        self._retry = RetryNotice(**{k: v for k, v in one.items() if k != "type"}) if one["type"] == WAITING else None
         self._since = int(one.get("at") or self._now())
         self.is_writing = one["type"] == "item.updated" and item.get("kind") == "message" and not item.get("broke_off")
         if item.get("kind") != "tool_call":
@@ -64,11 +71,20 @@ class Activity:
         spinner = SPINNER[frame % len(SPINNER)] if self._screen.speaks_unicode else "|/-\\"[frame % 4]
         running = [one for one in self._calls.values() if one.since is not None]
         self.rows = self._output(running)
+        if self.waits:
+            return f"{spinner} {fitted(describe_wait_now(self.waits, self._now()), self._screen.width - 4).rstrip()}"
+        if self._retry is not None and self._retry.due_at > self._now():
+            return f"{spinner} {fitted(describe_retry(self._retry, self._now()), self._screen.width - 4).rstrip()}"
         if not running:
             return f"{spinner} {self._text('writing' if self.is_writing else self._idle, self._since)}"
         first = running[0]
         more = f" and {len(running) - 1} more" if len(running) > 1 else ""
         return f"{spinner} {self._text(first.name, first.since or 0, more)}"
+
+    @property
+    def retry_text(self) -> str:
+        """When and why the model is asked again, if it is."""
+        return "" if self._retry is None else describe_retry(self._retry, self._now())
 
     def _text(self, what: str, since: int, more: str = "") -> str:
         """What happens and since when; a long text is cut, so that the time is always seen."""
@@ -82,6 +98,23 @@ class Activity:
             if self._tail is not None and one.effect and (lines := self._tail(one.effect, one.attempt, LINES)):
                 return [Text("    " + safe(line.expandtabs(4)), "dim") for line in lines]
         return []
+
+
+def describe_retry(retry: RetryNotice, now: int, *, because: bool = False) -> str:
+    """Why the model is asked again, and when. With `because`, in the words of the error."""
+    why = "the provider asks for patience" if retry.requested and not because else retry.why.rstrip(".")
+    return safe(f"{why}: next try in {elapsed(retry.due_at - now + 999_999)} ({retry.attempt} of {retry.most})")
+
+
+def describe_wait_now(waits: Sequence[WaitDescription], now: int) -> str:
+    """The first of several waits; a time is counted down."""
+    one, more = waits[0].wait, f" (and {len(waits) - 1} more)" if len(waits) > 1 else ""
+    detail = one.detail if isinstance(one.detail, dict) else {}
+    if one.kind == WaitKind.TIMER and one.due_at is not None:
+        if one.ref == "model" and "attempt" in detail:
+            return describe_retry(RetryNotice(one.due_at, detail["attempt"], detail["most"], "", True), now) + more
+        return f"waiting: {elapsed(one.due_at - now + 999_999)} more{more}"
+    return f"waiting for {waits[0].what}{more}"
 
 
 def call_text(item: dict[str, Any]) -> str:

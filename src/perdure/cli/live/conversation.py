@@ -67,6 +67,7 @@ class Conversation:
         self._keyboard: Keyboard | None = None
         self._queue: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._check_due = True
+        self._has_status = True  # it runs, or waits for something other than a person
         self._interrupts = 0
         self._closing = False
         self._was_started = False
@@ -167,6 +168,9 @@ class Conversation:
         self.session, asked = view, _ = await self.runtime.store.read(_state_of, self.session.uid)
         if view.status != Status.READY:
             self._ready_since = None
+        alone = [one for one in asked if view.status == Status.WAITING and not one.for_a_person]
+        self.renderer.wait_for(alone)
+        self._has_status = view.status != Status.WAITING or bool(alone)
         if self.renderer.number < view.cursor:
             return  # the next event checks again
         if view.status in TERMINAL:
@@ -313,7 +317,7 @@ class Conversation:
         self._frame += 1
         if (error := self.driver.check()) is not None and self.session.status in (Status.READY, Status.RUNNING):
             raise error
-        if self.screen is not None and self.screen.prompt is None and self.session.status != Status.WAITING:
+        if self.screen is not None and self.screen.prompt is None and self._has_status:
             self.screen.refresh(self.renderer.status(self._frame))
         await self.children.show_new()
         if self._frame % 5 == 0 or self._ready_since is not None:

@@ -52,12 +52,10 @@ class ItemPrinter:
                 self._decided(item)
             case "item.completed", "question":
                 self.screen.line(f"  {item['by']} answered: {item['answer']}", "dim")
+            case "model.waiting", _ if not self.screen.draws:
+                self.screen.line(f"  {self.activity.retry_text}", "yellow")
             case "turn.completed", _:
                 self._cost(one["usage"])
-
-    def status(self, frame: int) -> str:
-        """What runs now, for the bottom row."""
-        return self.activity.status(frame)
 
     def _message(self, item: JsonObject) -> None:
         streamed, self._streamed = self._streamed, ""

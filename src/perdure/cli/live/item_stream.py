@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from perdure.cli.live.items import ItemBuilder, JsonObject
 from perdure.domain.event import Event
 from perdure.runtime.live_text import Delta
@@ -59,6 +61,8 @@ class ItemStream:
             return []
         objects = self._break_off() if piece.call != self._call else []
         self._call = piece.call
+        if piece.retry is not None:
+            return [*objects, {"type": "model.waiting"} | msgspec.structs.asdict(piece.retry)]
         if piece.text:
             objects += [] if self._shown else [self._item("item.started", text="")]
             objects.append(self._item("item.updated", delta=piece.text))

@@ -1,7 +1,7 @@
 """A session as scripts read it: its events folded into a small, stable set of JSON objects.
 
     session.started    turn.started    item.started    item.updated    item.completed    turn.completed
-    session.waiting    session.finished    error
+    session.waiting    session.finished    model.waiting    error
 
 An item is a message, a tool_call, a note, an approval or a question. People are shown the same objects as text
 (`item_printer`), so both see the same things. `docs/how-to/json-stream.md` describes the fields of each object.
@@ -19,7 +19,7 @@ from perdure.domain.event import Event
 
 TYPES = (
     "session.started", "turn.started", "item.started", "item.updated", "item.completed", "turn.completed",
-    "session.waiting", "session.finished", "error",
+    "session.waiting", "session.finished", "model.waiting", "error",
 )  # fmt: skip
 KINDS = ("message", "tool_call", "note", "approval", "question")
 ENDS = {

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 import click
 
 from perdure.cli.background_worker import start_worker, supports_background
+from perdure.cli.display.activity import describe_retry
 from perdure.cli.live.conversation import Conversation
 from perdure.cli.live.event_log import print_events, stop
 from perdure.cli.live.run_report import RunReport, left_lines, make_report, show_report
@@ -20,6 +21,7 @@ from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import safe
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.errors import LeaseHeld, PerdureError, SessionWaiting
+from perdure.runtime.live_text import Delta
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.store.move import StoreTransaction
 from perdure.store.transfer.seal import refusal
@@ -52,6 +54,7 @@ def check_not_sealed(tx: StoreTransaction, found: SessionRecord) -> None:
 
 async def _run_quietly(shell: Shell, runtime: Runtime, view: SessionView) -> RunReport:
     """Only the result is printed; the log goes to standard error if that is a terminal."""
+    runtime.on_delta = RetryNotes(shell, runtime, view.uid)
     watcher = asyncio.create_task(_print_log(shell, runtime, view))
     try:
         view = await runtime.complete(view.uid)
@@ -63,6 +66,21 @@ async def _run_quietly(shell: Shell, runtime: Runtime, view: SessionView) -> Run
     finally:
         await stop(watcher)
     return await make_report(runtime, view)
+
+
+class RetryNotes:
+    """Notes on standard error that a provider makes a session wait: one for each model call."""
+
+    def __init__(self, shell: Shell, runtime: Runtime, uid: str) -> None:
+        self._shell = shell
+        self._runtime = runtime
+        self._uid = uid
+        self._after = 0
+
+    def __call__(self, piece: Delta) -> None:
+        if piece.retry is not None and piece.session == self._uid and piece.after != self._after:
+            self._after = piece.after
+            self._shell.note(describe_retry(piece.retry, self._runtime.store.clock.now(), because=True))
 
 
 async def _print_log(shell: Shell, runtime: Runtime, view: SessionView) -> None:

@@ -16,6 +16,7 @@ from perdure.cli.live.items import ItemBuilder, JsonObject
 from perdure.cli.live.screen import Screen, make_screen
 from perdure.cli.shell import Shell, is_terminal
 from perdure.cli.text.sentence import line
+from perdure.cli.text.waits import WaitDescription
 from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL
 from perdure.runtime.definitions.program import PROGRAMS
@@ -29,10 +30,14 @@ CONTEXT = 500  # earlier events that are read and not shown, to know what the ne
 
 
 class Renderer(Protocol):
-    """Is given events and live text. `number` is the last event that was shown."""
+    """Is given events and live text. `number` is the last event that was shown.
+
+    `wait_for` is given what a waiting session waits for, other than a person.
+    """
 
     @property
     def number(self) -> int: ...
+    def wait_for(self, waits: list[WaitDescription]) -> None: ...
     async def event(self, event: Event) -> None: ...
     def delta(self, piece: Delta) -> None: ...
     def status(self, frame: int) -> str: ...
@@ -63,8 +68,12 @@ class ItemRenderer:
     def delta(self, piece: Delta) -> None:
         self._show_all(self._stream.delta(piece))
 
+    def wait_for(self, waits: list[WaitDescription]) -> None:
+        if self._printer is not None:
+            self._printer.activity.waits = waits
+
     def status(self, frame: int) -> str:
-        return "" if self._printer is None else self._printer.status(frame)
+        return "" if self._printer is None else self._printer.activity.status(frame)
 
     def _show_all(self, objects: list[JsonObject]) -> None:
         for one in objects:
@@ -92,6 +101,9 @@ class LogRenderer:
 
     def delta(self, piece: Delta) -> None:
         """A program has no live text."""
+
+    def wait_for(self, waits: list[WaitDescription]) -> None:
+        self._activity.waits = waits
 
     def status(self, frame: int) -> str:
         return self._activity.status(frame)
