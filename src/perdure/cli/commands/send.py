@@ -14,7 +14,7 @@ from perdure.cli.live.session_driver import BackgroundDriver
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import safe
-from perdure.cli.text.waits import TEXT
+from perdure.cli.text.waits import TEXT, WaitDescription
 from perdure.domain.event import Event
 from perdure.domain.inbox import InboxMessage
 from perdure.domain.session import SessionRecord
@@ -108,6 +108,9 @@ class SilentRenderer:
 
     def delta(self, piece: Delta) -> None:
         """Live text is not shown."""
+
+    def wait_for(self, waits: list[WaitDescription]) -> None:
+        """What the session waits for is not shown either."""
 
     def status(self, frame: int) -> str:  # noqa: ARG002 - there is no status line
         return ""
