@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from perdure.agent.agent import Agent
     from perdure.agent.model import Model
+    from perdure.agent.output.agent_result import AgentResult
     from perdure.agent.settings import Limits
     from perdure.agent.tools.result import ToolResult
     from perdure.domain.approval import Approval
@@ -64,6 +65,7 @@ __version__ = "0.1.0"
 # Not `open`, which would replace the builtin where a program says `from perdure import *`.
 __all__ = [
     "Agent",
+    "AgentResult",
     "Approval",
     "ApprovalDenied",
     "ApprovalError",
@@ -125,6 +127,7 @@ __all__ = [
 _HOME = {
     "perdure.agent.agent": ("Agent",),
     "perdure.agent.model": ("Model",),
+    "perdure.agent.output.agent_result": ("AgentResult",),
     "perdure.agent.settings": ("Limits",),
     "perdure.domain.approval": ("Approval",),
     "perdure.domain.effect": ("Effect",),

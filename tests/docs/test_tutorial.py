@@ -13,10 +13,9 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def block(page: str, language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
-    assert found is not None
-    return found[1]
+def block(page: str, language: str, nth: int = 0) -> str:
+    found: list[str] = re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+    return found[nth]
 
 
 @pytest.mark.slow
@@ -48,3 +47,11 @@ def test_agent_of_the_guide_answers_and_acts_once(tmp_path: Path) -> None:
     assert first.stderr.startswith("closing 7 under key ")
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert (again.stdout, again.stderr) == (first.stdout, "")
+
+
+def test_typed_answer_of_the_guide_is_printed(tmp_path: Path) -> None:
+    (tmp_path / "review.py").write_text(block("how-to/write-an-agent.md", "python", 1))
+    command = [sys.executable, "review.py"]
+    for _ in range(2):
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert ran.stdout == "True review-1 $0.00\n"

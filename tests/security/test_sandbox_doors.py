@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.agent.agent import own_files
 from perdure.agent.commands import bubblewrap, home_folders
+from perdure.agent.commands.own_files import own_files
 from perdure.agent.commands.sandbox import Level, command_line
 from perdure.agent.files.workspace import Workspace
 from perdure.config import data_folder, user_file

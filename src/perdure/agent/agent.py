@@ -6,16 +6,14 @@ for the next message; with `once` it ends with its answer.
 
 from __future__ import annotations
 
-import glob
-import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, overload
 
 import msgspec
 
+from perdure.agent.commands.own_files import own_files, scratch_folder
 from perdure.agent.files.branch import folder_path, snapshot_folder, storage_folder
 from perdure.agent.files.session_folder import open_folder
 from perdure.agent.files.workspace import Workspace
@@ -23,28 +21,37 @@ from perdure.agent.history.state_reader import AgentRecords, read
 from perdure.agent.ledger import AgentLedger
 from perdure.agent.loop import Loop
 from perdure.agent.model import Model, get_model
+from perdure.agent.output import final_answer
+from perdure.agent.output.agent_result import AgentResult, result_of, runtime_for
 from perdure.agent.permissions import ask_first
 from perdure.agent.settings import Limits, Settings
-from perdure.agent.toolbox import AgentTool, Toolbox, is_known
+from perdure.agent.toolbox import AgentTool, Toolbox, ToolOptions, is_known, make_tool
 from perdure.agent.tools.builtin_tools import SHIPPED
-from perdure.config import configured_stores, data_folder, default_store, user_file
 from perdure.domain.session import SessionRecord
-from perdure.durable import make_folder
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, NotDone
 from perdure.runtime.definitions.program import PROGRAMS, Bound, Program
-from perdure.runtime.definitions.tool import Tool
+from perdure.runtime.definitions.tool import Tool, tool
 from perdure.runtime.ledger.ledger import Ledger
 from perdure.runtime.ledger.policy import Intent
 from perdure.runtime.run.records import Records
 from perdure.runtime.run.run import Run
-from perdure.runtime.workers.private_folder import runtime_folder
 from perdure.store.move import StoreTransaction
-from perdure.store.store import open_places, place_of
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from perdure.runtime.runtime import Runtime
     from perdure.runtime.session import Session
 
+    T = TypeVar("T", default=str)
+    X = TypeVar("X")
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+    X = TypeVar("X")
+
+Q = ParamSpec("Q")
 CONTEXT = 100_000  # tokens
 DEFAULT_TOOLS = tuple(SHIPPED)
 INSTRUCTIONS = """\
@@ -52,11 +59,12 @@ You are a careful software engineer working in a folder of the person you help. 
 the smallest change that does what was asked, check it, and say briefly what you did and what you did not."""
 
 
-class Agent(Program[[str, bool], str]):
+class Agent(Program[[str, bool], T]):
     """A program that a model drives: `Agent("fixer", model="anthropic:…", tools=[...], instructions="...")`.
 
-    `policy` is consulted before each effect, in addition to the runtime's policy. By default an effect that leaves the
-    folder, or may leave it, needs approval.
+    `output` is the type of its answer: text, or a type whose value the model must deliver. `policy` is consulted before
+    each effect, in addition to the runtime's policy. By default an effect that leaves the folder, or may leave it,
+    needs approval.
     """
 
     __module__ = "perdure"
@@ -68,6 +76,7 @@ class Agent(Program[[str, bool], str]):
         model: str | Model,
         tools: Iterable[Tool[..., Any] | AgentTool | str] = DEFAULT_TOOLS,
         instructions: str = INSTRUCTIONS,
+        output: type[T] = str,  # type: ignore[assignment]  # the default of T
         limits: Limits | dict[str, Any] | None = None,
         policy: Callable[[Intent], str] | None = ask_first,
         context: int = CONTEXT,
@@ -78,10 +87,11 @@ class Agent(Program[[str, bool], str]):
         unsandboxed: bool = False,
         environment: Iterable[str] = (),
     ) -> None:
-        super().__init__(_drive, name)
+        super().__init__(_agent_function(name, output), name)
         self.model = model
         self.tools = tuple(tools)
         self.instructions = instructions
+        self.output = output
         self.limits = limits if isinstance(limits, Limits) else limits_from(limits)
         self.policy = policy
         self.context = context
@@ -95,9 +105,62 @@ class Agent(Program[[str, bool], str]):
         self._toolbox: Toolbox | None = None
         _register(self)
 
-    def bind(self, prompt: str, once: bool = False) -> Bound[str]:
+    def bind(self, prompt: str, once: bool = False) -> Bound[T]:
         """Bind the arguments of a session."""
         return Bound(self, self.signature.bind((prompt, once), {}))
+
+    async def run(
+        self,
+        prompt: str,
+        *,
+        id: str | None = None,
+        store: str | Path | None = None,
+        runtime: Runtime | None = None,
+        owner: str | None = None,
+        repository: str | Path | None = None,
+        title: str | None = None,
+    ) -> AgentResult[T]:
+        """Run a session of one answer here, in a store or in an open runtime.
+
+        The same id again continues that session, and returns its recorded answer once it has ended. Raises
+        `SessionWaiting` when only a person can continue it, and `SessionFailed`.
+        """
+        async with runtime_for(store, runtime) as rt:
+            bound = self.bind(prompt, once=True)
+            session = await rt.start(bound, id=id, owner=owner, repository=repository, title=title)
+            return await result_of(rt, await rt.complete(session.id))
+
+    @overload
+    def tool(self, function: Callable[Q, X], /) -> Tool[Q, X]: ...
+
+    @overload
+    def tool(self, **declared: Unpack[ToolOptions]) -> Callable[[Callable[Q, X]], Tool[Q, X]]: ...
+
+    def tool(self, function: Any = None, /, **declared: Any) -> Any:  # type: ignore[misc]  # mypy misreads Unpack
+        """Declare a tool, as `@tool` does, and offer it to this agent: `@agent.tool` or `@agent.tool(replay="pure")`.
+
+        Tools are declared before the agent runs; a run that has begun does not offer them.
+        """
+
+        def declare(function: Callable[..., Any]) -> Tool[..., Any]:
+            made: Tool[..., Any] = tool(**declared)(function)
+            others = [one for one in self.tools if (one if isinstance(one, str) else one.name) != made.name]
+            self.tools, self._toolbox = (*others, made), None
+            return made
+
+        return declare if function is None else declare(function)
+
+    def as_tool(self, name: str | None = None, description: str | None = None) -> AgentTool:
+        """This agent as a tool of another: each call is a session of its own, whose answer is the result of the call.
+
+        It works in the folder of its parent, and is cancelled with it.
+        """
+
+        def delegate(task: str) -> str:  # noqa: ARG001 - names are what counts
+            raise NotDone("Only an agent can give a task to a sub-agent; the tool cannot be called directly.")
+
+        delegate.__doc__ = description or f"Let the agent {self.name} do a task, and return its answer."
+        return AgentTool(make_tool(delegate, name or self.name, replay="pure"), kind="child", program=self.name)
 
     def read(self, tx: StoreTransaction, uid: str) -> Records:
         return read(tx, uid)
@@ -125,15 +188,19 @@ class Agent(Program[[str, bool], str]):
         assert isinstance(run.records, AgentRecords)
         given = run.session.arguments
         await open_folder(agent, run.records)
-        return await Loop(agent, run.records).live(given["prompt"], bool(given.get("once")))
+        answer = await Loop(agent, run.records).live(given["prompt"], bool(given.get("once")))
+        return self.signature.decode_result(answer) if agent.settings.typed else answer
 
     def settings(self, arguments: dict[str, Any]) -> Settings:  # noqa: ARG002 - some agents are kept as data
         """The settings of a run."""
+        typed, words = self.output is not str, self.instructions
         if self._toolbox is None:
-            self._toolbox = Toolbox(self.tools)
+            answer = [final_answer.final_answer_tool(self.output)] if typed else []
+            self._toolbox = Toolbox([*self.tools, *answer])
         model = get_model(self.model, base_url=self.base_url) if isinstance(self.model, str) else self.model
+        words = f"{words}\n\n{final_answer.INSTRUCTIONS}" if typed else words
         return Settings(
-            model, self._toolbox, self.instructions, self.limits, self.context, self.snapshots, self.parallel
+            model, self._toolbox, words, self.limits, self.context, self.snapshots, self.parallel, typed=typed
         )
 
     def asking(self, session: SessionRecord) -> Callable[[Intent], str] | None:  # noqa: ARG002 - as above
@@ -150,7 +217,7 @@ class Agent(Program[[str, bool], str]):
         return Workspace(
             root,
             session_uid=run.session.uid,
-            scratch=_outside(beside, root),
+            scratch=scratch_folder(beside, root),
             artifacts=run.runtime.values.directory,
             protected=tuple(own_files(run.runtime, root)),
             network=network,
@@ -159,49 +226,15 @@ class Agent(Program[[str, bool], str]):
         )
 
 
-def _outside(beside: Path | None, root: Path) -> Path | None:
-    """The folder for the output of commands: beside the store, unless commands may write there."""
-    if beside is None:
-        return None
-    inside = beside.resolve() == root.resolve() or root.resolve() in beside.resolve().parents
-    return (default_store().parent if inside else beside) / "commands"
+def _agent_function(name: str, output: Any) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """A function with the signature of an agent; the agent's loop runs instead of it."""
 
+    async def agent(s: Session, prompt: str, once: bool = False) -> Any:  # noqa: ARG001 - names are what counts
+        raise ConfigError("An agent is run by its loop.")
 
-def own_files(runtime: Runtime, root: Path) -> Iterator[Path]:
-    """Perdure's own files: its folders of this user, and every store that this process knows of, with its journal.
-
-    SQLite would play back a rollback journal that a command left beside a store. An empty one is created first, so that
-    a command cannot.
-    """
-    top = root.resolve()
-    for given in sorted(open_places() | {place for one in configured_stores() if (place := place_of(one)) is not None}):
-        path = given.resolve()
-        if top in path.parents and path.is_file():
-            with suppress(OSError):
-                os.close(os.open(f"{path}-journal", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-        for file in path.parent.glob(f"{glob.escape(path.name)}*"):
-            yield from _without(file, top)
-    for folder in (storage_folder(runtime), data_folder(), user_file().parent, runtime_folder()):
-        if folder is not None and top in folder.resolve().parents:
-            make_folder(folder.resolve())  # a command could make one that is missing, and fill it
-        if folder is not None and folder.is_dir():
-            yield from _without(folder.resolve(), top)
-
-
-def _without(folder: Path, root: Path) -> Iterator[Path]:
-    """The entries of `folder` that are not on the path to `root`; the folder itself when `root` is elsewhere."""
-    if root != folder and folder not in root.parents:
-        yield folder
-        return
-    while folder != root:
-        step = folder / root.relative_to(folder).parts[0]
-        yield from (one for one in folder.iterdir() if one != step)
-        folder = step
-
-
-async def _drive(s: Session, prompt: str, once: bool = False) -> str:  # noqa: ARG001 - names are what counts
-    """The signature of every agent; the agent's loop runs instead of this function."""
-    raise ConfigError("An agent is run by its loop.")
+    agent.__annotations__ = {"prompt": str, "once": bool, "return": output}
+    agent.__name__ = agent.__qualname__ = name
+    return agent
 
 
 def limits_from(given: dict[str, Any] | None) -> Limits:
@@ -212,7 +245,7 @@ def limits_from(given: dict[str, Any] | None) -> Limits:
         raise ConfigError(f"The limits are wrong: {error}.", hint="They are turns, tokens, cost and time.") from None
 
 
-def _register(agent: Agent) -> None:
+def _register(agent: Agent[Any]) -> None:
     """Register an agent by name, like every program. The same source file may define it again; another may not."""
     there = PROGRAMS.get(agent.name)
     if there is not None and getattr(there, "source", None) != agent.source:

@@ -24,6 +24,7 @@ from perdure.agent.history.state_reader import FINGERPRINT, AgentRecords
 from perdure.agent.history.transcript import CODEC, Line, line_of
 from perdure.agent.ledger import AgentLedger, doubts
 from perdure.agent.model import Request
+from perdure.agent.output import final_answer
 from perdure.agent.settings import reached, time_left
 from perdure.agent.tool_calls import ToolCalls
 from perdure.domain.effect import Effect, EffectState
@@ -80,6 +81,8 @@ class Loop:
             await self._read_news()
             if (order := self.state.open_order()) is not None:
                 await self._perform(order)
+            elif self.settings.typed and (note := final_answer.demand(self.state)) is not None:
+                await self._say(note)
             elif (answer := self.state.answer()) is not None:
                 if once:
                     await self._settle_doubts()

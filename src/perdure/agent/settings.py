@@ -24,6 +24,7 @@ class Settings(msgspec.Struct, frozen=True):
     snapshots: bool = True  # take a snapshot after each change of files, so that a branch can start there
     parallel: int = 8  # how many calls of one message run at the same time
     most_calls: int = 64  # … and how many are made at all
+    typed: bool = False  # the answer is delivered by a tool (`agent.final_answer`)
 
 
 MICROS = 1_000_000

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NAME = "agent"
 
 
-class StoredAgent(Agent):
+class StoredAgent(Agent[str]):
     """An agent that is defined by the arguments of its session."""
 
     def __init__(self) -> None:

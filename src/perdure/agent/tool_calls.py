@@ -15,8 +15,9 @@ import msgspec
 from perdure.agent import call_report
 from perdure.agent.call_report import CallReport
 from perdure.agent.history.state_reader import state_of
-from perdure.agent.history.transcript import OpenCall, State
+from perdure.agent.history.transcript import OpenCall, State, words
 from perdure.agent.ledger import AgentLedger, doubts, line_of_effects
+from perdure.agent.output import final_answer
 from perdure.agent.toolbox import AgentTool
 from perdure.domain.effect import SETTLED, Effect, EffectState, Replay
 from perdure.domain.session import SessionRecord
@@ -31,8 +32,8 @@ from perdure.runtime.run.lineage import expects_successor, inherited
 from perdure.runtime.run.records import as_open
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect as effects
+from perdure.store.moves import message, wait
 from perdure.store.moves import session as sessions
-from perdure.store.moves import wait
 from perdure.store.moves.artifact import TEXT, ArtifactClaim
 from perdure.store.moves.attempt import attempts_of
 
@@ -131,7 +132,9 @@ class ToolCalls:
             case "ask":
                 return await self._ask(call, arguments)
             case "child":
-                return await self._delegate(call, arguments)
+                return await self._delegate(call, offered, arguments)
+            case "answer":
+                return final_answer.deliver(offered, call, arguments)
         return await self._effect(call, tool, arguments, None)
 
     async def _continue(self, call: OpenCall, there: Effect) -> CallReport:
@@ -206,12 +209,13 @@ class ToolCalls:
             there = await run.wait_for(id)
         return call_report.done(f"{there.resolved_by} answers: {there.answer}")
 
-    async def _delegate(self, call: OpenCall, arguments: dict[str, Any]) -> CallReport:
+    async def _delegate(self, call: OpenCall, offered: AgentTool, arguments: dict[str, Any]) -> CallReport:
         run, id = self.run, _wait_id("child", self.run.session.uid, self._position(call))
         if await run.read(_depth, run.session) >= DEEPEST:
             return call_report.not_started(f"a sub-agent of a sub-agent may not delegate further than {DEEPEST} times.")
-        program = get_program(run.session.program)
-        given = run.session.arguments | {"prompt": arguments["task"], "once": True}
+        program = get_program(offered.program or run.session.program)
+        same = {} if offered.program else run.session.arguments
+        given = same | {"prompt": arguments["task"], "once": True}
         bound: Bound[Any] = Bound(program, program.signature.bind((), given))
         there = await run.read(_line_of_waits, run.session, "child", self._position(call))
         if there is None or there.resolved_at is None:
@@ -258,11 +262,11 @@ def _line_of_waits(tx: StoreTransaction, session: SessionRecord, prefix: str, po
 def _told_of_child(tx: StoreTransaction, there: Wait, values: Values) -> CallReport:
     """What a sub-agent answered, with what it used and what it has read."""
     answer, child = there.answer, sessions.get(tx, there.ref or "")
-    used = {"tokens_in": child.tokens_in, "tokens_out": child.tokens_out, "cost_micros": child.cost_micros}
+    used = msgspec.to_builtins(message.total_usage(tx, child))
     read = state_of(tx, child)[0].origins
     more = {"usage": used, "origin": f"agent:{child.id}", "origins": read}
     if answer["status"] == "done":
-        return call_report.done(str(values.get_whole(answer["result"])), **more)
+        return call_report.done(words(values.get_whole(answer["result"])), **more)
     return CallReport("failed", f"the sub-agent {answer['id']} is {answer['status']}: {answer['error']}", more=more)
 
 

@@ -8,18 +8,35 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypedDict
 
 import msgspec
 
 from perdure.agent.files.workspace import Workspace
 from perdure.agent.model import Offer
 from perdure.errors import ConfigError
-from perdure.runtime.definitions.tool import TOOLS, Tool
+from perdure.runtime.definitions.tool import TOOLS, Gate, Tool
 
 FilesRead = Mapping[str, str | None]  # the files that were read, with the digest that each had
 Prepare = Callable[[dict[str, Any], FilesRead], dict[str, Any]]
+
+
+class ToolOptions(TypedDict, total=False):
+    """What a tool can be declared with; see `perdure.tool`."""
+
+    name: str | None
+    replay: str
+    inflight: str | float
+    timeout: str | float | None
+    retry: int
+    key_ttl: str | float | None
+    safe_errors: tuple[type[BaseException], ...]
+    targets: Sequence[str]
+    leases: Sequence[str]
+    gate: Gate | None
+    isolate: str | None
+
 
 _INVALID = re.compile(r"[^A-Za-z0-9_-]")  # characters that a provider refuses in a tool's name
 
@@ -31,7 +48,8 @@ class AgentTool(msgspec.Struct, frozen=True):
     hidden: frozenset[str] = frozenset()  # parameters that the model is not shown
     prepare: Prepare | None = None  # completes the arguments, or raises NotDone
     pick: Callable[[dict[str, Any]], Tool[..., Any]] | None = None
-    kind: str = "effect"  # or "ask", a wait for a person; or "child", a session of its own
+    kind: str = "effect"  # or "ask", a wait for a person; "child", a session of its own; "answer", the typed answer
+    program: str | None = None  # for a child: the agent that does the task; None: the agent that calls it
     level: Callable[[Workspace], str] | None = None  # the sandbox that it runs in
     reattach: Callable[..., Awaitable[Any]] | None = None  # finds a process that outlived its worker, by its key
     serial: bool = False  # it changes the folder, so it runs after earlier calls and before later ones
@@ -47,6 +65,15 @@ class AgentTool(msgspec.Struct, frozen=True):
         described = inspect.getdoc(self.tool.function) or f"The tool {self.tool.name}."
         kept = {key: value for key, value in schema.items() if key == "$defs"}
         return Offer(self.name, described, {"type": "object", "properties": shown, "required": required} | kept)
+
+
+def make_tool(function: Callable[..., Any], name: str, **declared: Any) -> Tool[..., Any]:
+    """A tool that no user declares: it is not registered, and its rule has the defaults of the decorator."""
+    rule = {
+        "replay": "escalate", "inflight": "30s", "timeout": None, "retry": 3, "key_ttl": None, "safe_errors": (),
+        "targets": (), "leases": (), "gate": None, "isolate": None,
+    }  # fmt: skip
+    return Tool(function, name, **rule | declared)
 
 
 class Toolbox:

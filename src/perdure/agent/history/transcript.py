@@ -6,9 +6,10 @@ again from the log. Deleting a checkpoint costs only time.
 
     user       a message of a person, another session or another process
     assistant  a message of the model, and the calls that it made
-    tool       the result of one call: `of` and `index` name it; `status` is done, failed, not started or unknown
-    note       a message of Perdure: `about` is away, settled, performed, limit, model or rewound; after the last three
-               the agent waits for a person
+    tool       the result of one call: `of` and `index` name it; `status` is done, failed, not started or unknown;
+               `output` is the typed answer that the call delivered
+    note       a message of Perdure: `about` is away, settled, performed, reminder, limit, model or rewound; after the
+               last three the agent waits for a person
     summary    replaces everything before `first` since a compaction
 """
 
@@ -203,9 +204,15 @@ class State(msgspec.Struct):
         done = [one.body.get("of") for one in self.lines if one.body.get("about") == "performed"] if orders else []
         return next((one for one in orders if [one.uid, one.number] not in done), None)
 
+    def newest(self) -> Line | None:
+        """The newest line to which a reaction may be due."""
+        return next((line for line in reversed(self.lines) if not line.is_aside), None)
+
     def answer(self) -> str | None:
-        """The model's answer, if it is the newest line to which a reaction is due."""
-        newest = next((line for line in reversed(self.lines) if not line.is_aside), None)
+        """The model's answer, if it is the newest line; a typed one as JSON."""
+        newest = self.newest()
+        if newest is not None and "output" in newest.body:
+            return encode(newest.body["output"])
         if newest is None or newest.role != "assistant" or newest.body.get("calls"):
             return None
         return str(newest.body.get("content") or "")

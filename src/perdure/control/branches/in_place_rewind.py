@@ -15,7 +15,7 @@ import os
 
 import msgspec
 
-from perdure.agent.agent import own_files
+from perdure.agent.commands.own_files import own_files
 from perdure.agent.files.branch import session_folder
 from perdure.agent.files.checkout import NOTHING
 from perdure.agent.files.rewind.folder_rewind import (

@@ -200,13 +200,28 @@ def lines_between(
     return [Event.from_row(row) for row in rows]
 
 
-def last_answer(tx: StoreTransaction, found: SessionRecord) -> str:
-    """The newest text of the model in a transcript, of a branch also that of its parent."""
+def total_usage(tx: StoreTransaction, found: SessionRecord) -> ModelUsage:
+    """What an agent's session consumed, with its sub-agents: their usage stands in the results of their calls."""
+    total, after = [found.tokens_in, found.tokens_out, found.cost_micros], 0
+    while page := lines_between(tx, found.uid, after + 1, limit=NEWEST):
+        after = page[-1].number
+        for line in page:
+            body = line.body if isinstance(line.body, dict) else {}
+            used = (body.get("usage") or {}) if body.get("role") == "tool" else {}
+            total = [sum + used.get(name, 0) for sum, name in zip(total, ModelUsage.__struct_fields__, strict=True)]
+    return ModelUsage(*total)
+
+
+def last_answer(tx: StoreTransaction, found: SessionRecord) -> Any:
+    """The newest answer in a transcript, of a branch also that of its parent: a typed answer, or the model's text."""
     through = found.cursor
     while True:
         for line in reversed(lines_between(tx, found.uid, max(1, through - NEWEST), through)):
-            if isinstance(line.body, dict) and line.body.get("role") == "assistant" and line.body.get("content"):
-                return str(line.body["content"])
+            body = line.body if isinstance(line.body, dict) else {}
+            if "output" in body:
+                return body["output"]
+            if body.get("role") == "assistant" and body.get("content"):
+                return str(body["content"])
         if found.forked_from is None or found.forked_at is None:
             return ""
         through, found = found.forked_at, session.get(tx, found.forked_from)

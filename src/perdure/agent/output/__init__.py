@@ -1,0 +1,1 @@
+"""What an agent returns: its typed answer, the result of a run."""
