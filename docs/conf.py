@@ -20,6 +20,7 @@ NAVIGATION = {
         "how-to/write-a-probe-and-an-undo",
         "how-to/crash-sweep",
         "how-to/terminal",
+        "how-to/sessions",
         "how-to/move-a-session",
         "how-to/json-stream",
         "how-to/record",

@@ -20,7 +20,7 @@ from perdure.agent.files.workspace import Workspace
 from perdure.agent.history.state_reader import AgentRecords, read
 from perdure.agent.ledger import AgentLedger
 from perdure.agent.loop import Loop
-from perdure.agent.model import Model, get_model
+from perdure.agent.model import Model, get_model, provider_of
 from perdure.agent.output import final_answer
 from perdure.agent.output.agent_result import AgentResult, result_of, runtime_for
 from perdure.agent.permissions import ask_first
@@ -172,13 +172,15 @@ class Agent(Program[[str, bool], T]):
         return next((one for one in self.tools if isinstance(one, str) and not is_known(one)), None)
 
     def ledger(self, run: Run) -> Ledger:
-        settings = self.settings(run.session.arguments)  # first, so that a missing tool or key is reported early
+        chosen, given = run.session.model, run.session.arguments
+        settings = self.settings(given, chosen)  # first, so that a missing tool or key is reported early
         assert isinstance(run.records, AgentRecords)
         beside = storage_folder(run.runtime)
         home = None if run.records.folder is None else snapshot_folder(run.records.folder.repository, beside)
         place = None if run.records.folder is None else folder_path(run.records.folder, home)
         made = AgentLedger(run, self.asking(run.session), settings, home)
         made.enter = lambda root: self.workspace(run, root, beside)
+        made.open_model = lambda name: self.open_model(name, given)
         made.workspace = None if place is None else made.enter(place)
         return made.effects
 
@@ -191,13 +193,19 @@ class Agent(Program[[str, bool], T]):
         answer = await Loop(agent, run.records).live(given["prompt"], bool(given.get("once")))
         return self.signature.decode_result(answer) if agent.settings.typed else answer
 
-    def settings(self, arguments: dict[str, Any]) -> Settings:  # noqa: ARG002 - some agents are kept as data
-        """The settings of a run."""
+    def open_model(self, name: str, arguments: dict[str, Any]) -> Model:  # noqa: ARG002 - some agents are kept as data
+        """A model that a person chose instead of the agent's own; its provider's address stays."""
+        own = self.model if isinstance(self.model, str) else ""
+        return get_model(name, base_url=self.base_url if provider_of(name) == provider_of(own) else None)
+
+    def settings(self, arguments: dict[str, Any], chosen: str | None = None) -> Settings:
+        """The settings of a run; `chosen` is the model that a person chose."""
         typed, words = self.output is not str, self.instructions
         if self._toolbox is None:
             answer = [final_answer.final_answer_tool(self.output)] if typed else []
             self._toolbox = Toolbox([*self.tools, *answer])
-        model = get_model(self.model, base_url=self.base_url) if isinstance(self.model, str) else self.model
+        own = chosen or self.model
+        model = self.open_model(own, arguments) if isinstance(own, str) else own
         words = f"{words}\n\n{final_answer.INSTRUCTIONS}" if typed else words
         return Settings(
             model, self._toolbox, words, self.limits, self.context, self.snapshots, self.parallel, typed=typed

@@ -127,6 +127,8 @@ def waited_for(events: Iterable[Event], what: str) -> tuple[int, int]:
     """The attempts that earlier runs made at this call since the last line, and how long they waited after them."""
     asked, waited = 0, 0
     for one in events:
+        if one.kind == "session.described" and "model" in (one.body or {}).get("rows", {}).get("session", {}):
+            asked, waited = 0, 0  # another model is asked from here on
         for row in ((one.body or {}).get("rows", {}).get("wait") or ()) if one.kind == "wait.opened" else ():
             if row["kind"] == WaitKind.TIMER and row["ref"] == NAME and (row["detail"] or {}).get("for") == what:
                 asked, waited = asked + 1, waited + row["due_at"] - row["since"]

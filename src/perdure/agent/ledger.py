@@ -15,6 +15,7 @@ from typing import Any
 
 from perdure.agent.files.snapshot import Snapshots
 from perdure.agent.files.workspace import Workspace
+from perdure.agent.model import Model
 from perdure.agent.permissions import AgentPolicy
 from perdure.agent.settings import Settings
 from perdure.agent.toolbox import shipped
@@ -48,6 +49,7 @@ class AgentLedger:
         self.home = home  # the folder of the snapshots, if there is one
         self.workspace: Workspace | None = None
         self.enter: Callable[[Path], Workspace]
+        self.open_model: Callable[[str], Model]
         self.origins: tuple[str, ...] = ()
         self._policy = AgentPolicy(run, policy)
         self._uid = run.session.uid

@@ -24,8 +24,9 @@ from perdure.agent.history.state_reader import FINGERPRINT, AgentRecords
 from perdure.agent.history.transcript import CODEC, Line, line_of
 from perdure.agent.ledger import AgentLedger, doubts
 from perdure.agent.model import Request
+from perdure.agent.model_choice import ModelChoice
 from perdure.agent.output import final_answer
-from perdure.agent.settings import reached, time_left
+from perdure.agent.settings import Settings, reached, time_left
 from perdure.agent.tool_calls import ToolCalls
 from perdure.domain.effect import Effect, EffectState
 from perdure.domain.fact import Fact
@@ -49,7 +50,6 @@ class Loop:
     def __init__(self, ledger: AgentLedger, records: AgentRecords) -> None:
         self.run = ledger.run
         self.ledger = ledger
-        self.settings = ledger.settings
         self.state = records.state
         self._checkpointed = records.checkpointed
         self._read = self.state.number  # up to here the lines were read from the log
@@ -62,6 +62,11 @@ class Loop:
         self._pending: list[Effect] = []  # effects of the lineage that are not settled yet
         self._mark = self.run.clock.now()  # work until here is on record
         self._calls = ToolCalls(ledger, self.state)
+        self._model = ModelChoice(ledger)
+
+    @property
+    def settings(self) -> Settings:
+        return self.ledger.settings
 
     async def live(self, prompt: str, once: bool) -> str:
         """Continue from the end of the transcript."""
@@ -88,7 +93,7 @@ class Loop:
                     await self._settle_doubts()
                     return answer
                 await self._rest()
-            elif (why := self.state.stopped()) is not None:
+            elif (why := self._model.stop_note(self.state)) is not None:
                 if once:
                     await self._fail(ModelError(str(why["content"]), retry=False))
                 await self._rest({"about": why["about"], "why": why["content"]})
@@ -114,7 +119,7 @@ class Loop:
         self._pending = []
         for id, planner in list(self.state.unknown.items()):
             await self._report_settled(id, planner)
-        if self._resting and self.state.answer() is None and self.state.stopped() is None:
+        if self._resting and self.state.answer() is None and self._model.stop_note(self.state) is None:
             with self.run.active():
                 await self.run.write(message.end_message_waits(self.run.holder))
             self._resting = False
@@ -125,6 +130,8 @@ class Loop:
         if found is None:
             found = await self.run.read(read_inbox, uid, mode, self.run.session.repository)
         self._orders = found.orders
+        if self._model.follow(found.model):
+            self._since = self._since._replace(asked=0, waited=0)
         if found.unread:
             with self.run.active():
                 joined = await self.run.write(message.promote_messages(self.run.holder, mode=mode))
@@ -178,9 +185,7 @@ class Loop:
         except ModelError as error:
             if error.details.get("too_long") and await self._compact(refused=True):
                 return
-            hint = "" if error.hint == ModelError.hint else error.hint
-            why = f"The model could not answer: {error.message} {hint}".rstrip()
-            body = {"role": "note", "about": "model", "content": why}
+            body = self._model.failure_note(error, once)
             with self.run.active():
                 self._add(await inference.record_failure(self.ledger, model, error, call, body))
             if once:

@@ -8,12 +8,16 @@ whether a retry can help and after how long, and the agent decides.
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any, Literal, Protocol
 
 import msgspec
 
 from perdure.errors import ConfigError
 
+PROVIDERS = ("anthropic", "openai", "scripted")
+FAMILIES = {"claude": "anthropic", "gpt": "openai"}  # how the names of a provider's models begin
+USE = "Use `anthropic:NAME`, `openai:NAME` or `scripted:FILE.json`."
 OnText = Callable[[str], None]  # receives each piece of text as it streams in; the record does not depend on it
 
 
@@ -92,6 +96,11 @@ class Model(Protocol):
 Model.__module__ = "perdure"  # inside the class it would be a member of the protocol
 
 
+def provider_of(name: str) -> str:
+    """The first part of a model's name, such as `anthropic`."""
+    return name.partition(":")[0]
+
+
 def get_model(name: str, *, base_url: str | None = None) -> Model:
     """The model that a name such as `anthropic:claude-sonnet-5-5` or `scripted:plan.json` stands for."""
     kind, _, rest = name.partition(":")
@@ -107,6 +116,12 @@ def get_model(name: str, *, base_url: str | None = None) -> Model:
         from perdure.agent.models.openai import OpenAI
 
         return OpenAI(rest, base_url=base_url)
-    raise ConfigError(
-        f"There is no model {name!r}.", hint="Use `anthropic:NAME`, `openai:NAME` or `scripted:FILE.json`."
-    )
+    raise ConfigError(f"There is no model {name!r}.", hint=f"{_meant(name)}{USE}")
+
+
+def _meant(name: str) -> str:
+    """A guess at what was meant, for the hint: a mistyped provider, or a name without one."""
+    kind, colon, rest = name.partition(":")
+    family = next((provider for begin, provider in FAMILIES.items() if kind.startswith(begin)), None)
+    near = get_close_matches(kind, PROVIDERS, n=1) if colon else [family] if family else []
+    return f"Did you mean {near[0]}:{rest if colon else name}? " if near and (rest or not colon) else ""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from perdure.agent.agent import CONTEXT, DEFAULT_TOOLS, INSTRUCTIONS, Agent, limits_from
-from perdure.agent.model import get_model
+from perdure.agent.model import Model, get_model, provider_of
 from perdure.agent.permissions import ask_first
 from perdure.agent.settings import Settings
 from perdure.agent.toolbox import Toolbox, is_known
@@ -35,8 +35,12 @@ class StoredAgent(Agent[str]):
         self.settings(bound.arguments)
         return bound
 
-    def settings(self, arguments: dict[str, Any]) -> Settings:
-        model = get_model(arguments["model"], base_url=arguments.get("base_url"))
+    def open_model(self, name: str, arguments: dict[str, Any]) -> Model:
+        same = provider_of(name) == provider_of(arguments["model"])
+        return get_model(name, base_url=arguments.get("base_url") if same else None)
+
+    def settings(self, arguments: dict[str, Any], chosen: str | None = None) -> Settings:
+        model = self.open_model(chosen or arguments["model"], arguments)
         toolbox = Toolbox(arguments.get("tools") or DEFAULT_TOOLS)
         words, limits = arguments.get("instructions") or INSTRUCTIONS, limits_from(arguments.get("limits"))
         return Settings(model, toolbox, words, limits, arguments.get("context") or CONTEXT)

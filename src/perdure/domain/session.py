@@ -22,13 +22,13 @@ MOVES: dict[Status, frozenset[Status]] = {
     Status.RUNNING: frozenset({Status.READY, Status.WAITING, Status.DONE, Status.FAILED, Status.CANCELLED}),
     Status.WAITING: frozenset({Status.READY, Status.CANCELLED}),
     Status.DONE: frozenset(),
-    Status.FAILED: frozenset(),
+    Status.FAILED: frozenset({Status.READY}),  # a person retries it
     Status.CANCELLED: frozenset(),
 }
 
 CRASHES = 5  # so many workers in a row may a session lose without getting further, before a person must look at it
 
-TERMINAL = frozenset(status for status, onward in MOVES.items() if not onward)
+TERMINAL = frozenset({Status.DONE, Status.FAILED, Status.CANCELLED})
 
 
 class SessionRecord(Record, frozen=True):
@@ -75,3 +75,6 @@ class SessionRecord(Record, frozen=True):
     version: int
     policy_at: int | None
     interrupt_requested_at: int | None
+    model: str | None = None  # chosen by a person, instead of the one that its agent names
+    archived_at: int | None = None
+    retries: int | None = None  # how often it was retried after a failure; None: never

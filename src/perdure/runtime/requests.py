@@ -280,6 +280,7 @@ class Requests:
             restart_number=restart_number,
             restart_arguments=restart_arguments,
             lines=tuple(lines),
+            model=parent.model,
         )
         made = await self._store.write(sessions.create(new, by=self._by))
         return await self._queries.get(made.id)

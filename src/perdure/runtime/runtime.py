@@ -37,6 +37,7 @@ from perdure.runtime.recovery.plan import RecoveryStep
 from perdure.runtime.requests import Requests
 from perdure.runtime.run.driver import Driver
 from perdure.runtime.run.large_values import Values
+from perdure.runtime.session_edits import SessionEdits
 from perdure.runtime.workers.heartbeat import Heartbeat
 from perdure.runtime.workers.identity import WorkerIdentity, is_here
 from perdure.store.store import Store, open_store
@@ -51,8 +52,8 @@ IN_A_LOOP = "Here use `async with perdure.open() as rt`, then `await rt.start(..
 class Runtime:
     """An open store with the code that is loaded here. Use it as `async with perdure.open(...) as rt`.
 
-    Its parts: `queries` read, `requests` need no lease, `record_edits` are what people write to the record, and
-    `driver` runs sessions in this process.
+    Its parts: `queries` read, `requests` need no lease, `record_edits` are what people write to the record,
+    `session_edits` what they do with whole sessions, and `driver` runs sessions in this process.
     """
 
     __module__ = "perdure"
@@ -73,6 +74,7 @@ class Runtime:
         self.queries = Queries(store, self.policy, self.values)
         self.requests = Requests(store, self.queries, self.policy, self.values, by)
         self.record_edits = RecordEdits(store, by)
+        self.session_edits = SessionEdits(store, self.queries, self.values, by)
         self.driver = Driver(self)
         self.heartbeat = Heartbeat(store, microseconds(lease))
         self.live_text = LiveText(store)
@@ -206,6 +208,10 @@ class Runtime:
     async def rename(self, name: str, title: str, *, by: str | None = None) -> SessionView:
         """Give a session another title; its id stays."""
         return await self.requests.rename(name, title, by=by)
+
+    async def set_model(self, name: str, model: str, *, by: str | None = None) -> SessionView:
+        """Choose another model for an agent's session, from its next model call on; refused if it cannot be used."""
+        return await self.session_edits.set_model(name, model, by=by)
 
     async def pause(self, name: str, *, by: str | None = None) -> SessionView:
         """Ask a session to pause between acts."""

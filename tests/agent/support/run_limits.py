@@ -19,13 +19,13 @@ class TooManyRuns(Exception):
 def count_runs(agent: Agent) -> list[int]:
     """Count how often the agent is begun; too often is a loop that never yields its worker."""
     runs: list[int] = []
-    ask: Callable[[dict[str, Any]], Settings] = agent.settings
+    ask: Callable[[dict[str, Any], str | None], Settings] = agent.settings
 
-    def settings(arguments: dict[str, Any]) -> Settings:
+    def settings(arguments: dict[str, Any], chosen: str | None = None) -> Settings:
         runs.append(1)
         if len(runs) > MAX_RUNS:
             raise TooManyRuns
-        return ask(arguments)
+        return ask(arguments, chosen)
 
     agent.settings = settings  # type: ignore[method-assign]
     return runs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 
@@ -141,3 +142,22 @@ def test_silent_open_pipe_does_not_block_the_command(
 def test_allowing_an_unknown_tool_is_wrong_use(work: AgentFolder) -> None:
     said = work(*work.script("Done."), "--allow", "run_comand")
     assert (said.code, "no such tool" in said.err, "Did you mean run_command?" in said.err) == (2, True, True)
+
+
+def test_resume_with_another_model_answers_with_it(work: AgentFolder) -> None:
+    assert work(*work.script("One.")).code == 0
+    other = work.terminal.folder / "other.json"
+    other.write_text(json.dumps(["", "From the other model."]))
+    assert work("send", "one", "again").code == 0
+    wrong = work("resume", "one", "--model", "antropic:claude-sonnet-5-5", "--app", PROGRAMS_FILE)
+    assert (wrong.code, "Did you mean anthropic:claude-sonnet-5-5?" in wrong.err) == (2, True)
+    assert work.session()["model"] is None
+    resumed = work("resume", "one", "--model", f"scripted:{other}", "--app", PROGRAMS_FILE)
+    assert (resumed.code, "From the other model." in resumed.out) == (0, True)
+    assert "chose the model scripted:" in work("show", "one").out
+
+
+def test_run_with_a_mistyped_model_starts_nothing(work: AgentFolder) -> None:
+    refused = work("run", "change x", "--id", "one", "--model", "claude-sonnet-5-5")
+    assert (refused.code, "Did you mean anthropic:claude-sonnet-5-5?" in refused.err) == (2, True)
+    assert work("show", "one").code == 1

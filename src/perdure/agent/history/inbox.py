@@ -1,4 +1,5 @@
-"""What an agent reads between two turns, in one read: whether there are new messages, and the standing orders.
+"""What an agent reads between two turns, in one read: whether there are new messages, the standing
+orders, and the model that a person chose.
 
 Messages that steer are added at once, the others after the model has answered.
 """
@@ -12,17 +13,20 @@ from perdure.domain.fact import Fact
 from perdure.domain.inbox import InboxMode
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import fact, inbox
+from perdure.store.moves.session_model import chosen_model
 
 
 class InboxState(NamedTuple):
-    """Whether there are unread messages, and the standing orders."""
+    """Whether there are unread messages, the standing orders, and the chosen model (None: the agent's own)."""
 
     unread: bool
     orders: list[Fact]
+    model: str | None
 
 
 def read_inbox(tx: StoreTransaction, uid: str, mode: InboxMode | None, repository: str | None) -> InboxState:
-    return InboxState(bool(inbox.unread(tx, uid, mode=mode, limit=1)), fact.orders(tx, repository))
+    unread = bool(inbox.unread(tx, uid, mode=mode, limit=1))
+    return InboxState(unread, fact.orders(tx, repository), chosen_model(tx, uid))
 
 
 def mode_of(state: State) -> InboxMode | None:

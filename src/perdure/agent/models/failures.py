@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from difflib import get_close_matches
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from perdure.agent.models.prices import PRICES
 from perdure.agent.models.text import one_line
 from perdure.errors import ModelError
 
@@ -63,7 +65,7 @@ def _sentence(who: str, key: str, status: int, message: str, kind: str) -> tuple
     if status == 403:
         return f"{who} does not allow this key to use the model.", "Give the key access to the model."
     if status == 404:
-        return f"{who} was not found.", "Check the model's name, and the address if you gave one."
+        return f"{who} was not found.", f"{_meant(who)}Check the model's name, and the address if you gave one."
     if status == 413 or _too_long(kind, message):
         return f"The request is too large for {who}.", "Shorten the conversation, or start another session."
     if status == 529 or kind == "overloaded_error":
@@ -71,6 +73,13 @@ def _sentence(who: str, key: str, status: int, message: str, kind: str) -> tuple
     if status in RETRY or status >= 500:
         return f"{who} failed (HTTP {status}).", "Try again later."
     return f"{who} refused the request (HTTP {status}): {message or kind or 'no reason given'}", "Correct the request."
+
+
+def _meant(who: str) -> str:
+    """A known model with a similar name, for the hint."""
+    provider, _, name = who.partition(":")
+    near = get_close_matches(name, [one for one in PRICES if one != name], n=1, cutoff=0.8)
+    return f"Did you mean {provider}:{near[0]}? " if near and name not in PRICES else ""
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -33,8 +33,11 @@ WIDE = 150  # columns from which the reason is in the same line
 @click.option("-p", "--prompt", metavar="TEXT", help="The message; needed for a message of one word after --last.")
 @click.option("--last", is_flag=True, help="The most recently active session that has not ended; first of this folder.")
 @click.option("--plan", is_flag=True, help="Only show what would be done.")
+@click.option("--model", metavar="NAME", help="The model that answers from now on: anthropic:NAME, openai:NAME.")
 @by_option
-def resume(shell: Shell, id: str | None, message: str | None, prompt: str | None, last: bool, plan: bool) -> int:
+def resume(
+    shell: Shell, id: str | None, message: str | None, prompt: str | None, last: bool, plan: bool, model: str | None
+) -> int:
     """Resume a session after a crash, a pause or an answer, or with your next message.
 
     First shows what recovery does with each unsettled effect, and why. Ends a pause. A message is sent before the
@@ -65,6 +68,8 @@ def resume(shell: Shell, id: str | None, message: str | None, prompt: str | None
         found, is_held = await find(runtime)
         if not shell.json and found.status not in TERMINAL and not is_held:
             shell.echo(*plan_lines(shell, await runtime.recovery_plan(found.uid), runtime.store.clock.now()))
+        if model is not None:
+            await runtime.set_model(found.uid, model, by=shell.by)
         if text is not None:
             await send_message(shell, runtime, found, text)
         return await runtime.resume(found.uid)

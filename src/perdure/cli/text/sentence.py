@@ -160,15 +160,21 @@ def _fact(verb: str) -> Callable[[Body, str], str]:
     return describe
 
 
+def _described(body: Body, by: str) -> str:
+    row = _row(body, "session")
+    return f"{by} chose the model {safe(row['model'])}" if "model" in row else f"{by} changed {value(row)}"
+
+
 SENTENCES: dict[str, Callable[[Body, str], str]] = {
     "session.created": _created,
-    "session.described": lambda body, by: f"{by} changed {value(body['rows']['session'])}",
+    "session.described": _described,
     "session.parked": lambda body, _: f"it waits for {short(', '.join(body['waits']))}",
     "session.released": lambda _body, by: f"{by} released it; it is ready",
     "session.finished": _finished,
     "session.restarted": lambda body, _: (
         f"the program was restarted, restart {body['rows']['session']['restart_number']}"
     ),
+    "session.retried": lambda _body, by: f"{by} started it again after its failure",
     "session.sealed": lambda _body, by: f"{by} sealed it; it continues elsewhere",
     "lease.acquired": lambda _body, by: f"{by} acquired the lease",
     "lease.taken_over": _taken,

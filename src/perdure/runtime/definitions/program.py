@@ -69,6 +69,10 @@ class Program(Generic[P, T]):
         """What else must be loaded before this session can run."""
         return None
 
+    def open_model(self, name: str, arguments: dict[str, Any]) -> Any:  # noqa: ARG002 - for agents
+        """The model of a name, for a session with these arguments; refused if it cannot be used here."""
+        raise ConfigError(f"Program {self.name} has no model.", hint="Only an agent has one.")
+
     def ledger(self, run: Run) -> Ledger:
         """What performs the effects of a run, and recovers those that an earlier one left."""
         return Ledger(run)

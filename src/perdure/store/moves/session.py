@@ -45,6 +45,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[ArtifactClaim, ...] = ()
     lines: tuple[dict[str, Any], ...] = ()  # the first lines of its transcript
     under_policy: bool = False  # only a process with a policy may run it
+    model: str | None = None
     uid: str | None = None  # given for a child: created again after a restore, it is the same child
 
 
@@ -53,7 +54,7 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
     check_name("The session id", new.id)
     check_name("The program", new.program)
     check_text("The creator of the session", by)
-    for field in ("title", "repository", "owner", "queue", "concurrency_key", "branch"):
+    for field in ("title", "repository", "owner", "queue", "concurrency_key", "branch", "model"):
         check_text(f"The session's {field}", getattr(new, field) or "")
     if PASSWORD.search(new.repository or ""):
         raise ConfigError(

@@ -3,11 +3,11 @@
 insert into session (
     uid, id, program, arguments, title, repository, owner, queue, priority, concurrency_key, status, waiting_since,
     cursor, chain, parent_uid, parent_wait, forked_from, forked_at, branch, lease_epoch, restart_number, restart_arguments,
-    crash_count, tokens_in, tokens_out, cost_micros, created_at, updated_at, version, policy_at
+    crash_count, tokens_in, tokens_out, cost_micros, created_at, updated_at, version, policy_at, model
 ) values (
     :uid, :id, :program, :arguments, :title, :repository, :owner, :queue, :priority, :concurrency_key, 'ready', null,
     0, :chain, :parent_uid, :parent_wait, :forked_from, :forked_at, :branch, 0, :restart_number, :restart_arguments,
-    0, 0, 0, 0, :now, :now, 1, :policy_at
+    0, 0, 0, 0, :now, :now, 1, :policy_at, :model
 ) on conflict do nothing;
 
 -- name: session.lock_head
@@ -111,6 +111,14 @@ select interrupt_requested_at from session where uid = :uid;
 -- Change title, owner, queue and priority.
 update session set title = :title, owner = :owner, queue = :queue, priority = :priority, version = :version
 where uid = :uid and version = :was;
+
+-- name: session.set_model
+-- Choose the model of an agent's next calls.
+update session set model = :model where uid = :uid;
+
+-- name: session.chosen_model
+-- The model that a person chose for a session.
+select model from session where uid = :uid;
 
 -- name: session.restart
 -- Restart the program in the same session.
