@@ -21,6 +21,7 @@ NAVIGATION = {
         "how-to/crash-sweep",
         "how-to/terminal",
         "how-to/sessions",
+        "how-to/recipes",
         "how-to/move-a-session",
         "how-to/json-stream",
         "how-to/record",
