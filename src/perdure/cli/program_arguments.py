@@ -32,8 +32,8 @@ def find_program(name: str) -> Program[..., Any]:
 
 def bind_program(program: Program[..., Any], given: Sequence[str]) -> Bound[Any]:
     """The program with its arguments, validated."""
-    names = list(program.signature.json_schema().get("properties", {}))
-    usage = " ".join(["perdure", "run", program.name, *(f"{name}=VALUE" for name in names)])
+    schemas = program.signature.json_schema().get("properties", {})
+    usage = " ".join(["perdure", "run", program.name, *(f"{name}=VALUE" for name in schemas)])
     values: dict[str, Any] = {}
     for one in given:
         key, equals, text = one.partition("=")
@@ -41,12 +41,13 @@ def bind_program(program: Program[..., Any], given: Sequence[str]) -> Bound[Any]
             raise ConfigError(f"{one!r} is not of the form key=value.", hint=f"Type `{usage}`.")
         if key in values:
             raise ConfigError(f"{key} is given twice.", hint="Give each argument once.")
-        values[key] = parse_value(text)
+        value = parse_value(text)
+        is_text = schemas.get(key, {}).get("type") == "string"
+        values[key] = text if is_text and not isinstance(value, str) else value
     try:
         return Bound(program, program.signature.bind((), values))
     except ConfigError as error:
-        quote = "Quote text that looks like a number twice: name='\"7\"'."
-        raise ConfigError(error.message, hint=f"Type `{usage}`. {quote if values else ''}".rstrip()) from None
+        raise ConfigError(error.message, hint=f"Type `{usage}`.") from None
 
 
 def parse_value(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""The recipes for payments, comments, migrations and cron, each killed with SIGKILL and run again."""
+"""The recipes for comments, migrations and cron, killed with SIGKILL and run again. Payments are in test_user_files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import apsw
 import pytest
 
 import perdure
-from examples.recipes import data_migration, payment
-from perdure.testing import Sink, crash_sweep
+from examples.recipes import data_migration
+from perdure.testing import Sink
 from perdure.testing.proxy import wait_until
 from tests.tidy.source import ROOT
 
@@ -28,16 +28,6 @@ def start(name: str, *arguments: str, **environment: str) -> subprocess.Popen[st
     return subprocess.Popen(
         line, env=os.environ | environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-
-
-@pytest.mark.slow
-def test_a_payment_is_made_once_whenever_it_is_killed(tmp_path: Path) -> None:
-    with Sink() as sink:
-        report = crash_sweep(
-            payment.pay_order.bind("ada", 4200), app=payment, sink=sink, store=tmp_path,
-            environment={"PAYMENTS_URL": "{sink}"}, lanes=2,
-        )  # fmt: skip
-    assert report.ok, report
 
 
 class GitHub:

@@ -98,4 +98,4 @@ def test_a_button_in_a_chat_approves_under_the_name_of_the_person(serve: Serve, 
     assert "not known" in press(client, "U99EVE", "approve", asked["id"]).json()["text"]
     assert press(client, "U01ADA", "approve", asked["id"]).json()["text"] == "Recorded: approve by ada."
     wait_until(lambda: ask("show", "r")[0]["session"]["status"] == "done", "the worker has deployed")
-    assert "decided" in press(client, "U02GRACE", "deny", asked["id"]).json()["text"]
+    assert "approved already" in press(client, "U02GRACE", "deny", asked["id"]).json()["text"]
