@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from perdure.agent.output.agent_result import AgentResult
     from perdure.agent.settings import Limits
     from perdure.agent.tools.result import ToolResult
-    from perdure.domain.approval import Approval
+    from perdure.domain.approval import Approval, ApprovalDecision
     from perdure.domain.effect import Effect
     from perdure.domain.event import Event
     from perdure.errors import (
@@ -67,6 +67,7 @@ __all__ = [
     "Agent",
     "AgentResult",
     "Approval",
+    "ApprovalDecision",
     "ApprovalDenied",
     "ApprovalError",
     "ApprovalExpired",
@@ -129,7 +130,7 @@ _HOME = {
     "perdure.agent.model": ("Model",),
     "perdure.agent.output.agent_result": ("AgentResult",),
     "perdure.agent.settings": ("Limits",),
-    "perdure.domain.approval": ("Approval",),
+    "perdure.domain.approval": ("Approval", "ApprovalDecision"),
     "perdure.domain.effect": ("Effect",),
     "perdure.domain.event": ("Event",),
     "perdure.agent.tools.result": ("ToolResult",),

@@ -8,9 +8,16 @@ from perdure.domain.record import Record
 
 
 class ApprovalDecision(StrEnum):
+    """The decision on an approval. Only `approved` is true: `if await s.approve("Deploy"):`."""
+
+    __module__ = "perdure"
+
     APPROVED = "approved"
     DENIED = "denied"
     EXPIRED = "expired"
+
+    def __bool__(self) -> bool:
+        return self is ApprovalDecision.APPROVED
 
 
 class Approval(Record, frozen=True):

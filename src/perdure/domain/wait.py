@@ -61,3 +61,8 @@ class Wait(Record, frozen=True):
     resolved_at: int | None
     number: int
     resolved_number: int | None
+
+    @property
+    def is_of_program(self) -> bool:
+        """Whether it is for a message to a program (`s.receive`), and not to an agent."""
+        return self.kind == WaitKind.INPUT and isinstance(self.detail, dict) and "receive" in self.detail

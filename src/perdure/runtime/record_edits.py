@@ -16,13 +16,14 @@ from perdure.domain.decision import Decision
 from perdure.domain.fact import ORDERS, Fact, orders_scope, private_scope, repository_scope
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.domain.task import Task, TaskState
+from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, IllegalMove, NotFound
 from perdure.ids import digest, new_name
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.queries import MANY
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import decision, event, fact, task
+from perdure.store.moves import decision, event, fact, task, wait
 from perdure.store.moves import session as sessions
 from perdure.store.store import Store
 
@@ -158,7 +159,7 @@ class RecordEdits:
 
     async def _refuse_running_program(self, found: SessionRecord, what: str) -> None:
         """A program of a user writes the same records itself, and would fail where it finds them changed."""
-        if found.status not in TERMINAL and not await self._store.read(reads_messages, found):
+        if found.status not in TERMINAL and not await self._store.read(is_agent, found):
             raise IllegalMove(
                 f"Program {found.program} of session {found.id} changes its {what} itself; nothing was changed.",
                 hint="People change those of agents. Those of a program can be settled after its end.",
@@ -179,14 +180,33 @@ def _refuse_ended(found: SessionRecord) -> None:
         raise IllegalMove(f"Session {found.id} is {found.status} already; its facts cannot be changed.")
 
 
-def reads_messages(tx: StoreTransaction, session: SessionRecord) -> bool:
-    """Whether a session's program reads what is sent to it: its code says so where it is loaded.
+def is_agent(tx: StoreTransaction, session: SessionRecord) -> bool:
+    """Whether a session's program is an agent: its code says so where it is loaded.
 
-    Elsewhere its log tells: an agent has a transcript before it does anything else. One that did nothing yet may read.
+    Elsewhere its log tells: an agent has a transcript before it does anything else, and it records no steps. A session
+    that did nothing yet may be one.
     """
     if session.program in PROGRAMS:
         return PROGRAMS[session.program].reads_messages
+    if event.newest_of(tx, session.uid, "step.recorded"):
+        return False
     if event.newest_of(tx, session.uid, "message"):
+        return True
+    if session.forked_from is not None:
+        return is_agent(tx, sessions.get(tx, session.forked_from))
+    return not sessions.has_acted(tx, session.uid)
+
+
+def reads_messages(tx: StoreTransaction, session: SessionRecord) -> bool:
+    """Whether a session's program may read what is sent to it: its code says so where it is loaded.
+
+    Elsewhere its log tells: it has read a message or waits for one, or it may read some by the code it began with.
+    """
+    if session.program in PROGRAMS:
+        return PROGRAMS[session.program].reads_messages or PROGRAMS[session.program].may_receive
+    if event.newest_of(tx, session.uid, "message") or event.is_receiver(tx, session.uid):
+        return True
+    if any(one.ref is None for one in wait.open_of_kind(tx, session.uid, WaitKind.INPUT)):
         return True
     if session.forked_from is not None:
         return reads_messages(tx, sessions.get(tx, session.forked_from))

@@ -21,6 +21,7 @@ from perdure.domain.wait import Wait, WaitKind
 from perdure.domain.worker import Liveness
 from perdure.errors import ConfigError, Conflict, IllegalMove
 from perdure.ids import check_text, encode, new_name, new_uid
+from perdure.runtime.calls.message_type import message_body
 from perdure.runtime.definitions.program import Bound, check_bound
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.ledger import leases
@@ -74,6 +75,7 @@ class Requests:
             title=title,
             priority=priority,
             under_policy=self._policy.is_given,
+            receives=bound.program.may_receive and not bound.program.reads_messages,
         )
         made = await self._store.write(sessions.create(new, by=owner or self._by))
         return await self._queries.get(made.id)
@@ -86,10 +88,10 @@ class Requests:
         if not await self._store.read(reads_messages, session):
             raise ConfigError(
                 f"Program {session.program} of session {session.id} reads no messages; nothing was sent.",
-                hint="Only agents read messages. Answer a question of a program with `perdure answer`.",
+                hint="Agents read messages, and programs that call `s.receive`. `perdure answer` answers a question.",
             )
-        move = inbox.receive(session.uid, by or self._by, message_id or new_name("m"), text, _word(InboxMode, mode))
-        return await self._store.write(move)
+        id, how, body = message_id or new_name("m"), _word(InboxMode, mode), message_body(text)
+        return await self._store.write(inbox.receive(session.uid, by or self._by, id, body, how))
 
     async def answer(self, wait_id: str, answer: Any, *, by: str | None = None) -> Wait:
         """Answer a question of a session."""

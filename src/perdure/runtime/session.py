@@ -12,12 +12,15 @@ from functools import partial
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, overload
 from uuid import UUID
 
+from perdure.domain.approval import ApprovalDecision
 from perdure.domain.effect import SETTLED, Effect
 from perdure.domain.wait import Wait, WaitKind
-from perdure.errors import ConfigError, ProgramChanged, SessionFailed, Suspended
+from perdure.errors import ApprovalDenied, ApprovalExpired, ConfigError, ProgramChanged, SessionFailed, Suspended
 from perdure.ids import encode
 from perdure.runtime.awaitable import UnawaitedCalls
+from perdure.runtime.calls.approval_tool import approval_tool
 from perdure.runtime.calls.gather import gather
+from perdure.runtime.calls.messages import Messages
 from perdure.runtime.calls.recorded_values import RecordedValues
 from perdure.runtime.calls.step_retries import RetryRule, retry_rule, with_retries
 from perdure.runtime.definitions.durations import microseconds
@@ -55,6 +58,7 @@ class Session:
         self._lanes = Lanes(run)
         self._records = SessionRecords(run, self._lanes, self._calls)
         self._values = RecordedValues(run, self._lanes, self._calls, self._records)
+        self._messages = Messages(run, self._lanes, self._calls, self._records)
         self._signatures: dict[Any, Signature] = {}
 
     @property
@@ -251,6 +255,50 @@ class Session:
         if answered.resolved_by == wait.TIMER and answered.answer is None:
             raise TimeoutError(f"The question {asked['question']!r} was not answered in time.")
         return answered.answer
+
+    def approve(
+        self, title: str, *, detail: Any = None, quorum: int = 1, timeout: str | float | None = None
+    ) -> Coroutine[Any, Any, ApprovalDecision]:
+        """Ask people for approval and wait for their decision, which is true only if it is `approved`.
+
+        They vote as on an effect, with `rt.approve` or `perdure approve`; the session's owner may not decide. `detail`
+        is shown with the title. With `timeout`, the decision is `expired` after that time.
+        """
+        tool, lane = approval_tool(quorum, timeout), self._lanes.current()
+        arguments = tool.signature.bind((title, detail), {})
+        position = lane.next_position("do", tool.name, argument_digest(arguments))
+        self._run.records.ask(position)
+        return self._calls.later(position, self._approve(tool, arguments, position, lane))
+
+    async def _approve(
+        self, tool: Tool[..., None], arguments: dict[str, Any], position: CallPosition, lane: ExecutionLane
+    ) -> ApprovalDecision:
+        try:
+            await self._perform(tool, arguments, position, lane)
+        except ApprovalDenied as error:
+            if error.details["error"].get("code") != "approval-denied":  # the session that asked has ended
+                raise
+            return ApprovalDecision.DENIED
+        except ApprovalExpired:
+            return ApprovalDecision.EXPIRED
+        return ApprovalDecision.APPROVED
+
+    @overload
+    def receive(self, type: None = None, *, timeout: str | float | None = None) -> Coroutine[Any, Any, Any]: ...
+
+    @overload
+    def receive(self, type: type[T], *, timeout: str | float | None = None) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def receive(self, type: Any, *, timeout: str | float | None = None) -> Coroutine[Any, Any, Any]: ...
+
+    def receive(self, type: Any = None, *, timeout: str | float | None = None) -> Coroutine[Any, Any, Any]:
+        """The next message that was sent to this session with `rt.send` or `perdure send`; each is received once.
+
+        With a type, the oldest message of that type, as that type; others stay unread. With `timeout`, raise
+        `TimeoutError` after that time.
+        """
+        return self._messages.receive(type, timeout)
 
     def sleep(
         self, duration: str | float | None = None, *, seconds: float = 0, minutes: float = 0, hours: float = 0,

@@ -65,7 +65,7 @@ class SessionRecords:
         else:
             text_or_end = await compute(
                 self._run, function, shape, arguments,
-                lambda text: step.record(self._run.holder, self._recorded(position, result=text)),
+                lambda text: step.record(self._run.holder, self.new_step(position, result=text)),
             )  # fmt: skip
             if isinstance(text_or_end, str):
                 return shape.decode_result(text_or_end)
@@ -76,7 +76,7 @@ class SessionRecords:
                 result, kept = await self._run.runtime.values.put(self._run.session.uid, self._run.holder.name, text)
             except StoreError as error:
                 raise self._run.give_up(error) from error
-            await self._run.write(step.record(self._run.holder, self._recorded(position, result=result, artifact=kept)))
+            await self._run.write(step.record(self._run.holder, self.new_step(position, result=result, artifact=kept)))
             return shape.decode_result(text)
         if issubclass(type(ended.error), INTERRUPTIONS):
             raise ended.error
@@ -86,10 +86,11 @@ class SessionRecords:
 
     async def _failed(self, position: CallPosition, error: BaseException) -> Any:
         text = describe(error)
-        await self._run.write(step.record(self._run.holder, self._recorded(position, error=text)))
+        await self._run.write(step.record(self._run.holder, self.new_step(position, error=text)))
         raise step_failed(position.name, decode(text)) from error
 
-    def _recorded(self, position: CallPosition, **came: str | None) -> step.NewStep:
+    def new_step(self, position: CallPosition, **came: str | None) -> step.NewStep:
+        """A step to record at a position, with its result or error."""
         return step.NewStep(
             restart_number=self._run.session.restart_number,
             scope=position.scope,
@@ -105,7 +106,7 @@ class SessionRecords:
             self._run.honour_requests()
             recorded = self._run.records.step_at(position)
             if recorded is None:
-                move = step.record_with(self._run.holder, self._recorded(position), lambda log: encode(make(log)))
+                move = step.record_with(self._run.holder, self.new_step(position), lambda log: encode(make(log)))
                 try:
                     return decode(await self._run.see_through(self._run.write(move)))
                 except PerdureError as error:

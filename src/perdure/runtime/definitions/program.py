@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, ProgramUnknown
 from perdure.ids import check_name
+from perdure.runtime.definitions.session_use import may_call
 from perdure.runtime.definitions.signature import Signature
 from perdure.runtime.definitions.tool import register
 from perdure.runtime.ledger.ledger import Ledger
@@ -47,7 +49,7 @@ class Program(Generic[P, T]):
 
     __module__ = "perdure"
 
-    reads_messages = False  # whether messages can be sent to it; it reads them before it ends
+    reads_messages = False  # whether it is an agent, which reads every message before it ends
 
     def __init__(self, function: Callable[Concatenate[Session, P], Coroutine[Any, Any, T]], name: str) -> None:
         first = next(iter(inspect.signature(function).parameters), None)
@@ -56,6 +58,11 @@ class Program(Generic[P, T]):
         self.function = function
         self.name = check_name("The program", name)
         self.signature = Signature(function, given=[first])
+
+    @cached_property
+    def may_receive(self) -> bool:
+        """Whether it may call `s.receive`."""
+        return may_call(self.function, "receive")
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[T]:
         """Fix the arguments; they are validated now."""

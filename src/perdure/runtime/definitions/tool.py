@@ -159,7 +159,6 @@ class Tool(Generic[Q, X]):
     def _check(self, first: inspect.Parameter | None) -> None:
         if self.wants_transaction and (first is None or self.signature.is_async):
             raise ConfigError(f"Tool {self.name}: a joint tool is a plain function whose first parameter is `tx`.")
-
         if self.isolate is not None:
             if self.wants_transaction:
                 raise ConfigError(f"Tool {self.name}: a joint tool runs inside our transaction and cannot be isolated.")
@@ -191,8 +190,11 @@ class Tool(Generic[Q, X]):
 
     def keyed(self, key: str) -> Tool[Q, X]:
         """The same tool for one of several equal parallel calls, distinguished by `key`."""
+        return self._with(key=check_name("The key", key))
+
+    def _with(self, **changed: Any) -> Tool[Q, X]:
         twin = cast("Tool[Q, X]", object.__new__(Tool))
-        twin.__dict__ = self.__dict__ | {"key": check_name("The key", key)}
+        twin.__dict__ = self.__dict__ | changed
         return twin
 
     @property

@@ -10,6 +10,7 @@ import msgspec
 from perdure.clock import Clock
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError
+from perdure.runtime.calls.approval_tool import NAME as APPROVAL
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.tool import Gate, Tool
 from perdure.runtime.description import short_repr, summary
@@ -59,7 +60,7 @@ class Policy:
         self, tool: Tool[..., Any], session: SessionRecord, arguments: dict[str, Any], origins: tuple[str, ...] = ()
     ) -> Ruling:
         answer = "allow"
-        if self._rule is not None:
+        if self._rule is not None and tool.name != APPROVAL:  # to ask people is no act
             shown = Intent(
                 tool.name, tool.replay, arguments, tool.targets_of(arguments), session.id, session.owner,
                 session.repository, origins,

@@ -170,6 +170,7 @@ class Driver:
             under_policy=self._runtime.policy.is_given or run.session.policy_at is not None,
             parent_uid=run.session.uid,
             parent_wait=wait_id,
+            receives=bound.program.may_receive and not bound.program.reads_messages,
         )
         child = await run.write(sessions.create(new, by=run.holder.name))
         if (child.parent_uid, child.parent_wait) != (new.parent_uid, new.parent_wait):

@@ -79,6 +79,12 @@ def newest_of(tx: StoreTransaction, uid: str, kind: str, *, through: int = 2**62
     return int(row[0]) if row else 0
 
 
+def is_receiver(tx: StoreTransaction, uid: str) -> bool:
+    """Whether a session began with a program that may receive messages."""
+    first = after(tx, uid, 0, limit=1)
+    return bool(first) and isinstance(first[0].body, dict) and first[0].body.get("receives") is True
+
+
 def restart_at(tx: StoreTransaction, session: SessionRecord, number: int) -> tuple[int, Any]:
     """The restart number of a session after event `number`, and the arguments of that run."""
     if not 1 <= number <= session.cursor:

@@ -46,6 +46,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[dict[str, Any], ...] = ()  # the first lines of its transcript
     under_policy: bool = False  # only a process with a policy may run it
     model: str | None = None
+    receives: bool = False  # its program may read messages although it is no agent
     uid: str | None = None  # given for a child: created again after a restore, it is the same child
 
 
@@ -64,7 +65,7 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
 
     def run(tx: StoreTransaction) -> SessionRecord:
         columns = msgspec.structs.asdict(new) | {"uid": uid, "arguments": arguments, "chain": genesis(uid)}
-        del columns["claims"], columns["lines"], columns["under_policy"]
+        del columns["claims"], columns["lines"], columns["under_policy"], columns["receives"]
         columns["policy_at"] = tx.now if new.under_policy else None
         columns["restart_arguments"] = encode(new.restart_arguments) if new.restart_number else None
         if tx.run("session.insert", **columns, now=tx.now) == 0:
@@ -73,7 +74,8 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
             tx.send("restore.exempt_child", uid=uid, parent_uid=new.parent_uid)
         log = Log(tx, SessionHead(*_head_of_new(uid, new.id)), by)
         shown = get(tx, uid).to_dict()
-        log.append("session.created", rows={"session": {k: v for k, v in shown.items() if k not in NOT_STATE}})
+        rows = {"session": {k: v for k, v in shown.items() if k not in NOT_STATE}}
+        log.append("session.created", {"receives": True} if new.receives else None, rows=rows)
         for one in new.claims:
             artifact.claim(log, one)
         for line in new.lines:

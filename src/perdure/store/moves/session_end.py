@@ -125,8 +125,8 @@ def close(log: Log, wait_id: str, *, nonce: str, result: Any) -> None:
 
 
 def is_message_wait(asked: Wait) -> bool:
-    """Whether a wait is for the next message; a question has a `ref`."""
-    return asked.kind == WaitKind.INPUT and asked.ref is None
+    """Whether a wait is for the next message to an agent; a question has a `ref`."""
+    return asked.kind == WaitKind.INPUT and asked.ref is None and not asked.is_of_program
 
 
 @holder_move
