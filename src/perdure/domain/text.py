@@ -1,8 +1,13 @@
 """Text that a stranger wrote, made visible: every character that is not seen is shown as its escape.
 
 Controls, marks of direction and spaces of other widths are not printable. Fillers, variation selectors and blank
-patterns are printable for Python and are not seen by people, so they are escaped too. Joiners stay where a script needs
-them between its characters, and where they make one emoji of several.
+patterns are printable for Python and are not seen by people, so they are escaped too. They stay only where a script
+needs them, directly after or between its own characters:
+
+    joiner             between characters from Arabic to Sinhala, and after a mark that removes a vowel (virama)
+    zero-width space   between words of Thai, Lao, Burmese and Khmer
+    variation          after an emoji, a digit of a keycap, an ideograph, a character of Mongolian: one for each
+    joiner, tags       where they make one emoji of several, and in the flags of England, Scotland and Wales
 """
 
 from __future__ import annotations
@@ -11,10 +16,18 @@ import re
 
 BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef"
 SCRIPT = "\u0600-\u0dff"  # from Arabic to Sinhala: scripts in which a joiner changes the form of characters
-EMOJI = "\u203c-\u3299\U0001f000-\U0001faff"
+VIRAMA = "\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d\u0dca"
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17b3\u17b6-\u17ff"
+IDEOGRAPH = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+EMOJI = "\u00a9\u00ae\u203c-\u3299\U0001f000-\U0001faff"
+_FLAGS = "|".join("".join(chr(0xE0000 + ord(one)) for one in name) for name in ("gbeng", "gbsct", "gbwls"))
 _BLANK = re.compile(f"[{BLANK}]")
-_JOINED = re.compile(
-    f"(?<=[{SCRIPT}])[\u200c\u200d](?=[{SCRIPT}])|(?<=[{EMOJI}])\ufe0f?\u200d(?=[{EMOJI}])|(?<=[{EMOJI}])\ufe0f"
+_NEEDED = re.compile(
+    f"(?<=[{SCRIPT}])[\u200c\u200d](?=[{SCRIPT}])|(?<=[{VIRAMA}])[\u200c\u200d]"
+    f"|(?<=[{UNSPACED}])\u200b(?=[{UNSPACED}])"
+    f"|(?<=[{EMOJI}])\ufe0f?\u200d(?=[{EMOJI}])|(?<=[{EMOJI}])[\ufe0e\ufe0f]|(?<=[0-9#*])\ufe0f(?=\u20e3)"
+    f"|(?<=[{IDEOGRAPH}])[\ufe00-\ufe02\U000e0100-\U000e01ef]|(?<=[\u1820-\u18aa])[\u180b-\u180d]"
+    f"|(?<=\U0001f3f4)(?:{_FLAGS})\U000e007f"
 )
 
 
@@ -22,9 +35,9 @@ def visible(text: str, *, keep: str = "") -> str:
     """The text with everything escaped that is not seen, but for the characters to keep."""
     if text.isprintable() and not _BLANK.search(text):
         return text
-    joined = {place for found in _JOINED.finditer(text) for place in range(*found.span()) if _follows(text, found)}
+    needed = {place for found in _NEEDED.finditer(text) for place in range(*found.span()) if _follows(text, found)}
     return "".join(
-        one if place in joined or one in keep or (one.isprintable() and not _BLANK.match(one)) else _escape(one)
+        one if place in needed or one in keep or (one.isprintable() and not _BLANK.match(one)) else _escape(one)
         for place, one in enumerate(text)
     )
 

@@ -225,7 +225,9 @@ def test_long_line_on_a_narrow_terminal(work: AgentFolder) -> None:
     rows = [line for line in seat.text.splitlines() if line.startswith(("  ●", "    a.py"))]
     assert len(rows) == 3
     assert [row for row in rows if len(row) > 40] == []
-    assert "long " * 499 + "long" in seat.text.splitlines()
+    words = [line for line in seat.text.splitlines() if line.startswith("long ")]
+    assert " ".join(words) == "long " * 499 + "long"
+    assert {len(line) for line in words[:-1]} == {39}
 
 
 @pytest.mark.slow

@@ -69,12 +69,12 @@ def stepped(work: AgentFolder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Step
 def test_watchers_see_live_text_before_it_is_recorded_and_once(stepped: SteppedSession) -> None:
     stepped.begin(["One ", "two ", "three."], ["Four."])
     with stepped.work.open_terminal("attach", "one") as first:
-        first.until("\nOne ")
+        first.until("\nOne\n")
         assert stepped.recorded() == []
         stepped.go(2)
-        first.until("One two ")
+        first.until("\nOne two\n")
         with stepped.work.open_terminal("attach", "one") as second:  # one that comes in the middle
-            second.until("\nOne two ")
+            second.until("\nOne two\n")
             assert stepped.recorded() == []
             stepped.go(4)
             for seat in (first, second):
@@ -94,7 +94,7 @@ def test_watchers_see_live_text_before_it_is_recorded_and_once(stepped: SteppedS
 def test_live_text_of_a_killed_worker_is_marked_as_broken_off(stepped: SteppedSession) -> None:
     stepped.begin(["Half an "])
     with stepped.work.open_terminal("attach", "one") as seat:
-        seat.until("\nHalf an ")
+        seat.until("\nHalf an\n")
         os.kill(stepped.worker, signal.SIGKILL)
         seat.until("Half an\n… the reply broke off here, and is not recorded\n")
         left = stepped.live
@@ -105,13 +105,28 @@ def test_live_text_of_a_killed_worker_is_marked_as_broken_off(stepped: SteppedSe
         stepped.says(["Whole ", "answer."])
         seat.until("Press Enter to take it over > ")
         seat.type("\n")
-        seat.until("\nWhole ")
+        seat.until("\nWhole\n")
         assert stepped.recorded() == []
         stepped.go(3)
         seat.until("Whole answer.\n  1 model call\n")
         assert (seat.text.count("Half"), seat.text.count("Whole"), seat.text.count("broke off")) == (1, 1, 1)
     assert stepped.recorded() == ["Whole answer."]
     assert not left.exists()
+
+
+@pytest.mark.slow
+def test_markdown_is_rendered_once_at_a_terminal_and_raw_in_a_pipe(stepped: SteppedSession) -> None:
+    stepped.begin(["# Ti", "tle\n**bo", "ld** می\u200c", "خواهم\n"])
+    with stepped.work.open_terminal("attach", "one") as seat:
+        seat.until("\nTi\n")
+        stepped.go(2)
+        seat.until("\nTitle\n**bo\n")
+        assert "\x1b[1;4mTitle" in seat.raw
+        stepped.go(5)
+        seat.until("\nTitle\nbold می\u200cخواهم\n  1 model call\n")
+        assert seat.text.count("Title") == 1
+        assert "\x1b[1mbold\x1b[0m" in seat.raw
+    assert "# Title\n**bold** می\u200cخواهم\n" in stepped.work.terminal.process("attach", "one").out
 
 
 @pytest.mark.slow

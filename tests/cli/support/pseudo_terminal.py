@@ -59,7 +59,7 @@ class TerminalScreen:
             self.row += 1
             self.rows.extend([[]] if self.row == len(self.rows) else [])
         else:
-            assert character.isprintable() or character in "\t\b", repr(character)
+            assert character.isprintable() or character in "\t\b\u200c\u200d", repr(character)
             row = self.rows[self.row]
             row.extend(" " * (self.column + 1 - len(row)))
             row[self.column] = character

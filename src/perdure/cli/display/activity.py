@@ -41,7 +41,7 @@ class Activity:
         self.rows: list[Text] = []  # the end of what the running command prints
         self.is_writing = False  # live text of the model arrives
         self._screen = screen
-        self._now = now
+        self.now = now
         self._tail = tail
         self._idle = idle
         self._calls: dict[str, RunningCall] = {}
@@ -53,8 +53,10 @@ class Activity:
         """Take one stream object into account."""
         item = one.get("item") or {}
         self._retry = RetryNotice(**{k: v for k, v in one.items() if k != "type"}) if one["type"] == WAITING else None
-        self._since = int(one.get("at") or self._now())
-        self.is_writing = one["type"] == "item.updated" and item.get("kind") == "message" and not item.get("broke_off")
+        is_text = one["type"] == "item.updated" and item.get("kind") == "message" and not item.get("broke_off")
+        if not (is_text and self.is_writing):  # the time of an answer counts from its first word
+            self._since = int(one.get("at") or self.now())
+        self.is_writing = is_text
         if item.get("kind") != "tool_call":
             return
         if one["type"] == "item.started":
@@ -72,9 +74,9 @@ class Activity:
         running = [one for one in self._calls.values() if one.since is not None]
         self.rows = self._output(running)
         if self.waits:
-            return f"{spinner} {fitted(describe_wait_now(self.waits, self._now()), self._screen.width - 4).rstrip()}"
-        if self._retry is not None and self._retry.due_at > self._now():
-            return f"{spinner} {fitted(describe_retry(self._retry, self._now()), self._screen.width - 4).rstrip()}"
+            return f"{spinner} {fitted(describe_wait_now(self.waits, self.now()), self._screen.width - 4).rstrip()}"
+        if self._retry is not None and self._retry.due_at > self.now():
+            return f"{spinner} {fitted(describe_retry(self._retry, self.now()), self._screen.width - 4).rstrip()}"
         if not running:
             return f"{spinner} {self._text('writing' if self.is_writing else self._idle, self._since)}"
         first = running[0]
@@ -84,13 +86,13 @@ class Activity:
     @property
     def retry_text(self) -> str:
         """When and why the model is asked again, if it is."""
-        return "" if self._retry is None else describe_retry(self._retry, self._now())
+        return "" if self._retry is None else describe_retry(self._retry, self.now())
 
     def _text(self, what: str, since: int, more: str = "") -> str:
         """What happens and since when; a long text is cut, so that the time is always seen."""
         dot = " · " if self._screen.speaks_unicode else ", "
-        took = f"{more}{dot}{elapsed(self._now() - since)}"
-        return fitted(what, max(8, min(columns(what), self._screen.width - 4 - len(took)))) + took
+        took = f"{more}{dot}{elapsed(self.now() - since)}"
+        return fitted(what, max(8, min(columns(what), self._screen.width - 4 - len(took)))).rstrip() + took
 
     def _output(self, running: Sequence[RunningCall]) -> list[Text]:
         """The end of what the first command prints that prints anything."""

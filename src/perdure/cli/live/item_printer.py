@@ -8,6 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from perdure.cli.display.activity import Activity, call_line
+from perdure.cli.display.reply_text import ReplyText
 from perdure.cli.live.items import JsonObject
 from perdure.cli.live.screen import KEEP, Screen
 from perdure.cli.text.plain import count, safe, short
@@ -27,8 +28,8 @@ class ItemPrinter:
     def __init__(self, screen: Screen, activity: Activity) -> None:
         self.screen = screen
         self.activity = activity
-        screen.live = lambda: activity.rows
-        self._streamed = ""
+        self._reply = reply = ReplyText(screen, activity.now)
+        screen.live = lambda: [*reply.rows, *activity.rows]
         self._turns = 0
         self._seen: set[str] = set()  # how notes start that would repeat what was just shown
 
@@ -37,11 +38,10 @@ class ItemPrinter:
         item = one.get("item") or {}
         match one["type"], item.get("kind"):
             case "item.updated", "message" if item.get("broke_off"):
-                self._streamed = ""
+                self._reply.end()
                 self.screen.line("… the reply broke off here, and is not recorded", "yellow")
             case "item.updated", "message":
-                self._streamed += item["delta"]
-                self.screen.piece(item["delta"])
+                self._reply.append(item["delta"])
             case "item.completed", "message":
                 self._message(item)
             case "item.completed", "tool_call":
@@ -57,17 +57,22 @@ class ItemPrinter:
             case "turn.completed", _:
                 self._cost(one["usage"])
 
+    def status(self, frame: int) -> str:
+        """What happens now, for the bottom row. The live area is brought up to date too."""
+        self._reply.update()
+        return self.activity.status(frame)
+
     def _message(self, item: JsonObject) -> None:
-        streamed, self._streamed = self._streamed, ""
         if item["role"] == "user":
             if self._turns:
                 self.screen.line("")
             self._turns += 1
             self.screen.line(Text("> " + safe(str(item["text"]), keep=KEEP), "bold"))
-        elif streamed and streamed == item["text"]:
-            self.screen.end()
+        elif self._reply.received and self._reply.received == item["text"]:
+            self._reply.end()
         else:
-            self.screen.line(str(item["text"]))
+            self._reply.end()
+            self._reply.whole(str(item["text"]))
 
     def _note(self, item: JsonObject) -> None:
         news = [one for one in item.get("items") or () if not str(one).startswith(tuple(self._seen))]

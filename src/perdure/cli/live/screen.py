@@ -33,6 +33,7 @@ class Screen:
         self.keys = ""  # keys that answer the prompt without Enter
         self.typed: Callable[[], str] = str
         self.live: Callable[[], list[Text]] = list  # the rows of the live area now, already escaped
+        self.is_streaming = False  # the live area has text that will be printed
         self._bottom = ""
         self._drawn: list[str] = []  # the rows of the live area and the bottom row that are on the screen
         self._open = False  # a line of streamed text has not ended
@@ -48,7 +49,7 @@ class Screen:
     @property
     def is_open(self) -> bool:
         """Whether a line of live text has not ended."""
-        return self._open
+        return self._open or self.is_streaming
 
     def line(self, text: str | Text = "", style: str = "") -> None:
         """Print a line. Plain text is escaped, because it may come from anywhere."""

@@ -73,7 +73,7 @@ class ItemRenderer:
             self._printer.activity.waits = waits
 
     def status(self, frame: int) -> str:
-        return "" if self._printer is None else self._printer.activity.status(frame)
+        return "" if self._printer is None else self._printer.status(frame)
 
     def _show_all(self, objects: list[JsonObject]) -> None:
         for one in objects:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from unicodedata import combining, east_asian_width
+from unicodedata import category, east_asian_width
 
 GAP = "  "
+UNSEEN = ("Mn", "Me", "Cf")  # categories of characters that take no column: combining marks and joiners
 LEAST = 12  # columns that remain of a cell that is cut
 
 
@@ -36,4 +37,4 @@ def columns(text: str) -> int:
     """How many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
-    return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)
+    return sum(0 if category(one) in UNSEEN else 2 if east_asian_width(one) in "WF" else 1 for one in text)
