@@ -7,12 +7,14 @@ for the next message; with `once` it ends with its answer.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, overload
 
 import msgspec
 
+from perdure.agent.commands.live_output import output_reader
 from perdure.agent.commands.own_files import own_files, scratch_folder
 from perdure.agent.files.branch import folder_path, snapshot_folder, storage_folder
 from perdure.agent.files.session_folder import open_folder
@@ -23,18 +25,20 @@ from perdure.agent.loop import Loop
 from perdure.agent.model import Model, get_model, provider_of
 from perdure.agent.output import final_answer
 from perdure.agent.output.agent_result import AgentResult, result_of, runtime_for
+from perdure.agent.output.run_stream import run_stream
 from perdure.agent.permissions import ask_first
 from perdure.agent.settings import Limits, Settings
 from perdure.agent.toolbox import AgentTool, Toolbox, ToolOptions, is_known, make_tool
 from perdure.agent.tools.builtin_tools import SHIPPED
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, NotDone
-from perdure.runtime.definitions.program import PROGRAMS, Bound, Program
+from perdure.runtime.definitions.program import PROGRAMS, Bound, OutputReader, Program
 from perdure.runtime.definitions.tool import Tool, tool
 from perdure.runtime.ledger.ledger import Ledger
 from perdure.runtime.ledger.policy import Intent
 from perdure.runtime.run.records import Records
 from perdure.runtime.run.run import Run
+from perdure.runtime.stream.events import StreamEvent
 from perdure.store.move import StoreTransaction
 
 if TYPE_CHECKING:
@@ -130,6 +134,28 @@ class Agent(Program[[str, bool], T]):
             session = await rt.start(bound, id=id, owner=owner, repository=repository, title=title)
             return await result_of(rt, await rt.complete(session.id))
 
+    async def stream(
+        self,
+        prompt: str,
+        *,
+        id: str | None = None,
+        store: str | Path | None = None,
+        runtime: Runtime | None = None,
+        owner: str | None = None,
+        repository: str | Path | None = None,
+        title: str | None = None,
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """The same as `run`, as a stream of typed events: `async for event in agent.stream("...")`.
+
+        Leaving the stream early stops the run here and leaves the session as it is; the same id continues it.
+        """
+        async with runtime_for(store, runtime) as rt:
+            bound = self.bind(prompt, once=True)
+            session = await rt.start(bound, id=id, owner=owner, repository=repository, title=title)
+            async with aclosing(run_stream(rt, session.uid)) as events:
+                async for event in events:
+                    yield event
+
     @overload
     def tool(self, function: Callable[Q, X], /) -> Tool[Q, X]: ...
 
@@ -164,6 +190,9 @@ class Agent(Program[[str, bool], T]):
 
     def read(self, tx: StoreTransaction, uid: str) -> Records:
         return read(tx, uid)
+
+    def output_reader(self, runtime: Runtime, uid: str) -> OutputReader:
+        return output_reader(runtime, uid)
 
     reads_messages = True
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import codecs
 import fcntl
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -72,6 +73,7 @@ class LiveText:
     """The live deltas of one store on this machine."""
 
     def __init__(self, store: Store) -> None:
+        self.listeners: list[Callable[[Delta], None]] = []  # in this process; of a store in memory there are no others
         self._store = store
         self._swept = False
 
@@ -172,10 +174,10 @@ class LiveTextWriter:
                 self._run.runtime.live_text.sweep()
 
     def _tell(self, head: LiveTextHeader, text: str, *, broke_off: bool = False) -> None:
-        on_delta = self._run.runtime.on_delta
-        if on_delta is not None:
+        runtime = self._run.runtime
+        for listener in [*filter(None, [runtime.on_delta]), *runtime.live_text.listeners]:
             with suppress(Exception):
-                on_delta(Delta(self._run.session.uid, head.call, head.after, text, broke_off, head.retry))
+                listener(Delta(self._run.session.uid, head.call, head.after, text, broke_off, head.retry))
 
     def _over(self, *, recorded: bool) -> None:
         head, self._head = self._head, None

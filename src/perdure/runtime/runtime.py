@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +38,8 @@ from perdure.runtime.requests import Requests
 from perdure.runtime.run.driver import Driver
 from perdure.runtime.run.large_values import Values
 from perdure.runtime.session_edits import SessionEdits
+from perdure.runtime.stream.events import StreamEvent
+from perdure.runtime.stream.stream import stream
 from perdure.runtime.workers.heartbeat import Heartbeat
 from perdure.runtime.workers.identity import WorkerIdentity, is_here
 from perdure.store.store import Store, open_store
@@ -256,6 +258,13 @@ class Runtime:
     def events(self, name: str, *, after: int = 0, follow: bool = False) -> AsyncIterator[Event]:
         """A session's events; with `follow`, each new one as it comes."""
         return self.queries.events(name, after=after, follow=follow)
+
+    def stream(self, name: str, *, after: int = 0) -> AsyncGenerator[StreamEvent, None]:
+        """A session as typed events, live text included, until it has ended. It only watches: it runs nothing.
+
+        A reader may leave at any time. Events come from the record and are exact; live text may be incomplete.
+        """
+        return stream(self, name, after)
 
     def effects(
         self,

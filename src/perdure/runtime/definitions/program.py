@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, ProgramUnknown
@@ -19,6 +19,7 @@ from perdure.runtime.run.run import Run
 from perdure.store.move import StoreTransaction
 
 if TYPE_CHECKING:
+    from perdure.runtime.runtime import Runtime
     from perdure.runtime.session import Session
 
 P = ParamSpec("P")
@@ -42,6 +43,13 @@ def check_bound(bound: object) -> None:
     if not isinstance(bound, Bound):
         name = getattr(bound, "name", None) or type(bound).__name__
         raise ConfigError(f"{name} was given without its arguments.", hint=f"Give {name}.bind(...).")
+
+
+class OutputReader(Protocol):
+    """Reads what the running commands of a session print."""
+
+    def tail(self, effect_id: str, attempt: int, lines: int) -> list[str]:
+        """The last lines that an attempt has printed."""
 
 
 class Program(Generic[P, T]):
@@ -79,6 +87,10 @@ class Program(Generic[P, T]):
     def open_model(self, name: str, arguments: dict[str, Any]) -> Any:  # noqa: ARG002 - for agents
         """The model of a name, for a session with these arguments; refused if it cannot be used here."""
         raise ConfigError(f"Program {self.name} has no model.", hint="Only an agent has one.")
+
+    def output_reader(self, runtime: Runtime, uid: str) -> OutputReader | None:  # noqa: ARG002 - agents have one
+        """What reads the output of the running commands of a session."""
+        return None
 
     def ledger(self, run: Run) -> Ledger:
         """What performs the effects of a run, and recovers those that an earlier one left."""
