@@ -14,9 +14,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.errors import BundleInvalid, ConfigError, NotFound, PerdureError
+from perdure.errors import BundleInvalid, ConfigError, IllegalMove, NotFound, PerdureError
+from perdure.interchange.distrust import refuse_open_folder_changes
 from perdure.interchange.unpack import BundleLimits
 from perdure.runtime.runtime import Runtime
+from perdure.store.transfer.session_export import StoredSession
 from perdure.testing import SinkClient
 from tests.interchange.conftest import Open
 from tests.interchange.support import forged_bundles
@@ -412,3 +414,38 @@ async def test_every_refusal_is_one_readable_sentence(bundle: Files, there: Runt
         "bundle-invalid", True, True,
     )  # fmt: skip
     assert msgspec.json.encode(error.value.hint)
+
+
+FILES = {
+    "object_format": "sha1", "snapshots": ["a" * 40], "roots": [], "remotes": [], "prefix": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        FILES, FILES | {"snapshots": []}, FILES | {"snapshots": ["--upload-pack=x"]}, FILES | {"base": "HEAD"},
+        FILES | {"prefix": "../../etc/"}, FILES | {"prefix": "/etc/"}, FILES | {"prefix": ".git/"},
+        FILES | {"object_format": "md5"}, FILES | {"snapshots": ["a" * 64]}, {}, [],
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_forged_files_are_refused(forged: Any, bundle: Files, there: Runtime, folder: Path) -> None:
+    """None of these snapshots is in the log."""
+    added = {"files/files.json": json.dumps(forged).encode(), "files/snapshots.pack": b"PACK"}
+    path = write_folder(folder / "forged", with_manifest(bundle | added))
+    await refused(there, path, "files")
+
+
+@pytest.mark.parametrize("name", ["files/files.json", "files/snapshots.pack"])
+async def test_half_of_the_files_is_refused(name: str, bundle: Files, there: Runtime, folder: Path) -> None:
+    path = write_folder(folder / "forged", with_manifest(bundle | {name: b"{}"}))
+    await refused(there, path, "do not belong together")
+
+
+@pytest.mark.parametrize("tool", ["merge_branch", "open_worktree", "rewind_files"])
+def test_a_session_in_the_middle_of_a_folder_change_does_not_move(tool: str) -> None:
+    effect = {"tool": tool, "state": "dispatched"}
+    with pytest.raises(IllegalMove, match="belongs to this machine"):
+        refuse_open_folder_changes(StoredSession({"id": "t-1"}, [], {"effect": [effect]}))
+    refuse_open_folder_changes(StoredSession({"id": "t-1"}, [], {"effect": [effect | {"state": "acknowledged"}]}))

@@ -172,7 +172,7 @@ def test_a_name_has_one_key_and_a_key_one_name() -> None:
     add_key("grace", OTHER.public)
     add_key("grace", OTHER.public)
     with pytest.raises(Conflict, match="has another key"):
-        add_key("grace", "0" * 64)
+        add_key("grace", SigningKey(b"\2" * 32).public)
     with pytest.raises(Conflict, match="known as grace"):
         add_key("ada", OTHER.public)
     with pytest.raises(Conflict, match="your own"):

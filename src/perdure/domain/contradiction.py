@@ -135,13 +135,15 @@ def contradictions(session: Columns, tables: Mapping[str, Iterable[Columns]], to
 def _of_session(row: Columns, told: LogView) -> Iterator[Contradiction]:
     if "session" in told.erased:
         return
+    is_elsewhere = row["sealed_at"] is not None  # the folder of imported history is chosen where it is imported
     for name, said in told.state.session.items():
         if name in NOT_COMPARED or name not in row:
             continue
         here = row[name]
         fits = (
             _fits_arguments(row, here, said) if name == "arguments"
-            else here is None or here == said if name in ("repository", "parent_uid", "parent_wait")
+            else here is None or here == said or is_elsewhere if name == "repository"
+            else here is None or here == said if name in ("parent_uid", "parent_wait")
             else here == Status.READY if name == "status" and said == Status.RUNNING and here != said
             else same_json(here, said)
         )  # fmt: skip

@@ -6,6 +6,7 @@
     events.jsonl            the log of each session of the lineage, as stored: erased events too
     tables/NAME.jsonl       the rows of the other tables, as stored
     artifacts/DIGEST        large values, each under the digest of its content
+    files/                  the snapshots of its folder, since version 1.1 and where it has some (`session_files`)
 
 A session is bundled with its lineage: `line` lists the sessions it was forked from, and the session itself last. In a
 *copy* all of them are history, and `copy` is the uid of the branch that continues from their end; it is created at
@@ -29,7 +30,7 @@ from perdure.errors import BundleInvalid
 from perdure.ids import NAME
 
 FORMAT = "perdure-bundle"
-MAJOR, MINOR = 1, 0
+MAJOR, MINOR = 1, 1
 COPY, MOVE = "copy", "move"
 MANIFEST, SIGNATURE, SUMMARY, EVENTS = "manifest.json", "signature.json", "SUMMARY.md", "events.jsonl"
 TABLE, ARTIFACT = "tables/{}.jsonl", "artifacts/{}"

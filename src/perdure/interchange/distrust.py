@@ -13,12 +13,24 @@ import msgspec
 from perdure.domain.contradiction import LogView, contradictions
 from perdure.domain.effect import SETTLED
 from perdure.domain.permission import LARGE, PROGRAM, REPOSITORY, granted, is_large, is_reduced, without
-from perdure.errors import BundleInvalid, Damaged
+from perdure.errors import BundleInvalid, Damaged, IllegalMove
 from perdure.ids import decode, encode
 from perdure.interchange.bundle import ARTIFACT
 from perdure.interchange.unpack import BundleReader
 from perdure.store.statements import RECORDS
 from perdure.store.transfer.session_export import Columns, StoredSession
+
+FOLDER_TOOLS = frozenset({"merge_branch", "open_worktree", "rewind_files"})  # they change folders that they name
+
+
+def refuse_open_folder_changes(kept: StoredSession) -> None:
+    """Refuse a move in the middle of a change of a folder: recovery elsewhere would change a folder of that name."""
+    for one in kept.tables["effect"]:
+        if one["tool"] in FOLDER_TOOLS and one["state"] not in SETTLED:
+            raise IllegalMove(
+                f"Session {kept.session['id']} is in the middle of {one['tool']}, which belongs to this machine.",
+                hint=f"Run `perdure resume {kept.session['id']}` first, where its folder is.",
+            )
 
 
 def check_rows(kept: StoredSession, bundle: BundleReader) -> None:
@@ -57,13 +69,17 @@ def granted_to(kept: StoredSession, bundle: BundleReader) -> dict[str, Any]:
     return granted(row["program"], _arguments(row, bundle), row["repository"])
 
 
-def reduced(kept: StoredSession, bundle: BundleReader, names: frozenset[str]) -> StoredSession:
-    """A session without some permissions. The rows are copies."""
+def reduced(
+    kept: StoredSession, bundle: BundleReader, names: frozenset[str], folder: str | None = None
+) -> StoredSession:
+    """A session without some permissions, in `folder` if it worked in one. The rows are copies."""
     row, tables = dict(kept.session), {name: [dict(one) for one in rows] for name, rows in kept.tables.items()}
     if names & granted_to(kept, bundle).keys() - {REPOSITORY}:
         row["arguments"] = encode(without(_arguments(row, bundle), names))
     if REPOSITORY in names:
         row["repository"] = None
+    if folder is not None and kept.session["repository"] is not None:
+        row["repository"] = folder
     return StoredSession(row, kept.events, tables)
 
 

@@ -47,7 +47,9 @@ from perdure.interchange.bundle import (
     Member,
     Part,
 )
-from perdure.interchange.pack import Content, write
+from perdure.interchange.distrust import refuse_open_folder_changes
+from perdure.interchange.pack import Content, digest_of, write
+from perdure.interchange.session_files import DESCRIPTION, PACK, PackedFiles, snapshots_of
 from perdure.interchange.signature import SigningKey, check_maker
 from perdure.interchange.summary import summary
 from perdure.store.inspection import damage
@@ -92,8 +94,12 @@ def export(
     artifacts: Artifacts | None = None,
     key: SigningKey | None = None,
     life_of: Callable[[Attempt], Liveness] = lambda _: Liveness.CANNOT_TELL,
+    pack: Callable[[list[str]], PackedFiles | None] = lambda _: None,
 ) -> Exported:
-    """Write a session as a bundle: a .zip if the path says so, a folder otherwise. With a key it is signed by `by`."""
+    """Write a session as a bundle: a .zip if the path says so, a folder otherwise. With a key it is signed by `by`.
+
+    `pack` packs the snapshots that the log names, as far as they are here.
+    """
     if not path.parent.is_dir():
         raise NotFound(f"There is no folder {path.parent}.", hint="Make it, or name another place with --to.")
     if key is not None:
@@ -103,6 +109,10 @@ def export(
     if os.path.lexists(path) and not again:
         raise Conflict(f"{path} is there already.", hint="Name another place with --to, or move it away.")
     _check_artifacts(line, artifacts)
+    if move:
+        refuse_open_folder_changes(line[-1])
+    named = snapshots_of(line)
+    packed = pack(named) if named else None  # before it is sealed: it may fail, and a seal adds no snapshot
     if move and not again:
         _seal(store, uid, by, life_of)
         line, origin = store.read_now(_read_line, uid)
@@ -110,13 +120,20 @@ def export(
         source = store.read_now(meta.get, "store_id") or ""
         origin = BundleOrigin(mode=COPY, copy=new_uid(), store=source, by=by, at=store.clock.now())
     assert origin is not None
-    files, manifest = compose(line, origin, artifacts)
+    files, manifest = compose(line, origin, artifacts, packed, len(named))
+    return _write(path, files, manifest, by, key, again=again)
+
+
+def _write(
+    path: Path, files: dict[str, Content], manifest: Manifest, by: str, key: SigningKey | None, *, again: bool
+) -> Exported:
+    """Write the files of a bundle, signed if there is a key."""
     manifest_digest = digest(manifest.encode())
     if key is not None:
         files = {MANIFEST: files.pop(MANIFEST), SIGNATURE: key.sign(manifest_digest, by)} | files
     sha256 = write(path, files, again=again)
     return Exported(
-        path=str(path), mode=origin.mode, session=manifest.session, copy=origin.copy, sha256=sha256,
+        path=str(path), mode=manifest.mode, session=manifest.session, copy=manifest.copy, sha256=sha256,
         manifest_sha256=manifest_digest, counts=manifest.counts, notes=manifest.notes,
         signed_with=None if key is None else key.public,
     )  # fmt: skip
@@ -181,12 +198,13 @@ def _seal(store: Store, uid: str, by: str, life_of: Callable[[Attempt], Liveness
 
 
 def compose(
-    line: list[StoredSession], origin: BundleOrigin, artifacts: Artifacts | None
-) -> tuple[dict[str, Content], Manifest]:
+    line: list[StoredSession], origin: BundleOrigin, artifacts: Artifacts | None, packed: PackedFiles | None = None,
+    snapshots: int = 0,
+) -> tuple[dict[str, Content], Manifest]:  # fmt: skip
     """The files of a bundle, in their order, and its manifest, which is the first of them."""
     for kept in line:
         kept.tables = {table: rows.in_order(table, found) for table, found in kept.tables.items()}
-    notes = _notes(line, origin)
+    notes = _notes(line, origin) + _file_notes(packed, snapshots)
     files: dict[str, Content] = {
         SUMMARY: summary(line[-1], mode=origin.mode, copy=origin.copy, notes=notes),
         EVENTS: rows.write(one for kept in line for one in kept.events),
@@ -202,12 +220,26 @@ def compose(
         assert artifacts is not None
         files[ARTIFACT.format(name)] = (size, artifacts.open(name))
         parts[ARTIFACT.format(name)] = Part(name, size)
+    if packed is not None:
+        counts["snapshot"] = len(packed.about.snapshots)
+        about, size = msgspec.json.encode(packed.about), packed.pack.stat().st_size
+        files |= {DESCRIPTION: about, PACK: (size, packed.pieces())}
+        parts |= {DESCRIPTION: Part(digest(about), len(about)), PACK: Part(digest_of(packed.pack), size)}
     members = [_member(kept) for kept in line]
     manifest = Manifest(
         format=FORMAT, version=f"{MAJOR}.{MINOR}", mode=origin.mode, store=origin.store, session=members[-1],
         line=members, copy=origin.copy, counts=counts, notes=notes, created_at=origin.at, by=origin.by, files=parts,
     )  # fmt: skip
     return {MANIFEST: manifest.encode()} | files, manifest
+
+
+def _file_notes(packed: PackedFiles | None, snapshots: int) -> list[str]:
+    """What of its files is in the bundle."""
+    if packed is None:
+        return [f"Its {snapshots} snapshots of files are not in the bundle."] if snapshots else []
+    left, base = packed.about.left_out, packed.about.base
+    notes = [f"{left} of its {snapshots} snapshots are not in the bundle."] if left else []
+    return notes + ([f"Its files need a clone that has commit {base[:12]}."] if base else [])
 
 
 def _member(kept: StoredSession) -> Member:

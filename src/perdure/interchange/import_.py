@@ -31,14 +31,21 @@ from perdure.errors import BundleInvalid, ConfigError, Conflict, Damaged, Illega
 from perdure.ids import decode
 from perdure.interchange import rows
 from perdure.interchange.bundle import ARTIFACT, EVENTS, MOVE, TABLE, Artifacts, Manifest, Member
-from perdure.interchange.distrust import check_rows, granted_to, reduced, unsettled_votes
+from perdure.interchange.distrust import (
+    check_rows,
+    granted_to,
+    reduced,
+    refuse_open_folder_changes,
+    unsettled_votes,
+)
+from perdure.interchange.session_files import PACK, SessionFiles, read_files
 from perdure.interchange.signature import verified
 from perdure.interchange.signing_keys import Signer, require, signer_of
 from perdure.interchange.unpack import BundleLimits, BundleReader, open_bundle
 from perdure.store.statements import RECORDS
 from perdure.store.store import Store
 from perdure.store.transfer.session_export import TABLES, Columns, StoredSession
-from perdure.store.transfer.session_import import ImportResult, SessionImport, import_sessions
+from perdure.store.transfer.session_import import ImportResult, SessionImport, import_sessions, set_folder
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,16 +97,37 @@ def open_checked(
         _check_artifacts(bundle, line)
         for kept in line:
             check_rows(kept, bundle)
-        yield CheckedBundle(bundle, line, signer)
+        if bundle.manifest.mode == MOVE:
+            _refuse_folder_changes(line[-1])
+        yield CheckedBundle(bundle, line, signer, read_files(bundle, line))
 
 
 class CheckedBundle:
     """An open bundle that was checked completely."""
 
-    def __init__(self, bundle: BundleReader, line: list[StoredSession], signer: Signer) -> None:
+    def __init__(
+        self, bundle: BundleReader, line: list[StoredSession], signer: Signer, files: SessionFiles | None = None
+    ) -> None:
         self._bundle = bundle
         self._line = line
         self.signer = signer
+        self.files = files
+
+    @property
+    def repository(self) -> str | None:
+        """The folder that its newest session worked in, elsewhere."""
+        found = self._line[-1].session["repository"]
+        return None if found is None else str(found)
+
+    @property
+    def name(self) -> str:
+        """The id of its session."""
+        return self._bundle.manifest.session.id
+
+    def write_pack(self, path: Path) -> None:
+        """Write the pack of its files."""
+        with path.open("wb") as file:
+            file.writelines(self._bundle.pieces(PACK))
 
     @property
     def digest(self) -> str:
@@ -120,12 +148,17 @@ class CheckedBundle:
 
     def into(
         self, store: Store, *, by: str, id: str | None = None, take_back: bool = False,
-        artifacts: Artifacts | None = None, keep: Collection[str] = (),
+        artifacts: Artifacts | None = None, keep: Collection[str] = (), folder: str | None = None,
     ) -> Imported:  # fmt: skip
-        """Take it into a store: artifacts first, then every row in one transaction."""
+        """Take it into a store: artifacts first, then every row in one transaction.
+
+        `folder` is where its sessions work here, if they worked in a folder.
+        """
         manifest, found = self._bundle.manifest, self.permissions
         dropped = {name: value for name, value in found.items() if name not in keep}
-        line = [reduced(kept, self._bundle, frozenset(dropped)) for kept in self._line]
+        if folder is not None:
+            dropped.pop(REPOSITORY, None)
+        line = [reduced(kept, self._bundle, frozenset(dropped), folder) for kept in self._line]
         _keep_artifacts(self._bundle, line, artifacts)
         last, was = line[-1].session, self._line[-1].session
         changed = {name: last[name] for name in ("arguments", REPOSITORY) if last[name] != was[name]}
@@ -136,12 +169,22 @@ class CheckedBundle:
             signed_by=_noted(self.signer),
         )  # fmt: skip
         arrived = _take_in(store, arrival, by)
+        if folder is not None and not arrived.changed:
+            uids = [arrived.session.uid, *(kept.uid for kept in line)]
+            arrived = store.write_now(set_folder(uids, folder, by=by))
         if not arrived.voided:
             dropped.pop(APPROVALS, None)
         return Imported(
             session=arrived.session, mode=manifest.mode, source=manifest.session, changed=arrived.changed,
             counts=manifest.counts, signer=self.signer, dropped=dropped if arrived.changed else {},
         )  # fmt: skip
+
+
+def _refuse_folder_changes(kept: StoredSession) -> None:
+    try:
+        refuse_open_folder_changes(kept)
+    except IllegalMove as error:
+        raise BundleInvalid(error.message) from None
 
 
 def _noted(signer: Signer) -> dict[str, str | None]:

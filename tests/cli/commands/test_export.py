@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from perdure.store.moves import inbox, session
 from perdure.store.store import open_store
 from perdure.testing.proxy import wait_until
+from tests.cli.support.repositories import call, make_repository, work, write
 from tests.cli.support.terminal import Terminal
 
 REVIEW, OTHER = "review-7", ("--store", "other.db")
@@ -146,3 +148,55 @@ def test_bundle_summary_is_escaped(terminal: Terminal) -> None:
     ]  # fmt: skip
     assert "a message from ada is unread" in page
     assert json.loads(Path("t/manifest.json").read_text())["session"]["id"] == "t-1"
+
+
+def elsewhere(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Another machine: it knows nothing of what this user exported."""
+    monkeypatch.setattr("perdure.control.receipts._folder", lambda: folder / "no-receipts")
+
+
+@pytest.mark.slow
+def test_files_travel_into_a_clone_and_into_a_new_folder(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = make_repository(terminal.folder / "work")
+    work(terminal, [call(write("b.txt", "b\n")), "Done.", call(write("c.txt", "c\n")), "Done again."])
+    said = terminal("export", "s", "--to", "s.zip")
+    assert (said.code, "1 artifact" in said.out, ", 2 snapshots." in said.out) == (0, False, True)
+    elsewhere(monkeypatch, terminal.folder)
+    refused = terminal("import", "s.zip", *OTHER, "--into", "s.zip")
+    assert (refused.code, "is not a folder" in refused.err) == (1, True)
+    git = ["git", "clone", "-q", str(repository), str(terminal.folder / "clone")]
+    subprocess.run(git, check=True)
+    came = terminal("import", "s.zip", *OTHER, "--into", "clone")
+    place = terminal.folder / "clone"
+    assert f"It works in {place}; 2 snapshots came with it, and no file there changed.\n" in came.out
+    assert "+++ b/b.txt" in terminal("diff", "s", *OTHER).out
+    assert sorted(one.name for one in place.iterdir()) == [".git", "a.txt"]
+    terminal("send", "s", "again", *OTHER)
+    assert terminal("resume", "s", *OTHER).out.endswith("Done again.\n\n")
+    third = ("--store", "third.db")
+    came = terminal("import", "s.zip", *third)
+    assert "Its files, 2 snapshots, were not imported: they need a folder.\n" in came.out
+    assert "Run `perdure import s.zip --into DIR --store third.db` with" in came.out
+    came = terminal("import", "s.zip", *third, "--into", "fresh")
+    fresh = terminal.folder / "fresh"
+    assert f"It works in the new folder {fresh}, which has its newest files; 2 snapshots came with it.\n" in came.out
+    assert sorted(one.name for one in fresh.iterdir()) == ["a.txt", "b.txt"]
+    assert terminal("verify", *third).code == 0
+
+
+@pytest.mark.slow
+def test_bundle_of_the_same_user_keeps_its_folder_and_files(terminal: Terminal) -> None:
+    make_repository(terminal.folder / "work")
+    work(terminal, [call(write("b.txt", "b\n")), "Done."])
+    assert terminal("export", "s", "--move").code == 0
+    came = terminal("import", "s.zip", *OTHER)
+    assert f"It works in {terminal.folder / 'work'}; 2 snapshots came with it" in came.out
+    assert "+++ b/b.txt" in terminal("diff", "s", *OTHER).out
+
+
+def test_wrong_file_options_are_refused(terminal: Terminal) -> None:
+    terminal("run", "user_talk", "--id", "t")
+    assert terminal("export", "t", "--max-files-size", "much").code == 2
+    assert terminal("export", "t").code == 0
+    said = terminal("import", "t.zip", *OTHER, "--into", "fresh")
+    assert (said.code, "The bundle has no files" in said.err) == (2, True)

@@ -179,17 +179,23 @@ class LockedStore:
 
     def null_name(self) -> str:
         """The object name that git uses for "no object"."""
-        return "0" * 2 * hashlib.new(self._form()).digest_size
+        return "0" * 2 * hashlib.new(self.object_format).digest_size
 
     def blob_name(self, size: int, content: Iterable[bytes]) -> str:
         """The object name of a content of this size."""
-        hashing = hashlib.new(self._form(), b"blob %d\0" % size)
+        hashing = hashlib.new(self.object_format, b"blob %d\0" % size)
         for chunk in content:
             hashing.update(chunk)
         return hashing.hexdigest()
 
-    def _form(self) -> str:
+    @property
+    def object_format(self) -> str:
+        """How objects are named: sha1 or sha256."""
         return (self.path / "format").read_text()
+
+    def beside(self, path: Path) -> LockedStore:
+        """Another git dir, used under the same lock."""
+        return LockedStore(path, self._lock, None)
 
     def remove_stale(self) -> None:
         """Remove the lock files of processes that died here."""
@@ -205,7 +211,7 @@ class LockedStore:
         mark = self.path / "boot"
         if mark.is_file() and mark.read_text() == boot_id():
             return
-        form = self._form()
+        form = self.object_format
         for path in self.path.glob("objects/[0-9a-f][0-9a-f]/*"):
             try:
                 whole = (

@@ -23,6 +23,11 @@ CHUNK = 1 << 20
 
 def read_blobs(store: LockedStore, names: Iterable[str]) -> Iterator[Iterator[bytes]]:
     """The content of each blob, in pieces, in the given order. Each must be read to its end before the next."""
+    return read_objects(store, names, "blob")
+
+
+def read_objects(store: LockedStore, names: Iterable[str], kind: str) -> Iterator[Iterator[bytes]]:
+    """The content of each object of a kind, as `read_blobs`."""
     names = list(names)
     with TemporaryFile() as wanted:
         wanted.write("".join(f"{name}\n" for name in names).encode())
@@ -33,16 +38,16 @@ def read_blobs(store: LockedStore, names: Iterable[str]) -> Iterator[Iterator[by
     watch.start()
     try:
         for name in names:
-            yield _content(process, name)
+            yield _content(process, name, kind)
     finally:
         watch.cancel()
         stop(process)
 
 
-def _content(process: subprocess.Popen[bytes], name: str) -> Iterator[bytes]:
+def _content(process: subprocess.Popen[bytes], name: str, kind: str) -> Iterator[bytes]:
     assert process.stdout is not None
     header = process.stdout.readline().decode().split()
-    if len(header) != 3 or header[1] != "blob":
+    if len(header) != 3 or header[1] != kind:
         raise Damaged(f"Content {name[:12]} is missing from the snapshots.")
     left = int(header[2])
     while left:

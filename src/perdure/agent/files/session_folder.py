@@ -19,7 +19,7 @@ from perdure.agent.history.transcript import Line, State
 from perdure.agent.ledger import AgentLedger, line_of_effects, placed
 from perdure.domain.effect import EffectState
 from perdure.errors import ConfigError, PerdureError
-from perdure.ids import decode, encode
+from perdure.ids import decode, digest, encode
 from perdure.runtime.ledger.errors import failure
 from perdure.runtime.ledger.host import OpenDoubt
 
@@ -39,7 +39,10 @@ async def open_folder(ledger: AgentLedger, records: AgentRecords) -> None:
     }  # fmt: skip
     position = ["worktree", run.session.uid]
     with run.active():
-        there = (await run.read(placed, run.session.uid, 0)).get(encode(position))
+        done = await run.read(placed, run.session.uid, 0)
+        if (first := done.get(encode(position))) is not None and first.state == EffectState.ACKNOWLEDGED:
+            position.append(digest(str(ledger.home))[:16])  # that one is elsewhere: the session was moved here
+        there = done.get(encode(position))
         effect = await ledger.perform(open_worktree, arguments, position, there)
     if effect.state != "acknowledged":
         raise failure(effect)

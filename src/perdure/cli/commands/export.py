@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import click
@@ -11,8 +10,8 @@ from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import count, safe
 from perdure.control import receipts
+from perdure.control.session_files import export_session, parse_size
 from perdure.interchange.export import Exported
-from perdure.interchange.export import export as write_bundle
 from perdure.interchange.signing_keys import signing_key
 from perdure.runtime.runtime import Runtime
 from perdure.store.moves import session
@@ -23,20 +22,29 @@ from perdure.store.moves import session
 @click.option("--move", is_flag=True, help="Seal it here; it continues where the bundle is imported.")
 @click.option("--to", metavar="PATH", help="The .zip file or folder to write (default: ID.zip in this folder).")
 @click.option("--sign", is_flag=True, help="Sign it with your key, which is created when first needed.")
+@click.option("--without-files", is_flag=True, help="Leave out the snapshots of its folder.")
+@click.option(
+    "--max-files-size", metavar="SIZE", default="1G", show_default=True, help="Carry no more than SIZE of them."
+)
+@click.option("--thin", is_flag=True, help="Leave out what a remote has; the import needs a clone.")
 @by_option
-def export(shell: Shell, id: str, move: bool, to: str | None, sign: bool) -> None:
+def export(
+    shell: Shell, id: str, move: bool, to: str | None, sign: bool, without_files: bool, max_files_size: str, thin: bool
+) -> None:
     """Export a session as a bundle, as a copy or as a move.
 
-    A copy changes nothing here. A move seals the session here; if the bundle is lost, export it again.
+    A copy changes nothing here. A move seals the session here; if the bundle is lost, export it again. The bundle of an
+    agent carries the snapshots of its folder, so that `diff`, `rewind` and `fork` work where it is imported.
     """
     key = signing_key() if sign else None  # before anything is sealed
+    most = parse_size(max_files_size)
 
     async def work(runtime: Runtime) -> Exported:
         found = await runtime.store.read(session.find, id)
         path = Path(to) if to is not None else Path(file_name(found.id))
-        return await asyncio.to_thread(
-            write_bundle, runtime.store, found.uid, path.absolute(), by=shell.by, move=move,
-            artifacts=runtime.values.directory, life_of=runtime.life_of, key=key,
+        return await export_session(
+            runtime, found.uid, path.absolute(), by=shell.by, move=move, key=key, files=not without_files, thin=thin,
+            most=most,
         )  # fmt: skip
 
     done = run_with_runtime(shell, work)
@@ -53,7 +61,8 @@ def file_name(id: str) -> str:
 
 
 def show_export(shell: Shell, done: Exported) -> None:
-    contents = ", ".join(count(done.counts[noun], noun) for noun in ("event", "effect", "artifact"))
+    nouns = [noun for noun in ("event", "effect", "artifact", "snapshot") if noun in done.counts]
+    contents = ", ".join(count(done.counts[noun], noun) for noun in nouns)
     shell.echo(f"{safe(done.path)} contains session {done.session.id}: {contents}.")
     shell.echo(*(safe(note) for note in done.notes))
     if done.copy is None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import msgspec
 
+from perdure.agent.files.transfer.clone import clone_at
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
-from perdure.cli.text.plain import safe, short, value
+from perdure.cli.text.plain import count, safe, short, value
 from perdure.cli.trust_prompt import can_ask
 from perdure.control import receipts
-from perdure.domain.permission import NAMES
+from perdure.control.session_files import ImportedSession, import_session
+from perdure.domain.permission import NAMES, REPOSITORY
 from perdure.domain.session import TERMINAL
 from perdure.errors import ConfigError
 from perdure.interchange.import_ import CheckedBundle, Imported, open_checked
@@ -28,11 +31,19 @@ NAME = 60  # characters of a name that the maker of the bundle chose
 @click.option("--take-back", is_flag=True, help="Undo a move. Confirms that it was not imported elsewhere.")
 @click.option("--keep", metavar="NAMES", help="Permissions of the bundle to keep, separated by commas; or `all`.")
 @click.option("--signed-by", metavar="NAME", help="Require the signature of NAME; `any-known`: of any key you know.")
+@click.option("--into", metavar="DIR", help="Where it works: a clone of its repository, or a new folder for its files.")
+@click.option("--without-files", is_flag=True, help="Leave out the files of the bundle.")
 @by_option
-def import_(shell: Shell, file: str, new: str | None, take_back: bool, keep: str | None, signed_by: str | None) -> None:
+def import_(
+    shell: Shell, file: str, new: str | None, take_back: bool, keep: str | None, signed_by: str | None,
+    into: str | None, without_files: bool,
+) -> None:  # fmt: skip
     """Import a bundle: a copy runs beside its original, a move continues in its place.
 
     A bundle that is damaged or does not verify is refused. Importing a bundle again changes nothing.
+
+    If the bundle has files, --into names the folder that the session works in here: a clone of the same repository,
+    whose files do not change, or a new folder, which gets the newest files.
 
     Permissions in a bundle (allow, approvals, base_url, environment, network, repository, unsandboxed) are dropped
     unless you exported it yourself, name them with --keep, or confirm each at the terminal. A signature shows who made
@@ -43,20 +54,53 @@ def import_(shell: Shell, file: str, new: str | None, take_back: bool, keep: str
         Path(file), signed_by=signed_by
     ) as bundle:  # before a store is created for a bundle that is refused
         kept = _kept_permissions(shell, bundle, named)
+        place = Path(into) if into is not None else None if without_files else _offered_clone(shell, bundle, kept)
 
-        async def work(runtime: Runtime) -> Imported:
-
-            artifacts = runtime.values.directory
-            return await asyncio.to_thread(
-                bundle.into, runtime.store, by=shell.by, id=new, take_back=take_back, artifacts=artifacts,
-                keep=kept,
+        async def work(runtime: Runtime) -> ImportedSession:
+            return await import_session(
+                runtime, bundle, by=shell.by, id=new, take_back=take_back, keep=kept, into=place,
+                files=not without_files,
             )  # fmt: skip
 
         done = run_with_runtime(shell, work, create=True)
     if shell.json:
-        shell.echo_json(done)
+        shown = {name: getattr(done, name) for name in ("files", "folder")}
+        shell.echo_json(msgspec.to_builtins(done.imported) | msgspec.to_builtins(shown))
     else:
-        show_import(shell, done)
+        show_import(shell, done.imported)
+        shell.echo(*file_lines(shell, file, done))
+
+
+def _offered_clone(shell: Shell, bundle: CheckedBundle, kept: frozenset[str]) -> Path | None:
+    """The clone in the current folder, if the user wants the session to work there."""
+    if bundle.files is None or REPOSITORY in kept or not can_ask(shell):
+        return None
+    clone = clone_at(Path.cwd(), bundle.files)
+    wanted = clone is not None and click.confirm(
+        f"Let the session work in {safe(str(clone))}, a clone of its repository?", default=False, err=True
+    )
+    return clone if wanted else None
+
+
+def file_lines(shell: Shell, file: str, done: ImportedSession) -> Iterator[str]:
+    """Where the files of the bundle are, and what to type."""
+    about, session = done.files, done.imported.session
+    if about is None:
+        return
+    number = count(len(about.snapshots), "snapshot")
+    if done.folder is None:
+        yield f"Its files, {number}, were not imported: they need a folder."
+        yield f"Run `{shell.suggest('import', file, '--into', 'DIR')}` with a clone of its repository, or a new folder."
+        yield from (f"Its repository: {safe(one)}" for one in about.remotes[:1])
+    elif done.is_new:
+        yield f"It works in the new folder {safe(done.folder)}, which has its newest files; {number} came with it."
+    else:
+        yield f"It works in {safe(done.folder)}; {number} came with it, and no file there changed."
+        if session.forked_from is None and session.status not in TERMINAL:
+            back = shell.suggest("rewind", session.id, "--here", "--snapshot", about.snapshots[-1])
+            yield f"`{back}` puts its newest files there."
+    if about.left_out:
+        yield f"{about.left_out} of its snapshots are not in the bundle."
 
 
 def _named_permissions(keep: str | None) -> frozenset[str] | None:

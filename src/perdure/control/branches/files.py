@@ -111,7 +111,7 @@ def _sides(
     tx: StoreTransaction, session: SessionRecord, first: int | None, last: int | None, parent: bool
 ) -> tuple[DiffSide, DiffSide]:
     after = _side(tx, session, session.cursor if last is None else last)
-    if parent or (first is None and session.forked_from is not None):
+    if parent or (first is None and session.forked_from is not None and not _is_copy(tx, session)):
         if session.forked_from is None:
             raise ConfigError(f"Session {session.id} is not a branch.", hint="Leave --parent out.")
         origin = sessions.get(tx, session.forked_from)
@@ -122,6 +122,12 @@ def _sides(
         state, _ = _at(tx, session, END)
         before = DiffSide(session.id, 1, state.started or after.snapshot)
     return before, after
+
+
+def _is_copy(tx: StoreTransaction, session: SessionRecord) -> bool:
+    """Whether it continues, from its end, a session of another store: then that one's start is also its own."""
+    origin = sessions.get(tx, session.forked_from or "")
+    return origin.sealed_at is not None and session.forked_at == origin.cursor
 
 
 def _side(tx: StoreTransaction, session: SessionRecord, number: int) -> DiffSide:

@@ -74,6 +74,10 @@ update session set arguments = :arguments, result = :result, error = :error, tit
     interrupt_requested_at = :interrupt_requested_at, model = :model, archived_at = :archived_at, retries = :retries
 where uid = :uid;
 
+-- name: transfer.set_folder
+-- Give a session that was imported without a folder the folder that it works in.
+update session set repository = :repository where uid = :uid and repository is null;
+
 -- name: transfer.unseal
 -- Unseal a session.
 update session set sealed_at = null where uid = :uid;

@@ -11,7 +11,7 @@ approval is imported undecided and without votes, and is requested here again. D
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -78,6 +78,26 @@ def import_sessions(request: SessionImport, *, by: str) -> Move[ImportResult]:
         return ImportResult(made.session, made.changed, tuple(id for one in voids for id in one.voters))
 
     return Move("session_import.import_sessions", "outsider", run)
+
+
+def set_folder(uids: Sequence[str], folder: str, *, by: str) -> Move[ImportResult]:
+    """Give imported sessions without a folder one; the first continues here, the others are its history.
+
+    Sealed history gets no event: its log is closed.
+    """
+
+    def run(tx: StoreTransaction) -> ImportResult:
+        found = session.get(tx, uids[0])
+        changed = bool(tx.run("transfer.set_folder", uid=found.uid, repository=folder))
+        if changed and found.sealed_at is None:
+            log = enter(tx, found.uid, by)
+            log.append("note", {"folder": folder}, rows={"session": {"repository": folder}})
+            log.close()
+        for uid in uids[1:]:
+            tx.run("transfer.set_folder", uid=uid, repository=folder)
+        return ImportResult(session.get(tx, found.uid), changed)
+
+    return Move("session_import.set_folder", "outsider", run)
 
 
 def _check_kinds(tx: StoreTransaction, request: SessionImport) -> None:

@@ -1,0 +1,159 @@
+"""Takes the snapshots of a bundle into the store of a folder. The pack may come from anyone.
+
+    index      in a git dir of its own, beside the store: `index-pack --strict` checks every object and every link
+    measure    the trees: names, depth, number of paths, and how many bytes a checkout would write
+    copy       only what the named snapshots hold, as a pack of our own, synced
+    remove     the git dir
+
+Until `copy` nothing of the pack is in the store; a crash before it leaves a folder that the next import removes, and a
+crash within it leaves objects that nothing names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from perdure.agent.files.object_store import LockedStore
+from perdure.agent.files.objects import copy_borrowed, read_objects
+from perdure.agent.files.snapshot import Snapshots
+from perdure.agent.git.command_line import run
+from perdure.errors import BundleInvalid, Conflict, StoreError, StoreFull
+from perdure.interchange.session_files import PackedFiles, SessionFiles
+
+TREE, NESTED = "40000", "160000"
+MODES = {TREE, NESTED, "100644", "100755", "120000"}
+MOST_PATHS, MOST_BYTES, DEEPEST = 1_000_000, 32 << 30, 200
+
+
+class TreeSize(NamedTuple):
+    """What a checkout of a tree would write."""
+
+    paths: int
+    bytes: int
+    depth: int
+
+
+def take_in(snapshots: Snapshots, files: PackedFiles) -> None:
+    """Store the snapshots of a pack beside those of a folder; raises `BundleInvalid` for what no honest pack holds."""
+    about = files.about
+    with snapshots.lock() as store:
+        if store.object_format != about.object_format:
+            raise Conflict(f"The files use {about.object_format} names and the folder uses {store.object_format}.")
+        for left in store.path.parent.glob("import-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        with TemporaryDirectory(prefix="import-", dir=store.path.parent) as made:
+            quarantine = _index(store, Path(made), files)
+            names = _list_objects(quarantine, about)
+            _measure(quarantine, about, names)
+            borrowed, store.borrowed_objects = store.borrowed_objects, quarantine.path / "objects"
+            copy_borrowed(store, names)
+            store.borrowed_objects = borrowed
+            store.sync()
+        for name in about.snapshots:
+            store.tree(name)
+
+
+def _index(store: LockedStore, folder: Path, files: PackedFiles) -> LockedStore:
+    """Index the pack in a git dir of its own, which sees the user's objects only if the pack needs them."""
+    about, path = files.about, folder / "git"
+    run("init", "--quiet", "--bare", "--template=", f"--object-format={about.object_format}", str(path), cwd=folder)
+    if about.base is not None and store.borrowed_objects is not None:
+        (path / "objects" / "info").mkdir(exist_ok=True)
+        (path / "objects" / "info" / "alternates").write_bytes(os.fsencode(store.borrowed_objects) + b"\n")
+    (path / "objects" / "pack").mkdir(exist_ok=True)
+    pack = path / "objects" / "pack" / "pack-import.pack"
+    with pack.open("wb") as file:
+        file.writelines(files.pieces())
+    quarantine = store.beside(path)
+    try:
+        quarantine.out("index-pack", "--strict", str(pack))
+    except StoreFull:
+        raise
+    except StoreError as error:
+        raise BundleInvalid(f"The files of the bundle are refused: {error.message}") from None
+    return quarantine
+
+
+def _list_objects(quarantine: LockedStore, about: SessionFiles) -> list[str]:
+    stdin = "".join(f"{name}\n" for name in about.snapshots).encode()
+    kinds = quarantine.out("cat-file", "--batch-check=%(objecttype)", stdin=stdin).decode().splitlines()
+    if kinds != ["commit"] * len(about.snapshots):
+        raise BundleInvalid("A snapshot that the bundle names is not among its files.")
+    for content in read_objects(quarantine, about.snapshots, "commit"):
+        if b"\nparent " in b"".join(content).partition(b"\n\n")[0]:
+            raise BundleInvalid("A snapshot in the bundle has a history, which no snapshot has.")
+    try:
+        out = quarantine.out("rev-list", "--objects", "--no-object-names", "--stdin", stdin=stdin)
+    except StoreFull:
+        raise
+    except StoreError as error:
+        raise BundleInvalid(f"The files of the bundle are not complete: {error.message}") from None
+    return out.decode().split()
+
+
+def _measure(quarantine: LockedStore, about: SessionFiles, names: list[str]) -> None:
+    """Refuse names that no folder can hold, and trees that would fill a disk with few objects."""
+    stdin = "".join(f"{name}\n" for name in names).encode()
+    out = quarantine.out("cat-file", "--batch-check=%(objecttype) %(objectsize)", stdin=stdin)
+    kinds = dict(zip(names, (line.split() for line in out.decode().splitlines()), strict=True))
+    sizes = {name: int(found[1]) for name, found in kinds.items() if found[0] == "blob"}
+    trees = [name for name, found in kinds.items() if found[0] == "tree"]
+    if {one[0] for one in kinds.values()} - {"blob", "tree", "commit"}:
+        raise BundleInvalid("The files of the bundle hold an object that is no file and no folder.")
+    entries = {
+        name: list(_entries(b"".join(content), len(name) // 2))
+        for name, content in zip(trees, read_objects(quarantine, trees, "tree"), strict=True)
+    }
+    known: dict[str, TreeSize] = {}
+    for commit in about.snapshots:
+        _check(_size(quarantine.tree(commit), entries, sizes, known))
+
+
+def _entries(content: bytes, digest_size: int) -> Iterable[tuple[str, str]]:
+    """Mode and object name of each entry of a tree; a name that no folder can hold is refused."""
+    at = 0
+    while at < len(content):
+        middle, end = content.index(b" ", at), content.index(b"\0", at)
+        mode, name = content[at:middle].decode(), content[middle + 1 : end]
+        at = end + 1 + digest_size
+        if mode not in MODES or name in (b"", b".", b"..") or b"/" in name or name.lower() == b".git":
+            raise BundleInvalid(f"The files of the bundle hold an impossible path: {os.fsdecode(name)[:100]!r}.")
+        yield mode, content[end + 1 : at].hex()
+
+
+def _size(
+    tree: str, entries: dict[str, list[tuple[str, str]]], sizes: dict[str, int], known: dict[str, TreeSize]
+) -> TreeSize:
+    """The size of a tree. Each tree is counted once, however often it occurs."""
+    waiting = [tree]
+    while waiting:
+        name = waiting[-1]
+        below = [one for mode, one in entries[name] if mode == TREE]
+        missing = [one for one in below if one not in known]
+        if missing:
+            waiting += missing
+            if len(waiting) > MOST_PATHS:
+                raise BundleInvalid("The files of the bundle have too many folders inside each other.")
+            continue
+        waiting.pop()
+        files = [one for mode, one in entries[name] if mode not in (TREE, NESTED)]
+        known[name] = TreeSize(
+            len(files) + sum(known[one].paths for one in below),
+            sum(sizes[one] for one in files) + sum(known[one].bytes for one in below),
+            1 + max((known[one].depth for one in below), default=0),
+        )
+        _check(known[name])
+    return known[tree]
+
+
+def _check(size: TreeSize) -> None:
+    if size.paths > MOST_PATHS or size.bytes > MOST_BYTES or size.depth > DEEPEST:
+        raise BundleInvalid(
+            f"The files of the bundle are refused: a snapshot would have {size.paths} paths, {size.bytes} bytes and "
+            f"{size.depth} folders inside each other."
+        )
