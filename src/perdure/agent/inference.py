@@ -24,8 +24,10 @@ from perdure.errors import ModelError, PerdureError
 from perdure.ids import decode, encode
 from perdure.runtime.description import describe
 from perdure.runtime.live_text import LiveTextWriter, RetryNotice
+from perdure.runtime.run.interruption import Interrupted
 from perdure.store.moves import effect_input as intents
 from perdure.store.moves import message, wait
+from perdure.store.moves.interrupt import INTERRUPTED
 
 logger = logging.getLogger(__name__)
 ATTEMPTS = 6
@@ -37,6 +39,7 @@ MAX_ARGUMENTS = 1_000_000
 MAX_CALLS = 1_000
 MOST = 2**53  # tokens, or millionths of a dollar
 NAME = "model"
+CUT = "cut"  # why an interrupted answer stopped
 
 
 class ModelCall:
@@ -66,16 +69,30 @@ class ModelCall:
         return seconds
 
 
+class ReplyCut(Exception):
+    """The session was interrupted while the model answered; `text` is what was received."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("The reply was cut.")
+        self.text = text
+
+
 async def ask(
     ledger: AgentLedger, model: Model, request: Request, call: ModelCall, speech: LiveTextWriter | None = None
 ) -> Reply:
-    """Call the model until it answers. Raises `ModelError` when another attempt cannot help."""
-    on_text = publisher(speech)
+    """Call the model until it answers. Raises `ModelError` when another attempt cannot help, `ReplyCut` when the
+    session is interrupted."""
+    received: list[str] = []
+    on_text, interruption = publisher(speech, received), ledger.run.interruption
     while True:
+        received.clear()
         call.asked += 1
         try:
+            await interruption.check()
             async with asyncio.timeout(TIMEOUT):
-                return clean(await model.reply(request, on_text))
+                return clean(await interruption.race(model.reply(request, on_text)))
+        except Interrupted:
+            raise ReplyCut("".join(received)) from None
         except asyncio.CancelledError:
             this = asyncio.current_task()
             if this is not None and this.cancelling():
@@ -95,16 +112,21 @@ async def ask(
         if speech is not None:
             due = ledger.run.clock.now() + round(delay * SECOND)
             speech.wait(RetryNotice(due, call.asked + 1, ATTEMPTS, why, error.retry_after is not None))
-        await _pause(ledger, delay, call)
+        try:
+            await _pause(ledger, delay, call)
+        except Interrupted:
+            raise ReplyCut("") from None
 
 
-def publisher(speech: LiveTextWriter | None) -> OnText:
-    """A function that publishes each piece of the answer as live text, in the form in which it would be stored."""
+def publisher(speech: LiveTextWriter | None, received: list[str]) -> OnText:
+    """A function that collects each piece of the answer in the form in which it would be stored, and publishes it."""
 
     def on_text(text: str) -> None:
-        if speech is not None and text:
+        if text:
             with suppress(Exception):  # a user's own model may pass something that is not text
-                speech.say(_text(text))
+                received.append(_text(text))
+                if speech is not None:
+                    speech.say(received[-1])
 
     return on_text
 
@@ -112,7 +134,7 @@ def publisher(speech: LiveTextWriter | None) -> OnText:
 async def _pause(ledger: AgentLedger, seconds: float, call: ModelCall) -> None:
     run, position = ledger.run, call.position
     if seconds <= HELD:
-        await asyncio.sleep(seconds)
+        await run.interruption.race(asyncio.sleep(seconds))
         run.check()
         return
     due = run.clock.now() + round(seconds * SECOND)
@@ -157,20 +179,41 @@ async def record_failure(
     return line_of(ledger.run.session.uid, *made, body)
 
 
+def cut_reply(ledger: AgentLedger, model: Model, text: str, call: ModelCall, more: dict[str, Any]) -> message.CutReply:
+    """What was received of an answer when the session was interrupted. Its calls are dropped, and its usage is unknown.
+
+    If nothing was received there is no line, and the effect has failed.
+    """
+    if not text:
+        known = intents.AttemptResult(
+            outcome=AttemptOutcome.FAILED,
+            error=encode({"code": INTERRUPTED, "message": "It was stopped before it answered.", "asked": call.asked}),
+        )
+        return message.CutReply(*_intent(ledger, model, call.position), known, None, message.ModelUsage())
+    reply = clean(Reply(text, model=model.name))
+    result = {"stop": CUT, "calls": 0, "letters": len(reply.text), "asked": call.asked}
+    known = intents.AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result=encode(result), reference=model.name)
+    body = body_of(reply) | {"stop": CUT} | more
+    return message.CutReply(*_intent(ledger, model, call.position), known, body, message.ModelUsage())
+
+
 async def _write(
     ledger: AgentLedger, model: Model, known: intents.AttemptResult, position: list[Any], body: dict[str, Any] | None,
     spent: message.ModelUsage,
 ) -> tuple[int, int] | None:  # fmt: skip
-    run = ledger.run
-    arguments = {"model": model.name}
-    key = idempotency_key(run.session.uid, position, NAME, arguments, 0)
+    intent, dispatch = _intent(ledger, model, position)
+    return await ledger.run.write(message.record_reply(ledger.run.holder, intent, dispatch, known, body, spent))
+
+
+def _intent(ledger: AgentLedger, model: Model, position: list[Any]) -> tuple[intents.NewEffect, intents.Dispatch]:
+    """The effect of a model call, and its attempt."""
+    arguments, worker = {"model": model.name}, ledger.run.runtime.worker
+    key = idempotency_key(ledger.run.session.uid, position, NAME, arguments, 0)
     intent = intents.NewEffect(
         id="e-" + key[:16], position=encode(position), generation=0, tool=NAME, replay=Replay.PURE, targets="[]",
         intent=encode(arguments), intent_digest=intent_digest(NAME, arguments, []), idempotency_key=key,
     )  # fmt: skip
-    worker = run.runtime.worker
-    dispatch = intents.Dispatch(worker=worker.id, process=worker.process)
-    return await run.write(message.record_reply(run.holder, intent, dispatch, known, body, spent))
+    return intent, intents.Dispatch(worker=worker.id, process=worker.process)
 
 
 def body_of(reply: Reply) -> dict[str, Any]:

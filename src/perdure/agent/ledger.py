@@ -19,6 +19,7 @@ from perdure.agent.model import Model
 from perdure.agent.permissions import AgentPolicy
 from perdure.agent.settings import Settings
 from perdure.agent.toolbox import shipped
+from perdure.agent.tools.command import stop as stop_command
 from perdure.agent.tools.result import source_of
 from perdure.domain.effect import SETTLED, Effect, EffectState
 from perdure.domain.wait import Wait, WaitKind
@@ -96,7 +97,9 @@ class AgentLedger:
             return None
         last = attempts[-1]
         number = last.number if last.process.get("host") == host() else None
-        found = await offered.reattach(effect.idempotency_key, self.workspace, attempt=number)
+        workspace, key = self.workspace, effect.idempotency_key
+        with self.run.interruption.watch(lambda by: stop_command(key, workspace, by)):
+            found = await offered.reattach(key, workspace, attempt=number)
         if found is None:
             return None
         known = AttemptResult(outcome=found.outcome, result=found.result, error=found.error, reference=found.reference)

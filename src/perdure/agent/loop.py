@@ -83,6 +83,9 @@ class Loop:
             if calls := self.state.open_calls():  # new messages come after the results of these
                 await self._act(calls)
                 continue
+            if self.run.interruption.ends_turn:
+                await self._end_turn()
+                continue
             await self._read_news()
             if (order := self.state.open_order()) is not None:
                 await self._perform(order)
@@ -163,9 +166,29 @@ class Loop:
     async def _act(self, calls: list[Any]) -> None:
         bodies, claims = await self._calls.see_through(calls)
         bodies[-1] |= self._worked()
-        await self._say(*bodies, claims=claims)
+        if self.run.interruption.ends_turn:
+            await self._end_turn(bodies, claims)
+        else:
+            await self._say(*bodies, claims=claims)
         self._inbox = None
         await self._checkpoint()
+
+    async def _end_turn(
+        self, bodies: Sequence[dict[str, Any]] = (), claims: Sequence[ArtifactClaim] = (),
+        cut: message.CutReply | None = None,
+    ) -> None:  # fmt: skip
+        """The turn was interrupted: record what is known of it, and the stop; then wait for the next message."""
+        by = await self.run.interruption.requester()
+        at_rest = self.state.answer() is not None or self.state.stopped() is not None
+        note = {"role": "note", "about": "interrupted", "by": by, "content": f"{by} stopped the work here."}
+        with self.run.active():
+            written = await self.run.write(
+                message.end_turn(self.run.holder, bodies, note, claims, cut=cut, at_rest=at_rest)
+            )
+        for number, at, body in written:
+            self._add(line_of(self.run.session.uid, number, at, dict(body)))
+        self.run.interruption.end()
+        self._inbox, self._checks_inbox = None, True
 
     async def _perform(self, order: Line) -> None:
         """Carry out what a person ordered, as an effect of the session, and report it to the model."""
@@ -179,7 +202,11 @@ class Loop:
         request, call, model = self._request(), self._model_call(), self.settings.model
         try:
             with self.run.active(), LiveTextWriter(self.run) as speech:
-                reply = await inference.ask(self.ledger, model, request, call, speech)
+                try:
+                    reply = await inference.ask(self.ledger, model, request, call, speech)
+                except inference.ReplyCut as cut:
+                    await self._end_turn(cut=inference.cut_reply(self.ledger, model, cut.text, call, self._worked()))
+                    return
                 body = inference.body_of(reply) | self._worked()
                 self._add(await inference.record(self.ledger, model, reply, call, body))
         except ModelError as error:
@@ -211,7 +238,10 @@ class Loop:
 
     async def _compact(self, *, refused: bool = False) -> bool:
         with self.run.active():
-            line = await compaction.compact(self.ledger, self.state, refused=refused)
+            try:
+                line = await compaction.compact(self.ledger, self.state, refused=refused)
+            except inference.ReplyCut:  # the next model call ends the turn
+                return False
         if line is not None:
             self._add(line)
         return line is not None

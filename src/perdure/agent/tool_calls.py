@@ -27,6 +27,7 @@ from perdure.ids import digest, encode
 from perdure.runtime.definitions.program import Bound, get_program
 from perdure.runtime.definitions.tool import TOOLS, Tool
 from perdure.runtime.ledger.host import OpenDoubt
+from perdure.runtime.run.interruption import Interrupted
 from perdure.runtime.run.large_values import Values
 from perdure.runtime.run.lineage import expects_successor, inherited
 from perdure.runtime.run.records import as_open
@@ -107,7 +108,17 @@ class ToolCalls:
         async with self._places:
             with self.run.active():
                 self.run.honour_requests()
-                return await self._do(call)
+                try:
+                    if not self._has_record(call):
+                        await self.run.interruption.check()
+                    return await self._do(call)
+                except Interrupted as stop:
+                    return call_report.not_started(f"{stop} Do not repeat this call unless you are asked to.")
+
+    def _has_record(self, call: OpenCall) -> bool:
+        """Whether the call may have begun: its outcome is reported even if the turn was interrupted."""
+        offered = self.settings.toolbox.get(call.name)
+        return encode(self._position(call)) in self._there or (offered is not None and offered.kind == "child")
 
     async def _do(self, call: OpenCall) -> CallReport:
         there = self._there.get(encode(self._position(call)))
@@ -218,9 +229,14 @@ class ToolCalls:
         given = same | {"prompt": arguments["task"], "once": True}
         bound: Bound[Any] = Bound(program, program.signature.bind((), given))
         there = await run.read(_line_of_waits, run.session, "child", self._position(call))
+        if there is None:
+            await run.interruption.check()
         if there is None or there.resolved_at is None:
-            inherited = None if there is None else there.ref
-            there = await run.runtime.driver.run_child(run, bound, f"{run.session.id[:150]}.{id}", id, None, inherited)
+            inherited, name = None if there is None else there.ref, f"{run.session.id[:150]}.{id}"
+            try:
+                there = await run.runtime.driver.run_child(run, bound, name, id, None, inherited)
+            except Interrupted as stop:
+                return CallReport("unknown", f"{stop} The sub-agent {name} was told to stop, and has not ended yet.")
         return await run.read(_told_of_child, there, run.runtime.values)
 
     def _claim(self, told: CallReport) -> ArtifactClaim | None:

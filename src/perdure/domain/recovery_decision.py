@@ -1,11 +1,12 @@
 """Recovery: what may be done with an effect, given what is known of it. This is the replay table of the design.
 
-Three pure functions decide, and nothing else does. A run and the recovery plan that is shown before it call them in the
+These pure functions decide, and nothing else does. A run and the recovery plan that is shown before it call them in the
 same order, on the same evidence, so they reach the same decision:
 
     awaits_approval   the effect is planned, and its approval is undecided: wait
     recover           the replay table
     permit            what policy, gate and leases allow now, for a dispatch that is due
+    interrupted       instead of these, for the effects of a turn that a person interrupted
 
 Three things are easy to get wrong, and each has its place here:
 
@@ -238,6 +239,16 @@ def _counted(action: Action, evidence: Evidence, rule: Rule, why: str) -> Recove
     if evidence.life is Liveness.DEAD:
         return RecoveryDecision(action, why, evidence.at + rule.inflight)
     return RecoveryDecision(Action.ASK, "It is unknown whether an attempt is still under way.")
+
+
+def interrupted(effect: Effect, rule: Rule, by: str) -> RecoveryDecision:
+    """What is done with an unsettled effect of a turn that `by` interrupted: it does not begin, and is not repeated."""
+    if effect.state == EffectState.PLANNED:
+        return RecoveryDecision(Action.REFUSE, f"{by} stopped the session first.")
+    if rule.replay is Replay.PURE:
+        return RecoveryDecision(Action.FAIL, f"{by} stopped it.")
+    why = f"{by} stopped the session before its outcome was known; it may be partly done."
+    return RecoveryDecision(Action.ASK, effect.doubt or why)
 
 
 def awaits_approval(effect: Effect, approval: Approval | None, stopping: bool) -> bool:

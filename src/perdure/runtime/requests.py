@@ -248,6 +248,8 @@ class Requests:
         for one in view.waits:
             if one.kind == WaitKind.QUARANTINE:
                 await self.resolve(one, None, by or self._by)
+            elif one.kind == WaitKind.CHILD and one.ref is not None:
+                await self.resume(one.ref, by=by)  # an interrupt pauses the children too
         return await self._queries.get(view.uid)
 
     async def resolve(self, asked: Wait, answer: Any, by: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from perdure.domain.artifact import Retention
 from perdure.domain.fact import private_scope
-from perdure.errors import ConfigError, PerdureError, StoreError
+from perdure.errors import ConfigError, PerdureError, StoreError, Suspended
 from perdure.ids import decode, digest, encode
 from perdure.runtime.awaitable import UnawaitedCalls
 from perdure.runtime.calls.step_retries import AttemptFailed
@@ -20,6 +20,7 @@ from perdure.runtime.definitions.signature import Signature, argument_digest
 from perdure.runtime.description import describe
 from perdure.runtime.function_call import INTERRUPTIONS, call
 from perdure.runtime.ledger.errors import step_failed
+from perdure.runtime.run.interruption import StoppableCoroutine
 from perdure.runtime.run.lanes import Lanes
 from perdure.runtime.run.position import CallPosition
 from perdure.runtime.run.records import recall
@@ -61,7 +62,11 @@ class SessionRecords:
     ) -> Any:  # fmt: skip
         """Compute a step that nothing is recorded for."""
         if shape.is_async:
-            ended = await call(function, True, None, None, **shape.unbind(arguments))
+            coroutine = StoppableCoroutine(function)
+            with self._run.interruption.watch(coroutine.stop):
+                ended = await call(coroutine, True, None, None, **shape.unbind(arguments))
+            if coroutine.is_stopped and ended.broken_off:
+                raise Suspended  # it is computed again when the session is resumed
         else:
             text_or_end = await compute(
                 self._run, function, shape, arguments,

@@ -3,7 +3,8 @@
     lock      inherited from the worker, which took it before the runner existed; held until the runner ends
     started   the identity of the runner, synced: from here on the command may have begun
     exec      the command, in the sandbox; its output goes to `output`
-    end       the command has ended by itself, by a limit, or because a file `end` was written
+    end       the command has ended by itself, by a limit, or because a file `end` was written: then it first gets
+              SIGTERM and `GRACE` seconds
     quiet     the processes that it left behind are ended too: every descendant becomes a child of the runner
     exit      how it ended, synced, written whole or not at all
 
@@ -29,7 +30,7 @@ import sys
 import time
 from contextlib import suppress
 
-TICK, TAIL = 0.05, 8192
+TICK, TAIL, GRACE = 0.05, 8192, 0.3
 SUBREAPER, _DEATH_SIGNAL = 36, 1
 
 
@@ -133,6 +134,8 @@ class CommandRunner:
             record(self._folder, "exit", how="never", code=error.errno or 0)
             return
         how = self._wait(pid, pipe, output)
+        if how == "ended":
+            self._terminate(pid, pipe, output)
         self._end_descendants()
         output.close(pipe)
         code = os.waitstatus_to_exitcode(self._status or 0)
@@ -249,6 +252,16 @@ class CommandRunner:
                     self._status = status
         except ChildProcessError:
             return False
+
+    def _terminate(self, main: int, pipe: int, output: Output) -> None:
+        """Ask the command and its children to end. The sandbox is not asked: it would take them with it at once."""
+        for pid in descendants():
+            if _content(f"/proc/{pid}/comm").strip() != "bwrap":
+                _signal(pid, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE
+        while self._reap(main) and time.monotonic() < deadline:
+            output.read_from(pipe)
+            select.select([], [], [], 0.01)
 
     def _end_descendants(self) -> None:
         """End all descendants. They are stopped first, so that none can fork faster than it is found."""

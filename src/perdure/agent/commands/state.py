@@ -151,7 +151,8 @@ class CommandAttempts:
         if (lock := self.lock()) is not None:
             os.close(lock)
             return False
-        runner.record(str(self.attempt(number)), "end", because=because.replace("\n", " "))
+        with suppress(OSError):  # it was removed or written by another thread meanwhile
+            runner.record(str(self.attempt(number)), "end", because=because.replace("\n", " "))
         return True
 
     def forget(self) -> None:
@@ -166,8 +167,12 @@ class CommandAttempts:
         environment: dict[str, str],
         bounds: Bounds,
         beat: Callable[[], None],
+        stopped: Callable[[], str | None] = lambda: None,
     ) -> CommandExit:
-        """Run a prepared command to its end, unless an earlier attempt has ended or is still running."""
+        """Run a prepared command to its end, unless an earlier attempt has ended or is still running.
+
+        `stopped` returns the reason once the command is to be ended.
+        """
         folder = self.attempt(number)
         faults.point("command.folder")
         while (lock := self.lock()) is None:  # an earlier attempt is running: its exit is the exit of this one
@@ -180,16 +185,16 @@ class CommandAttempts:
                 raise NotDone("Another process found that this attempt had not begun, and stopped it from beginning.")
             if (folder / "started").exists():
                 raise EffectInDoubt("This attempt has begun before, and how it ended is unknown.")
+            if stopped() is not None:
+                raise NotDone("The session was interrupted before the command began.")
             faults.point("command.locked")
             process, alive = _start_runner(argv, folder, lock, bounds, workspace, environment)
         finally:
             os.close(lock)
         faults.point("command.begun")
-        try:
-            while not select.select([alive], [], [], BEAT)[0]:
-                _renew(beat)
-        finally:
-            os.close(alive)
+        if (because := stopped()) is not None:  # the request came before there was a runner to ask
+            self.end(because)
+        _await_end(alive, beat)
         process.wait()
         faults.point("command.ended")
         return self._final_exit(number)
@@ -239,6 +244,14 @@ def _start_runner(
     finally:
         os.close(write_end)
     return process, alive
+
+
+def _await_end(alive: int, beat: Callable[[], None]) -> None:
+    try:
+        while not select.select([alive], [], [], BEAT)[0]:
+            _renew(beat)
+    finally:
+        os.close(alive)
 
 
 def _renew(beat: Callable[[], None]) -> None:

@@ -8,8 +8,8 @@ again from the log. Deleting a checkpoint costs only time.
     assistant  a message of the model, and the calls that it made
     tool       the result of one call: `of` and `index` name it; `status` is done, failed, not started or unknown;
                `output` is the typed answer that the call delivered
-    note       a message of Perdure: `about` is away, settled, performed, reminder, limit, model or rewound; after the
-               last three the agent waits for a person
+    note       a message of Perdure: `about` is away, settled, performed, reminder, limit, model, rewound or
+               interrupted; after the last four the agent waits for a person
     summary    replaces everything before `first` since a compaction
 """
 
@@ -26,7 +26,7 @@ from perdure.ids import encode
 CODEC = "agent-state/1"
 FILES = 500  # how many files an agent remembers having read; the oldest are forgotten first
 ORIGINS = 500
-STOPS = ("limit", "model", "rewound")  # notes after which the agent waits for a person
+STOPS = ("limit", "model", "rewound", "interrupted")  # notes after which the agent waits for a person
 CHANGED = ""  # stands for the digest of a file that has changed since it was read: it must be read again
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,19 @@ def end(key: str, workspace: Workspace, *, because: str) -> bool:
     return CommandAttempts(workspace, key).end(because)
 
 
+def stop(key: str, workspace: Workspace, by: str) -> None:
+    """End a running command because a person interrupts the session; its result says who stopped it."""
+    stop_attempts(CommandAttempts(workspace, key), by)
+
+
+def stop_attempts(attempts: CommandAttempts, by: str) -> None:
+    threading.Thread(target=attempts.end, args=(stopped_because(by),), daemon=True, name="perdure-stop").start()
+
+
+def stopped_because(by: str) -> str:
+    return f"{by} stopped it, and it may be partly done"
+
+
 def forget(key: str, workspace: Workspace) -> None:
     """Remove the files of a command, once its outcome is in the ledger."""
     CommandAttempts(workspace, key).forget()
@@ -159,6 +173,7 @@ def _run(
     hidden = (attempts.folder.parent,)
     line = command_line(workspace, argv, level=level, temporary=temporary, hidden=hidden, read_only=read_only)
     variables = (read_only_environment if read_only else environment)(workspace, level, temporary)
+    call.on_stop(lambda by: stop_attempts(attempts, by))
     command_exit = attempts.run(
         call.attempt,
         line,
@@ -166,6 +181,7 @@ def _run(
         environment=variables,
         bounds=Bounds(seconds=max(1, min(timeout, LONGEST))),
         beat=call.heartbeat,
+        stopped=lambda: None if call.stopped_by is None else stopped_because(call.stopped_by),
     )
     call.reference(_describe_exit(command_exit))
     return _result(command_exit, workspace, changed=not read_only)

@@ -60,7 +60,10 @@ class Call:
 
     __module__ = "perdure"
 
-    __slots__ = ("_heartbeat", "attempt", "effect_id", "given_reference", "key", "session_id", "undoes")
+    __slots__ = (
+        "_heartbeat", "_on_stop", "attempt", "effect_id", "given_reference", "key", "session_id", "stopped_by",
+        "undoes",
+    )  # fmt: skip
 
     def __init__(
         self, key: str, attempt: int, session_id: str, effect_id: str, heartbeat: Callable[[], None] | None = None
@@ -72,6 +75,24 @@ class Call:
         self.undoes: str | None = None
         self.given_reference: str | None = None
         self._heartbeat = heartbeat
+        self.stopped_by: str | None = None
+        self._on_stop: Callable[[str], None] | None = None
+
+    def on_stop(self, stop: Callable[[str], None]) -> None:
+        """Give a function that ends the act early. It is called with the name of the person who interrupts the session.
+
+        It is called in another thread, perhaps more than once, and must return soon. The act then returns or raises as
+        it always does, which decides what is recorded.
+        """
+        self._on_stop = stop
+        if self.stopped_by is not None:
+            stop(self.stopped_by)
+
+    def stop(self, by: str) -> None:
+        """Stop the act, if it can be stopped: an asynchronous function is cancelled, a process is killed."""
+        self.stopped_by = by
+        if self._on_stop is not None:
+            self._on_stop(by)
 
     def heartbeat(self) -> None:
         """Report that a long act is still running. Raises `LeaseLost` when it must stop."""

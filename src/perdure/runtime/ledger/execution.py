@@ -14,6 +14,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from perdure import faults
 from perdure.domain.effect import AttemptOutcome, Replay
 from perdure.errors import ConfigError, NotDone, PerdureError
@@ -23,9 +25,11 @@ from perdure.runtime.description import describe, short_repr, summary, type_name
 from perdure.runtime.function_call import Completion, call, call_to_end, is_awaitable
 from perdure.runtime.ledger.attempt_registry import ACTING, BROKEN_OFF, AttemptKey, keep_late_outcome
 from perdure.runtime.ledger.isolation import IsolatedFunction
+from perdure.runtime.run.interruption import StoppableCoroutine
 from perdure.runtime.run.run import Run
 from perdure.store.moves import doubt
 from perdure.store.moves.effect_input import AttemptResult
+from perdure.store.moves.interrupt import INTERRUPTED
 
 logger = logging.getLogger(__name__)
 UNSTORABLE = "result-unstorable"
@@ -44,14 +48,19 @@ async def act(run: Run, tool: Tool[..., Any], context: Call, arguments: dict[str
     is_async = tool.signature.is_async and tool.isolate is None
     function: Callable[..., Any] = tool.function
     if tool.isolate is not None:
-        function = IsolatedFunction(tool, context, arguments, run.runtime.worker.pass_fds)
-    if not is_async:
+        function = isolated = IsolatedFunction(tool, context, arguments, run.runtime.worker.pass_fds)
+        context.on_stop(isolated.stop)
+    if is_async:
+        function = coroutine = StoppableCoroutine(function)
+        context.on_stop(coroutine.stop)
+    else:
         function = ThreadedAct(tool, function, attempt, context)
     timeout = tool.timeout if tool.isolate is None else None  # a process is stopped by its own thread
     ACTING.add(attempt)
     try:
         args, named = tool.context.give(context, opened)
-        ended = await call(function, is_async, timeout, on_overrun, *args, **named)
+        with run.interruption.watch(context.stop):
+            ended = await call(function, is_async, timeout, on_overrun, *args, **named)
     except BaseException:
         if isinstance(function, ThreadedAct):
             function.leave()  # the loop ends, and the thread continues
@@ -59,12 +68,20 @@ async def act(run: Run, tool: Tool[..., Any], context: Call, arguments: dict[str
             BROKEN_OFF.add(attempt)
             ACTING.discard(attempt)
         raise
-    known = outcome(tool, ended, context.given_reference)
+    known = _name_stopper(outcome(tool, ended, context.given_reference), context.stopped_by)
     if not known.over and tool.replay is not Replay.PURE:
         BROKEN_OFF.add(attempt)
     ACTING.discard(attempt)
     faults.point("act.after")
     return known
+
+
+def _name_stopper(known: AttemptResult, by: str | None) -> AttemptResult:
+    """An unknown outcome of an act that was interrupted says who stopped it."""
+    if by is None or known.outcome is not AttemptOutcome.UNKNOWN:
+        return known
+    error = encode({"code": INTERRUPTED, "message": f"{by} stopped it; it may be partly done."})
+    return msgspec.structs.replace(known, error=error)
 
 
 async def _note_overrun(run: Run, attempt: AttemptKey, overrun: TimeoutError) -> None:

@@ -76,6 +76,13 @@ class IsolatedFunction:
         self._refused: str | None = None
         self._outcome: AttemptResult | None = None
         self._rest = b""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def stop(self, by: str) -> None:  # noqa: ARG002 - the outcome names who stopped it
+        """Kill the process, with its process group. Without an answer from it, the outcome is unknown."""
+        if self._process is not None and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def __call__(self, *_: Any, **__: Any) -> AttemptResult:
         ours, theirs = socket.socketpair()
@@ -90,6 +97,9 @@ class IsolatedFunction:
                     )  # fmt: skip
                 except OSError as error:
                     return _not_started(f"Its process could not be started: {error}.")
+            self._process = process
+            if self._given.stopped_by is not None:  # before there was a process to kill
+                self.stop(self._given.stopped_by)
             try:
                 stopped = not self._follow(ours, process)
             finally:

@@ -217,6 +217,8 @@ class Ledger:
         known, attempt, site = AttemptResult(outcome=AttemptOutcome.UNKNOWN), 0, self.host.act_site(tool)
         while known.outcome is not AttemptOutcome.ACKNOWLEDGED and attempt < tool.retry:
             self.run.check()
+            if attempt and self.run.interruption.ends_turn:
+                break
             attempt += 1
             context = self.context(intent.id, intent.idempotency_key, attempt)
             known = await self._act(tool, context, arguments, site)

@@ -15,8 +15,10 @@ from perdure.domain.recovery_decision import (
     Action,
     Evidence,
     GateFinding,
+    RecoveryDecision,
     awaits_approval,
     binding_rule,
+    interrupted,
     is_due,
     open_attempts,
     permit,
@@ -25,12 +27,13 @@ from perdure.domain.recovery_decision import (
 from perdure.domain.restore import Restore, presumed_attempt
 from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Liveness, combined
+from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.definitions.tool import TOOLS, Tool
 from perdure.runtime.ledger.policy import Policy
 from perdure.runtime.run.lineage import newest, was_cancelled
 from perdure.runtime.run.records import line_of
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import approval, doubt, lease, restore
+from perdure.store.moves import approval, doubt, interrupt, lease, restore
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
 from perdure.store.moves.attempt import attempts_of
@@ -74,6 +77,8 @@ def _for(
         why = f"{effect.undo_by} asks to take it back: {effect.undo_because}"
         return _say(effect, attempts, Action.UNDO, why)
     stopping, rule = session.cancel_requested_at is not None, binding_rule(effect, tool.rule)
+    if (by := _interrupter(tx, session)) is not None and effect.position[0] != "undo":
+        return _as_found(effect, tool, attempts, interrupted(effect, rule, by))
     asked = None if effect.approval_id is None else approval.get(tx, effect.session_uid, effect.approval_id)
     if asked is not None and awaits_approval(effect, asked, stopping):
         why = f"The gate {asked.gate} asks, and approval {asked.id} is undecided."
@@ -86,15 +91,28 @@ def _for(
         effect = msgspec.structs.replace(effect, state=EffectState.DISPATCHED, doubted_at=None, verdict=None)
         decision = recover(effect, evidence, rule)
     attempts = evidence.attempts
-    if decision.action is Action.ASK and tool.outlives_worker and effect.doubted_at is None:
-        why = "It may have outlived its worker: it is looked for, and a person is asked only if it is not found."
-        return _say(effect, attempts, "look for it", why)
     if is_due(decision, tx.now):
         held = lease.blocking_lease(tx, effect)
         gate = _gate_finding(tx, effect, tool, session, policy)
         permitted = permit(effect, decision, gate, None if held is None else held.message)
         if permitted is not decision:
             return _say(effect, attempts, permitted.action, permitted.why)
+    return _as_found(effect, tool, attempts, decision)
+
+
+def _interrupter(tx: StoreTransaction, session: SessionRecord) -> str | None:
+    """Who interrupted the turn of an agent that has not ended yet."""
+    program = PROGRAMS.get(session.program)
+    return interrupt.pending(tx, session.uid) if program is not None and program.reads_messages else None
+
+
+def _as_found(
+    effect: Effect, tool: Tool[..., Any], attempts: list[Attempt], decision: RecoveryDecision
+) -> RecoveryStep:
+    """A decision; a person is asked about what may have outlived its worker only if it is not found."""
+    if decision.action is Action.ASK and tool.outlives_worker and effect.doubted_at is None:
+        why = "It may have outlived its worker: it is looked for, and a person is asked only if it is not found."
+        return _say(effect, attempts, "look for it", why)
     why = decision.why + _last_word(attempts, decision.action)
     return _say(effect, attempts, decision.action, why, decision.not_before)
 

@@ -21,6 +21,7 @@ from perdure.domain.recovery_decision import (
     after_absent,
     awaits_approval,
     binding_rule,
+    interrupted,
     open_attempts,
     permit,
     recover,
@@ -33,9 +34,10 @@ from perdure.runtime.definitions.tool import TOOLS, Tool
 from perdure.runtime.ledger import leases
 from perdure.runtime.ledger.host import OpenDoubt
 from perdure.runtime.recovery.probe import ask_probe
+from perdure.runtime.run.interruption import Interrupted
 from perdure.runtime.run.lineage import expects_successor
 from perdure.runtime.run.position import ExecutionLane
-from perdure.store.moves import approval, doubt, restore, wait
+from perdure.store.moves import approval, doubt, interrupt, restore, wait
 from perdure.store.moves import effect as effects
 from perdure.store.moves import effect_input as intents
 from perdure.store.moves.attempt import attempts_of
@@ -73,23 +75,47 @@ class Recovery:
             effect = await self._ledger.get(effect.id)  # its outcome may have come since the record was read
         while effect.state not in SETTLED:
             self._run.check()
-            effect = self._run.runtime.values.whole(effect)
-            if await self._await_approval(effect, lane):
-                effect = await self._ledger.get(effect.id)
+            is_undo = effect.position[0] == "undo"  # it is not refused: a later run continues it
+            if self._run.interruption.ends_turn and not is_undo:
+                effect = await self._interrupt(tool, effect, lane)
                 continue
-            rule, evidence = binding_rule(effect, tool.rule), await self._evidence(effect)
-            decision = recover(effect, evidence, rule)
-            logger.info("Session %s: effect %s (%s): recovery: %s.", self._uid, effect.id, effect.tool, decision.action)
-            if decision.action is Action.PROBE:
-                decision = await self._probe(tool, effect, evidence, rule, decision.why)
-            self._run.check()
-            effect = await self._follow_or_reread(tool, effect, decision, rule, lane)
+            try:
+                effect = await self._round(tool, effect, lane)
+            except Interrupted:
+                if is_undo:
+                    raise
+                effect = await self._ledger.get(effect.id)
         if expects_successor(effect, tool.retry):
             self._run.honour_requests()
+            await self._run.interruption.check()
             return await self._succeed(tool, effect, lane)
         if not at_its_end:
             self._run.wake_branches(effect, at_once=not fresh)
         return effect
+
+    async def _interrupt(self, tool: Tool[..., Any], effect: Effect, lane: ExecutionLane | None) -> Effect:
+        """An effect of a turn that was interrupted: it does not begin, and is not repeated."""
+        by = await self._run.interruption.requester()
+        decision = interrupted(effect, binding_rule(effect, tool.rule), by)
+        match decision.action:
+            case Action.REFUSE:
+                return await self._run.write(interrupt.refuse(self._run.holder, effect.id, decision.why))
+            case Action.FAIL:
+                return await self._run.write(doubt.fail(self._run.holder, effect.id, decision.why))
+        return await self._doubt(effect, decision.why, lane)
+
+    async def _round(self, tool: Tool[..., Any], effect: Effect, lane: ExecutionLane | None) -> Effect:
+        """One round: wait for an approval, or gather the evidence, decide, and follow the decision."""
+        effect = self._run.runtime.values.whole(effect)
+        if await self._await_approval(effect, lane):
+            return await self._ledger.get(effect.id)
+        rule, evidence = binding_rule(effect, tool.rule), await self._evidence(effect)
+        decision = recover(effect, evidence, rule)
+        logger.info("Session %s: effect %s (%s): recovery: %s.", self._uid, effect.id, effect.tool, decision.action)
+        if decision.action is Action.PROBE:
+            decision = await self._probe(tool, effect, evidence, rule, decision.why)
+        self._run.check()
+        return await self._follow_or_reread(tool, effect, decision, rule, lane)
 
     async def _follow_or_reread(
         self, tool: Tool[..., Any], effect: Effect, decision: RecoveryDecision, rule: Rule, lane: ExecutionLane | None

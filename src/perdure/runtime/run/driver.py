@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,8 @@ from perdure.store.moves import session as sessions
 if TYPE_CHECKING:
     from perdure.runtime.runtime import Runtime
 
+logger = logging.getLogger(__name__)
+
 
 class Driver:
     """Runs sessions of one store in this process."""
@@ -38,6 +42,7 @@ class Driver:
         self._runtime = runtime
         self._store = runtime.store
         self._shared_runs = SharedRuns()
+        self._stopping: set[asyncio.Task[SessionView]] = set()
 
     async def run(self, name: str) -> SessionView:
         """Run a session here until it finishes or waits."""
@@ -146,14 +151,29 @@ class Driver:
         lineage."""
         uid = inherited or (await self._begin_child(run, bound, name, wait_id)).uid
         await run.write(wait.open_(run.holder, wait_id, WaitKind.CHILD, ref=uid))
-        try:
-            await self.run(uid)
-        except LeaseError:
-            pass  # another worker runs it; its end resolves the wait
-        except PerdureError as error:  # the child cannot continue here, and its end is not known
-            raise run.give_up(error) from error
-        await self._runtime.requests.wake_parent(uid)
-        return await run.wait_for(wait_id, lane)
+        with run.interruption.watch(lambda by: self._stop_child(run, uid, by)):
+            try:
+                await self.run(uid)
+            except LeaseError:
+                pass  # another worker runs it; its end resolves the wait
+            except PerdureError as error:  # the child cannot continue here, and its end is not known
+                raise run.give_up(error) from error
+            await self._runtime.requests.wake_parent(uid)
+            return await run.wait_for(wait_id, lane)
+
+    def _stop_child(self, run: Run, uid: str, by: str) -> None:
+        """Its parent is interrupted: a sub-agent of an agent is cancelled, a child of a program is interrupted too."""
+        requests = self._runtime.requests
+        stopping = asyncio.ensure_future(
+            requests.cancel(uid, by=by, now=True) if run.interruption.ends_turn else requests.interrupt(uid, by=by)
+        )
+        self._stopping.add(stopping)
+        stopping.add_done_callback(self._stopped)
+
+    def _stopped(self, stopping: asyncio.Task[SessionView]) -> None:
+        self._stopping.discard(stopping)
+        if not stopping.cancelled() and (error := stopping.exception()) is not None:  # it has ended meanwhile
+            logger.info("A child session could not be stopped (%s).", error)
 
     async def _begin_child(self, run: Run, bound: Bound[Any], name: str, wait_id: str) -> SessionRecord:
         arguments, claims = self._runtime.values.place(bound.arguments)

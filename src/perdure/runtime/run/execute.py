@@ -30,6 +30,7 @@ from perdure.runtime.ledger.late_outcomes import write_late_outcomes
 from perdure.runtime.ledger.ledger import Ledger
 from perdure.runtime.recovery.recovery import tool_of
 from perdure.runtime.recovery.undo import take_back
+from perdure.runtime.run.interruption import Interrupted
 from perdure.runtime.run.records import load_session_only
 from perdure.runtime.run.run import Run
 from perdure.runtime.run.session_lease import acquire_shielded, give_back, reacquire
@@ -77,7 +78,8 @@ async def _once(
     runtime: Runtime, holder: Holder, program: Program[..., Any] | None, *, only_settle: bool = False
 ) -> bool:
     """One run of the program. True: something changed meanwhile, run it again."""
-    run = Run(runtime, holder, await runtime.store.read(program.read if program else load_session_only, holder.uid))
+    records = await runtime.store.read(program.read if program else load_session_only, holder.uid)
+    run = Run(runtime, holder, records, is_agent=program is not None and program.reads_messages)
     runtime.heartbeat.keep(holder, holder.boot_deadline - runtime.heartbeat.ttl, run.stop)
     run.restore = await runtime.store.read(
         restore.unreleased_for, run.session
@@ -161,7 +163,7 @@ async def _recover(run: Run, program: Program[..., Any], ledger: Ledger) -> bool
 
         ends = await run.see_through(_all([drive(effect) for effect in left]), unwinds=True)
         for error in ends:
-            if isinstance(error, BaseException) and not isinstance(error, Suspended):
+            if isinstance(error, BaseException) and not isinstance(error, Suspended | Interrupted):
                 raise error
         if run.stopped is not None:
             raise run.stopped
@@ -237,7 +239,8 @@ async def _suspend(run: Run) -> bool:
     if stopping and await _stopped(run):
         return False
     waits = run.blocked_on
-    pausing = not stopping and (run.pausing or (not waits and run.holder.pause_requested))
+    requested = run.holder.pause_requested or run.interruption.pauses
+    pausing = not stopping and (run.pausing or (not waits and requested))
     if not waits and not pausing:
         return True
     move = session_end.park(run.holder, waits, stopping=stopping, pausing=pausing, undos=run.undos)

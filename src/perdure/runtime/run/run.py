@@ -20,6 +20,7 @@ from perdure.domain.restore import Restore
 from perdure.domain.wait import Wait
 from perdure.errors import IllegalMove, LeaseLost, StoreError, Suspended
 from perdure.runtime.ledger import leases
+from perdure.runtime.run.interruption import Interruption
 from perdure.runtime.run.lineage import wake_branches_of_all
 from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.records import Records
@@ -39,13 +40,14 @@ HOLD_SHORT = SECOND  # a timer that is due this soon is waited for in place
 class Run:
     """What the program, the ledger and the waits of one run share."""
 
-    def __init__(self, runtime: Runtime, holder: Holder, records: Records) -> None:
+    def __init__(self, runtime: Runtime, holder: Holder, records: Records, *, is_agent: bool = False) -> None:
         self.runtime = runtime
         self.store = runtime.store
         self.clock = runtime.store.clock
         self.holder = holder
         self.records = records
         self.session = runtime.values.of_session(records.session)
+        self.interruption = Interruption(self, ends_turn=is_agent)
         self.unwinding = False
         self.pausing = False  # it is unwound because of a request to pause
         self.over = False
@@ -164,11 +166,15 @@ class Run:
         self._hushed_last = task
 
     def honour_requests(self) -> None:
-        """Between acts: stop or pause if that was requested."""
-        if self.holder.cancel_requested or self.holder.pause_requested:
-            self.pausing = self.pausing or not (self.unwinding or self.holder.cancel_requested)
-            self.unwind()
+        """Between acts: stop or pause if that was requested. An agent ends an interrupted turn itself."""
+        if self.holder.cancel_requested or self.holder.pause_requested or self.interruption.pauses:
+            self.unwind_to_pause()
             raise Suspended
+
+    def unwind_to_pause(self) -> None:
+        """Unwind the program because of a request; unless the request is to cancel, the session is paused."""
+        self.pausing = self.pausing or not (self.unwinding or self.holder.cancel_requested)
+        self.unwind()
 
     async def wait_for(self, id: str, lane: ExecutionLane | None = None) -> Wait:
         """Hold the caller until a wait of this session is resolved."""
@@ -176,6 +182,7 @@ class Run:
         if found.resolved_at is not None:
             return found
         self.check()
+        await self.interruption.check()
         future: asyncio.Future[Wait] = self._loop.create_future()
         self._waiting.setdefault(id, []).append(future)
         if found.due_at is not None:
@@ -264,24 +271,26 @@ class Run:
         if not self.unwinding:
             self.blocked_on = list(self._waiting)
         self.unwinding = True
-        self._dismiss()
+        self.dismiss(Suspended())
 
-    def _dismiss(self) -> None:
+    def dismiss(self, error: BaseException) -> None:
+        """End every wait that holds a task of the program: the task gets the error."""
         for futures in self._waiting.values():
             for future in futures:
                 if not future.done():
-                    future.set_exception(Suspended())
+                    future.set_exception(error)
 
     async def settle_down(self) -> None:
         """The program has ended. Acts that have begun are finished; nothing else begins."""
         self.over = True
-        self._dismiss()
+        self.dismiss(Suspended())
         while self._active:
             self._idle.clear()
             await self._idle.wait()
         await asyncio.gather(self._wake(), *self._waking, return_exceptions=True)
         if self._watcher is not None:
             self._watcher.cancel()
+        self.interruption.close()
 
 
 async def _carry(work: Coroutine[Any, Any, T], ended: asyncio.Future[T]) -> None:
