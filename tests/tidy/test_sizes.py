@@ -31,7 +31,7 @@ LONG_FILES: dict[str, Allowed] = {
         310, "the story of a lost connection and its implementation are read together"
     ),
     "src/perdure/store/moves/effect.py": Allowed(360, "plan, dispatch and settle are read together"),
-    "src/perdure/cli/live/conversation.py": Allowed(330, "it handles every item of its queue"),
+    "src/perdure/cli/live/conversation.py": Allowed(370, "it handles every item of its queue"),
 }
 LONG_FUNCTIONS: dict[str, Allowed] = {}  # "src/perdure/store/writer/group_commit.py:Writer.run": Allowed(52, "why")
 

@@ -30,7 +30,7 @@ GROUPS = {
         "brief": "Print a handover summary of a session.",
         "attach": "Watch a session from its start and then live, answer its questions, and send it messages.",
         "send": "Send a message to a session, whether it is running or waiting.",
-        "resume": "Resume a session after a crash, a pause or an answer.",
+        "resume": "Resume a session after a crash, a pause or an answer, or with your next message.",
         "pause": "Pause a session between two steps, until `perdure resume` continues it.",
         "cancel": "Cancel a session and its children.",
         "close": "Close an agent's session that waits for the next message: it ends as done.",

@@ -187,6 +187,7 @@ def test_listing_imports_neither_programs_nor_runtime_nor_rich(some: Terminal) -
     loaded = set(said.splitlines()[-1].split())
     assert {
         "rich",
+        "prompt_toolkit",
         "asyncio",
         "psycopg",
         "perdure.runtime.runtime",

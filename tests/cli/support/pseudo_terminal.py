@@ -43,12 +43,14 @@ class TerminalScreen:
             at += 1
 
     def _obey(self, given: str, what: str) -> None:
-        assert what in "mKAJ" or given == "?2004", f"an unexpected escape sequence: {given}{what}"
+        assert what in "mKACJ" or given == "?2004", f"an unexpected escape sequence: {given}{what}"
         if what == "K":
             self.rows[self.row] = []
         elif what == "A":
             self.row -= int(given)
             assert self.row >= 0
+        elif what == "C":
+            self.column += int(given)
         elif what == "J":
             self.rows[self.row :] = [self.rows[self.row][: self.column]]
 
@@ -104,9 +106,11 @@ class PseudoTerminal:
     def text(self) -> str:
         return "\n".join(self.paper.lines)
 
-    def _cursor_gap(self) -> str:
-        """The spaces between the end of the last line and the cursor, such as after a prompt."""
-        return " " * (self.paper.column - len(self.paper.lines[-1]))
+    def _text_to_cursor(self) -> str:
+        """The text, with the spaces before the cursor, such as after a prompt."""
+        lines = self.paper.lines
+        lines[self.paper.row] = lines[self.paper.row].ljust(self.paper.column)
+        return "\n".join(lines)
 
     def type(self, text: str) -> None:
         os.write(self.ours, text.encode())
@@ -114,7 +118,7 @@ class PseudoTerminal:
     def until(self, said: str, *, times: int = 1) -> str:
         """Read until the screen shows it; everything that can be read by then."""
         deadline = time.monotonic() + PATIENCE
-        while f"{self.text}{self._cursor_gap()}".count(said) < times:
+        while self._text_to_cursor().count(said) < times:
             assert self._read(deadline), f"ended, or nothing in time, without {said!r}:\n{self.text}"
         return self.text
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+from perdure.cli.input.message_input import MessageInput
 from perdure.cli.live.child_sessions import ChildSessions
 from perdure.cli.live.event_log import stop
-from perdure.cli.live.keyboard import Keyboard
 from perdure.cli.live.prompts import WaitPrompt, is_for_message
 from perdure.cli.live.screen import Screen
 from perdure.cli.live.session_driver import SessionDriver
@@ -64,7 +64,7 @@ class Conversation:
         self.takes_over = False
         self._shown_holder: tuple[str | None, bool] | None = None  # the lease holder that was shown, and whether alive
         self._reader = LiveTextReader(runtime.live_text, view.uid)
-        self._keyboard: Keyboard | None = None
+        self._input: MessageInput | None = None
         self._queue: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._check_due = True
         self._has_status = True  # it runs, or waits for something other than a person
@@ -78,24 +78,12 @@ class Conversation:
     def open_keyboard(self) -> None:
         """Read the keyboard: a person is at this terminal."""
         assert self.screen is not None
-        keyboard = self._keyboard = Keyboard(
-            sys.stdin.fileno(),
-            self.screen.console.file,
-            self._on_typed,
-            self.screen.refresh,
-            plain=not self.screen.draws,
-        )
-        self.prompt = WaitPrompt(self.shell, self.runtime, self.screen, self._start, self._stash_typed)
-        screen = self.screen
-        screen.typed, keyboard.answer_keys = lambda: keyboard.typed, lambda: screen.keys
+        folder = Path(self.session.repository or ".")
+        self._input = MessageInput(self.screen, folder, self._on_typed, lambda: self._put("escape"))
+        self.prompt = WaitPrompt(self.shell, self.runtime, self.screen, self._start, self._input.stash_typed)
 
     def _on_typed(self, line: str | None) -> None:
         self._put("line", (line, None if self.prompt is None else self.prompt.open_wait))
-
-    def _stash_typed(self) -> None:
-        """Before a question is shown: put an unfinished line into the history, because it is not the answer."""
-        if self._keyboard is not None and self._keyboard.stash_typed() and self.screen is not None:
-            self.screen.line("  Your unfinished line was put aside. The up key brings it back.", "dim")
 
     def report(self, error: PerdureError | None) -> None:
         """The driver reports that the session rests, or why it cannot be run."""
@@ -109,11 +97,11 @@ class Conversation:
         self.runtime.on_delta = lambda piece: self._put("delta", piece) if piece.session == self.session.uid else None
         loop = asyncio.get_running_loop()
         tasks = [asyncio.ensure_future(work()) for work in (self._follow, self._listen, self._tick)]
-        if self._keyboard is not None:
+        if self._input is not None:
             if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
                 loop.add_signal_handler(signal.SIGINT, self._put, "interrupt")
-            loop.add_signal_handler(signal.SIGCONT, self._keyboard.enter_cbreak)
-            self._keyboard.open()
+            loop.add_signal_handler(signal.SIGCONT, self._input.keyboard.enter_cbreak)
+            self._input.keyboard.open()
         if self.driver.is_here and self.session.status not in TERMINAL:
             self._start()
         handlers: dict[str, Callable[[Any], Awaitable[None]]] = {
@@ -121,6 +109,7 @@ class Conversation:
             "delta": self._on_delta,
             "line": self._on_line,
             "interrupt": self._on_interrupt,
+            "escape": self._on_escape,
             "driven": self._on_driven,
             "tick": self._on_tick,
         }
@@ -133,10 +122,10 @@ class Conversation:
                 await handlers[what](value)
         finally:
             await stop(*tasks)
-            if self._keyboard is not None:
+            if self._input is not None:
                 loop.remove_signal_handler(signal.SIGINT)
                 loop.remove_signal_handler(signal.SIGCONT)
-                self._keyboard.close()
+                self._input.keyboard.close()
             if self.screen is not None:
                 self.screen.leave()
         return await self.runtime.get(self.session.uid)
@@ -272,13 +261,18 @@ class Conversation:
             if self.prompt.open_wait is not None or not self.driver.is_here:
                 self.end = "left"
         elif then is not None and then is self.prompt.open_wait:
-            if not await self.prompt.take(line):
+            text = self._compose(line) if is_for_message(then) and line.strip() else line
+            if text is not None and not await self.prompt.take(text):
                 self.end = "left"
             self._check_due = True
         elif then is not None and not is_for_message(then) and self.screen is not None:
             self.screen.line("  That question is closed already. Your line was not sent.", "dim")
-        elif line.strip():
-            await self._steer(line.strip())
+        elif line.strip() and (text := self._compose(line.strip())) is not None:
+            await self._steer(text)
+
+    def _compose(self, line: str) -> str | None:
+        """A message with its attachments; None if it cannot be sent."""
+        return line if self._input is None else self._input.compose(line)
 
     async def _steer(self, text: str) -> None:
         try:
@@ -287,22 +281,40 @@ class Conversation:
             if self.screen is not None:
                 self.screen.line(f"  {error.message}", "yellow")
 
+    @property
+    def _is_asking(self) -> bool:
+        """Whether the session rests, and a prompt is open."""
+        return self.session.status == Status.WAITING and self.prompt is not None and self.prompt.open_wait is not None
+
     async def _on_interrupt(self, _: None) -> None:
-        assert self._keyboard is not None
+        """Ctrl-C: discard what is typed; leave a session that rests; interrupt one that runs, and then leave it."""
+        assert self._input is not None
         assert self.screen is not None
-        if self._keyboard.clear():
+        if self._input.keyboard.clear():
             self.screen.refresh()
-        elif self.session.status == Status.WAITING and self.prompt is not None and self.prompt.open_wait is not None:
+        elif self._is_asking:
             self.end = "left"
         elif self._interrupts == 0:
-            self._interrupts = 1
-            await self.runtime.pause(self.session.uid, by=self.shell.by)
-            self.screen.line(
-                "It pauses after the current step. Press Ctrl-C again to leave; it then continues in the background."
-            )
+            await self._interrupt()
         else:
             await self.runtime.resume(self.session.uid, by=self.shell.by)
             self.end = "detached"
+
+    async def _on_escape(self, _: None) -> None:
+        """Escape: interrupt a session that runs, and keep what is typed; put it aside where the session rests."""
+        assert self._input is not None
+        if self._is_asking:
+            self._input.stash_typed()
+        elif self._interrupts == 0:
+            await self._interrupt()
+
+    async def _interrupt(self) -> None:
+        assert self.screen is not None
+        self._interrupts = 1
+        await self.runtime.pause(self.session.uid, by=self.shell.by)
+        self.screen.line(
+            "It pauses after the current step. Press Ctrl-C again to leave; it then continues in the background."
+        )
 
     async def _on_driven(self, error: PerdureError | None) -> None:
         self._check_due = True

@@ -1,16 +1,16 @@
-"""The screen of a terminal: lines, a live area below them, and one row at the bottom.
+"""The screen of a terminal: lines, a live area below them, and a few rows at the bottom.
 
-The bottom row is a prompt with what is typed, or what is running and for how long. The live area above it shows text
-that still changes: the end of what a model writes or of what a command prints. Both are drawn again when they change;
-everything else is printed above them once. If the output cannot be redrawn (a pipe, a dumb terminal), there are only
-lines, and live text is printed as it arrives.
+The bottom rows are a prompt with what is typed, or what is running and for how long; below them is a row about the
+session. The live area above them shows text that still changes: the end of what a model writes or of what a command
+prints. Both are drawn again when they change; everything else is printed above them once. If the output cannot be
+redrawn (a pipe, a dumb terminal), there are only lines, and live text is printed as it arrives.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.text import Text
@@ -20,6 +20,15 @@ from perdure.cli.text.grid import columns, fitted
 from perdure.cli.text.plain import safe
 
 KEEP = "\n\t"
+NOTHING = ("", "")
+
+
+class Frame(NamedTuple):
+    """What is drawn below the lines, and where the cursor is."""
+
+    rows: list[str]
+    row: int = 0
+    column: int = 0
 
 
 class Screen:
@@ -31,11 +40,13 @@ class Screen:
         self.speaks_unicode = (self.console.encoding or "").lower().startswith("utf")
         self.prompt: str | None = None
         self.keys = ""  # keys that answer the prompt without Enter
-        self.typed: Callable[[], str] = str
+        self.typed: Callable[[], tuple[str, str]] = lambda: NOTHING  # before the cursor, and after it
+        self.candidates: Callable[[], list[str]] = list  # words that can complete what is typed
+        self.info: Callable[[int], str] = lambda _: ""  # about the session, in so many columns
         self.live: Callable[[], list[Text]] = list  # the rows of the live area now, already escaped
         self.is_streaming = False  # the live area has text that will be printed
-        self._bottom = ""
-        self._drawn: list[str] = []  # the rows of the live area and the bottom row that are on the screen
+        self._status = ""
+        self._drawn = Frame([])  # what is on the screen
         self._open = False  # a line of streamed text has not ended
 
     @property
@@ -78,7 +89,7 @@ class Screen:
 
         A terminal that edits its own lines delivers a key only with Enter.
         """
-        fresh, self.prompt, self.keys = prompt != self.prompt, prompt, keys
+        fresh, self.prompt, self.keys, self._status = prompt != self.prompt, prompt, keys, ""
         if self.draws:
             self.refresh()
         elif prompt is not None and fresh:
@@ -90,32 +101,47 @@ class Screen:
         """The person pressed Enter: what was typed stays on the screen."""
         prompt, self.prompt, self.keys = self.prompt, None, ""
         if self.draws and prompt is not None:
-            self._clear()
-            self._bottom = ""
-            self.line(Text(prompt + safe(line)))
+            self.line(Text(prompt + safe(line, keep=KEEP)))
 
     def refresh(self, status: str | None = None) -> None:
-        """Draw the live area and the bottom row again: the prompt, or the status."""
-        if not self.draws or self._open:
-            return
-        typed = safe(self.typed())
-        text = self.prompt + typed if self.prompt is not None else " ".join(filter(None, (status, typed)))
-        room = self.width - 1
-        while columns(text) > room:
-            text = "…" + text[2:] if typed else fitted(text, room)
-        self._bottom = text
+        """Draw the live area and the bottom again: the prompt, or the status, which stays until the next prompt."""
+        if status is not None:
+            self._status = status
         self.redraw()
 
     def redraw(self) -> None:
-        """Draw the live area again, above the same bottom row."""
-        if self.draws and not self._open and self._rows() != self._drawn:
+        """Draw what has changed."""
+        if self.draws and not self._open and self._frame() != self._drawn:
             self._clear()
             self._draw()
 
-    def _rows(self) -> list[str]:
-        """The rows of the live area, each cut to the width, and the bottom row."""
-        rows = [self._row(row) for row in self.live()[-(self.height - 2) :]]
-        return [*rows, self._bottom] if self._bottom or rows else []
+    def _frame(self) -> Frame:
+        """The rows of the live area, each cut to the width, and the bottom."""
+        bottom = self._bottom()
+        room = max(1, self.height - len(bottom.rows) - 1)
+        live = [self._row(row) for row in self.live()[-room:]]
+        if live and not bottom.rows:
+            bottom = Frame([""])
+        return Frame([*live, *bottom.rows], len(live) + bottom.row, bottom.column)
+
+    def _bottom(self) -> Frame:
+        """The status and what is typed, or the prompt and what is typed; then the row about the session."""
+        typed, room, rows = self.typed(), self.width - 1, list[str]()
+        prompt = self.prompt
+        if prompt is None and self._status:
+            rows = [fitted(self._status, room).rstrip()]
+        if prompt is None and typed != NOTHING:
+            prompt = "> "
+        row, column = max(0, len(rows) - 1), columns(rows[-1]) if rows else 0
+        if prompt is not None:
+            shown, at, column = input_rows(prompt, *typed, room, max(3, self.height // 3))
+            row = len(rows) + at
+            rows += shown
+        if rows and (found := self.candidates()):
+            rows.append(self._row(Text(safe("  ".join(found)), "dim")))
+        if rows and (about := self.info(room)):
+            rows.append(self._row(Text(safe(about), "dim")))
+        return Frame(rows, row, column)
 
     def _row(self, row: Text) -> str:
         shown = row.copy()
@@ -126,22 +152,28 @@ class Screen:
         return captured.get()
 
     def _clear(self) -> None:
-        if self._drawn:
-            up = len(self._drawn) - 1
-            self.console.file.write(f"\r\x1b[{up}A\x1b[J" if up else "\r\x1b[2K")
-            self._drawn = []
+        rows, row, _ = self._drawn
+        if rows:
+            up = f"\x1b[{row}A" if row else ""
+            self.console.file.write(f"\r{up}\x1b[J" if len(rows) > 1 else "\r\x1b[2K")
+            self._drawn = Frame([])
 
     def _draw(self) -> None:
         if self.draws and not self._open:
-            self._drawn = self._rows()
-            self.console.file.write("\n".join(self._drawn))
+            rows, row, column = self._drawn = self._frame()
+            self.console.file.write("\n".join(rows))
+            up = len(rows) - 1 - row
+            if rows and (up or column != columns(rows[row])):
+                right = f"\x1b[{column}C" if column else ""
+                self.console.file.write("\r" + (f"\x1b[{up}A" if up else "") + right)
         self.console.file.flush()
 
     def leave(self) -> None:
-        """Remove the live area and the bottom row."""
+        """Remove the live area and the bottom."""
         self._clear()
         self.end()
-        self._bottom, self.prompt, self.keys, self.live = "", None, "", list
+        self._status, self.prompt, self.keys, self.live = "", None, "", list
+        self.typed = lambda: NOTHING
         self.console.file.flush()
 
 
@@ -149,3 +181,29 @@ def make_screen(file: Any = None) -> Screen:
     """A screen on a stream, by default the standard output."""
     console = Console(file=file or sys.stdout, highlight=False, emoji=False, markup=False, legacy_windows=False)
     return Screen(console)
+
+
+def input_rows(prompt: str, before: str, after: str, width: int, most: int) -> tuple[list[str], int, int]:
+    """A prompt and what is typed, wrapped; at most so many rows around the cursor, its row among them, its column."""
+    start, end = (safe(text.replace("\t", "    "), keep="\n") for text in (before, after))
+    reached, rows = wrap(prompt + start, width), wrap(prompt + start + end, width)
+    row, column = len(reached) - 1, columns(reached[-1])
+    if column == width:  # the next character is on the next row
+        row, column = row + 1, 0
+        rows += [""] * (row + 1 - len(rows))
+    first = max(0, min(row - most + 1 + (row < len(rows) - 1), len(rows) - most))
+    return rows[first : first + most], row - first, column
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """The rows that a text takes on a terminal."""
+    rows = []
+    for line in text.split("\n"):
+        row, used = "", 0
+        for one in line:
+            if used + columns(one) > width:
+                rows.append(row)
+                row, used = "", 0
+            row, used = row + one, used + columns(one)
+        rows.append(row)
+    return rows

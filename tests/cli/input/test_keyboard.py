@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 import perdure
+from perdure.cli.input.keyboard import MARK, UNMARK, Keyboard
 from perdure.cli.live.conversation import Conversation
-from perdure.cli.live.keyboard import MARK, UNMARK, Keyboard
 from perdure.cli.live.prompts import WaitPrompt
 from perdure.cli.live.screen import make_screen
 from perdure.cli.live.session_renderer import LogRenderer
@@ -59,7 +59,7 @@ def drawn() -> Iterator[Board]:
 def test_entered_lines_arrive_before_a_question_but_not_an_unfinished_one(board: Board) -> None:
     board.type("look first\nyes that was")
     board.keys.stash_typed()
-    assert (board.heard, board.keys.typed) == (["look first"], "")
+    assert (board.heard, board.keys.typed) == (["look first"], ("", ""))
     board.type("n\n")
     board.keys.stash_typed()
     assert board.heard == ["look first", "n"]

@@ -1,0 +1,1 @@
+"""Input at a terminal: the keyboard, the editor of the message, its history and its completion."""
