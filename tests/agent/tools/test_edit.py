@@ -86,10 +86,50 @@ def test_an_edit_replaces_one_occurrence_or_all(work_folder: Path) -> None:
     with pytest.raises(NotDone, match="2 times"):
         call("edit_file", path="a.py", old="= 1", new="= 3")
     said = call("edit_file", path="a.py", old="x = 1\ny = 1", new="x = 5\ny = 1")
-    assert said.text.splitlines() == ["Edited a.py.", "@@ -1,2 +1,2 @@", "-x = 1", "+x = 5", " y = 1"]
+    assert said.text.splitlines() == ["Edited a.py.", "@@ -1,3 +1,3 @@", "-x = 1", "+x = 5", " y = 1", " z = 2"]
     assert said.read == {"a.py": digest((work_folder / "a.py").read_bytes())}
     call("edit_file", path="a.py", old=" = ", new="=", all=True)
     assert (work_folder / "a.py").read_text() == "x=5\ny=1\nz=2\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "all", "shown"),
+    [
+        (
+            "line 50\n",
+            "line 50\nmore\n",
+            False,
+            ["@@ -49,4 +49,5 @@", " line 49", " line 50", "+more", " line 51", " line 52"],
+        ),
+        (
+            "e 7\n",
+            "e seven\n",
+            False,
+            ["@@ -5,5 +5,5 @@", " line 5", " line 6", "-line 7", "+line seven", " line 8", " line 9"],
+        ),
+        ("line 1\n", "", False, ["@@ -1,3 +1,2 @@", "-line 1", " line 2", " line 3"]),
+        ("line 99", "the end", True, ["@@ -97,3 +97,3 @@", " line 97", " line 98", "-line 99", "+the end"]),
+    ],
+)
+def test_diff_of_an_edit_has_the_line_numbers_of_the_file(
+    old: str, new: str, all: bool, shown: list[str], work_folder: Path
+) -> None:
+    file = work_folder / "a.txt"
+    file.write_text("".join(f"line {number}\n" for number in range(1, 100)))
+    arguments = prepared("edit_file", {"path": "a.txt", "old": old, "new": new, "all": all}, {})
+    assert do("edit_file", arguments).text.splitlines() == ["Edited a.txt.", *shown]
+    found = probe("edit_file", arguments)  # after a crash, with the new content only
+    assert found.said == "happened"
+    lines = found.result.text.splitlines()[1:]
+    assert lines == (shown if new else ["-line 1"])
+
+
+def test_diff_of_an_edit_in_a_huge_file_is_quick_and_bounded(work_folder: Path) -> None:
+    (work_folder / "a.txt").write_text("x\n" * 100_000 + "end\n" + "x\n" * 100_000)
+    assert call("edit_file", path="a.txt", old="end", new="END").text.splitlines()[1] == "@@ -99999,5 +99999,5 @@"
+    lines = call("edit_file", path="a.txt", old="x", new="y", all=True).text.splitlines()
+    assert lines[1] == "@@ -1,200001 +1,200001 @@"
+    assert len(lines) == 122
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,8 @@ def test_conversation_shows_everything_in_order(work: AgentFolder) -> None:
         "I change",
         "and run.",
         '  ● edit_file path="a.py"  TIME',
-        "    @@ -1 +1 @@",
-        "    -x = 1",
-        "    +x = 2",
+        "       1 -x = 1",
+        "       1 +x = 2",
         "? run_command needs your approval (gate agent)",
         "    command  touch b; echo made",
         "    timeout  120",
@@ -77,8 +76,8 @@ def test_conversation_shows_everything_in_order(work: AgentFolder) -> None:
         + shlex.quote(PROGRAMS_FILE)
         + "` to return to it.",
     ]
-    assert "\x1b[32m    +x = 2\x1b[0m" in seat.raw
-    assert "\x1b[31m    -x = 1\x1b[0m" in seat.raw
+    assert "\x1b[2m   1 \x1b[0m\x1b[32m+x = 2\x1b[0m" in seat.raw
+    assert "\x1b[2m   1 \x1b[0m\x1b[31m-x = 1\x1b[0m" in seat.raw
 
 
 @pytest.mark.slow
@@ -211,7 +210,7 @@ def test_colour_and_redrawing_only_on_capable_terminals(
         assert seat.ended() == 0
     assert (re.search(r"\x1b\[[0-9;]*3[0-9]m", seat.raw), "\x1b[2K" in seat.raw) == (None, drawn)
     assert drawn or "\x1b" not in seat.raw
-    assert "    +x = 2" in seat.text.splitlines()
+    assert "       1 +x = 2" in seat.text.splitlines()
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ A local write cannot land after its process has died, so `inflight` is short.
 from __future__ import annotations
 
 import difflib
+import re
 from typing import Any
 
 from perdure.agent.files.safe_files import content_of, digest_of, label, replace, sync_file, writable_path
@@ -22,6 +23,10 @@ __all__ = ["HIDDEN", "PREPARE", "edit_file", "write_file"]
 
 LARGEST = 1_000_000  # bytes of what is written
 DIFF = 120  # lines of a diff
+CONTEXT = 2  # unchanged lines before and after a change in a diff
+LONGEST_DIFF = 2000  # lines that are compared one by one
+UNDO_ATTEMPTS = 50  # places where an edit may have been made
+_START = re.compile(r"([-+])(\d+)")
 
 
 @tool(replay="probe", inflight="1s", targets=("file:{path}",))
@@ -58,15 +63,22 @@ def edit_file(call: Call, path: str, old: str, new: str, before: str, after: str
     if content is None or digest(content) not in (before, after):
         raise NotDone(f"{short(path)} has changed meanwhile; read it again.")
     call.reference(path)
-    made = content if digest(content) == after else _edit(content, path, old, new, all)
+    is_made = digest(content) == after
+    made = content if is_made else _edit(content, path, old, new, all)
     replace(real, made, before)
-    return _edit_result(path, old, new, after)
+    return _edit_result(path, old, new, _undone(made, old, new, before) if is_made else content, made)
 
 
 @edit_file.probe
 def _(call: Call, path: str, old: str, new: str, before: str, after: str, all: bool = False) -> Outcome:  # noqa: ARG001
     outcome = _check_file(path, before, after)
-    return Outcome.happened(_edit_result(path, old, new, after), reference=path) if outcome is None else outcome
+    if outcome is not None:
+        return outcome
+    made = content_of(writable_path(path)) or b""
+    if digest(made) != after:
+        return Outcome.unknown(f"{short(path)} is being changed by something else.")
+    result = _edit_result(path, old, new, _undone(made, old, new, before), made)
+    return Outcome.happened(result, reference=path)
 
 
 @prepares(edit_file, "before", "after")
@@ -117,7 +129,7 @@ def _edit(content: bytes, path: str, old: str, new: str, all: bool) -> bytes:
         raise NotDone("Nothing would change: `old` is empty, or the same as `new`.")
     there, instead = _bytes(old), _bytes(new)
     if there not in content and b"\r\n" in content:  # a model writes lines with its own line ends
-        there, instead = (text.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n") for text in (there, instead))
+        there, instead = _with_crlf(there, instead)
     times = content.count(there)
     if times == 0:
         raise NotDone(f"`old` does not occur in {short(path)}; read the file again.")
@@ -136,16 +148,57 @@ def _write_result(path: str, content: str) -> ToolResult:
     return ToolResult(text, read={path: digest(whole)}, changed=True)
 
 
-def _edit_result(path: str, old: str, new: str, after: str) -> ToolResult:
-    """The edit as a diff of its own two texts: the same after a crash, when the old content is gone."""
-    lines = list(_diff(old.splitlines(), new.splitlines()))
+def _edit_result(path: str, old: str, new: str, content: bytes | None, made: bytes) -> ToolResult:
+    """The edit as a diff with the line numbers of the file; without them if the content before is not known."""
+    if content is None:
+        lines = [line for line in _diff(old.splitlines(), new.splitlines()) if not line.startswith("@@ ")]
+    else:
+        lines = _diff(_lines(content), _lines(made))
     if len(lines) > DIFF:
         lines = [*lines[:DIFF], f"[{len(lines) - DIFF} more lines]"]
     text = "\n".join([f"Edited {short(path)}.", *(plain(line)[:500] for line in lines)])
-    return ToolResult(text, read={path: after}, changed=True)
+    return ToolResult(text, read={path: digest(made)}, changed=True)
+
+
+def _undone(made: bytes, old: str, new: str, before: str) -> bytes | None:
+    """The content before an edit that a lost worker made, known by its digest. None if it is not found."""
+    for there, instead in ((_bytes(old), _bytes(new)), _with_crlf(_bytes(old), _bytes(new))):
+        if instead and digest(whole := made.replace(instead, there)) == before:
+            return whole
+        place = made.find(instead)
+        for _ in range(UNDO_ATTEMPTS if instead else 0):
+            if place < 0:
+                break
+            if digest(one := made[:place] + there + made[place + len(instead) :]) == before:
+                return one
+            place = made.find(instead, place + 1)
+    return None
+
+
+def _with_crlf(*texts: bytes) -> tuple[bytes, ...]:
+    return tuple(text.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n") for text in texts)
+
+
+def _lines(content: bytes) -> list[str]:
+    return content.decode(errors="replace").replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
 def _diff(old: list[str], new: list[str]) -> list[str]:
-    if len(old) + len(new) > 4 * DIFF:  # the time to compare grows with the product of both
-        return [f"-{line}" for line in old[: DIFF // 2]] + [f"+{line}" for line in new]
-    return list(difflib.unified_diff(old, new, n=2, lineterm=""))[2:]
+    """A unified diff. Equal lines at both ends are left out first: comparing takes time."""
+    first, last, least = 0, 0, min(len(old), len(new))
+    while first < least and old[first] == new[first]:
+        first += 1
+    while last < least - first and old[-1 - last] == new[-1 - last]:
+        last += 1
+    start, end = max(0, first - CONTEXT), max(0, last - CONTEXT)
+    old, new = old[start : len(old) - end], new[start : len(new) - end]
+    if len(old) + len(new) > LONGEST_DIFF:  # the time to compare grows with the product of both
+        head = f"@@ -{start + 1},{len(old)} +{start + 1},{len(new)} @@"
+        return [head, *(f"-{line}" for line in old[: DIFF // 2]), *(f"+{line}" for line in new)]
+    lines = list(difflib.unified_diff(old, new, n=CONTEXT, lineterm=""))[2:]
+    return [_moved(line, start) if line.startswith("@@ ") else line for line in lines]
+
+
+def _moved(head: str, by: int) -> str:
+    """The head of a hunk, for a file with so many lines before."""
+    return _START.sub(lambda found: f"{found[1]}{int(found[2]) + by}", head)

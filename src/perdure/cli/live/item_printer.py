@@ -8,6 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from perdure.cli.display.activity import Activity, call_line
+from perdure.cli.display.diff import numbered_diff
 from perdure.cli.display.reply_text import ReplyText
 from perdure.cli.live.items import JsonObject
 from perdure.cli.live.screen import KEEP, Screen
@@ -128,9 +129,8 @@ class ItemPrinter:
     def _lines(self, lines: list[str], most: int, otherwise: str) -> None:
         if not lines:
             self._result(otherwise)
-        for line in lines[:most]:
-            style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
-            self.screen.line(Text("    " + short(line.expandtabs(4), 500), style))
+        for row in numbered_diff(lines[:most]):
+            self.screen.line(row)
         if len(lines) > most:
             self.screen.line(f"    … {count(len(lines) - most, 'more line')}", "dim")
 
@@ -155,4 +155,4 @@ def diff_of(item: JsonObject) -> list[str]:
         return str(item.get("result") or "").splitlines()[1:]
     given = item.get("arguments")
     content = given.get("content") if isinstance(given, dict) else None
-    return [f"+{line}" for line in content.splitlines()] if isinstance(content, str) else []
+    return ["@@ -0,0 +1 @@", *(f"+{line}" for line in content.splitlines())] if isinstance(content, str) else []
