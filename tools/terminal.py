@@ -14,12 +14,15 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import select
+import signal
 import struct
 import subprocess
 import termios
 import time
-from html import escape
+from contextlib import suppress
+from html import escape, unescape
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -98,6 +101,14 @@ class Recorder:
                 raise SystemExit(f"The screen did not show {text!r} within a minute:\n{self.text}")
             self._read(0.2)
 
+    def kill(self, command: str) -> None:
+        """Kill the process of the shell whose command line contains this text, as the kernel does."""
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):  # it has just ended
+                line = path.read_bytes().replace(b"\0", b" ").decode()
+                if command in line and os.getsid(int(path.parent.name)) == self._shell.pid:
+                    os.kill(int(path.parent.name), signal.SIGKILL)
+
     def hold(self, seconds: float) -> None:
         """Show the present screen for so long."""
         self._read(0.3)
@@ -141,7 +152,11 @@ def _runs(screen: pyte.Screen, row: int, cursor: tuple[int, int] | None) -> tupl
             found[-1] = found[-1]._replace(text=found[-1].text + text)
         else:
             found.append(Run(column, text, *style))
-    return tuple(run._replace(text=run.text.rstrip()) for run in found if run.text.strip())
+    return tuple(run._replace(text=_without_host(run.text.rstrip())) for run in found if run.text.strip())
+
+
+def _without_host(text: str) -> str:
+    return re.sub(r"@[\w.-]+:\d+", "@laptop:4711", text)
 
 
 def _colour(name: str) -> str:
@@ -193,6 +208,14 @@ def _style(frames: list[Frame]) -> str:
         parts.append(f"@keyframes k{number}{{{steps}}}.f{number}{{animation:k{number} {whole:.2f}s step-end infinite}}")
         start = end
     return "".join(parts) + "}"
+
+
+def last_text(picture: str) -> str:
+    """The text of the last frame of a picture."""
+    rows = dict(re.findall(r'<text id="(\w+)"[^>]*>(.*?)</text>', picture))
+    *_, last = re.findall(r'<g class="f f\d+">(.*?)</g>', picture)
+    texts = [re.findall(r">([^<]+)</tspan>", rows[name]) for name in re.findall(r'href="#(\w+)"', last)]
+    return "\n".join(unescape(" ".join(one)) for one in texts)
 
 
 def _row(name: str, row: tuple[Run, ...]) -> str:

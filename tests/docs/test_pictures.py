@@ -1,0 +1,21 @@
+"""The animated pictures show what the commands print now."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.pictures import FOLDER, SCENARIOS
+from tools.record import without_names
+from tools.terminal import draw, last_text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_picture_ends_as_its_scenario_ends_now(name: str) -> None:
+    """If this fails, look at the change, and run `python -m tools.pictures`."""
+    kept = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
+    assert without_names(last_text(draw(SCENARIOS[name]().frames, name))) == without_names(last_text(kept))
+
+
+def test_every_picture_is_of_a_scenario() -> None:
+    assert {path.stem for path in FOLDER.glob("*.svg")} == set(SCENARIOS)

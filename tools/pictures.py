@@ -1,0 +1,77 @@
+"""Record the animated pictures of the README and the documentation: `python -m tools.pictures`.
+
+Each scenario is typed into a real shell. The model is scripted; everything else is real.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from perdure.cli.demo.fixtures import calls, clean_environment, edit, make_repository
+from tools.record import ROOT, TEST, environment
+from tools.terminal import Recorder, draw
+
+FOLDER = ROOT / "docs" / "pictures"
+SLOW_TEST = """import sys, time
+from cart import total
+
+time.sleep(1)  # a slow test
+found = total([3, 4])
+print(f"total([3, 4]) is {found}, and should be 7")
+sys.exit(found != 7)
+"""
+FIX = [
+    calls(("read_file", {"path": "cart.py"}), TEST),
+    calls(edit("max(prices)", "sum(prices)"), TEST),
+    "`total` took the largest price instead of adding them up. It adds them up now, and **the test passes**.",
+]
+
+
+@contextmanager
+def shell(script: Sequence[object]) -> Iterator[Recorder]:
+    """A shell in a repository with a failing test, and an agent with a scripted model."""
+    with tempfile.TemporaryDirectory(prefix="perdure-picture-") as name:
+        folder = Path(name)
+        shop = make_repository(folder)
+        (shop / "test_cart.py").write_text(SLOW_TEST, encoding="utf-8")
+        subprocess.run(["git", "commit", "-qam", "A slow test"], cwd=shop, env=clean_environment(), check=True)
+        (folder / "model.json").write_text(json.dumps(script), encoding="utf-8")
+        given = environment(folder) | {"PERDURE_MODEL": f"scripted:{folder / 'model.json'}", "PERDURE_BY": "ada"}
+        del given["COLUMNS"]
+        with Recorder(shop, given) as recorder:
+            yield recorder
+
+
+def kill_and_resume() -> Recorder:
+    """An agent is killed while it works; another process continues, and repeats nothing."""
+    with shell(FIX) as recorder:
+        recorder.type('perdure run "The test fails. Fix it." --id fix --allow run_command\n')
+        recorder.until("sum(prices)")
+        recorder.hold(1.5)
+        recorder.kill("perdure run")
+        recorder.until("Killed")
+        recorder.hold(1.5)
+        recorder.type("perdure resume fix\n")
+        recorder.until("3 model calls")
+        recorder.hold(3)
+    return recorder
+
+
+SCENARIOS: dict[str, Callable[[], Recorder]] = {"kill-and-resume": kill_and_resume}
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or SCENARIOS:
+        scenario = SCENARIOS[name]
+        (FOLDER / f"{name}.svg").write_text(draw(scenario().frames, scenario.__doc__ or name), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
