@@ -60,11 +60,11 @@ def since_last_line(tx: StoreTransaction, uid: str, state: State, found: InboxSt
     facts = [*found.orders, *fact.listing(tx, private_scope(uid))]
     stale = [one for one in facts if one.is_stale(tx.now)]
     asked, waited = waited_for(events, "think")
-    unfinished = _unfinished(tx, uid) if any(line.kind in LOST for line in others) else []
+    unfinished = unfinished_work(tx, uid) if any(line.kind in LOST for line in others) else []
     return RecentChanges(others, len(inbox.unread(tx, uid)), stale, said, asked, waited, unfinished)
 
 
-def _unfinished(tx: StoreTransaction, uid: str) -> list[str]:
+def unfinished_work(tx: StoreTransaction, uid: str) -> list[str]:
     """What a lost worker may have left half done, according to the plan and the decisions."""
     active = [one for one in task.of_session(tx, uid) if one.state == TaskState.ACTIVE]
     items = [f"the task {one.id} was left active: {bounded(one.title, LONG)}" for one in active[:MOST]]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from perdure.agent.history.catch_up import unfinished_work
 from perdure.cli.commands.send import send_message
 from perdure.cli.live.local_run import check_not_sealed, run_locally
 from perdure.cli.shell import Shell, by_option, command
@@ -52,9 +53,8 @@ def resume(
     shell.load()
 
     async def find(runtime: Runtime) -> tuple[SessionRecord, bool]:
-        found, is_held, holder = await runtime.store.read(_find, shell, id)
-        if holder:
-            shell.echo(holder)
+        found, is_held, lines = await runtime.store.read(_find, shell, id)
+        shell.echo(*lines)
         return found, is_held
 
     async def show_plan(runtime: Runtime) -> int:
@@ -93,13 +93,16 @@ def find_message(
     return id, message if prompt is None else prompt
 
 
-def _find(tx: StoreTransaction, shell: Shell, id: str | None) -> tuple[SessionRecord, bool, str]:
-    """The session, whether a process that may be alive holds it, and a line about its holder."""
+def _find(tx: StoreTransaction, shell: Shell, id: str | None) -> tuple[SessionRecord, bool, list[str]]:
+    """The session, whether a process that may be alive holds it, and lines about its holder and what that left."""
     found = newest_unfinished(tx, os.getcwd()) if id is None else session.find(tx, id)
     check_not_sealed(tx, found)
     if shell.json or found.lease_holder is None:
-        return found, False, ""
-    return found, *describe_holder(tx, shell, found)
+        return found, False, []
+    is_held, holder = describe_holder(tx, shell, found)
+    left = [] if is_held or found.status in TERMINAL else unfinished_work(tx, found.uid)
+    lines = [*([holder] if holder else []), *(["It left unfinished:"] if left else [])]
+    return found, is_held, lines + [f"  {safe(one)}" for one in left]
 
 
 def echo_plan(shell: Shell, found: SessionRecord, planned: list[RecoveryStep], now: int) -> None:
