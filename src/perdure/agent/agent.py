@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, overload
 
 import msgspec
 
+from perdure.agent.call_report import bounded
 from perdure.agent.commands.live_output import output_reader
 from perdure.agent.commands.own_files import own_files, scratch_folder
 from perdure.agent.files.branch import folder_path, snapshot_folder, storage_folder
 from perdure.agent.files.session_folder import open_folder
 from perdure.agent.files.workspace import Workspace
 from perdure.agent.history.state_reader import AgentRecords, read
+from perdure.agent.history.transcript import RETRIED
 from perdure.agent.ledger import AgentLedger
 from perdure.agent.loop import Loop
 from perdure.agent.model import Model, get_model, provider_of
@@ -221,6 +223,11 @@ class Agent(Program[[str, bool], T]):
         await open_folder(agent, run.records)
         answer = await Loop(agent, run.records).live(given["prompt"], bool(given.get("once")))
         return self.signature.decode_result(answer) if agent.settings.typed else answer
+
+    def retry_lines(self, error: Any) -> list[dict[str, Any]]:
+        why = error.get("message") if isinstance(error, dict) else None
+        said = f"The session failed: {why or 'for an unknown reason.'} A person has started it again. Continue."
+        return [{"role": "note", "about": RETRIED, "content": bounded(said)}]
 
     def open_model(self, name: str, arguments: dict[str, Any]) -> Model:  # noqa: ARG002 - some agents are kept as data
         """A model that a person chose instead of the agent's own; its provider's address stays."""

@@ -21,7 +21,7 @@ from perdure.agent.settings import Settings
 from perdure.agent.toolbox import shipped
 from perdure.agent.tools.command import stop as stop_command
 from perdure.agent.tools.result import source_of
-from perdure.domain.effect import SETTLED, Effect, EffectState
+from perdure.domain.effect import SETTLED, Effect, EffectState, next_generation
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import NotDone, PerdureError
 from perdure.ids import encode, host
@@ -68,6 +68,9 @@ class AgentLedger:
             return await self.effects.begin(tool, arguments, position, None)
         if there.session_uid != self._uid:
             return there
+        if there.number in self.run.records.repeated:
+            generation = next_generation(there.generation, tool.retry)
+            return await self.effects.begin(tool, arguments, position, None, generation=generation)
         return await self.effects.recovery.drive(tool, there)
 
     def rule(self, tool: Tool[..., Any], arguments: dict[str, Any]) -> Ruling:

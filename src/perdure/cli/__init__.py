@@ -35,6 +35,7 @@ GROUPS = {
         "cancel": "Cancel a session and its children.",
         "close": "Close an agent's session that waits for the next message: it ends as done.",
         "rename": "Give a session another title.",
+        "retry": "Run a failed session again, in place.",
     },
     "Branches": {
         "fork": "Branch a session at one of its events.",

@@ -192,6 +192,14 @@ def earlier_unknown(attempts: list[Attempt]) -> bool:
     return False
 
 
+def next_generation(generation: int, retry: int) -> int:
+    """The generation after a failure that a retry of the session repeats: the next multiple of `retry`.
+
+    `retry` limits the generations of an effect that is undone, and counts them from such a multiple.
+    """
+    return (generation // retry + 1) * retry
+
+
 def attempts_allowed(effect: Effect, retry: int) -> int:
     """The smaller of the `retry` recorded with the plan and the one of the loaded code."""
     return retry if effect.retry is None else min(effect.retry, retry)

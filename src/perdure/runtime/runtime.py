@@ -211,6 +211,10 @@ class Runtime:
         """Give a session another title; its id stays."""
         return await self.requests.rename(name, title, by=by)
 
+    async def retry(self, name: str, *, by: str | None = None) -> SessionView:
+        """Make a failed session ready to run again in place: only what ended it is repeated, nothing settled is."""
+        return await self.session_edits.retry(name, by=by)
+
     async def set_model(self, name: str, model: str, *, by: str | None = None) -> SessionView:
         """Choose another model for an agent's session, from its next model call on; refused if it cannot be used."""
         return await self.session_edits.set_model(name, model, by=by)

@@ -233,9 +233,9 @@ class Session:
             elif recorded is not None:
                 effect = await self._ledger.recovery.drive(tool, recorded, lane)
             if effect is None:
-                effect = await self._ledger.begin(
-                    tool, arguments, position.stored(self._run.session.restart_number), lane
-                )
+                stored = position.stored(self._run.session.restart_number)
+                generation = self._run.records.next_generation(position, tool.retry)
+                effect = await self._ledger.begin(tool, arguments, stored, lane, generation=generation)
             if not has_result(effect):
                 raise failure(effect)
             return tool.signature.decode_result(self._run.runtime.values.get(effect.result, effect.artifact))
@@ -330,6 +330,8 @@ class Session:
             if recorded is None or recorded.resolved_at is None:
                 id = self._run.records.wait_id("w", position)
                 due = None if span is None else self._run.clock.now() + span
+                if recorded is not None and recorded.session_uid == self.uid:
+                    due = recorded.due_at  # it was closed with a session that failed, and is opened again
                 await self._run.write(wait.open_(self._run.holder, id, kind, ref=ref, detail=detail, due_at=due))
                 recorded = await self._run.wait_for(id, lane)
             return recorded
@@ -382,7 +384,7 @@ class Session:
             if answer["status"] != "done":
                 said = f"Child {answer['id']} is {answer['status']}: {recorded_summary(answer['error'] or {})}"
                 cause = self._run.runtime.causes.get(recorded.ref)
-                raise SessionFailed(said, session=answer["id"], error=answer["error"]) from cause
+                raise SessionFailed(said, session=answer["id"], error=answer["error"], wait=recorded.id) from cause
             result: T = bound.program.signature.decode_result(
                 encode(self._run.runtime.values.get_whole(answer["result"]))
             )

@@ -1,14 +1,16 @@
-"""What people do with whole sessions: choose another model.
+"""What people do with whole sessions: choose another model, retry a failed session.
 
 Each is one move under the session's row lock, so a process that is killed leaves it done or not begun.
 """
 
 from __future__ import annotations
 
+from perdure.domain.session import Status
+from perdure.errors import IllegalMove
 from perdure.runtime.definitions.program import get_program
 from perdure.runtime.queries import Queries, SessionView
 from perdure.runtime.run.large_values import Values
-from perdure.store.moves import session_model
+from perdure.store.moves import session_model, session_retry, wait
 from perdure.store.store import Store
 
 
@@ -30,3 +32,28 @@ class SessionEdits:
         get_program(view.program).open_model(model, self._values.of_session(view).arguments)
         await self._store.write(session_model.set_model(view.uid, by or self._by, model))
         return await self._queries.get(view.uid)
+
+    async def retry(self, name: str, *, by: str | None = None) -> SessionView:
+        """Make a failed session ready, so that it runs again in place.
+
+        What is on record answers as before; only what ended the session runs again. If its child failed, the child is
+        retried first: a process that is killed in between leaves the child retried, and the session failed.
+        """
+        view = await self._queries.get(name)
+        await self._retry(view, by or self._by, with_parent=False)
+        return await self._queries.get(view.uid)
+
+    async def _retry(self, view: SessionView, by: str, *, with_parent: bool) -> None:
+        error = view.error if isinstance(view.error, dict) else {}
+        for id in (error.get("cause") or {}).get("waits", ()) if view.status == Status.FAILED else ():
+            asked = await self._store.read(wait.get, view.uid, id)
+            child = await self._queries.get(str(asked.ref))
+            if child.status == Status.FAILED:
+                await self._retry(child, by, with_parent=True)
+            elif child.status == Status.CANCELLED:
+                raise IllegalMove(
+                    f"Session {view.id} cannot be retried: its child {child.id} was cancelled.",
+                    hint=f"Branch before the child began: `perdure fork {view.id} --at {asked.number - 1}`.",
+                )
+        lines = get_program(view.program).retry_lines(error)
+        await self._store.write(session_retry.retry(view.uid, by, with_parent=with_parent, lines=lines))

@@ -53,7 +53,7 @@ class SessionRecords:
             if recorded is None:
                 return await self._run.see_through(self._first(position, shape, function, arguments, is_last))
             if recorded.error is not None:
-                raise step_failed(position.name, decode(recorded.error))
+                raise step_failed(position.name, decode(recorded.error), recorded.number)
             return shape.decode_result(self._run.runtime.values.get(recorded.result, recorded.artifact))
 
     async def _first(
@@ -91,15 +91,15 @@ class SessionRecords:
 
     async def _failed(self, position: CallPosition, error: BaseException) -> Any:
         text = describe(error)
-        await self._run.write(step.record(self._run.holder, self.new_step(position, error=text)))
-        raise step_failed(position.name, decode(text)) from error
+        number = await self._run.write(step.record(self._run.holder, self.new_step(position, error=text)))
+        raise step_failed(position.name, decode(text), number) from error
 
     def new_step(self, position: CallPosition, **came: str | None) -> step.NewStep:
         """A step to record at a position, with its result or error."""
         return step.NewStep(
             restart_number=self._run.session.restart_number,
             scope=position.scope,
-            name=position.name,
+            name=self._run.records.step_name(position),
             argument_digest=position.argument_digest,
             occurrence=position.occurrence,
             **came,
@@ -117,7 +117,7 @@ class SessionRecords:
                 except PerdureError as error:
                     return await self._failed(position, error)
             if recorded.error is not None:
-                raise step_failed(position.name, decode(recorded.error))
+                raise step_failed(position.name, decode(recorded.error), recorded.number)
             return decode(self._run.runtime.values.get(recorded.result, recorded.artifact))
 
     def change(self, kind: str, id: str, said: dict[str, Any], make: Make) -> Coroutine[Any, Any, None]:

@@ -246,9 +246,9 @@ def timer_fired_twice() -> None:
 def fork_repeating_an_effect() -> None:
     real = records._add
 
-    def add(tx: Any, found: records.Records, uid: str, *rest: Any, **more: Any) -> None:
-        if uid == found.session.uid:
-            real(tx, found, uid, *rest, **more)
+    def add(tx: Any, found: records.Records, one: Any, *rest: Any, **more: Any) -> None:
+        if one.uid == found.session.uid:
+            real(tx, found, one, *rest, **more)
 
     records._add = add
 

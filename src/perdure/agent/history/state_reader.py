@@ -18,7 +18,7 @@ from perdure.ids import digest
 from perdure.runtime.run.position import CallPosition
 from perdure.runtime.run.records import Records
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import checkpoint, message
+from perdure.store.moves import checkpoint, message, session_retry
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
 
@@ -56,6 +56,7 @@ def read(tx: StoreTransaction, uid: str) -> AgentRecords:
     inbox = read_inbox(tx, uid, mode_of(state), session.repository)
     since = catch_up.since_last_line(tx, uid, state, inbox)
     records = AgentRecords(session, state, checkpointed, session_folder(tx, session), inbox, since)
+    records.repeated = session_retry.repeated(tx, session, END)
     records.resting = not since.unread and bool(message.message_waits(tx, uid))  # a message ends every rest
     for effect in effects.unsettled(tx, uid):
         records.effects[CallPosition("", "call", effect.id, "", effect.generation)] = effect

@@ -26,6 +26,7 @@ from perdure.ids import encode
 CODEC = "agent-state/1"
 FILES = 500  # how many files an agent remembers having read; the oldest are forgotten first
 ORIGINS = 500
+RETRIED = "retried"  # about a note: the session failed, and a person started it again
 STOPS = ("limit", "model", "rewound", "interrupted")  # notes after which the agent waits for a person
 CHANGED = ""  # stands for the digest of a file that has changed since it was read: it must be read again
 
@@ -113,6 +114,8 @@ class State(msgspec.Struct):
             case "tool":
                 self._learn(line.body)
             case "note":
+                if line.body.get("about") == RETRIED:
+                    self.turns = self.tokens = self.cost_micros = self.worked = 0
                 self._note(line.body)
             case "summary":
                 self._shorten(line)

@@ -59,7 +59,8 @@ def show_report(shell: Shell, report: RunReport) -> int:
     if view.status in (Status.FAILED, Status.CANCELLED):
         verb = "failed" if view.status == Status.FAILED else "was cancelled"
         show = shell.suggest("show", view.id, "--last", "20")
-        hint = f"`{show}` shows its last events." if shell.is_store_durable else ""
+        again = f" `{shell.suggest('retry', view.id, app=True)}` runs it again." if view.status == Status.FAILED else ""
+        hint = f"`{show}` shows its last events.{again}" if shell.is_store_durable else ""
         raise SessionFailed(f"Session {view.id} {verb}: {error(view.error)}", hint=hint)
     if report.end and view.status in (Status.READY, Status.RUNNING):  # the person left and the session has not ended
         shell.echo(*left_lines(shell, view.id, continues=view.status == Status.RUNNING))

@@ -84,6 +84,10 @@ class Program(Generic[P, T]):
         """What else must be loaded before this session can run."""
         return None
 
+    def retry_lines(self, error: Any) -> list[dict[str, Any]]:  # noqa: ARG002 - for agents
+        """What is added to the transcript when a session that failed with this error is retried."""
+        return []
+
     def open_model(self, name: str, arguments: dict[str, Any]) -> Any:  # noqa: ARG002 - for agents
         """The model of a name, for a session with these arguments; refused if it cannot be used here."""
         raise ConfigError(f"Program {self.name} has no model.", hint="Only an agent has one.")

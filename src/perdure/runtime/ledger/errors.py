@@ -46,6 +46,7 @@ def _kind(effect: Effect, error: dict[str, Any]) -> type[PerdureError]:
     return ToolError if effect.replay == Replay.PURE or effect.state == EffectState.ACKNOWLEDGED else NotDone
 
 
-def step_failed(name: str, error: Any) -> StepFailed:
+def step_failed(name: str, error: Any, number: int) -> StepFailed:
+    """The error for a step that is recorded with an error, by the event of this number."""
     said = error if isinstance(error, dict) else {}
-    return StepFailed(f"Step {name} failed: {said.get('type')}: {said.get('message')}", error=said)
+    return StepFailed(f"Step {name} failed: {said.get('type')}: {said.get('message')}", error=said, step=number)

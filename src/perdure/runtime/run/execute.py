@@ -30,6 +30,7 @@ from perdure.runtime.ledger.late_outcomes import write_late_outcomes
 from perdure.runtime.ledger.ledger import Ledger
 from perdure.runtime.recovery.recovery import tool_of
 from perdure.runtime.recovery.undo import take_back
+from perdure.runtime.run.failure_cause import cause_of
 from perdure.runtime.run.interruption import Interrupted
 from perdure.runtime.run.records import load_session_only
 from perdure.runtime.run.run import Run
@@ -231,7 +232,8 @@ async def _leave(run: Run, ended: Completion) -> bool:
         else:
             return not await _finish(run, Status.DONE, result=done)
     run.runtime.causes.note(run.session.uid, error)
-    return not await _finish(run, Status.FAILED, error=program_error(error, program.function))
+    failure, cause = program_error(error, program.function), cause_of(error)
+    return not await _finish(run, Status.FAILED, error=failure | ({"cause": cause} if cause else {}))
 
 
 async def _suspend(run: Run) -> bool:

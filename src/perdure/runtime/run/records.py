@@ -2,7 +2,8 @@
 
 A branch reads its own records and those its line had at the fork: steps, effects and answers up to that event. What was
 settled there it inherits and cannot repeat; what was unsettled there belongs to the session that planned it. A restart
-bounds the read: what came before it is not asked for again.
+bounds the read: what came before it is not asked for again. What a retry repeats is left out, as if it was never done;
+its next record has a name, a generation or an id of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.domain.effect import Effect, EffectState, Replay
+from perdure.domain.effect import Effect, EffectState, Replay, next_generation
 from perdure.domain.fact import private_scope
 from perdure.domain.session import SessionRecord
 from perdure.domain.step import Step
@@ -22,11 +23,13 @@ from perdure.ids import digest, encode
 from perdure.runtime.run.position import CallPosition
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect as effects
-from perdure.store.moves import event, fact
+from perdure.store.moves import event, fact, session_retry
 from perdure.store.moves import session as sessions
 from perdure.store.moves import step as steps
 from perdure.store.moves import wait as waits
 from perdure.store.moves.session_end import CLOSED
+
+AGAIN = ":retry-"  # begins the name of a step that a retry of its session repeats; such names are reserved
 
 
 class Records:
@@ -37,7 +40,11 @@ class Records:
         self.steps: dict[CallPosition, Step] = {}
         self.effects: dict[CallPosition, Effect] = {}
         self.waits: dict[str, Wait] = {}
-        self.line = [session.uid]
+        self.line = [session]
+        self.repeated = frozenset[int]()  # the events of this session whose records a retry repeats
+        self._retried: dict[CallPosition, int] = {}  # what is done again, with the generation it had
+        self._failed_at: dict[CallPosition, int] = {}  # … and the event of its failure
+        self._closed: set[str] = set()  # waits of this session that were closed without an answer
         self._asked: set[CallPosition] = set()
         self._by_tool: dict[tuple[str, str], set[CallPosition]] = {}
 
@@ -64,16 +71,40 @@ class Records:
             )
         return None
 
+    def step_name(self, position: CallPosition) -> str:
+        """The name under which a step is recorded: one that a retry repeats has another record already."""
+        return f"{AGAIN}{self.session.retries}:{position.name}" if position in self._retried else position.name
+
+    def next_generation(self, position: CallPosition, retry: int) -> int:
+        """The generation of a new effect; one that a retry repeats has as many attempts as any other."""
+        return next_generation(self._retried[position], retry) if position in self._retried else 0
+
     def wait_id(self, prefix: str, position: CallPosition) -> str:
         """The name of the wait that this session opens at a position."""
-        return wait_id(prefix, self.session.uid, position, self.session.restart_number)
+        first, *later = self._wait_ids(prefix, self.session, position)
+        found = next((id for id in (*reversed(later), first) if id in self.waits and id not in self._closed), None)
+        return found or (later[-1] if later and first in self._closed else first)
+
+    def _wait_ids(self, prefix: str, session: SessionRecord, position: CallPosition) -> list[str]:
+        """The names of the waits at a position: the first, and one for each retry of the session."""
+        first = wait_id(prefix, session.uid, position, self.session.restart_number)
+        return [first, *(f"{first}-{AGAIN[1:]}{number}" for number in range(1, (session.retries or 0) + 1))]
 
     def wait_at(self, prefix: str, position: CallPosition) -> Wait | None:
         """The wait recorded at a position, by this session or by one of its line before the fork."""
-        for uid in self.line:
-            if found := self.waits.get(wait_id(prefix, uid, position, self.session.restart_number)):
-                return found
+        for session in self.line:
+            for id in reversed(self._wait_ids(prefix, session, position)):
+                if found := self.waits.get(id):
+                    return found
         return None
+
+    def follows_repeated(self, position: CallPosition, effect: Effect) -> bool:
+        """Whether it was planned after a failure that is repeated, by code that saw the failure, such as a handler.
+
+        If the repetition succeeds, that code does not run, and the program does not call it again.
+        """
+        seen = (at for at, number in self._failed_at.items() if number < effect.number)
+        return any(f"{at.scope}/".startswith(f"{position.scope}/") or not position.scope for at in seen)
 
     def is_foreign(self, effect: Effect) -> bool:
         """Whether another session of the line planned it."""
@@ -90,10 +121,10 @@ def load(tx: StoreTransaction, uid: str) -> Records:
     records = Records(sessions.get(tx, uid))
     for one, after, through in line_of(tx, records.session):
         if one.uid != uid:
-            records.line.append(one.uid)
-        _add(tx, records, one.uid, after, through)
-    for position in records.effects:
-        if "#" not in position.name:
+            records.line.append(one)
+        _add(tx, records, one, after, through)
+    for position, effect in records.effects.items():
+        if "#" not in position.name and not records.follows_repeated(position, effect):
             records._by_tool.setdefault((position.scope, position.name), set()).add(position)
     return records
 
@@ -129,24 +160,40 @@ def wait_id(prefix: str, uid: str, position: CallPosition, restart_number: int) 
     return f"{prefix}-{digest(encode([uid, *position.stored(restart_number)]))[:16]}"
 
 
-def _add(tx: StoreTransaction, records: Records, uid: str, after: int, through: int) -> None:
-    restart = records.session.restart_number
+def _add(tx: StoreTransaction, records: Records, one: SessionRecord, after: int, through: int) -> None:
+    restart, uid, is_own = records.session.restart_number, one.uid, one.uid == records.session.uid
+    repeated = session_retry.repeated(tx, one, through)
+    records.repeated = repeated if is_own else records.repeated
     for step in steps.of_session(tx, uid, restart, through=through):
-        position = CallPosition(step.scope, "step", step.name, step.argument_digest, step.occurrence)
-        records.steps.setdefault(position, step)
+        name = step.name.split(":", 2)[2] if step.name.startswith(AGAIN) else step.name
+        position = CallPosition(step.scope, "step", name, step.argument_digest, step.occurrence)
+        if step.number not in repeated:
+            records.steps.setdefault(position, step)
+        elif is_own:
+            records._retried[position], records._failed_at[position] = 0, step.number
     for effect in effects.of_session(tx, uid, after=after, through=through):
         found, number = _position_of(effect)
-        if found is not None and number == restart:
+        if found is None or number != restart:
+            continue
+        if effect.number not in repeated:
             _keep_newest(records, found, effect)
-    for wait in map(as_open, waits.between(tx, uid, after, through)):
-        if wait.kind == WaitKind.CHILD or _is_settled(wait, through) or uid == records.session.uid:
+        elif is_own:
+            records._retried[found] = effect.generation
+            records._failed_at[found] = effect.settled_number or effect.number
+    for wait in waits.between(tx, uid, after, through):
+        if is_own and (wait.resolved_by == CLOSED or wait.number in repeated):
+            records._closed.add(wait.id)
+        wait = reopened(wait) if wait.number in repeated else as_open(wait)
+        if wait.kind == WaitKind.CHILD or _is_settled(wait, through) or is_own:
             records.waits.setdefault(wait.id, wait)
 
 
 def as_open(wait: Wait) -> Wait:
     """A wait that was closed with its session is unanswered; who inherits a child or a question still waits for it."""
-    if wait.resolved_by != CLOSED:
-        return wait
+    return reopened(wait) if wait.resolved_by == CLOSED else wait
+
+
+def reopened(wait: Wait) -> Wait:
     return msgspec.structs.replace(wait, answer=None, resolved_by=None, resolved_at=None, resolved_number=None)
 
 

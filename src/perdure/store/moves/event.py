@@ -85,6 +85,11 @@ def is_receiver(tx: StoreTransaction, uid: str) -> bool:
     return bool(first) and isinstance(first[0].body, dict) and first[0].body.get("receives") is True
 
 
+def of_kind(tx: StoreTransaction, uid: str, kind: str, *, through: int = 2**62) -> list[Event]:
+    """The events of one kind, up to a number, in order."""
+    return [Event.from_row(row) for row in tx.all("event.of_kind", uid=uid, kind=kind, through=through, limit=2**31)]
+
+
 def restart_at(tx: StoreTransaction, session: SessionRecord, number: int) -> tuple[int, Any]:
     """The restart number of a session after event `number`, and the arguments of that run."""
     if not 1 <= number <= session.cursor:

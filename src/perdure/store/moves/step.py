@@ -80,3 +80,14 @@ def of_session(tx: StoreTransaction, uid: str, restart_number: int, *, through: 
     """Everything recorded since the last restart, up to an event, in one bulk read."""
     rows = tx.all("step.of_session", uid=uid, restart_number=restart_number, through=through, limit=10_000_000)
     return [Step(*row) for row in rows]
+
+
+def failed(tx: StoreTransaction, uid: str) -> list[Step]:
+    """The steps of a session that were recorded with an error."""
+    return [Step(*row) for row in tx.all("step.failed", uid=uid, limit=10_000_000)]
+
+
+def newest(tx: StoreTransaction, uid: str) -> int:
+    """The number of the event that recorded the newest step; 0 if there is none."""
+    row = tx.one("step.newest", uid=uid)
+    return 0 if row is None else int(row[0])

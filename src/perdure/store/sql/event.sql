@@ -46,6 +46,11 @@ order by number limit :limit;
 select number from event where session_uid = :uid and kind = :kind and number <= :through
 order by number desc limit 1;
 
+-- name: event.of_kind
+-- The events of one kind, up to a number, in order.
+select {columns:event} from event where session_uid = :uid and kind = :kind and number <= :through
+order by number limit :limit;
+
 -- name: event.erase
 -- Erase the body of an event; its digest and the chain stay.
 update event set body = null, salt = null where session_uid = :uid and number = :number and body is not null;

@@ -112,6 +112,12 @@ select interrupt_requested_at from session where uid = :uid;
 update session set title = :title, owner = :owner, queue = :queue, priority = :priority, version = :version
 where uid = :uid and version = :was;
 
+-- name: session.retry
+-- Make a failed session ready again.
+update session set status = 'ready', error = null, retries = :retries, cancel_requested_at = null,
+    pause_requested_at = null, interrupt_requested_at = null, archived_at = null, crash_count = 0
+where uid = :uid;
+
 -- name: session.set_model
 -- Choose the model of an agent's next calls.
 update session set model = :model where uid = :uid;

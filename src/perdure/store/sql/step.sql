@@ -34,3 +34,11 @@ returning {durability};
 -- Everything recorded since a restart, in one read.
 select {columns:step} from step where session_uid = :uid and restart_number = :restart_number and number <= :through
 order by number limit :limit;
+
+-- name: step.failed
+-- The failed steps of a session, in order.
+select {columns:step} from step where session_uid = :uid and error is not null order by number limit :limit;
+
+-- name: step.newest
+-- The number of a session's newest step; 0 if it has none.
+select coalesce(max(number), 0) from step where session_uid = :uid;

@@ -1,0 +1,121 @@
+"""Retry of a failed session, in place: it becomes ready, and its program runs again from its records.
+
+What is on record stays on record and answers as before, also an error that the program caught. Only what ended the
+program runs again. The event names it by the numbers of its events:
+
+    step      the record of a failed step: it is computed again, and recorded under a name of its own
+    effect    a proven failure, an expired approval, or a plan that was refused when the session failed: the same call
+              is done as the next generation, with another key
+    wait      for a child that failed: the child is retried first, and waited for again
+
+An error that no record caused is the program's own: nothing is repeated, and its code runs again.
+
+A person's decision is not taken back by a retry: an effect that was denied, abandoned or undone stays that way. Neither
+is a result that could not be stored: its effect has happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perdure.domain.effect import Effect, EffectState, Verdict
+from perdure.domain.record import check_move
+from perdure.domain.session import MOVES, SessionRecord, Status
+from perdure.errors import IllegalMove, ProgramChanged
+from perdure.store.move import Log, StoreTransaction, outsider_move
+from perdure.store.moves import effect as effects
+from perdure.store.moves import event, session, wait
+from perdure.store.moves import step as steps
+from perdure.store.moves.session_end import CANCELLED
+
+KIND = "session.retried"
+DENIED = ("approval-denied", "policy-denied")
+
+
+@outsider_move
+def retry(log: Log, *, with_parent: bool = False, lines: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Make a failed session ready. `lines` are added to an agent's transcript. A child is retried `with_parent`."""
+    now = session.get(log.tx, log.uid)
+    if now.status != Status.FAILED:
+        raise IllegalMove(
+            f"Session {now.id} is {now.status}, and only a failed session is retried.", hint=_instead(now)
+        )
+    if now.parent_uid is not None and not with_parent:
+        parent = session.get(log.tx, now.parent_uid)
+        raise IllegalMove(
+            f"Session {now.id} is a child of session {parent.id}, which has its failure already.",
+            hint=f"Retry the parent: `perdure retry {parent.id}`.",
+        )
+    check_move("session", MOVES, Status.FAILED, Status.READY)
+    again = to_repeat(log.tx, now)
+    changed: dict[str, Any] = {"status": Status.READY, "error": None, "retries": (now.retries or 0) + 1}
+    log.tx.run("session.retry", uid=log.uid, retries=changed["retries"])
+    requests = ("cancel_requested_at", "pause_requested_at", "interrupt_requested_at", "archived_at")
+    log.append(KIND, {"again": again}, rows={"session": changed | dict.fromkeys(requests)})
+    for line in lines:
+        log.append("message", line)
+
+
+def _instead(now: SessionRecord) -> str:
+    if now.status in (Status.DONE, Status.CANCELLED):
+        return f"`perdure fork {now.id}` makes a branch of it that runs."
+    return f"`perdure resume {now.id}` continues it."
+
+
+def to_repeat(tx: StoreTransaction, now: SessionRecord) -> list[int]:
+    """The numbers of the events whose records a retry repeats; refused if what ended the session must stay."""
+    failure = now.error if isinstance(now.error, dict) else {}
+    if failure.get("code") == ProgramChanged.code:
+        raise _refusal(now, "its program has changed and does not fit its records")
+    cause: Mapping[str, Any] = failure.get("cause") or {}
+    made = effects.of_session(tx, now.uid)
+    for one in made:
+        if one.id in cause.get("effects", ()) and (why := _stays(one)) is not None:
+            raise _refusal(now, f"its effect {one.id} ({one.tool}) {why}")
+    failed = [step.number for step in steps.failed(tx, now.uid)]
+    last = max([steps.newest(tx, now.uid), *(one.settled_number or 0 for one in made)])
+    found = {number for number in failed if number in cause.get("steps", ()) or number == last}
+    for one in made:
+        ended_it = one.id in cause.get("effects", ()) or one.settled_number == last
+        if was_refused_at_the_end(one) or (ended_it and _has_failed(one)):
+            found.add(one.number)
+    for id in cause.get("waits", ()):
+        found.add(wait.get(tx, now.uid, id).number)
+    return sorted(found)
+
+
+def was_refused_at_the_end(effect: Effect) -> bool:
+    """Whether it was planned, and refused only because its session ended."""
+    return effect.state == EffectState.REFUSED and (effect.error or {}).get("code") == CANCELLED
+
+
+def _has_failed(effect: Effect) -> bool:
+    return effect.state in (EffectState.FAILED, EffectState.REFUSED) and _stays(effect) is None
+
+
+def _stays(effect: Effect) -> str | None:
+    """Why an effect that ended a session cannot be done again by a retry."""
+    error = effect.error if isinstance(effect.error, dict) else {}
+    if effect.state == EffectState.ACKNOWLEDGED:
+        return "has happened, and its result could not be stored"
+    if effect.state == EffectState.COMPENSATED:
+        return "was undone"
+    if effect.state == EffectState.FAILED and effect.verdict == Verdict.ABANDON:
+        return f"was abandoned by {effect.verdict_by}"
+    return "was denied" if effect.state == EffectState.REFUSED and error.get("code") in DENIED else None
+
+
+def _refusal(now: SessionRecord, why: str) -> IllegalMove:
+    return IllegalMove(
+        f"Session {now.id} cannot be retried: {why}.",
+        hint=f"Correct the program, then make a branch at its end: `perdure fork {now.id}`.",
+    )
+
+
+def repeated(tx: StoreTransaction, now: SessionRecord, through: int) -> frozenset[int]:
+    """The numbers of the events whose records retries of a session have taken back, up to an event."""
+    if not now.retries:
+        return frozenset()
+    found = event.of_kind(tx, now.uid, KIND, through=through)
+    return frozenset(number for one in found for number in (one.body or {}).get("again", ()))
