@@ -40,6 +40,14 @@ def test_star_import_leaves_the_builtin_open_alone() -> None:
     assert perdure.open.__module__.startswith("perdure.")
 
 
+async def test_completion_lists_what_users_may_call() -> None:
+    async with perdure.open("memory:") as rt, perdure.Worker(rt) as worker:
+        shown = {name for name in dir(rt) if not name.startswith("_")}
+        methods = {name for name, one in vars(perdure.Runtime).items() if callable(one) and not name.startswith("_")}
+        assert shown == methods - {"life_of"} | {"by", "on_delta"}
+        assert [name for name in dir(worker) if not name.startswith("_")] == ["failed", "idle", "run", "runtime"]
+
+
 def test_every_error_is_exported() -> None:
     assert [name for name, one in vars(errors).items() if _is_error(one) and name not in perdure.__all__] == []
 

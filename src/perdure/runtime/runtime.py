@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
 
 from perdure.clock import Clock
 from perdure.domain.approval import Approval
@@ -43,6 +44,19 @@ from perdure.runtime.stream.stream import stream
 from perdure.runtime.workers.heartbeat import Heartbeat
 from perdure.runtime.workers.identity import WorkerIdentity, is_here
 from perdure.store.store import Store, open_store
+
+if TYPE_CHECKING:  # what the layers above this one do and return
+    from perdure.control.branches.files import FileDiff
+    from perdure.control.branches.in_place_rewind import InPlaceRewind, RewindPlan
+    from perdure.control.branches.merge import MergeResult
+    from perdure.control.branches.prune import PruneReport
+    from perdure.control.branches.rewind import RewindResult
+    from perdure.control.brief import Brief
+    from perdure.control.doctor.report import DoctorReport
+    from perdure.control.operations import Operations
+    from perdure.control.session_files import ImportedSession
+    from perdure.control.verification import Verification
+    from perdure.interchange.export import Exported
 
 __all__ = ["Runtime", "SessionView", "open", "run"]
 
@@ -102,6 +116,10 @@ class Runtime:
         if is_here(attempt.process):
             return liveness_here(attempt)
         return self.worker.life_of(attempt.process)
+
+    def __dir__(self) -> list[str]:
+        """What users may call; the parts are internal."""
+        return sorted({*super().__dir__()} - {*vars(self), "worker", "is_worker", "life_of"} | {"by", "on_delta"})
 
     async def __aenter__(self) -> Self:
         return self
@@ -391,6 +409,103 @@ class Runtime:
     async def settle_decision(self, session: str, id: str, outcome: str, *, by: str | None = None) -> Decision:
         """Record the outcome of a decision of an agent, or of a program that has ended."""
         return await self.record_edits.settle_decision(session, id, outcome, by=by)
+
+    async def export(
+        self,
+        name: str,
+        to: str | Path | IO[bytes] | None = None,
+        *,
+        move: bool = False,
+        sign: bool = False,
+        files: bool = True,
+        max_files_size: str | int = "1G",
+        thin: bool = False,
+        by: str | None = None,
+    ) -> Exported:
+        """Write a session as a bundle: a .zip file, a folder, or into a binary stream; ID.zip without `to`.
+
+        A copy changes nothing here. A move seals the session here; it continues where the bundle is imported. The
+        bundle of an agent carries the snapshots of its folder, unless `files` is false; `thin` leaves out what a remote
+        has.
+        """
+        return await self._operations.export(
+            name, to, move=move, sign=sign, files=files, max_files_size=max_files_size, thin=thin, by=by
+        )
+
+    async def import_(
+        self,
+        source: str | Path | IO[bytes],
+        *,
+        id: str | None = None,
+        take_back: bool = False,
+        keep: Collection[str] | None = None,
+        signed_by: str | None = None,
+        into: str | Path | None = None,
+        files: bool = True,
+        by: str | None = None,
+    ) -> ImportedSession:
+        """Import a bundle. `keep` names the permissions of the bundle that are not dropped, or `all`.
+
+        Without `keep`, a bundle that this user exported keeps them, and any other loses them. `signed_by` is the name
+        of a known key that must have signed the bundle, or `any-known`. `into` is the folder that the session works in
+        here: a clone of its repository, or a new folder for its files.
+        """
+        return await self._operations.import_(
+            source, id=id, take_back=take_back, keep=keep, signed_by=signed_by, into=into, files=files, by=by
+        )
+
+    async def merge(self, name: str, *, mark: bool = False) -> MergeResult:
+        """Merge the files of a branch into the folder of its parent; with `mark`, conflicts between markers."""
+        return await self._operations.merge(name, mark=mark)
+
+    async def rewind(self, name: str, *, to: int, id: str | None = None) -> RewindResult:
+        """Branch an agent's session at event `to`, with the files as they were; it waits for the next message."""
+        return await self._operations.rewind(name, to=to, id=id)
+
+    async def plan_rewind(self, name: str, *, to: int | None = None, snapshot: str | None = None) -> RewindPlan:
+        """What a rewind of the session's own folder would change; nothing but a snapshot of what is there is made."""
+        return await self._operations.plan_rewind(name, to=to, snapshot=snapshot)
+
+    async def rewind_in_place(self, plan: RewindPlan) -> InPlaceRewind:
+        """Put the files of a session's own folder back as planned; a path that changed meanwhile is left alone."""
+        return await self._operations.rewind_in_place(plan)
+
+    async def diff(
+        self,
+        name: str,
+        *,
+        first: int | None = None,
+        last: int | None = None,
+        parent: bool = False,
+        stat: bool = False,
+    ) -> FileDiff:
+        """What an agent changed in its files: since its start, between two events, or against its parent."""
+        return await self._operations.diff(name, first=first, last=last, parent=parent, stat=stat)
+
+    async def brief(self, name: str) -> Brief:
+        """A handover summary of a session, made from its record."""
+        return await self._operations.brief(name)
+
+    async def prune(self, *, ended: str | float | None = None, plan: bool = False) -> PruneReport:
+        """Remove snapshots that no session refers to, and folders of branches that have ended.
+
+        With `ended`, also the snapshots of sessions that ended longer ago than that; with `plan`, only report.
+        """
+        return await self._operations.prune(ended=ended, plan=plan)
+
+    async def verify(self, name: str | None = None) -> Verification:
+        """Check that the log of one session, or of all, is complete, and that the rows agree with it."""
+        return await self._operations.verify(name)
+
+    async def doctor(self, *, deep: bool = False) -> DoctorReport:
+        """The condition of the store, which guarantees hold, and what to do; `deep` reads all of it."""
+        return await self._operations.doctor(deep=deep)
+
+    @cached_property
+    def _operations(self) -> Operations:
+        from perdure.control.operations import Operations  # late: it is above this layer
+
+        return Operations(self)
 
 
 def open(

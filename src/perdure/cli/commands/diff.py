@@ -9,7 +9,6 @@ import click
 from perdure.cli.shell import Shell, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import safe
-from perdure.control.branches.files import diff as diff_files
 from perdure.errors import ConfigError
 
 HEADERS = ("diff ", "index ", "--- ", "+++ ", "new ", "deleted ", "old ", "similarity ", "rename ", "Binary ")
@@ -33,9 +32,7 @@ def diff(shell: Shell, id: str, first: int | None, last: int | None, parent: boo
     """
     if parent and first is not None:
         raise ConfigError("--parent and --from both set what to compare with.", hint="Give one of them.")
-    found = run_with_runtime(
-        shell, lambda runtime: diff_files(runtime, id, first=first, last=last, parent=parent, stat=stat)
-    )
+    found = run_with_runtime(shell, lambda runtime: runtime.diff(id, first=first, last=last, parent=parent, stat=stat))
     if shell.json:
         shell.echo_json(found)
     elif not found.text:

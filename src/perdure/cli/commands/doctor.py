@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from perdure.cli.shell import Shell, command
 from perdure.cli.text.doctor import conclusion, fact_table
-from perdure.control.doctor.examination import examine
-from perdure.control.doctor.findings import privileged
+from perdure.control.doctor.examination import diagnose
 
 
 @command
@@ -19,8 +16,7 @@ def doctor(shell: Shell, deep: bool) -> int:
 
     It changes nothing: it neither creates nor migrates a store. Exits with 1 if something is wrong.
     """
-    report = examine(shell.store, deep=deep)
-    report.findings += privileged(Path.cwd())
+    report = diagnose(shell.store, deep=deep)
     if shell.json:
         shell.echo_json(report)
     else:

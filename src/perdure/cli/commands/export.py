@@ -9,12 +9,7 @@ import click
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import count, safe
-from perdure.control import receipts
-from perdure.control.session_files import export_session, parse_size
 from perdure.interchange.export import Exported
-from perdure.interchange.signing_keys import signing_key
-from perdure.runtime.runtime import Runtime
-from perdure.store.moves import session
 
 
 @command
@@ -36,28 +31,16 @@ def export(
     A copy changes nothing here. A move seals the session here; if the bundle is lost, export it again. The bundle of an
     agent carries the snapshots of its folder, so that `diff`, `rewind` and `fork` work where it is imported.
     """
-    key = signing_key() if sign else None  # before anything is sealed
-    most = parse_size(max_files_size)
-
-    async def work(runtime: Runtime) -> Exported:
-        found = await runtime.store.read(session.find, id)
-        path = Path(to) if to is not None else Path(file_name(found.id))
-        return await export_session(
-            runtime, found.uid, path.absolute(), by=shell.by, move=move, key=key, files=not without_files, thin=thin,
-            most=most,
-        )  # fmt: skip
-
-    done = run_with_runtime(shell, work)
-    receipts.keep(done.manifest_sha256)
+    done = run_with_runtime(
+        shell,
+        lambda runtime: runtime.export(
+            id, to, move=move, sign=sign, files=not without_files, max_files_size=max_files_size, thin=thin
+        ),
+    )
     if shell.json:
         shell.echo_json(done)
     else:
         show_export(shell, done)
-
-
-def file_name(id: str) -> str:
-    """A session id as a file name; an id may contain characters that have a meaning in a path."""
-    return "".join(one if one.isascii() and (one.isalnum() or one in "._-") else "-" for one in id) + ".zip"
 
 
 def show_export(shell: Shell, done: Exported) -> None:

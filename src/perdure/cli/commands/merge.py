@@ -11,7 +11,6 @@ from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.branches import missing_file_lines
 from perdure.cli.text.plain import count, safe
 from perdure.control.branches.merge import MergeResult
-from perdure.control.branches.merge import merge as merge_branch
 
 SHOWN = 50
 
@@ -27,7 +26,7 @@ def merge(shell: Shell, id: str, mark: bool) -> int:
     conflicts for you to resolve, and with 4 if another process works in one of the folders.
     """
     shell.load()
-    made = run_with_runtime(shell, lambda runtime: merge_branch(runtime, id, mark=mark))
+    made = run_with_runtime(shell, lambda runtime: runtime.merge(id, mark=mark))
     if shell.json:
         shell.echo_json(made)
     else:

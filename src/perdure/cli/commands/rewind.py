@@ -16,11 +16,8 @@ from perdure.cli.trust_prompt import can_ask
 from perdure.control.branches.in_place_rewind import (
     InPlaceRewind,
     RewindPlan,
-    plan_rewind,
-    rewind_in_place,
 )
 from perdure.control.branches.rewind import OutsideEffect, RewindResult
-from perdure.control.branches.rewind import rewind as rewind_session
 from perdure.errors import ConfigError
 
 SHOWN = 20
@@ -60,7 +57,7 @@ def rewind(
         raise ConfigError("The event to go back to is missing.", hint="Give --to N; `perdure show` lists the events.")
     if new is not None and not new.strip():
         raise ConfigError("The id of the branch is empty.", hint="Leave --id out to have one generated.")
-    made = run_with_runtime(shell, lambda runtime: rewind_session(runtime, id, to=to, id=new))
+    made = run_with_runtime(shell, lambda runtime: runtime.rewind(id, to=to, id=new))
     if shell.json:
         shell.echo_json(made)
     else:
@@ -70,7 +67,7 @@ def rewind(
 
 def rewind_here(shell: Shell, id: str, to: int | None, snapshot: str | None, *, plan: bool, yes: bool) -> int:
     """Show what a rewind in place would change, ask, and do it. Returns 3 if a person has to look at a path."""
-    planned = run_with_runtime(shell, lambda runtime: plan_rewind(runtime, id, to=to, snapshot=snapshot))
+    planned = run_with_runtime(shell, lambda runtime: runtime.plan_rewind(id, to=to, snapshot=snapshot))
     if not shell.json:
         shell.echo(*plan_lines(planned))
     if plan or planned.is_empty:
@@ -83,7 +80,7 @@ def rewind_here(shell: Shell, id: str, to: int | None, snapshot: str | None, *, 
         if not click.confirm("Put these files back?", default=False, err=True):
             shell.echo("Nothing was changed.")
             return 1
-    done = run_with_runtime(shell, lambda runtime: rewind_in_place(runtime, planned))
+    done = run_with_runtime(shell, lambda runtime: runtime.rewind_in_place(planned))
     if shell.json:
         shell.echo_json(done)
     else:

@@ -25,6 +25,7 @@ from perdure.agent.history.state_reader import state_of
 from perdure.clock import SECOND
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.errors import PerdureError
+from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.runtime import Runtime
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect as effects
@@ -43,6 +44,27 @@ class NeededSnapshots(msgspec.Struct):
     living: set[str] = msgspec.field(default_factory=set)  # those of sessions that have not ended
     working: set[str] = msgspec.field(default_factory=set)  # branches whose folders may be in use
     last: dict[str, str | None] = msgspec.field(default_factory=dict)  # the last snapshot of each branch that has ended
+
+
+class PruneReport(msgspec.Struct, frozen=True):
+    """What was removed, or with `plan` would be; `bytes` is how much that frees."""
+
+    plan: bool
+    folders: list[FolderRemoval]
+    repositories: dict[str, PruneResult]
+    bytes: int
+
+
+async def prune_all(runtime: Runtime, *, ended: str | float | None = None, plan: bool = False) -> PruneReport:
+    """Remove the folders of branches that have ended, and unused snapshots.
+
+    With `ended`, also the snapshots of sessions that ended longer ago than that.
+    """
+    before = None if ended is None else runtime.store.clock.now() - microseconds(ended)
+    folders = await clear_folders(runtime, plan=plan)
+    pruned = await prune(runtime, ended_before=before, plan=plan)
+    freed = sum(one.bytes for one in folders) + sum(one.bytes_before - one.bytes_after for one in pruned.values())
+    return PruneReport(plan, folders, pruned, freed)
 
 
 async def prune(

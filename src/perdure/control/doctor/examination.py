@@ -37,6 +37,13 @@ BLOCK = bytes(4096)
 WEEK = 7 * 86_400 * SECOND
 
 
+def diagnose(target: str | None = None, *, deep: bool = False) -> DoctorReport:
+    """Inspect a store, and what running here means for the commands of agents in the current folder."""
+    report = examine(target, deep=deep)
+    report.findings += findings.privileged(Path.cwd())
+    return report
+
+
 def examine(target: str | None = None, *, deep: bool = False) -> DoctorReport:
     """Inspect the store at `target`, which may not exist. `deep` reads every page and every chain."""
     place = read_access.locate_store(target)
