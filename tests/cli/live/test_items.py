@@ -113,6 +113,15 @@ def test_restarted_reply_marks_the_first_as_broken_off(noticed: bool) -> None:
     assert whole["item"]["id"] == begun["item"]["id"] != first["item"]["id"]
 
 
+def test_interrupted_reply_is_marked_and_its_note_ends_the_turn() -> None:
+    builder = ItemBuilder()
+    cut = builder.event(event(1, "message", {"role": "assistant", "content": "Half", "stop": "cut"}))
+    assert [one["type"] for one in cut] == ["turn.started", "item.completed"]
+    assert cut[1]["item"]["stop"] == "cut"
+    note = {"role": "note", "about": "interrupted", "content": "ada stopped the work here."}
+    assert [one["type"] for one in builder.event(event(2, "message", note))] == ["item.completed", "turn.completed"]
+
+
 @pytest.mark.parametrize(
     "kind", ["message", "effect.acknowledged", "wait.opened", "session.parked", "approval.decided"]
 )

@@ -52,6 +52,8 @@ class Activity:
     def show(self, one: dict[str, Any]) -> None:
         """Take one stream object into account."""
         item = one.get("item") or {}
+        if item.get("kind") in ("note", "approval", "question"):
+            return
         self._retry = RetryNotice(**{k: v for k, v in one.items() if k != "type"}) if one["type"] == WAITING else None
         is_text = one["type"] == "item.updated" and item.get("kind") == "message" and not item.get("broke_off")
         if not (is_text and self.is_writing):  # the time of an answer counts from its first word

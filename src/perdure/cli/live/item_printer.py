@@ -10,7 +10,7 @@ from rich.text import Text
 from perdure.cli.display.activity import Activity, call_line
 from perdure.cli.display.diff import numbered_diff
 from perdure.cli.display.reply_text import ReplyText
-from perdure.cli.live.items import JsonObject
+from perdure.cli.live.items import CUT, STOPS, JsonObject
 from perdure.cli.live.screen import KEEP, Screen
 from perdure.cli.text.plain import count, safe, short
 
@@ -74,12 +74,14 @@ class ItemPrinter:
         else:
             self._reply.end()
             self._reply.whole(str(item["text"]))
+        if item.get("stop") == CUT:
+            self.screen.line("… the reply was cut here", "yellow")
 
     def _note(self, item: JsonObject) -> None:
         news = [one for one in item.get("items") or () if not str(one).startswith(tuple(self._seen))]
         if item["about"] == "away" and item.get("items") and not news:
             return  # the person at this terminal saw it happen
-        self.screen.line(str(item["text"]), "yellow" if item["about"] in ("limit", "model") else "cyan")
+        self.screen.line(str(item["text"]), "yellow" if item["about"] in STOPS else "cyan")
 
     def _call(self, item: JsonObject) -> None:
         if item["name"] == "ask_person" and item["status"] == "done":

@@ -26,6 +26,8 @@ ENDS = {
     "effect.failed": "failed", "effect.refused": "not started", "effect.compensated": "undone",
     "effect.superseded": "superseded",
 }  # fmt: skip
+STOPS = ("limit", "model", "interrupted")  # notes that end a turn
+CUT = "cut"  # the reply of a model that was interrupted
 MODEL = "model"  # the effect of asking a model; its answer is a message
 JsonObject = dict[str, Any]
 Body = Mapping[str, Any]
@@ -96,7 +98,7 @@ class ItemBuilder:
                 about = str(body.get("about") or role)
                 note = {"id": f"n-{event.number}", "kind": "note", "about": about, "text": text}
                 note |= {"items": body["items"]} if body.get("items") else {}
-                ended = [self._end_turn(about)] if about in ("limit", "model") and self.is_open else []
+                ended = [self._end_turn(about)] if about in STOPS and self.is_open else []
                 return [("item.completed", {"item": note}), *ended]
         return []
 
@@ -115,12 +117,14 @@ class ItemBuilder:
         self._usage = {name: had + int(used.get(name) or 0) for name, had in self._usage.items()}
         self._usage["model_calls"] += 1
         if item["text"]:
-            objects.append(("item.completed", {"item": item}))
+            cut = {"stop": CUT} if body.get("stop") == CUT else {}
+            objects.append(("item.completed", {"item": item | cut}))
         for index, call in enumerate(body.get("calls") or ()):
             id = f"c-{event.session_uid}-{event.number}-{index}"
             made = {"id": id, "kind": "tool_call", "name": call["name"], "arguments": call["arguments"]}
             objects.append(self._call(made | {"status": "called"}, event.at))
-        return objects if body.get("calls") else [*objects, self._end_turn(None)]
+        is_over = not body.get("calls") and body.get("stop") != CUT  # a cut reply is followed by a note that ends it
+        return [*objects, self._end_turn(None)] if is_over else objects
 
     def _call(self, item: JsonObject, at: int) -> tuple[str, JsonObject]:
         self._calls[item["id"]], self._began[item["id"]] = item, at
