@@ -32,6 +32,7 @@ GROUPS = {
         "send": "Send a message to a session, whether it is running or waiting.",
         "resume": "Resume a session after a crash, a pause or an answer, or with your next message.",
         "pause": "Pause a session between two steps, until `perdure resume` continues it.",
+        "interrupt": "Stop what a session does now; then it waits for a person.",
         "cancel": "Cancel a session and its children.",
         "close": "Close an agent's session that waits for the next message: it ends as done.",
         "rename": "Give a session another title.",
@@ -79,7 +80,7 @@ COMMANDS = {name: summary for group in GROUPS.values() for name, summary in grou
 SYNONYMS = {
     "cat": "show", "commit": "merge", "continue": "resume", "delete": "cancel", "history": "show", "kill": "cancel",
     "list": "ls", "log": "show", "logs": "show", "ps": "ls", "reject": "deny", "sessions": "ls", "start": "run",
-    "status": "show", "stop": "pause",
+    "status": "show", "stop": "interrupt",
 }  # fmt: skip
 
 # Listing commands with subcommands, and the module that adds these.

@@ -18,15 +18,16 @@ from perdure.runtime.runtime import SessionView
 
 @command
 @click.argument("id")
+@click.option("--now", is_flag=True, help="Stop the model or the command that it runs, as `perdure interrupt` does.")
 @by_option
-def cancel(shell: Shell, id: str) -> None:
+def cancel(shell: Shell, id: str, now: bool) -> None:
     """Cancel a session and its children.
 
     A session that no process runs ends immediately, unless one of its effects may be in progress. Otherwise the
-    process that runs it stops between two steps; an effect that was dispatched is awaited. The folder of a branch is
-    removed with it, unless it contains something that is stored nowhere else.
+    process that runs it stops between two steps; an effect that was dispatched is awaited, or with --now stopped. The
+    folder of a branch is removed with it, unless it contains something that is stored nowhere else.
     """
-    done = run_with_runtime(shell, lambda runtime: cancel_session(runtime, id, by=shell.by))
+    done = run_with_runtime(shell, lambda runtime: cancel_session(runtime, id, by=shell.by, now=now))
     found = done.session
     if shell.json:
         shell.echo_json(found)
