@@ -20,6 +20,7 @@ NAVIGATION = {
         "how-to/write-a-probe-and-an-undo",
         "how-to/crash-sweep",
         "how-to/terminal",
+        "how-to/interrupt",
         "how-to/sessions",
         "how-to/recipes",
         "how-to/move-a-session",

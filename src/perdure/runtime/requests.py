@@ -209,6 +209,12 @@ class Requests:
         await self._store.write(interrupt.request(view.uid, by or self._by))
         return await self._queries.get(view.uid)
 
+    async def withdraw_interrupt(self, name: str, *, by: str | None = None) -> None:
+        """Remove a request to interrupt that was not honoured yet, and a request to pause: the session continues."""
+        view = await self._queries.get(name)
+        await self._store.write(interrupt.withdraw(view.uid, by or self._by))
+        await self.resume(view.uid, by=by)
+
     async def close_session(self, name: str, *, by: str | None = None) -> SessionView:
         """End an agent's session as done that waits for the next message; its result is the last answer.
 

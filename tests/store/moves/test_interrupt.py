@@ -100,12 +100,14 @@ def test_the_end_of_a_turn_orders_messages_by_the_request(store: Store) -> None:
     assert not holder.interrupt_requested
 
 
-def test_a_turn_ends_only_once_for_a_request(store: Store) -> None:
+def test_a_turn_that_was_stopped_ends_although_the_request_was_withdrawn(store: Store) -> None:
     holder = a_holder(store)
+    store.write_now(inbox.receive(holder.uid, "ada", "m-1", "before"))
     store.write_now(interrupt.request(holder.uid, "ada"))
-    store.write_now(message.end_turn(holder, [], NOTE))
-    with pytest.raises(IllegalMove, match="no request to interrupt"):
-        store.write_now(message.end_turn(holder, [], NOTE))
+    store.write_now(interrupt.withdraw(holder.uid, "ada"))
+    assert not is_requested(store, holder)
+    lines = store.write_now(message.end_turn(holder, [{"role": "tool"}], NOTE))
+    assert [body["role"] for _, _, body in lines] == ["tool", "note"]
 
 
 def test_a_session_at_rest_gets_no_note(store: Store) -> None:

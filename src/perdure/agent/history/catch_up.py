@@ -89,7 +89,7 @@ async def note(ledger: AgentLedger, state: State, since: RecentChanges) -> dict[
     here = [describe(line) for line in since.events if _decided_here(ledger, line)]
     items += [describe(line) for line in since.events if not _decided_here(ledger, line)]
     items += since.unfinished
-    if since.unread and state.answer() is None:
+    if since.unread and state.answer() is None and state.stopped() is None:
         items.append(f"{since.unread} message{'s are' if since.unread > 1 else ' is'} waiting")
     stale, known = _news(state, since.stale)
     items += [f"the fact {one.key} is stale; check it before you rely on it" for one in stale]

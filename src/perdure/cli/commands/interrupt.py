@@ -33,4 +33,6 @@ def interrupt(shell: Shell, id: str) -> None:
             "runs in a thread of a worker ends by itself."
         )
     else:
-        shell.echo(f"Interrupt requested for session {safe(found.id)}. No process runs it; it stops when it is run next.")
+        shell.echo(
+            f"Interrupt requested for session {safe(found.id)}. No process runs it; it stops when it is run next."
+        )

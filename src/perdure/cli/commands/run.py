@@ -72,9 +72,10 @@ def run(
     attached to the given prompt (ignored if nothing arrives within 10 s). Attachments have up to 256 KiB together. A
     VALUE that is JSON is parsed as JSON. After a crash, run it again with the same --id to continue.
 
-    At a terminal, everything is shown as it happens, and questions are asked there. Ctrl-C pauses after the current
-    step; a second Ctrl-C leaves, and a worker continues in the background. A SIGINT that was ignored at the start stays
-    ignored. Otherwise the command exits with 3 if the session needs a person, and with 4 if another process holds it.
+    At a terminal, everything is shown as it happens, and questions are asked there. Escape or Ctrl-C
+    stops what the session does; a second Ctrl-C leaves, and a worker continues in the background. A SIGINT that was
+    ignored at the start stays ignored. Otherwise the command exits with 3 if the session needs a person, and with 4 if
+    another process holds it.
     """
     shell.load()
     check_options(id, repo)

@@ -4,7 +4,7 @@ Everything comes through one queue, so that nothing is drawn twice or in the mid
 
     event, delta     an event of the session's log; live text of its model
     line             a line was typed, with the question that was open then; Ctrl-D is None
-    interrupt        Ctrl-C: once to pause after the current step, twice to leave while a worker continues
+    interrupt        Ctrl-C: once to stop what the session does, twice to leave while a worker continues
     driven, tick     the driver reports that the session rests or cannot be run; time has passed
 
 Several terminals may watch one session. An answer from another terminal arrives here as an event.
@@ -28,6 +28,7 @@ from perdure.cli.live.session_driver import SessionDriver
 from perdure.cli.live.session_renderer import Renderer
 from perdure.cli.shell import Shell
 from perdure.cli.store_access import describe_lease
+from perdure.cli.text.plain import safe
 from perdure.cli.text.waits import WaitDescription, describe_waits
 from perdure.domain.event import Event
 from perdure.domain.session import TERMINAL, SessionRecord, Status
@@ -39,6 +40,7 @@ from perdure.store.move import StoreTransaction
 from perdure.store.moves import session
 
 TICK = 0.2
+UNSTOPPED = 5  # ticks after which the person is told what could not be stopped
 GRACE = 3  # ticks that a ready session is left to a worker that may be about to claim it
 QUIET = frozenset({"message", "note", "step.recorded", "artifact.saved", "fact.remembered"})
 
@@ -69,6 +71,7 @@ class Conversation:
         self._check_due = True
         self._has_status = True  # it runs, or waits for something other than a person
         self._interrupts = 0
+        self._interrupted_at = 0  # the frame of the last interrupt
         self._closing = False
         self._was_started = False
         self._has_run = False
@@ -164,8 +167,8 @@ class Conversation:
             return  # the next event checks again
         if view.status in TERMINAL:
             self.end = "ended"
-        elif self._interrupts and view.status == Status.WAITING:
-            await self._paused(asked)
+        elif self._interrupts and any(one.wait.kind == WaitKind.PAUSED for one in asked):
+            self.end = "paused"
         elif view.status == Status.READY:
             self._withdraw()
             self._on_ready()
@@ -211,6 +214,7 @@ class Conversation:
         elif self.session.status == Status.RUNNING and self.driver.is_here and is_for_message(asked[0]):
             return  # it is about to come to rest here, which the next events show
         elif self.prompt is not None:
+            self._interrupts = 0
             await self.prompt.present(asked[0])
         elif self.session.status == Status.WAITING and not (self.driver.is_here and self.driver.is_running):
             self.end = "waiting"
@@ -228,14 +232,6 @@ class Conversation:
     def _start(self) -> None:
         self._was_started = True
         self.driver.start()
-
-    async def _paused(self, asked: list[WaitDescription]) -> None:
-        """It rests because a pause was requested, or because it had nothing left to do."""
-        if any(one.wait.kind == WaitKind.PAUSED for one in asked):
-            self.end = "paused"
-            return
-        await self.runtime.resume(self.session.uid, by=self.shell.by)
-        self.end = "left"
 
     async def _on_event(self, event: Event) -> None:
         asked = None if self.prompt is None else self.prompt.open_wait
@@ -297,7 +293,7 @@ class Conversation:
         elif self._interrupts == 0:
             await self._interrupt()
         else:
-            await self.runtime.resume(self.session.uid, by=self.shell.by)
+            await self.runtime.requests.withdraw_interrupt(self.session.uid, by=self.shell.by)
             self.end = "detached"
 
     async def _on_escape(self, _: None) -> None:
@@ -309,12 +305,24 @@ class Conversation:
             await self._interrupt()
 
     async def _interrupt(self) -> None:
-        assert self.screen is not None
-        self._interrupts = 1
-        await self.runtime.pause(self.session.uid, by=self.shell.by)
+        """Stop what the session does now. The prompt is open again when it rests."""
+        self._interrupts, self._interrupted_at = 1, self._frame
+        try:
+            await self.runtime.interrupt(self.session.uid, by=self.shell.by)
+        except PerdureError as error:
+            if self.screen is not None:
+                self.screen.line(f"  {error.message}", "yellow")
+
+    async def _show_unstopped(self) -> None:
+        """Name what has not stopped: a function in a thread of a process cannot be stopped."""
+        if not self._interrupts or self._frame - self._interrupted_at != UNSTOPPED or self.screen is None:
+            return
+        running = [one async for one in self.runtime.effects(session=self.session.uid, state="dispatched")]
+        names = ", ".join(dict.fromkeys(safe(one.tool) for one in running)) or "The current step"
         self.screen.line(
-            "It pauses after the current step. Press Ctrl-C again to leave; it then continues in the background."
-        )
+            f"{names} cannot be stopped; the session stops when it has ended. You can type your next message. Press "
+            "Ctrl-C again to leave; the session then continues in the background.", "yellow",
+        )  # fmt: skip
 
     async def _on_driven(self, error: PerdureError | None) -> None:
         self._check_due = True
@@ -332,6 +340,7 @@ class Conversation:
         if self.screen is not None and self.screen.prompt is None and self._has_status:
             self.screen.refresh(self.renderer.status(self._frame))
         await self.children.show_new()
+        await self._show_unstopped()
         if self._frame % 5 == 0 or self._ready_since is not None:
             self._check_due = True
 

@@ -51,6 +51,12 @@ def refuse(log: Log, effect_id: str, because: str) -> Effect:
     return refused
 
 
+@outsider_move
+def withdraw(log: Log) -> None:
+    """Withdraw a request that was not honoured yet."""
+    remove(log)
+
+
 def remove(log: Log) -> None:
     """Remove a request that is no longer needed."""
     if log.head.interrupt_requested_at is not None:

@@ -16,7 +16,6 @@ from perdure.domain.inbox import InboxMode
 from perdure.domain.record import same_json
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.domain.wait import Wait, WaitKind
-from perdure.errors import IllegalMove
 from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move
 from perdure.store.moves import artifact, inbox, interrupt, session, wait
 from perdure.store.moves import effect as effects
@@ -87,10 +86,9 @@ def end_turn(
     calls, the messages that were received before the request, and the note that it was stopped. Returns these lines.
 
     Waits that the turn left open are closed, except doubts. `at_rest`: the model had answered already, so that without
-    such a message no turn has begun, and no note is added.
+    such a message no turn has begun, and no note is added. A request that was withdrawn after the turn was stopped
+    changes nothing.
     """
-    if log.head.interrupt_requested_at is None:
-        raise IllegalMove(f"Session {log.head.id} has no request to interrupt it.")
     lines: list[tuple[int, int, Mapping[str, Any]]] = []
     if cut is not None:
         written = record_reply.on(log, cut.intent, cut.dispatch, cut.outcome, cut.body, cut.spent)
