@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from perdure.store.moves import inbox, session
 from perdure.store.store import open_store
 from perdure.testing.proxy import wait_until
+from tests.cli.support.pseudo_terminal import PseudoTerminal
 from tests.cli.support.repositories import call, make_repository, work, write
 from tests.cli.support.terminal import Terminal
 
@@ -200,3 +202,23 @@ def test_wrong_file_options_are_refused(terminal: Terminal) -> None:
     assert terminal("export", "t").code == 0
     said = terminal("import", "t.zip", *OTHER, "--into", "fresh")
     assert (said.code, "The bundle has no files" in said.err) == (2, True)
+
+
+@pytest.mark.slow
+def test_import_in_a_clone_asks_at_a_terminal(terminal: Terminal) -> None:
+    repository = make_repository(terminal.folder / "work")
+    work(terminal, [call(write("b.txt", "b\n")), "Done."])
+    bundle = terminal.folder / "s.zip"
+    assert terminal("export", "s", "--to", str(bundle)).code == 0
+    shutil.rmtree(terminal.folder / "data" / "perdure" / "exports")  # another machine has no receipt of the export
+    clone = terminal.folder / "clone"
+    subprocess.run(["git", "clone", "-q", str(repository), str(clone)], check=True)
+    store = ("--store", str(terminal.folder / "other.db"))
+    with PseudoTerminal("import", str(bundle), *store, cwd=clone, width=400) as screen:
+        screen.until("Keep repository")
+        screen.type("n\n")
+        screen.until(f"Let the session work in {clone}, a clone of its repository? [y/N]: ")
+        screen.type("y\n")
+        assert screen.ended() == 0
+        assert f"It works in {clone}; 2 snapshots came with it, and no file there changed." in screen.text
+    assert "+++ b/b.txt" in terminal("diff", "s", *store).out

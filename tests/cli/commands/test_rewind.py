@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.support.pseudo_terminal import PseudoTerminal
 from tests.cli.support.repositories import BRANCH_PROGRAMS_FILE, call, events, make_repository, work, write
 from tests.cli.support.terminal import Terminal
 
@@ -139,3 +140,18 @@ def test_rewind_refuses_options_that_contradict_each_other(terminal: Terminal) -
     for words in (["--plan", "--to", "3"], ["--here"], ["--here", "--to", "3", "--id", "x"], ["--snapshot", "ab"]):
         assert terminal("rewind", "s", *words).code == 2
     assert terminal("rewind", "s", "--here", "--snapshot", "f" * 40).code == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("n\n", 1)])
+def test_rewind_here_asks_at_a_terminal(terminal: Terminal, repository: Path, typed: str, code: int) -> None:
+    work(terminal, [*FIRST, call(write("c.txt", "c\n")), "Done."])
+    at = events(terminal, "tool")[0]
+    with PseudoTerminal("rewind", "s", "--to", str(at), "--here", cwd=terminal.folder) as screen:
+        shown = screen.until("Put these files back? [y/N]: ")
+        assert "  removed  c.txt" in shown
+        assert (repository / "c.txt").exists()
+        screen.type(typed)
+        assert screen.ended() == code
+        assert ("takes this back" in screen.text) == (code == 0)
+    assert (repository / "c.txt").exists() == (code == 1)

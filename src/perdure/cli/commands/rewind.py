@@ -16,6 +16,7 @@ from perdure.cli.trust_prompt import can_ask
 from perdure.control.branches.in_place_rewind import (
     InPlaceRewind,
     RewindPlan,
+    finish_rewind,
 )
 from perdure.control.branches.rewind import OutsideEffect, RewindResult
 from perdure.errors import ConfigError
@@ -67,6 +68,10 @@ def rewind(
 
 def rewind_here(shell: Shell, id: str, to: int | None, snapshot: str | None, *, plan: bool, yes: bool) -> int:
     """Show what a rewind in place would change, ask, and do it. Returns 3 if a person has to look at a path."""
+    earlier = None if plan else run_with_runtime(shell, lambda runtime: finish_rewind(runtime, id))
+    if earlier is not None and not shell.json:
+        shell.echo(f"An interrupted rewind, {safe(earlier.by_session or '')}, was finished first:")
+        shell.echo(*in_place_lines(shell, earlier))
     planned = run_with_runtime(shell, lambda runtime: runtime.plan_rewind(id, to=to, snapshot=snapshot))
     if not shell.json:
         shell.echo(*plan_lines(planned))
@@ -104,8 +109,11 @@ def plan_lines(plan: RewindPlan) -> Iterator[str]:
         yield f"  stays    {safe(one.path)}: {one.why}"
     if len(plan.kept) > LISTED:
         yield f"  and {len(plan.kept) - LISTED} more stay; --json lists all"
-    yield from (f"  stays    {safe(one)}, in no snapshot" for one in plan.unsaved)
+    named = tuple(f"{one.path} (" for one in plan.kept)
+    yield from (f"  stays    {safe(one)}, in no snapshot" for one in plan.unsaved if not one.startswith(named))
     yield from (f"  missing  {safe(one)}: it was in no snapshot then" for one in plan.left_out)
+    if plan.unfinished is not None:
+        yield f"An earlier rewind, {safe(plan.unfinished)}, was interrupted; the next one finishes it first."
 
 
 def _plan_groups(plan: RewindPlan) -> list[tuple[str, list[str]]]:

@@ -4,8 +4,8 @@
     start      a session that only does this (`ID.rewind-1`), with what the plan found as its arguments
     run        that session: each path is replaced only if it still holds what the plan found
 
-Killed before the start, nothing has happened. Killed after it, the next rewind of this folder, `perdure resume` or a
-worker finishes it.
+Killed before the start, nothing has happened. Killed after it, `finish_rewind`, the next rewind of this folder,
+`perdure resume` or a worker finishes it.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class RewindPlan(msgspec.Struct, frozen=True):
     unsaved: list[str] = []  # in the folder and in no snapshot: they stay as they are
     left_out: list[str] = []  # what the target could not hold
     own: list[str] = []
+    unfinished: str | None = None  # the session of an earlier rewind that was interrupted
 
     @property
     def is_empty(self) -> bool:
@@ -72,13 +73,14 @@ async def plan_rewind(runtime: Runtime, name: str, *, to: int | None = None, sna
     if (to is None) == (snapshot is None):
         raise ConfigError("Name what to rewind to: an event or a snapshot.", hint="Give one of --to and --snapshot.")
     session = await runtime.store.read(sessions.find, name)
-    await _finish_earlier(runtime, session)
     folder, home = await folder_of(runtime, session.uid)
     target, left_out = await runtime.store.read(_target, session, to) if to is not None else (snapshot or "", [])
     own = [one.relative_to(folder) for one in own_files(runtime, folder) if folder in one.parents]
+    earlier = await runtime.store.read(_unfinished, session)
     plan = RewindPlan(
-        session.id, to, str(folder), "", target, left_out=left_out, own=[storable(str(one)) for one in own]
-    )
+        session.id, to, str(folder), "", target, left_out=left_out, own=[storable(str(one)) for one in own],
+        unfinished=None if earlier is None else earlier.id,
+    )  # fmt: skip
     return await asyncio.to_thread(_compare, plan, Snapshots(folder, home))
 
 
@@ -111,6 +113,7 @@ async def rewind_in_place(runtime: Runtime, plan: RewindPlan) -> InPlaceRewind:
     """Do what a plan says. A path that has changed since the plan was made is refused and reported."""
     if plan.is_empty:
         return InPlaceRewind(plan, FolderRewind(kept=plan.kept, snapshot=plan.before))
+    await finish_rewind(runtime, plan.session)
     session = await runtime.store.read(sessions.find, plan.session)
     if (there := await runtime.store.read(session_folder, session)) is not None:
         await refuse_busy(runtime, there, "the folder to rewind")
@@ -121,15 +124,28 @@ async def rewind_in_place(runtime: Runtime, plan: RewindPlan) -> InPlaceRewind:
         title=f"the rewind of {session.id} in place",
     )  # fmt: skip
     result = await _result(runtime, await run_until_idle(runtime, made.uid))
-    return InPlaceRewind(plan, result, made.id)
+    known = {one.path for one in plan.kept}  # the plan said that they stay
+    refused = [one for one in result.refused if one.path not in known]
+    return InPlaceRewind(plan, msgspec.structs.replace(result, refused=refused), made.id)
 
 
-async def _finish_earlier(runtime: Runtime, session: SessionRecord) -> None:
-    """Finish a rewind that was interrupted."""
-    earlier = await runtime.store.read(rewind_sessions, session)
-    if earlier and earlier[-1].status not in TERMINAL:
-        await refuse_held(runtime, earlier[-1], "the folder to rewind")
-        await run_until_idle(runtime, earlier[-1].uid)
+async def finish_rewind(runtime: Runtime, name: str) -> InPlaceRewind | None:
+    """Finish a rewind of this session's folder that was interrupted; None if there is none."""
+    session = await runtime.store.read(sessions.find, name)
+    earlier = await runtime.store.read(_unfinished, session)
+    if earlier is None:
+        return None
+    await refuse_held(runtime, earlier, "the folder to rewind")
+    result = await _result(runtime, await run_until_idle(runtime, earlier.uid))
+    folder, _ = await folder_of(runtime, session.uid)
+    given = earlier.arguments
+    plan = RewindPlan(session.id, given["event"], str(folder), given["before"], given["target"])
+    return InPlaceRewind(plan, result, earlier.id)
+
+
+def _unfinished(tx: StoreTransaction, session: SessionRecord) -> SessionRecord | None:
+    earlier = rewind_sessions(tx, session)
+    return earlier[-1] if earlier and earlier[-1].status not in TERMINAL else None
 
 
 async def _result(runtime: Runtime, view: SessionView) -> FolderRewind:

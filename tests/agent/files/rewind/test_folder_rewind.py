@@ -11,12 +11,14 @@ import pytest
 
 import perdure
 from perdure import faults
-from perdure.agent.files.rewind.folder_rewind import rewind_files
+from perdure.agent.files.rewind.folder_rewind import folder_lease, rewind_files
+from perdure.clock import SECOND
 from perdure.control.branches.files import diff
-from perdure.control.branches.in_place_rewind import plan_rewind, rewind_in_place
+from perdure.control.branches.in_place_rewind import finish_rewind, plan_rewind, rewind_in_place
 from perdure.control.branches.prune import prune
 from perdure.errors import ConfigError, LeaseHeld, NotFound
 from perdure.runtime.run.session_lease import acquire
+from perdure.store.moves import lease
 from perdure.store.moves import session as sessions
 from tests.agent.conftest import open_runtime
 from tests.agent.files.test_branch import own, repository, write
@@ -103,8 +105,12 @@ def test_a_killed_rewind_is_finished_by_the_next_one(
 
     async def repeat() -> None:
         async with open_runtime(conversation.target, **own(tmp_path)) as runtime:
+            assert (await plan_rewind(runtime, "talk", to=at)).unfinished == "talk.rewind-1"
+            done = await finish_rewind(runtime, "talk")
+            assert done is not None
+            assert (done.result.written, done.result.removed) == (["a.txt"], ["deep/c.txt"])
             assert (await plan_rewind(runtime, "talk", to=at)).is_empty
-            assert (await runtime.get("talk.rewind-1")).status == "done"
+            assert await finish_rewind(runtime, "talk") is None
             assert len([one for one in await lines(runtime) if one.get("rewind")]) == 1
 
     asyncio.run(repeat())
@@ -144,3 +150,24 @@ async def test_the_store_inside_the_folder_is_never_replaced(conversation: Conve
         made = await rewind_in_place(runtime, plan)
         assert made.result.removed == ["deep/c.txt"]
         assert (await runtime.get("talk")).status == "waiting"
+
+
+@pytest.mark.slow
+async def test_two_rewinds_of_one_folder_do_not_mix(
+    conversation: Conversation, repository: Path, tmp_path: Path
+) -> None:
+    conversation.declare(SCRIPT, ["write_file"])
+    async with open_runtime(conversation.target, **own(tmp_path)) as runtime:
+        await conversation.start(runtime, repository=repository)
+        at = await first_write(runtime)
+        plan = await plan_rewind(runtime, "talk", to=at)
+        resource = f"folder:{folder_lease(str(repository))}"
+        move = lease.acquire_named(resource, holder="another", nonce="n", ttl=600 * SECOND)
+        held = await runtime.store.write(move)
+        rewinding = asyncio.ensure_future(rewind_in_place(runtime, plan))
+        async with asyncio.timeout(60):
+            while not [one async for one in runtime.sessions(waiting_for="lease")]:
+                await asyncio.sleep(0.01)
+        assert (repository / "deep" / "c.txt").exists()
+        await runtime.store.write(lease.release_named(held))
+        assert (await rewinding).result.removed == ["deep/c.txt"]
