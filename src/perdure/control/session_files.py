@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Collection
+from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,6 +27,7 @@ from perdure.agent.files.transfer.snapshot_pack import pack_snapshots
 from perdure.agent.files.transfer.snapshot_unpack import take_in
 from perdure.agent.git.command_line import find
 from perdure.domain.permission import REPOSITORY
+from perdure.durable import write_whole
 from perdure.errors import ConfigError, Conflict, NotFound
 from perdure.ids import new_uid
 from perdure.interchange.export import Exported, export
@@ -33,9 +35,11 @@ from perdure.interchange.import_ import CheckedBundle, Imported
 from perdure.interchange.session_files import PackedFiles, SessionFiles
 from perdure.interchange.signature import SigningKey
 from perdure.runtime.runtime import Runtime
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import session as sessions
 
 MOST_FILES = 1 << 30  # bytes of the pack, unless another limit is given
+FILLED = "filled-by"  # beside the snapshots of a folder that an import made: the digest of the bundle
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -99,9 +103,11 @@ async def import_session(
     about = bundle.files if files else None
     if into is not None and about is None:
         raise ConfigError("The bundle has no files, so it cannot be imported into a folder.", hint="Leave --into out.")
+    there = await runtime.store.read(_existing_folder, bundle.uid)
 
     def work() -> ImportedSession:
-        place, is_new = (None, False) if about is None else _place(bundle, about, into, REPOSITORY in keep)
+        wanted = into if there is None else _same_folder(bundle, there, into)
+        place, is_new = (None, False) if about is None else _place(runtime, bundle, about, wanted, REPOSITORY in keep)
         if place is not None and about is not None:
             _take_files(runtime, bundle, about, place, is_new)
         imported = bundle.into(
@@ -113,13 +119,34 @@ async def import_session(
     return await asyncio.to_thread(work)
 
 
-def _place(bundle: CheckedBundle, about: SessionFiles, into: Path | None, kept: bool) -> tuple[Path | None, bool]:
+def _existing_folder(tx: StoreTransaction, uid: str) -> str | None:
+    """The folder in which the session of a bundle works here already."""
+    try:
+        found = sessions.get(tx, uid)
+    except NotFound:
+        return None
+    return None if found.sealed_at is not None else found.repository
+
+
+def _same_folder(bundle: CheckedBundle, there: str, into: Path | None) -> Path:
+    """The folder of a session that was imported before; it does not change by importing it again."""
+    own = Path(there)
+    if into is not None and own not in (into.resolve(), *into.resolve().parents) and into.resolve() not in own.parents:
+        raise Conflict(f"Session {bundle.name} works in {there} already.", hint="Leave --into out.")
+    return own
+
+
+def _place(
+    runtime: Runtime, bundle: CheckedBundle, about: SessionFiles, into: Path | None, kept: bool
+) -> tuple[Path | None, bool]:
     """The folder that the session works in here, and whether it must be made."""
     if into is None:
         own = Path(bundle.repository or "") if kept and bundle.repository else None
         return (own if own is not None and own.is_dir() else None), False
     folder = into.absolute()
     if folder.is_dir() and any(folder.iterdir()):
+        if _filled_by(runtime, folder) == bundle.digest:
+            return folder.resolve(), False
         if (clone := clone_at(folder, about)) is None:
             raise Conflict(
                 f"{folder} is not empty, and is not a clone of the repository that the session worked in.",
@@ -133,6 +160,15 @@ def _place(bundle: CheckedBundle, about: SessionFiles, into: Path | None, kept: 
     if not folder.parent.is_dir():
         raise NotFound(f"There is no folder {folder.parent}.", hint="Make it first.")
     return folder.parent.resolve() / folder.name, True
+
+
+def _filled_by(runtime: Runtime, folder: Path) -> str | None:
+    """The digest of the bundle whose import made this folder."""
+    home = snapshot_folder(str(folder), storage_folder(runtime))
+    try:
+        return None if home is None else (home / FILLED).read_text()
+    except OSError:
+        return None
 
 
 def _clone_hint(about: SessionFiles) -> str:
@@ -165,7 +201,12 @@ def _take_files(runtime: Runtime, bundle: CheckedBundle, about: SessionFiles, pl
         if is_new:
             shots.check_out(about.snapshots[-1])
             sync_all(beside)
+            write_whole(home / FILLED, bundle.digest.encode())  # first: a second import recognizes the folder
             os.rename(beside, place)  # over an empty folder, or where nothing is
+    except OSError as error:
+        if error.errno in (EEXIST, ENOTEMPTY):
+            raise Conflict(f"{place} was made meanwhile.", hint="Import again.") from None
+        raise
     finally:
         if is_new:
             shutil.rmtree(beside, ignore_errors=True)

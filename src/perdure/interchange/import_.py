@@ -120,6 +120,11 @@ class CheckedBundle:
         return None if found is None else str(found)
 
     @property
+    def uid(self) -> str:
+        """The uid of the session that continues from it."""
+        return self._bundle.manifest.copy or self._bundle.manifest.session.uid
+
+    @property
     def name(self) -> str:
         """The id of its session."""
         return self._bundle.manifest.session.id

@@ -17,7 +17,7 @@ from perdure.control.branches.rewind import rewind
 from perdure.control.session_files import ImportedSession, export_session, import_session
 from perdure.control.verification import verify_sessions
 from perdure.errors import ConfigError, Conflict, NotFound
-from perdure.interchange.import_ import open_checked
+from perdure.interchange.import_ import CheckedBundle, open_checked
 from tests.agent.conftest import open_runtime
 from tests.agent.files.test_branch import own, place_of, read, repository, write
 from tests.agent.support.conversation import Conversation, calls
@@ -169,3 +169,53 @@ async def test_files_are_left_out_on_request_and_by_size(
             assert bundle.files is not None
             assert (len(bundle.files.snapshots), bundle.files.left_out) == (2, 1)
         assert snapshot_folder(str(repository), storage_folder(runtime)) is not None
+
+
+async def test_importing_again_keeps_the_folder(conversation: Conversation, repository: Path, tmp_path: Path) -> None:
+    async with open_runtime(conversation.target, **own(tmp_path)) as runtime:
+        await worked(conversation, runtime, repository)
+        path = await exported(runtime, tmp_path / "talk.zip")
+    fresh = tmp_path / "fresh"
+    async with open_runtime(str(tmp_path / "other" / "store.db")) as runtime:
+        await imported(runtime, path, into=fresh)
+        again = await imported(runtime, path, into=fresh)
+        assert (again.imported.changed, again.folder, again.is_new) == (False, str(fresh), False)
+        with pytest.raises(Conflict, match=f"works in {fresh} already"):
+            await imported(runtime, path, into=tmp_path / "second")
+        assert not (tmp_path / "second").exists()
+
+
+async def test_a_folder_that_a_killed_import_filled_is_used(
+    conversation: Conversation, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_runtime(conversation.target, **own(tmp_path)) as runtime:
+        await worked(conversation, runtime, repository)
+        path = await exported(runtime, tmp_path / "talk.zip")
+    async with open_runtime(str(tmp_path / "other" / "store.db")) as runtime:
+        with monkeypatch.context() as patched:
+            patched.setattr(CheckedBundle, "into", lambda *_, **__: 1 / 0)  # a stand-in for a kill before the rows
+            with pytest.raises(ZeroDivisionError):
+                await imported(runtime, path, into=tmp_path / "fresh")
+        assert (tmp_path / "fresh" / "b.txt").exists()
+        made = await imported(runtime, path, into=tmp_path / "fresh")
+        assert (made.imported.changed, made.folder) == (True, str(tmp_path / "fresh"))
+
+
+@pytest.mark.parametrize("kind", ["plain", "sha256"])
+async def test_files_outside_git_and_with_long_names_travel(
+    conversation: Conversation, tmp_path: Path, kind: str
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "a.txt").write_text("one\n")
+    if kind == "sha256":
+        git(work, "init", "-q", "--object-format=sha256")
+        git(work, "add", "-A")
+        git(work, "commit", "-q", "-m", "begin")
+    async with open_runtime(conversation.target, **own(tmp_path)) as runtime:
+        await worked(conversation, runtime, work)
+        path = await exported(runtime, tmp_path / "talk.zip", move=True)
+    there = tmp_path / "fresh" if kind == "plain" else clone(work, tmp_path / "there")
+    async with open_runtime(str(tmp_path / "other" / "store.db")) as runtime:
+        await imported(runtime, path, into=there)
+        assert "+++ b/deep/c.txt" in (await diff(runtime, "talk")).text

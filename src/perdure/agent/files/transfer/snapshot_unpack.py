@@ -43,7 +43,10 @@ def take_in(snapshots: Snapshots, files: PackedFiles) -> None:
     about = files.about
     with snapshots.lock() as store:
         if store.object_format != about.object_format:
-            raise Conflict(f"The files use {about.object_format} names and the folder uses {store.object_format}.")
+            raise Conflict(
+                f"The files have {about.object_format} names, and the snapshots of this folder {store.object_format}.",
+                hint="Name a clone of the repository that the session worked in.",
+            )
         for left in store.path.parent.glob("import-*"):
             shutil.rmtree(left, ignore_errors=True)
         with TemporaryDirectory(prefix="import-", dir=store.path.parent) as made:
