@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from perdure import Call, Gate, Session, program, tool
-from perdure.agent.permissions import allowed, scope_of
+from perdure.agent.permissions import allowed
 from perdure.agent.stored_agent import STORED
+from perdure.domain.permission import permission_scope
 from perdure.errors import BundleInvalid
 from perdure.interchange.import_ import open_checked
 from perdure.runtime.runtime import Runtime
@@ -249,7 +250,7 @@ def begun(files: Files) -> Files:
 async def test_what_a_person_always_allows_elsewhere_is_not_allowed_here(opened: Open, folder: Path) -> None:
     here, there = opened("here"), opened("there")
     uid = await start(here)
-    await here.store.write(fact.remember(uid, "mallory", scope_of(uid), "run_command", {"because": "x"}))
+    await here.store.write(fact.remember(uid, "mallory", permission_scope(uid), "run_command", {"because": "x"}))
     await export_session(here, "a-1", folder / "b", move=True)
     await import_session(there, folder / "b")
     assert await there.store.read(allowed, uid) == {}

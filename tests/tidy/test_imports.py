@@ -34,6 +34,7 @@ MAY_READ_THE_TIME = {
 }
 MAY_MEASURE = {
     "src/perdure/cli/input/line_editor.py": "Enter right after an answer of one key is ignored",
+    "src/perdure/cli/prompts/approval_prompt.py": "a key counts after a moment without typing",
     "src/perdure/agent/commands/runner.py": "a command has a time limit, even if its worker is dead",
     "src/perdure/runtime/ledger/isolation.py": "a process is killed at its time limit in real time",
     "src/perdure/store/writer/group_commit.py": "a group that took long includes later lease renewals",

@@ -18,7 +18,7 @@ from perdure.agent.files.workspace import Workspace
 from perdure.agent.model import Model
 from perdure.agent.permissions import AgentPolicy
 from perdure.agent.settings import Settings
-from perdure.agent.toolbox import shipped
+from perdure.agent.toolbox import call_details, shipped
 from perdure.agent.tools.command import stop as stop_command
 from perdure.agent.tools.result import source_of
 from perdure.domain.effect import SETTLED, Effect, EffectState, next_generation
@@ -75,6 +75,11 @@ class AgentLedger:
 
     def rule(self, tool: Tool[..., Any], arguments: dict[str, Any]) -> Ruling:
         return self._policy.rule(tool, arguments, self.origins)
+
+    async def details_for_approval(self, tool: Tool[..., Any], arguments: dict[str, Any]) -> dict[str, Any] | None:
+        if self.workspace is None:
+            return None
+        return await asyncio.to_thread(call_details, self.workspace, tool.name, arguments)
 
     def act_site(self, tool: Tool[..., Any]) -> ActSite:
         """The agent's folder, with the sandbox that a shipped tool uses there."""

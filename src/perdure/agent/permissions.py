@@ -1,10 +1,8 @@
 """Permissions of an agent: its own policy, and what a person allows it in a session.
 
-A person has decided that an agent may use a tool there without asking again.
-
-A permission is a fact in a scope of its own, with who granted it, when and why. The agent's tools write facts too, but
-never in this scope: a model cannot give itself a permission. It replaces only the question of the agent's own policy; a
-gate of the tool and the runtime's policy still ask. A branch is another session, and asks again.
+A person has decided that an agent may make a call, or use a tool, there without asking again (`domain.permission`). The
+agent's tools write facts too, but never in the scope of permissions: a model cannot give itself one. A gate of the tool
+and the runtime's policy still ask.
 """
 
 from __future__ import annotations
@@ -12,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from perdure.domain.effect import intent_digest
 from perdure.domain.fact import Fact
-from perdure.errors import ConfigError
+from perdure.domain.permission import call_key, permission_scope
 from perdure.runtime.definitions.tool import Gate, Tool
 from perdure.runtime.ledger.policy import Intent, Policy, Ruling
 from perdure.runtime.run.run import Run
-from perdure.store.move import Move, StoreTransaction
+from perdure.store.move import StoreTransaction
 from perdure.store.moves import fact
 
 ASKED = frozenset({"run_command", "git_push"})
+MOST = 10_000  # permissions of one session that are read
 GATE = Gate("agent", expires=None, requester_may_decide=True)  # the model asks, and the person it works for decides
 
 
@@ -34,8 +34,8 @@ class AgentPolicy:
 
     def __init__(self, run: Run, rule: Callable[[Intent], str] | None) -> None:
         self._run = run
-        self._own = None if rule is None else Policy(rule, run.clock, GATE)
-        self._allowed: dict[str, Fact] = {}  # the tools that a person always allows in this session
+        self._own = None if rule is None else Policy(rule, run.clock, GATE, may_remember=True)
+        self._allowed: dict[str, Fact] = {}  # the calls and tools that a person allows in this session
 
     async def refresh(self) -> None:
         """Read the permissions again: a person may have allowed a tool since."""
@@ -47,9 +47,16 @@ class AgentPolicy:
         if self._own is None or ruling.answer == "deny":
             return ruling
         own = self._answer(self._own, tool, arguments, origins)
-        if own.answer == "ask" and tool.gate is None and (granted := self._allowed.get(tool.name)) is not None:
-            own = Ruling("allow", f"{granted.updated_by} always allows {tool.name} in this session.")
+        if own.answer == "ask" and tool.gate is None and (granted := self._permission(tool, arguments)) is not None:
+            own = Ruling("allow", f"{granted.updated_by} allows it in this session.")
         return own if own.answer == "deny" or ruling.answer == "allow" else ruling
+
+    def _permission(self, tool: Tool[..., Any], arguments: dict[str, Any]) -> Fact | None:
+        """The permission for this tool, or for exactly this call."""
+        if not self._allowed:
+            return None
+        exact = intent_digest(tool.name, arguments, tool.targets_of(arguments))
+        return self._allowed.get(tool.name) or self._allowed.get(call_key(exact))
 
     def _answer(
         self, policy: Policy, tool: Tool[..., Any], arguments: dict[str, Any], origins: tuple[str, ...]
@@ -62,17 +69,6 @@ class AgentPolicy:
             return careful.rule(tool, self._run.session, arguments, origins)
 
 
-def scope_of(uid: str) -> str:
-    return f"allowed:{uid}"
-
-
-def allow(uid: str, by: str, tool: str, *, because: str) -> Move[Fact]:
-    """Let the agent use a tool in this session without asking, and record why."""
-    if not because.strip():
-        raise ConfigError("A permission needs a reason.")
-    return fact.remember(uid, by, scope_of(uid), tool, {"because": because})
-
-
 def allowed(tx: StoreTransaction, uid: str) -> dict[str, Fact]:
-    """The tools that the agent may use in this session without asking, with who allowed each."""
-    return {one.key: one for one in fact.listing(tx, scope_of(uid))}
+    """The permissions of a session, by the name of a tool or the key of a call, with who granted each."""
+    return {one.key: one for one in fact.listing(tx, permission_scope(uid), limit=MOST)}

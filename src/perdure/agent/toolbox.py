@@ -15,7 +15,8 @@ import msgspec
 
 from perdure.agent.files.workspace import Workspace
 from perdure.agent.model import Offer
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, PerdureError
+from perdure.ids import host
 from perdure.runtime.definitions.tool import TOOLS, Gate, Tool
 
 FilesRead = Mapping[str, str | None]  # the files that were read, with the digest that each had
@@ -52,6 +53,7 @@ class AgentTool(msgspec.Struct, frozen=True):
     program: str | None = None  # for a child: the agent that does the task; None: the agent that calls it
     level: Callable[[Workspace], str] | None = None  # the sandbox that it runs in
     reattach: Callable[..., Awaitable[Any]] | None = None  # finds a process that outlived its worker, by its key
+    details: Callable[[Workspace, dict[str, Any]], dict[str, Any]] | None = None  # what helps a person to judge a call
     serial: bool = False  # it changes the folder, so it runs after earlier calls and before later ones
 
     @property
@@ -101,6 +103,23 @@ def shipped(name: str) -> AgentTool | None:
     from perdure.agent.tools.builtin_tools import SHIPPED
 
     return SHIPPED.get(name.split(".", 1)[0])
+
+
+def call_details(workspace: Workspace, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What a person needs to judge a call, besides its arguments. What cannot be found out is left out.
+
+    It is recorded when approval is requested: only the process that runs the session can see the folder. The arguments
+    decide what is done; these details are only shown.
+    """
+    found: dict[str, Any] = {"host": host(), "folder": str(workspace.root)}
+    offered = shipped(tool)
+    if offered is not None and offered.details is not None:
+        try:
+            with workspace.active():
+                found |= offered.details(workspace, arguments)
+        except (PerdureError, OSError, KeyError, TypeError, ValueError):
+            pass
+    return found
 
 
 def is_known(name: str) -> bool:

@@ -56,7 +56,7 @@ class Shell:
         from perdure.config import read_settings
 
         def trusts(path: Path, text: str) -> None:
-            from perdure.cli.trust_prompt import require_trust
+            from perdure.cli.prompts.trust_prompt import require_trust
 
             require_trust(self, path, text)
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from perdure.domain.approval import Approval, ApprovalDecision
 from perdure.domain.effect import Effect, Verdict
 from perdure.domain.inbox import InboxMessage, InboxMode
+from perdure.domain.permission import PermissionWidth
 from perdure.domain.session import TERMINAL
 from perdure.domain.wait import Wait, WaitKind
 from perdure.domain.worker import Liveness
@@ -105,17 +106,23 @@ class Requests:
             raise ConfigError(f"{answer!r} is not one of {', '.join(choices)}.")
         return await self._store.write(wait.resolve(asked.session_uid, by or self._by, asked.id, answer))
 
-    async def approve(self, approval_id: str, *, by: str, because: str) -> Approval:
-        """Approve exactly the intent that the approval is bound to."""
-        return await self._vote(approval_id, ApprovalDecision.APPROVED, by, because)
+    async def approve(
+        self, approval_id: str, *, by: str, because: str | None = None, remember: str = PermissionWidth.ONCE
+    ) -> Approval:
+        """Approve exactly the intent that the approval is bound to; with `remember`, also later calls like it."""
+        width = _word(PermissionWidth, remember)
+        return await self._vote(approval_id, ApprovalDecision.APPROVED, by, because, width)
 
-    async def deny(self, approval_id: str, *, by: str, because: str) -> Approval:
+    async def deny(self, approval_id: str, *, by: str, because: str | None = None) -> Approval:
         """Deny the intent that the approval is bound to."""
-        return await self._vote(approval_id, ApprovalDecision.DENIED, by, because)
+        return await self._vote(approval_id, ApprovalDecision.DENIED, by, because, PermissionWidth.ONCE)
 
-    async def _vote(self, approval_id: str, decision: ApprovalDecision, by: str, because: str) -> Approval:
+    async def _vote(
+        self, approval_id: str, decision: ApprovalDecision, by: str, because: str | None, width: PermissionWidth
+    ) -> Approval:
         asked = await self._store.read(approval.find, approval_id)
-        voted = await self._store.write(approval.vote(asked.session_uid, by, asked.id, decision, because=because))
+        move = approval.vote(asked.session_uid, by, asked.id, decision, because=because, remember=width)
+        voted = await self._store.write(move)
         self.own_votes.append(asked.id)
         return voted
 

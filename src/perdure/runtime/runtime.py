@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from perdure.clock import Clock
 from perdure.domain.approval import Approval
@@ -187,12 +187,23 @@ class Runtime:
         """Answer a question of a session."""
         return await self.requests.answer(wait_id, answer, by=by)
 
-    async def approve(self, approval_id: str, *, by: str, because: str) -> Approval:
-        """Approve exactly the intent that the approval is bound to."""
-        return await self.requests.approve(approval_id, by=by, because=because)
+    async def approve(
+        self,
+        approval_id: str,
+        *,
+        by: str,
+        because: str | None = None,
+        remember: Literal["once", "this", "tool"] = "once",
+    ) -> Approval:
+        """Approve exactly the intent that the approval is bound to.
 
-    async def deny(self, approval_id: str, *, by: str, because: str) -> Approval:
-        """Deny the intent that the approval is bound to."""
+        With `remember="this"` the same call, with `"tool"` every call of its tool, is also allowed in this session
+        without asking again. Only questions of an agent's own policy can be answered so.
+        """
+        return await self.requests.approve(approval_id, by=by, because=because, remember=remember)
+
+    async def deny(self, approval_id: str, *, by: str, because: str | None = None) -> Approval:
+        """Deny the intent that the approval is bound to. An agent's model is told the reason."""
         return await self.requests.deny(approval_id, by=by, because=because)
 
     async def settle(

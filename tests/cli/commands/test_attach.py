@@ -36,12 +36,12 @@ def test_two_terminals_watch_answer_and_steer_one_session(work: AgentFolder) -> 
         work.open_terminal("attach", "one", "--by", "grace") as second,
     ):
         for seat in (first, second):
-            seat.until("y/n/a/m > ")
+            seat.until("y/s/t/n/m > ")
             assert "> change x\nMay I?\n" in seat.text
             assert "\n? run_command needs your approval (gate agent)\n    command  touch b; echo made\n" in seat.text
-        first.type("y go ahead\n")
-        first.until("y/n/a/m > y go ahead\n  run_command: approved by ada: go ahead\n")
-        second.until("m more\n  run_command: approved by ada: go ahead\n")
+        first.type("y")
+        first.until("y/s/t/n/m > y\n  run_command: approved by ada\n")
+        second.until("its digest\n  run_command: approved by ada\n")
         work.until_held(first, second)
         with work.open_terminal("attach", "one", "--tail", "1") as third:
             third.until("has held it for")

@@ -36,8 +36,8 @@ open tasks; 1 is done
 
 in doubt, or waiting for a person
   approval, asked … ago: the gate merge holds back user_merge(pr=7) (not by ada, who requested it; expires in 23h 59m)
-    perdure approve a-… --because TEXT --store {store}
-    perdure deny a-… --because TEXT --store {store}
+    perdure approve a-… --store {store}
+    perdure deny a-… --store {store}
 
 done outside, the newest first
   edit_file(path="a.txt", old="one", new="uno", all=false): Edited a.txt. (… ago)

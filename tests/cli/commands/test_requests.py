@@ -54,12 +54,12 @@ def test_approval_is_shown_voted_on_and_used(review: Terminal) -> None:
     said = review("resume", REVIEW)
     (asked,) = review("approvals", "--json").lines
     assert said.code == 3
-    assert f"perdure approve {asked['id']} --because TEXT\n    perdure deny {asked['id']} --because TEXT\n" in said.out
+    assert f"perdure approve {asked['id']}\n    perdure deny {asked['id']}\n" in said.out
     assert "the gate merge holds back user_merge(pr=7) (not by ada, who requested it; expires in 23h 59m)" in said.out
     assert "user_merge(pr=7)" in review("approvals").out
     own = review("approve", asked["id"], "--because", "mine")
     assert (own.code, "ada requested approval" in own.err) == (1, True)
-    assert review("approve", asked["id"]).code == 2
+    assert review("approve", asked["id"], "--because", " ", "--by", "grace").code == 2
     approved = review("approve", asked["id"][:6], "--because", "read it", "--by", "grace", "--json")
     assert (approved.json["decision"], approved.json["id"]) == ("approved", asked["id"])
     assert review("resume", REVIEW).out.endswith("6 yes\n")
@@ -215,3 +215,47 @@ def test_command_on_a_missing_store_does_not_create_it(terminal: Terminal, comma
     said = terminal(command, "unknown", *more.get(command, []), "--app", PROGRAMS_FILE)
     assert (said.code, "There is no store at" in said.err) == (1, True)
     assert list(terminal.folder.glob("perdure.db*")) == []
+
+
+def test_approval_by_session_id(review: Terminal) -> None:
+    review("answer", REVIEW, "yes")
+    assert review("resume", REVIEW).code == 3
+    missing = review("approve", "nothing")
+    assert (missing.code, "no approval and no session 'nothing'" in missing.err) == (1, True)
+    said = review("approve", REVIEW, "--by", "grace")
+    assert (said.code, "grace approved a-" in said.out, "it is approved." in said.out) == (0, True, True)
+    (decided,) = review("approvals", "--all", "--json").lines
+    assert [(one["voter"], one["rationale"]) for one in decided["votes"]] == [("grace", "")]
+    again = review("deny", REVIEW, "--by", "grace")
+    assert (again.code, "does not wait for approval" in again.err) == (1, True)
+
+
+def test_several_approvals_of_a_session_are_listed_with_commands(terminal: Terminal) -> None:
+    assert terminal("run", "user_gated_twice", "--id", "g").code == 3
+    ids = [one["id"] for one in terminal("approvals", "--json").lines]
+    for command in ("approve", "deny"):
+        said = terminal(command, "g")
+        assert (said.code, "waits for 2 approvals" in said.err) == (1, True)
+        assert [id for id in ids if f"perdure {command} {id}  user_merge(pr=" not in said.err] == []
+    wide = terminal("approve", ids[0], "--for", "tool", "--by", "grace")
+    assert (wide.code, "asks every time" in wide.err) == (2, True)
+    assert terminal("approve", ids[0], "--by", "grace").code == 0
+    assert terminal("approve", "g", "--by", "grace").code == 0  # the one that is left
+    assert terminal("resume", "g").code == 0
+
+
+def test_width_of_an_approval_on_the_command_line(work: AgentFolder) -> None:
+    commands = [calls("Next.", ("run_command", {"command": f"touch {name}"})) for name in "bbcd"]
+    assert work(*work.script(*commands, "Done."), "--unsandboxed").code == 3
+    said = work("approve", "one", "--for", "this")
+    assert (said.code, "The same call needs no approval in this session any more." in said.out) == (0, True)
+    assert work("resume", "one").code == 3
+    (asked,) = work("approvals", "--json").lines
+    assert (asked["intent"]["command"], asked["may_remember"], asked["reason"]) == ("touch c", True, "optional")
+    assert asked["about"]["folder"] == str(work.folder)
+    whole = work("approvals", asked["id"]).out
+    assert f"folder   {work.folder}" in whole
+    said = work("approve", "one", "--for", "tool")
+    assert (said.code, "Calls of run_command need no approval in this session any more." in said.out) == (0, True)
+    assert work("resume", "one").code == 0
+    assert (work.folder / "d").exists()

@@ -42,7 +42,7 @@ def test_pending_approval_exits_with_3_and_shows_what_to_type(work: AgentFolder)
     wait = work.terminal.wait_of("one")
     assert said.code == 3
     assert "Session one waits for a person.\n" in said.out
-    assert f'run_command(command="touch b", timeout=120)\n    perdure approve {wait} --because TEXT\n' in said.out
+    assert f'run_command(command="touch b", timeout=120)\n    perdure approve {wait}\n' in said.out
 
 
 def test_control_characters_in_an_answer_are_escaped_in_a_pipe(work: AgentFolder) -> None:

@@ -12,9 +12,9 @@ import pytest
 import perdure
 from perdure.cli.input.keyboard import MARK, UNMARK, Keyboard
 from perdure.cli.live.conversation import Conversation
-from perdure.cli.live.prompts import WaitPrompt
 from perdure.cli.live.screen import make_screen
 from perdure.cli.live.session_renderer import LogRenderer
+from perdure.cli.prompts.wait_prompt import WaitPrompt
 from perdure.cli.shell import Shell
 from tests.cli.support.agents import AgentFolder, calls
 from tests.cli.support.terminal import Terminal
@@ -89,9 +89,17 @@ def test_pasted_text_keeps_its_lines(drawn: Board) -> None:
 
 def test_answer_key_needs_no_enter_and_ignores_one(drawn: Board) -> None:
     drawn.keys.answer_keys = lambda: "yn"
-    drawn.type("y\nno, n\n\n")
+    for text in ("y\n", "n", "\n", "\n"):
+        drawn.type(text)
+        drawn.keys.stash_typed()
+    assert drawn.heard == ["y", "n", ""]
+
+
+def test_several_keys_at_the_same_moment_are_no_answer(drawn: Board) -> None:
+    drawn.keys.answer_keys = lambda: "yn"
+    drawn.type("yes, n\n")
     drawn.keys.stash_typed()
-    assert drawn.heard == ["y", "n", "o, n", ""]
+    assert drawn.heard == [""]
 
 
 @pytest.mark.slow
@@ -118,15 +126,25 @@ def test_failed_session_restores_the_terminal(work: AgentFolder) -> None:
 
 
 @pytest.mark.slow
-def test_answer_typed_twice_answers_one_question(work: AgentFolder) -> None:
+def test_key_pressed_before_a_question_is_open_is_no_answer(work: AgentFolder) -> None:
     touches = [("run_command", {"command": f"touch {name}"}) for name in "bc"]
-    begin = work.script(calls("May I?", touches[0]), calls("And this?", touches[1]), "Done.")
+    begin = work.script(work.hold(), calls("May I?", touches[0]), calls("And this?", touches[1]), "Done.")
     with work.open_terminal(*begin) as seat:
-        seat.until("y/n/a/m > ")
-        seat.type("y\ny\n")
-        seat.until("That question is closed already")
-        seat.until("y/n/a/m > ", times=2)
-        seat.type("n not this\n")
+        work.until_held(seat)
+        seat.type("y")
+        seat.until(" y")
+        work.held.unlink()
+        seat.until("was put aside")
+        seat.until("y/s/t/n/m > ")
+        seat.type("yes please\n")  # pasted
+        seat.until("y  approve this call", times=2)  # it is asked again
+        seat.until("y/s/t/n/m > ", times=1)
+        seat.type("y")
+        seat.until("run_command: approved by ada")
+        seat.until("y/s/t/n/m > ", times=2)
+        seat.type("n")
+        seat.until("reason, or Enter for none > ")
+        seat.type("not this\n")
         seat.until("Done.")
     assert [(work.folder / name).exists() for name in "bc"] == [True, False]
 
@@ -137,7 +155,12 @@ async def test_line_entered_before_a_question_is_a_message(terminal: Terminal, m
         view = await runtime.run((await runtime.start(keys_question.bind(), id="k")).id)
         shell, screen = Shell("memory:", json=False), make_screen(io.StringIO())
         talk = Conversation(shell, runtime, view, LogRenderer(screen, runtime.store, view.uid, view.cursor), screen)
-        talk.prompt = WaitPrompt(shell, runtime, screen, lambda: None, lambda: talk._on_typed("yes"))
+
+        def typed() -> bool:
+            talk._on_typed("yes")
+            return True
+
+        talk.prompt = WaitPrompt(shell, runtime, screen, lambda: None, typed)
         await talk.check()
         what, heard = talk._queue.get_nowait()
         await talk._on_line(heard)

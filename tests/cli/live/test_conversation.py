@@ -8,6 +8,8 @@ import signal
 
 import pytest
 
+from perdure.agent.commands.sandbox import available
+from perdure.cli.text.intent import SANDBOXES
 from perdure.testing.proxy import wait_until
 from tests.cli.support.agents import AgentFolder, calls
 from tests.cli.support.terminal import PROGRAMS_FILE
@@ -32,8 +34,8 @@ def test_conversation_shows_everything_in_order(work: AgentFolder) -> None:
         "Right it is.",
     )
     with work.open_terminal(*begin, "--unsandboxed") as seat:
-        seat.until("y/n/a/m > ")
-        seat.type("y looks fine\n")
+        seat.until("y/s/t/n/m > ")
+        seat.type("y")
         seat.until("\n> ", times=2)
         seat.type("go lefft\x7f\x7f\x7fft\n")
         seat.until("answer > ")
@@ -56,9 +58,16 @@ def test_conversation_shows_everything_in_order(work: AgentFolder) -> None:
         "? run_command needs your approval (gate agent)",
         "    command  touch b; echo made",
         "    timeout  120",
-        "  y approve · n deny, with a reason · a always allow in this session, with a reason · m more",
-        "y/n/a/m > y looks fine",
-        "  run_command: approved by ada: looks fine",
+        f"    folder   {work.folder}",
+        f"    sandbox  {available(work.folder)}" + ("" if available(work.folder) != "none" else SANDBOXES["none"]),
+        "    network  no",
+        "  y  approve this call, once",
+        "  s  approve it, and allow exactly this call again in this session",
+        "  t  approve it, and allow every call of run_command in this session",
+        "  n  deny it; you may add a reason",
+        "  m  more: the whole call, its ids and its digest",
+        "y/s/t/n/m > y",
+        "  run_command: approved by ada",
         '  ● run_command command="touch b; echo made"  TIME',
         "    exit 0  made",
         "Done.",
@@ -82,7 +91,7 @@ def test_conversation_shows_everything_in_order(work: AgentFolder) -> None:
 
 
 @pytest.mark.slow
-def test_always_allow_is_recorded_and_asks_no_more(work: AgentFolder) -> None:
+def test_tool_allowed_for_the_session_is_recorded_and_asks_no_more(work: AgentFolder) -> None:
     begin = work.script(
         calls("Once.", TOUCH),
         calls("Allow me more.", ("remember", {"key": "git_push", "value": "yes"})),
@@ -90,16 +99,14 @@ def test_always_allow_is_recorded_and_asks_no_more(work: AgentFolder) -> None:
         "Done.",
     )
     with work.open_terminal(*begin, "--unsandboxed") as seat:
-        seat.until("y/n/a/m > ")
-        seat.type("a\n")
-        seat.until("reason to allow > ")
-        seat.type("it only touches\n")
+        seat.until("y/s/t/n/m > ")
+        seat.type("t")
         seat.until("4 model calls")
-        assert "approved by ada: always allowed in this session: it only touches" in seat.text
+        assert "run_command: approved by ada" in seat.text
         assert seat.text.count("needs your approval") == 1
     (said,) = [one for one in work("facts", "--json").lines if one["scope"].startswith("allowed:")]
     assert (said["key"], said["updated_by"]) == ("run_command", "ada")
-    assert said["value"] == {"because": "it only touches"}
+    assert said["value"]["tool"] == "run_command"
     assert {path.name for path in work.folder.iterdir()} == {"a.py", "b", "c"}
 
 
@@ -107,13 +114,14 @@ def test_always_allow_is_recorded_and_asks_no_more(work: AgentFolder) -> None:
 def test_denial_and_its_reason_reach_the_model(work: AgentFolder) -> None:
     begin = work.script(calls("May I?", TOUCH), "Then not.")
     with work.open_terminal(*begin) as seat:
-        seat.until("y/n/a/m > ")
-        seat.type("m\n")
+        seat.until("y/s/t/n/m > ")
+        seat.type("m")
         seat.until("intent digest")
-        seat.type("maybe\n")
-        seat.until("m more", times=3)
-        seat.type("n\n")
-        seat.until("reason to deny > ")
+        seat.until("y/s/t/n/m > ", times=2)
+        seat.type("?\n")
+        seat.until("y/s/t/n/m > ", times=3)
+        seat.type("n")
+        seat.until("reason, or Enter for none > ")
         seat.type("not today\n")
         seat.until("Then not.")
         assert "run_command: denied by ada: not today" in seat.text
@@ -203,7 +211,7 @@ def test_colour_and_redrawing_only_on_capable_terminals(
 ) -> None:
     begin = work.script(calls("Now.", EDIT, TOUCH), "Done.")
     with work.open_terminal(*begin, "--unsandboxed", **environment) as seat:
-        seat.until("y/n/a/m > ")
+        seat.until("y/s/t/n/m > ")
         seat.type("y\n")
         seat.until("Done.")
         seat.until("\n> ", times=2)

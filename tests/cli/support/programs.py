@@ -93,6 +93,11 @@ async def user_gated(s: Session) -> None:
 
 
 @program
+async def user_gated_twice(s: Session) -> None:
+    await s.gather(s.do(user_merge, pr=1), s.do(user_merge, pr=2))
+
+
+@program
 async def user_unknown(s: Session) -> None:
     await s.do(user_lost_reply)
 

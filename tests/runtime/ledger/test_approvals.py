@@ -25,8 +25,8 @@ from perdure.domain.approval import Approval
 from perdure.domain.effect import intent_digest
 from perdure.runtime.ledger.policy import Intent
 from perdure.store.inspection import damage
+from perdure.store.moves import approval, lease
 from perdure.store.moves import effect as effects
-from perdure.store.moves import lease
 from perdure.store.moves import session as sessions
 from perdure.store.moves.effect_input import Dispatch
 from tests.runtime.support.scripted_world import GATE, Outside, World
@@ -291,3 +291,42 @@ async def test_the_owner_of_a_session_may_not_approve_what_it_asks_for() -> None
         (asked,) = [one async for one in rt.approvals(decision="waiting")]
         with pytest.raises(perdure.IllegalMove):
             await rt.approve(asked.id, by="ada", because="mine")
+
+
+async def test_reason_is_optional_unless_the_gate_requires_one(world: World) -> None:
+    act = Outside().tool(gate=Gate("merge", reason="required"))
+    await world.run(once(act).bind(), owner="ada")
+    asked = await the_approval(world)
+    for because in (None, "", " "):
+        with pytest.raises(ConfigError, match="reason"):
+            await world.rt.approve(asked.id, by="grace", because=because)
+    assert (await world.rt.approve(asked.id, by="grace", because="fine")).decision == "approved"
+
+
+async def test_vote_without_a_reason_decides(world: World) -> None:
+    act = Outside().tool(gate=Gate("merge"))
+    await world.run(once(act).bind(), owner="ada")
+    asked = await the_approval(world)
+    assert (await world.rt.deny(asked.id, by="grace")).decision == "denied"
+    view = await world.again()
+    assert view.result == "ApprovalDenied"
+    (vote,) = await world.rt.store.read(approval.votes, asked.session_uid, asked.id)
+    assert (vote.voter, vote.decision, vote.rationale) == ("grace", "denied", "")
+
+
+async def test_gate_that_now_requires_a_reason_asks_again(world: World) -> None:
+    outside = Outside()
+    act = outside.tool(gate=Gate("merge"))
+    await world.run(once(act).bind(), owner="ada")
+    asked = await the_approval(world)
+    await world.rt.approve(asked.id, by="grace")
+    act.gate = Gate("merge", reason="required")
+    await world.again()
+    assert outside.calls == []
+    again = [one async for one in world.rt.approvals(decision="waiting")]
+    assert [one.effect_id for one in again] == [asked.effect_id]
+
+
+def test_reason_of_a_gate_is_checked_at_the_decorator() -> None:
+    with pytest.raises(ConfigError, match="gate"):
+        Outside().tool(gate=Gate("merge", reason="sometimes"))  # type: ignore[arg-type]

@@ -100,6 +100,15 @@ def read_only_environment(workspace: Workspace, level: Level, temporary: Path) -
     return environment(workspace, level, temporary) | quiet
 
 
+def command_details(workspace: Workspace, _: dict[str, Any]) -> dict[str, Any]:
+    """The level of the sandbox, and whether the command can reach the network."""
+    try:
+        level = str(level_for(workspace))
+    except NotDone:  # the command itself will report it
+        level = "unavailable"
+    return {"sandbox": level, "network": "yes" if workspace.network else "no"}
+
+
 class CommandOutcome(msgspec.Struct, frozen=True):
     """The outcome of a command that outlived its worker, in the form that the ledger needs."""
 

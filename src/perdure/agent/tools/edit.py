@@ -13,6 +13,7 @@ import re
 from typing import Any
 
 from perdure.agent.files.safe_files import content_of, digest_of, label, replace, sync_file, writable_path
+from perdure.agent.files.workspace import Workspace
 from perdure.agent.tools.hidden_arguments import HIDDEN, PREPARE, ReadDigests, prepares
 from perdure.agent.tools.result import ToolResult, plain, short
 from perdure.errors import NotDone
@@ -27,6 +28,7 @@ CONTEXT = 2  # unchanged lines before and after a change in a diff
 LONGEST_DIFF = 2000  # lines that are compared one by one
 UNDO_ATTEMPTS = 50  # places where an edit may have been made
 _START = re.compile(r"([-+])(\d+)")
+AROUND, AROUND_WIDTH = 3, 200  # lines before and after an edit that a person is shown, and characters of each
 
 
 @tool(replay="probe", inflight="1s", targets=("file:{path}",))
@@ -91,6 +93,27 @@ def prepare_edit(known: ReadDigests, *, path: str, old: str, new: str, all: bool
     before = digest(content)
     _require_unchanged(name, before, known)
     return {"path": name, "before": before, "after": digest(_edit(content, name, old, new, all))}
+
+
+def write_details(workspace: Workspace, given: dict[str, Any]) -> dict[str, Any]:
+    """The number of lines of the file that is replaced."""
+    content = content_of(workspace.inside(given["path"]))
+    return {} if content is None else {"replaces": content.count(b"\n")}
+
+
+def edit_details(workspace: Workspace, given: dict[str, Any]) -> dict[str, Any]:
+    """The number of the first changed line, and the lines around the change."""
+    content = content_of(workspace.inside(given["path"])) or b""
+    text, old = content.decode(errors="replace").replace("\r\n", "\n"), given["old"].replace("\r\n", "\n")
+    if (start := text.find(old)) < 0:
+        return {}
+    lines, first = text.split("\n"), text.count("\n", 0, start)
+    last = first + old.count("\n") + (not old.endswith("\n"))
+    return {
+        "line": first + 1,
+        "before": [plain(one)[:AROUND_WIDTH] for one in lines[max(0, first - AROUND) : first]],
+        "after": [plain(one)[:AROUND_WIDTH] for one in lines[last : last + AROUND]],
+    }
 
 
 def _require_unchanged(name: str, there: str | None, known: ReadDigests) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from perdure.agent.files.workspace import here
+from perdure.agent.files.workspace import Workspace, here
 from perdure.agent.git.lock import repository_lock, write_lock
 from perdure.agent.git.repository import GitResult, commit_of, current_branch, query, require_repository
 from perdure.agent.git.sandboxed_git import check_programs, run_git
@@ -30,6 +30,7 @@ from perdure.ids import digest
 from perdure.runtime.definitions.tool import Call, Outcome, tool
 
 _REJECTED = re.compile(rb"^!\t[^\t]*\t\[(?:remote )?rejected\]", re.MULTILINE)
+COMMITS = 20  # commits that a person is shown
 PUSH = ("push", "--porcelain", "--no-follow-tags", "--recurse-submodules=no")
 
 
@@ -112,6 +113,15 @@ def prepare_push(_: ReadDigests, *, remote: str, branch: str | None) -> dict[str
         "remote": remote, "branch": name, "commit": commit, "remote_before": before, "shared": shared,
         "address": _public(_url(remote)),
     }  # fmt: skip
+
+
+def push_details(_: Workspace, given: dict[str, Any]) -> dict[str, Any]:
+    """The subject lines of the commits that the remote does not have, as far as is known here; the newest first."""
+    before = given.get("remote_before")
+    known = (f"^{before}",) if before else ("--not", f"--remotes={given['remote']}")
+    listed = query("rev-list", "--format=%h %s", f"--max-count={COMMITS}", given["commit"], *known, "--")
+    count = query("rev-list", "--count", given["commit"], *known, "--").line
+    return {"commits": [short(plain(one)) for one in listed.line.splitlines()[1::2]], "count": int(count)}
 
 
 def _url(remote: str) -> str:

@@ -46,6 +46,8 @@ def approvals(shell: Shell, id: str | None, everything: bool, session: str | Non
         effects = [planned_effect(shell, tx, one) for one in found[:limit]]
         calls = [whole_call(one.tool, one.intent) for one in effects]
         rows = [row(tx, one, what, decided=everything) for one, what in zip(found, calls, strict=False)]
+        first = next((one for one in found if one.decision is None), None)
+        reason = ("--because", "TEXT") if first is not None and approval.needs_reason(tx, first) else ()
     if not rows:
         shell.echo("There are no approvals." if everything else "No approval is pending.")
         return
@@ -54,9 +56,8 @@ def approvals(shell: Shell, id: str | None, everything: bool, session: str | Non
     _echo_cut_calls(shell, found, calls, lines[1:])
     if len(found) > limit:
         shell.echo("", f"These are the first {limit}. Use --limit to list more.")
-    if any(one.decision is None for one in found):
-        first = next(one.id for one in found if one.decision is None)
-        shell.echo("", *(f"  {shell.suggest(word, first, '--because', 'TEXT')}" for word in ("approve", "deny")))
+    if first is not None:
+        shell.echo("", *(f"  {shell.suggest(word, first.id, *reason)}" for word in ("approve", "deny")))
 
 
 def _echo_cut_calls(shell: Shell, found: list[Approval], calls: list[str], lines: list[str]) -> None:
@@ -83,10 +84,13 @@ def details(shell: Shell, tx: StoreTransaction, one: Approval) -> list[str]:
     facts = {
         "approval": one.id, "session": sessions.get(tx, one.session_uid).id, "gate": one.gate,
         "asked by": one.requester, "asked": f"{span(tx.now - one.asked_at)} ago", "votes needed": str(one.quorum),
-        "decision": f"{one.decision} by {voters or 'no vote'}: {why}" if one.decision else "waiting",
+        "decision": (one.decision and f"{one.decision} by {voters or 'no vote'}{why and ': '}{why}") or "waiting",
         "targets": encode(about.targets), "intent digest": one.intent_digest, "tool": about.tool,
     }  # fmt: skip
-    return [*(f"{name.ljust(13)}  {safe(text)}" for name, text in facts.items()), *map(str, lines_of(about, None))]
+    return [
+        *(f"{name.ljust(13)}  {safe(text)}" for name, text in facts.items()),
+        *map(str, lines_of(about, None, about=approval.detail_of(tx, one).get("about"))),
+    ]
 
 
 def row(tx: StoreTransaction, one: Approval, what: str, *, decided: bool) -> list[str]:

@@ -10,11 +10,11 @@ from perdure.cli.vote import vote
 
 @command
 @click.argument("id")
-@click.option("--because", metavar="TEXT", required=True, help="The reason, recorded with the vote.")
+@click.option("--because", metavar="TEXT", help="The reason, which an agent's model is told. Some gates need one.")
 @by_option
-def deny(shell: Shell, id: str, because: str) -> None:
+def deny(shell: Shell, id: str, because: str | None) -> None:
     """Deny the call that an approval is bound to.
 
-    `perdure approvals` lists pending approvals.
+    ID is the id of an approval, or of a session that waits for one. `perdure approvals` lists pending approvals.
     """
     vote(shell, id, because, "deny")

@@ -9,10 +9,10 @@ import click
 import msgspec
 
 from perdure.agent.files.transfer.clone import clone_at
+from perdure.cli.prompts.trust_prompt import can_ask
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import count, safe, short, value
-from perdure.cli.trust_prompt import can_ask
 from perdure.control import receipts
 from perdure.control.session_files import ImportedSession, import_session
 from perdure.domain.permission import NAMES, REPOSITORY

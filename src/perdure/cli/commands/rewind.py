@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import click
 
 from perdure.agent.files.rewind.folder_rewind import FolderRewind
+from perdure.cli.prompts.trust_prompt import can_ask
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.branches import missing_file_lines
 from perdure.cli.text.plain import call, count, safe, short
 from perdure.cli.text.waits import TEXT
-from perdure.cli.trust_prompt import can_ask
 from perdure.control.branches.in_place_rewind import (
     InPlaceRewind,
     RewindPlan,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from perdure.cli.prompts.trust_prompt import can_ask, confirm_trust, content_lines
 from perdure.cli.shell import Shell, command
-from perdure.cli.trust_prompt import can_ask, confirm_trust, content_lines
 from perdure.config import FILE, current_folder, read_file
 from perdure.control import trust as trust_records
 from perdure.control.trust import digest_of

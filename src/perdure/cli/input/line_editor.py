@@ -68,7 +68,11 @@ class LineEditor:
         return document.text_before_cursor, document.text_after_cursor
 
     def feed(self, text: str) -> None:
-        """Act on what the terminal sent."""
+        """Act on what the terminal sent. Several characters at the same moment were pasted: no answer of one key."""
+        if self._answer_keys() and not self._is_pasting and len(text.rstrip("\r\n")) > 1 and "\x1b" not in text:
+            self._remember(text.strip())
+            self._on_line("")
+            return
         self._recent = (self._recent + text)[-len(text) - len(PASTE) :]
         begin, end = self._recent.rfind(PASTE), self._recent.rfind(PASTED)
         if begin != end:

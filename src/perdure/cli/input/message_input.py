@@ -35,10 +35,15 @@ class MessageInput:
         screen.typed, screen.candidates = lambda: keyboard.typed, lambda: keyboard.candidates
         keyboard.answer_keys = lambda: screen.keys
 
-    def stash_typed(self) -> None:
-        """Put an unfinished line into the history, because it is not the answer to a question that is shown now."""
-        if self.keyboard.stash_typed():
-            self._screen.line("  Your unfinished line was put aside. The up key brings it back.", "dim")
+    def stash_typed(self) -> bool:
+        """Put an unfinished line into the history, because it is not the answer to a question that is shown now.
+
+        Returns whether there was one.
+        """
+        if not self.keyboard.stash_typed():
+            return False
+        self._screen.line("  Your unfinished line was put aside. The up key brings it back.", "dim")
+        return True
 
     def compose(self, line: str) -> str | None:
         """A message with the files that it names; None if it cannot be sent. It is then in the editor again."""

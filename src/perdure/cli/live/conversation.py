@@ -22,10 +22,10 @@ from typing import Any
 from perdure.cli.input.message_input import MessageInput
 from perdure.cli.live.child_sessions import ChildSessions
 from perdure.cli.live.event_log import stop
-from perdure.cli.live.prompts import WaitPrompt, is_for_message
 from perdure.cli.live.screen import Screen
 from perdure.cli.live.session_driver import SessionDriver
 from perdure.cli.live.session_renderer import Renderer
+from perdure.cli.prompts.wait_prompt import TOO_EARLY, WaitPrompt, is_for_message
 from perdure.cli.shell import Shell
 from perdure.cli.store_access import describe_lease
 from perdure.cli.text.plain import safe
@@ -86,7 +86,7 @@ class Conversation:
         self.prompt = WaitPrompt(self.shell, self.runtime, self.screen, self._start, self._input.stash_typed)
 
     def _on_typed(self, line: str | None) -> None:
-        self._put("line", (line, None if self.prompt is None else self.prompt.open_wait))
+        self._put("line", (line, None if self.prompt is None else self.prompt.answerable))
 
     def report(self, error: PerdureError | None) -> None:
         """The driver reports that the session rests, or why it cannot be run."""
@@ -261,6 +261,8 @@ class Conversation:
             if text is not None and not await self.prompt.take(text):
                 self.end = "left"
             self._check_due = True
+        elif then is TOO_EARLY and self.screen is not None:
+            self.screen.line("  That was typed before the question could be answered. It was not used.", "dim")
         elif then is not None and not is_for_message(then) and self.screen is not None:
             self.screen.line("  That question is closed already. Your line was not sent.", "dim")
         elif line.strip() and (text := self._compose(line.strip())) is not None:
@@ -335,6 +337,8 @@ class Conversation:
 
     async def _on_tick(self, _: None) -> None:
         self._frame += 1
+        if self.prompt is not None:
+            self.prompt.tick()
         if (error := self.driver.check()) is not None and self.session.status in (Status.READY, Status.RUNNING):
             raise error
         if self.screen is not None and self.screen.prompt is None and self._has_status:

@@ -140,7 +140,8 @@ class ItemPrinter:
         self._seen.add("an approval was decided")
         what = f"{item['name']}: " if item.get("name") else ""
         style = "green" if item["decision"] == "approved" else "red"
-        self.screen.line(f"  {what}{item['decision']} by {item['by']}: {short(str(item.get('because')))}", style)
+        why = f": {short(str(item['because']))}" if item.get("because") else ""
+        self.screen.line(f"  {what}{item['decision']} by {item['by']}{why}", style)
 
     def _cost(self, usage: dict[str, Any]) -> None:
         parts = [count(usage["model_calls"], "model call")]

@@ -22,11 +22,15 @@ def approval_json(shell: Shell, tx: StoreTransaction, one: Approval) -> dict[str
     """An approval as `--json` prints it: the exact call, and the name, decision and reason of every voter."""
     about = planned_effect(shell, tx, one)
     call = {"tool": about.tool, "intent": about.intent, "targets": about.targets}
-    return one.to_dict() | call | {"votes": approval.votes(tx, one.session_uid, one.id)}
+    detail = approval.detail_of(tx, one)
+    more = {"about": detail.get("about"), "reason": detail.get("reason", "optional")}
+    more |= {"may_remember": approval.may_remember(tx, one)}
+    return one.to_dict() | call | more | {"votes": approval.votes(tx, one.session_uid, one.id)}
 
 
 def voters_and_reasons(tx: StoreTransaction, one: Approval) -> tuple[str, str]:
     """Who decided an approval, and why; two empty strings if it was not decided by a vote."""
     votes = [vote for vote in approval.votes(tx, one.session_uid, one.id) if vote.decision == one.decision]
-    reasons = [f"{vote.voter}: {vote.rationale}" if len(votes) > 1 else vote.rationale for vote in votes]
+    given = [vote for vote in votes if vote.rationale]
+    reasons = [f"{vote.voter}: {vote.rationale}" if len(votes) > 1 else vote.rationale for vote in given]
     return ", ".join(safe(vote.voter) for vote in votes), "; ".join(reasons)

@@ -207,7 +207,8 @@ SENTENCES: dict[str, Callable[[Body, str], str]] = {
     "fact.verified": _fact("verified"),
     "fact.forgotten": _fact("forgot"),
     "approval.voted": lambda body, by: (
-        f"{by} voted {safe(body['decision'])} on {safe(body['approval'])}: {short(body['because'])}"
+        f"{by} voted {safe(body['decision'])} on {safe(body['approval'])}"
+        + (f": {short(body['because'])}" if body["because"] else "")
     ),
     "approval.decided": lambda body, _: (
         f"approval {safe(body['approval'])} is {safe(_row(body, 'approval')['decision'])}"

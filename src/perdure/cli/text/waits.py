@@ -106,7 +106,8 @@ def _approval(tx: StoreTransaction, found: SessionRecord, one: Wait) -> WaitDesc
     more = [f"{yes} of {row.quorum} votes"] if row.quorum > 1 else []
     more += [] if row.requester_may_decide else [f"not by {safe(row.requester)}, who requested it"]
     more += [] if row.expires_at is None else [f"expires in {span(row.expires_at - tx.now)}"]
-    commands = tuple(Suggestion((word, one.id, "--because", TEXT)) for word in ("approve", "deny"))
+    reason = ("--because", TEXT) if approval.needs_reason(tx, row) else ()
+    commands = tuple(Suggestion((word, one.id, *reason)) for word in ("approve", "deny"))
     if CUT in what:
         commands = (Suggestion(("approvals", one.id), "shows the whole call"), *commands)
     return WaitDescription(one, what + (f" ({'; '.join(more)})" if more else ""), commands)

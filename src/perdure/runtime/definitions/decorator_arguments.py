@@ -72,6 +72,8 @@ class Declaration:
             raise self._wrong(name, 'It is a `perdure.Gate("name")` or None.')
         if value is not None and value.expires is not None:
             Declaration(self._tool, {"gate.expires": value.expires}).duration("gate.expires")
+        if value is not None and value.reason not in ("optional", "required"):
+            raise self._wrong(name, 'The reason of a gate is "optional" or "required".')
         return value
 
     def _wrong(self, name: str, hint: str) -> ConfigError:

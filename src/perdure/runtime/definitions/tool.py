@@ -10,7 +10,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 import msgspec
 
@@ -41,7 +41,8 @@ class Isolation(StrEnum):
 class Gate(msgspec.Struct, frozen=True):
     """Ask people before the effect is dispatched.
 
-    The requester is the session's owner. A session without one asks in its own name, and any user may decide.
+    The requester is the session's owner. A session without one asks in its own name, and any user may decide. With
+    `reason="required"`, each vote needs a reason.
     """
 
     __module__ = "perdure"
@@ -50,6 +51,7 @@ class Gate(msgspec.Struct, frozen=True):
     quorum: int = 1
     expires: str | float | None = "24h"
     requester_may_decide: bool = False
+    reason: Literal["optional", "required"] = "optional"
 
 
 class Call:

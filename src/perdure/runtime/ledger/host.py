@@ -53,6 +53,9 @@ class Host(Protocol):
     def rule(self, tool: Tool[..., Any], arguments: dict[str, Any]) -> Ruling:
         """Whether the effect is allowed, denied, or needs approval."""
 
+    async def details_for_approval(self, tool: Tool[..., Any], arguments: dict[str, Any]) -> dict[str, Any] | None:
+        """What helps a person to judge the call, such as the folder and the sandbox of a command."""
+
     def act_site(self, tool: Tool[..., Any]) -> ActSite:
         """Where the tool acts now."""
 
@@ -74,6 +77,13 @@ class ProgramHost:
 
     def rule(self, tool: Tool[..., Any], arguments: dict[str, Any]) -> Ruling:
         return self._run.runtime.policy.rule(tool, self._run.session, arguments)
+
+    async def details_for_approval(
+        self,
+        tool: Tool[..., Any],  # noqa: ARG002 - the arguments are all that is known
+        arguments: dict[str, Any],  # noqa: ARG002 - as above
+    ) -> dict[str, Any] | None:
+        return None
 
     def act_site(self, tool: Tool[..., Any]) -> ActSite:  # noqa: ARG002 - the same for every tool
         return THIS_PROCESS

@@ -41,13 +41,13 @@ from perdure.runtime.ledger import joint
 from perdure.runtime.ledger.attempt_registry import BROKEN_OFF, keep_late_outcome
 from perdure.runtime.ledger.execution import act
 from perdure.runtime.ledger.host import ActSite, Host, ProgramHost
-from perdure.runtime.ledger.policy import Ruling
 from perdure.runtime.recovery.recovery import Recovery
 from perdure.runtime.run.large_values import LIMIT
 from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.run import Run
 from perdure.store.moves import approval, lease
 from perdure.store.moves import effect as effects
+from perdure.store.moves.approval import ApprovalRequest
 from perdure.store.moves.effect_input import AttemptResult, Dispatch, NewEffect
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,8 @@ class Ledger:
             joint.check_store(self.run.store, tool)
         ruling, intent = self.host.rule(tool, arguments), await self.stored(intent, arguments)
         if ruling.answer != "allow":
-            effect = await self.run.see_through(self._ask(intent, ruling))
+            question = ruling.question and await self.with_details(tool, arguments, ruling.question)
+            effect = await self.run.see_through(self._ask(intent, question, ruling.why))
         elif tool.replay is Replay.PURE:
             return await self.run.see_through(self._run_and_record(tool, intent, arguments))
         elif tool.replay is Replay.JOINT:
@@ -126,15 +127,22 @@ class Ledger:
             leases=encode(leases) if leases else None,
         )
 
-    async def _ask(self, intent: NewEffect, ruling: Ruling) -> Effect:
+    async def with_details(
+        self, tool: Tool[..., Any], arguments: dict[str, Any], question: ApprovalRequest
+    ) -> ApprovalRequest:
+        """The request, with what helps a person to judge the call."""
+        about = await self.host.details_for_approval(tool, arguments)
+        return msgspec.structs.replace(question, about=about)
+
+    async def _ask(self, intent: NewEffect, question: ApprovalRequest | None, why: str) -> Effect:
         """Plan it, and ask for approval or refuse it."""
         async with self._in_order():
-            if ruling.question is not None:
-                return await self.run.write(approval.request(self.run.holder, intent, ruling.question))
+            if question is not None:
+                return await self.run.write(approval.request(self.run.holder, intent, question))
             planned = await self.run.write(effects.plan(self.run.holder, intent))
             if planned.state != EffectState.PLANNED:
                 return planned
-            return await self.run.write(effects.refuse(self.run.holder, planned.id, "policy-denied", ruling.why))
+            return await self.run.write(effects.refuse(self.run.holder, planned.id, "policy-denied", why))
 
     async def plan_and_act(self, tool: Tool[..., Any], intent: NewEffect, arguments: dict[str, Any]) -> Effect:
         """Plan and dispatch in one transaction, then act and settle.

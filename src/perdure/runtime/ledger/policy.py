@@ -44,8 +44,14 @@ class Ruling(msgspec.Struct, frozen=True):
 class Policy:
     """The runtime's policy together with the tools' own gates. The stricter of the two applies."""
 
-    def __init__(self, rule: Callable[[Intent], str] | None, clock: Clock, gate: Gate = GATE) -> None:
-        """`gate` is used for approvals if the tool has no gate of its own."""
+    def __init__(
+        self, rule: Callable[[Intent], str] | None, clock: Clock, gate: Gate = GATE, *, may_remember: bool = False
+    ) -> None:
+        """`gate` is used for approvals if the tool has no gate of its own.
+
+        With `may_remember`, a person may answer its questions for the rest of the session.
+        """
+        self._may_remember = may_remember
         self._rule = rule
         self._gate = gate
         self._clock = clock
@@ -78,6 +84,8 @@ class Policy:
             requester_may_decide=gate.requester_may_decide,
             quorum=gate.quorum,
             expires_at=expires,
+            reason_required=gate.reason == "required",
+            may_remember=self._may_remember and tool.gate is None,
         )
         return Ruling("ask", f"The gate {gate.name} asks.", question)
 

@@ -175,8 +175,7 @@ class Recovery:
         """Gate again, dispatch, act, settle. A lease that another effect holds is found by the dispatch itself."""
         ledger = self._ledger
         if effect.position[0] != "undo" and (ruling := ledger.host.rule(tool, effect.intent)).answer != "allow":
-            question = ruling.question
-            gate = await self._run.read(approval.gate_finding, effect, ruling.answer, ruling.why, question)
+            gate = await self._run.read(approval.gate_finding, effect, ruling.answer, ruling.why, ruling.question)
             match permit(effect, decision, gate).action:
                 case Action.ASK:
                     return await self._doubt(effect, f"It was begun without an approval. {ruling.why}", lane)
@@ -184,7 +183,8 @@ class Recovery:
                     return await self._run.write(
                         effects.refuse(self._run.holder, effect.id, PolicyDenied.code, ruling.why)
                     )
-                case Action.ASK_FOR_APPROVAL if question is not None:
+                case Action.ASK_FOR_APPROVAL if ruling.question is not None:
+                    question = await ledger.with_details(tool, effect.intent, ruling.question)
                     return await self._run.write(approval.request(self._run.holder, intent_of(effect), question))
         if tool.replay is Replay.JOINT:
             return await self._run.see_through(

@@ -3,31 +3,49 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
 import msgspec
 
 from perdure.domain.approval import Approval, ApprovalDecision, Vote
 from perdure.domain.effect import Effect, EffectState
+from perdure.domain.fact import Fact
+from perdure.domain.permission import PermissionWidth, permission_key, permission_scope
 from perdure.domain.recovery_decision import GateFinding
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name
 from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move
 from perdure.store.moves import effect as effects
-from perdure.store.moves import wait
+from perdure.store.moves import fact, wait
 from perdure.store.moves.effect_input import NewEffect
 
+REQUIRED = "required"  # in the detail of a wait for approval: each vote needs a reason
 _SLACK = 1_000_000  # microseconds between a ruling and its transaction
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The approval that a gate requires."""
+    """The approval that a gate requires.
+
+    `may_remember`: the person may allow the call, or its tool, for the rest of the session. `about` is what helps a
+    person to judge the call, such as its folder and its sandbox; it is shown, and nothing depends on it.
+    """
 
     gate: str
     requester: str
     requester_may_decide: bool
     quorum: int
     expires_at: int | None
+    reason_required: bool = False
+    may_remember: bool = False
+    about: dict[str, Any] | None = None
+
+    def detail(self, tool: str, intent: Any) -> dict[str, Any]:
+        """The detail of the wait."""
+        shown: dict[str, Any] = {"gate": self.gate, "tool": tool, "intent": intent}
+        shown |= {"reason": REQUIRED} if self.reason_required else {}
+        shown |= {"may_remember": True} if self.may_remember else {}
+        return shown | ({"about": self.about} if self.about else {})
 
 
 @holder_move
@@ -47,7 +65,7 @@ def request(log: Log, intent: NewEffect, question: ApprovalRequest) -> Effect:
         requester=question.requester, requester_may_decide=int(question.requester_may_decide),
         quorum=question.quorum, expires_at=question.expires_at, now=log.tx.now,
     )  # fmt: skip
-    detail = {"gate": question.gate, "tool": intent.tool, "intent": planned.intent}
+    detail = question.detail(intent.tool, planned.intent)
     wait.open_.on(log, id, WaitKind.APPROVAL, ref=intent.id, detail=detail, due_at=question.expires_at)
     rows = {"approval": [get(log.tx, log.uid, id).to_dict()], "effect": [{"id": intent.id, "approval_id": id}]}
     log.append("note", {"approval": id}, rows=rows, effect_id=intent.id)
@@ -79,7 +97,9 @@ def gate_finding(
 
 def _suffices(tx: StoreTransaction, approved: Approval, question: ApprovalRequest) -> bool:
     yes = {
-        one.voter for one in votes(tx, approved.session_uid, approved.id) if one.decision == ApprovalDecision.APPROVED
+        one.voter
+        for one in votes(tx, approved.session_uid, approved.id)
+        if one.decision == ApprovalDecision.APPROVED and (one.rationale or not question.reason_required)
     }
     if not question.requester_may_decide:
         yes -= {approved.requester, question.requester}
@@ -102,27 +122,87 @@ def approval_id(effect_id: str) -> str:
 
 
 @outsider_move
-def vote(log: Log, id: str, decision: ApprovalDecision, *, because: str) -> Approval:
-    """Approve or deny. One denial decides; approvals decide when the quorum is reached."""
+def vote(
+    log: Log,
+    id: str,
+    decision: ApprovalDecision,
+    *,
+    because: str | None = None,
+    remember: PermissionWidth = PermissionWidth.ONCE,
+) -> Approval:
+    """Approve or deny. One denial decides; approvals decide when the quorum is reached.
+
+    With `remember`, the same move grants a permission, and approves what else waits in this session and is covered.
+    """
     check_name("The voter", log.actor)
-    if not because.strip():
-        raise ConfigError("A vote needs a reason.", hint="Give one with --because.")
     approval = get(log.tx, log.uid, id)
+    _check_reason(log, approval, because)
+    wide = remember is not PermissionWidth.ONCE
+    if wide and not may_remember(log.tx, approval):
+        raise ConfigError(
+            f"The gate {approval.gate} asks every time; its approvals cover one call.",
+            hint="Approve it once. Only the questions of an agent's own policy can be answered for a session.",
+        )
     fresh = log.tx.run(
         "vote.insert",
-        uid=log.uid, approval_id=id, voter=log.actor, decision=decision, rationale=because, now=log.tx.now,
+        uid=log.uid, approval_id=id, voter=log.actor, decision=decision, rationale=because or "", now=log.tx.now,
     )  # fmt: skip
     cast = {vote.voter: vote for vote in votes(log.tx, log.uid, id)}
     if not fresh and cast[log.actor].decision == decision:
+        if wide and _permission(log, approval, remember) is None:
+            raise IllegalMove(f"Approval {id} is {approval.decision} already, for one call.")
         return approval
     if not fresh:
         raise Conflict(f"{log.actor} has voted on approval {id} already.")
     _check_may_vote(log, approval)
-    log.append("approval.voted", {"approval": id, "decision": decision, "because": because})
+    log.append("approval.voted", {"approval": id, "decision": decision, "because": because or ""})
     yes = sum(vote.decision == ApprovalDecision.APPROVED for vote in cast.values())
     if decision is ApprovalDecision.DENIED or yes >= approval.quorum:
-        _decide(log, approval, decision, because)
+        _decide(log, approval, decision, because or "")
+    if wide:
+        _grant(log, approval, remember, because)
     return get(log.tx, log.uid, id)
+
+
+def _check_reason(log: Log, approval: Approval, because: str | None) -> None:
+    if because is not None and not because.strip():
+        raise ConfigError("The reason is empty.", hint="Give a text with --because, or no reason at all.")
+    if because is None and needs_reason(log.tx, approval):
+        raise ConfigError(f"The gate {approval.gate} needs a reason.", hint="Give one with --because.")
+
+
+def needs_reason(tx: StoreTransaction, approval: Approval) -> bool:
+    """Whether the gate demands a reason with each vote."""
+    return detail_of(tx, approval).get("reason") == REQUIRED
+
+
+def may_remember(tx: StoreTransaction, approval: Approval) -> bool:
+    """Whether the person may allow the call, or its tool, for the rest of the session."""
+    return detail_of(tx, approval).get("may_remember") is True and approval.quorum == 1
+
+
+def detail_of(tx: StoreTransaction, approval: Approval) -> dict[str, Any]:
+    """What was recorded for people when the approval was requested."""
+    detail = wait.get(tx, approval.session_uid, approval.id).detail
+    return detail if isinstance(detail, dict) else {}
+
+
+def _permission(log: Log, approval: Approval, width: PermissionWidth) -> Fact | None:
+    key = permission_key(width, effects.get(log.tx, log.uid, approval.effect_id))
+    return fact.get(log.tx, permission_scope(log.uid), key)
+
+
+def _grant(log: Log, approval: Approval, width: PermissionWidth, because: str | None) -> None:
+    """Record the permission, and approve the waiting calls of this session that it covers."""
+    planned = effects.get(log.tx, log.uid, approval.effect_id)
+    key = permission_key(width, planned)
+    value = {"because": because or "", "tool": planned.tool, "approval": approval.id}
+    fact.remember.on(log, permission_scope(log.uid), key, value)
+    for other in listing(log.tx, uid=log.uid, decision="waiting"):
+        if not may_remember(log.tx, other) or needs_reason(log.tx, other):
+            continue
+        if permission_key(width, effects.get(log.tx, log.uid, other.effect_id)) == key:
+            vote.on(log, other.id, ApprovalDecision.APPROVED, because=f"covered by the answer to {approval.id}")
 
 
 def _check_may_vote(log: Log, approval: Approval) -> None:
@@ -162,7 +242,8 @@ def _decide(log: Log, approval: Approval, decision: ApprovalDecision, because: s
     if decision is not ApprovalDecision.APPROVED:
         planned = effects.get(log.tx, log.uid, approval.effect_id)
         if planned.state == EffectState.PLANNED:
-            effects.refuse.on(log, approval.effect_id, f"approval-{decision}", because)
+            message = because or f"{log.actor} denied it, without a reason."
+            effects.refuse.on(log, approval.effect_id, f"approval-{decision}", message)
     asked = wait.get(log.tx, log.uid, approval.id)
     if asked.resolved_at is None:
         wait.settle(log, asked, decision)

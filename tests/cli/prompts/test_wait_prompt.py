@@ -18,10 +18,10 @@ def test_text_typed_before_a_question_is_not_its_answer(work: AgentFolder) -> No
         seat.type("yes that was the right file")
         seat.until("yes that was the right file")
         work.held.unlink()
-        seat.until("y/n/a/m > ")
+        seat.until("y/s/t/n/m > ")
         seat.type("\n")
         wait_until(lambda: bool(work("approvals", "--all", "--json").out), "there is an approval")
-        seat.until("m more", times=2)  # it is asked again
+        seat.until("y  approve this call", times=2)  # it is asked again
     assert not (work.folder / "b").exists()
 
 

@@ -1,0 +1,137 @@
+"""What a person allows for the rest of a session, with an approval: one exact call, or a tool."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+
+from perdure import Gate, tool
+from perdure.agent.permissions import allowed
+from perdure.errors import ConfigError, IllegalMove
+from perdure.runtime.definitions.tool import Tool
+from perdure.runtime.runtime import Runtime, SessionView
+from perdure.runtime.runtime import open as open_runtime
+from tests.agent.support.conversation import Conversation, calls
+
+
+def posts() -> Tool[..., Any]:
+    @tool(replay="idempotent")
+    def post_note(text: str) -> str:
+        return f"posted {text}"
+
+    return post_note
+
+
+def asked(session: SessionView) -> list[str]:
+    return [one.detail["intent"]["text"] for one in session.waits if one.kind == "approval"]
+
+
+async def approve(runtime: Runtime, session: SessionView, remember: Literal["once", "this", "tool"]) -> SessionView:
+    await runtime.approve(session.waits[0].id, by="ada", remember=remember)
+    return await runtime.run(session.id)
+
+
+SCRIPT = [
+    calls(("post_note", {"text": "a"})),
+    calls(("post_note", {"text": "a"})),
+    calls(("post_note", {"text": "b"})),
+    calls(("post_note", {"text": "b"})),
+    "End.",
+]
+
+
+@pytest.mark.parametrize(("remember", "questions"), [("once", "aabb"), ("this", "ab"), ("tool", "a")])
+async def test_width_of_an_approval_decides_what_is_asked_again(
+    conversation: Conversation, remember: Literal["once", "this", "tool"], questions: str
+) -> None:
+    conversation.declare(SCRIPT, [posts()], policy=lambda _: "ask")
+    seen = ""
+    async with open_runtime(conversation.target) as runtime:
+        session = await conversation.start(runtime)
+        while found := asked(session):
+            seen += found[0]
+            session = await approve(runtime, session, remember)
+        facts = await runtime.store.read(allowed, session.uid)
+    assert seen == questions
+    assert len(facts) == {"once": 0, "this": 2, "tool": 1}[remember]
+    assert {one.updated_by for one in facts.values()} <= {"ada"}
+    assert conversation.tool_results() == [f"done: posted {text}" for text in "aabb"]
+
+
+async def test_permission_does_not_reach_a_branch(conversation: Conversation) -> None:
+    conversation.declare(SCRIPT, [posts()], policy=lambda _: "ask")
+    async with open_runtime(conversation.target) as runtime:
+        session = await approve(runtime, await conversation.start(runtime), "this")
+        assert asked(session) == ["b"]
+        branch = await runtime.fork("talk", at=3, id="branch")
+        assert asked(await runtime.run(branch.id)) == ["a"]
+
+
+async def test_permission_covers_calls_that_wait_already(conversation: Conversation) -> None:
+    both = calls(*(("post_note", {"text": text}) for text in "aba"))
+    conversation.declare([both, "End."], [posts()], policy=lambda _: "ask")
+    async with open_runtime(conversation.target) as runtime:
+        session = await conversation.start(runtime)
+        assert sorted(asked(session)) == ["a", "a", "b"]
+        first = next(one for one in session.waits if one.detail["intent"]["text"] == "a")
+        await runtime.approve(first.id, by="ada", remember="this")
+        session = await runtime.get("talk")
+        assert asked(session) == ["b"]
+        covered = [one async for one in runtime.approvals(session="talk", decision="approved")]
+        assert len(covered) == 2
+        assert len({one.effect_id for one in covered}) == 2  # each effect has an approval of its own
+
+
+@pytest.mark.parametrize("gate", [Gate("agent", requester_may_decide=True), Gate("merge", requester_may_decide=True)])
+async def test_gate_of_a_tool_is_never_lifted(conversation: Conversation, gate: Gate) -> None:
+    @tool(replay="idempotent", gate=gate)
+    def post_note(text: str) -> str:
+        return text
+
+    conversation.declare(SCRIPT, [post_note], policy=lambda _: "ask")
+    async with open_runtime(conversation.target) as runtime:
+        session = await conversation.start(runtime)
+        for remember in ("this", "tool"):
+            with pytest.raises(ConfigError, match="asks every time"):
+                await approve(runtime, session, remember)
+        assert asked(await approve(runtime, session, "once")) == ["a"]
+
+
+@pytest.mark.databases("sqlite", "postgres")
+async def test_policy_of_the_runtime_is_never_lifted(conversation: Conversation) -> None:
+    conversation.declare([*SCRIPT, calls(("post_note", {"text": "c"})), "End."], [posts()], policy=lambda _: "ask")
+    async with open_runtime(conversation.target) as runtime:
+        session = await approve(runtime, await conversation.start(runtime), "tool")
+        assert asked(session) == []
+    async with open_runtime(conversation.target, policy=lambda _: "ask") as runtime:
+        await runtime.send("talk", "again")
+        session = await runtime.run("talk")
+        assert [one.detail["gate"] for one in session.waits] == ["policy"]
+        with pytest.raises(ConfigError, match="asks every time"):
+            await approve(runtime, session, "tool")
+
+
+async def test_decided_approval_cannot_be_widened(conversation: Conversation) -> None:
+    conversation.declare(SCRIPT, [posts()], policy=lambda _: "ask")
+    async with open_runtime(conversation.target) as runtime:
+        session = await conversation.start(runtime)
+        id = session.waits[0].id
+        await runtime.approve(id, by="ada")
+        assert (await runtime.approve(id, by="ada")).decision == "approved"
+        with pytest.raises(IllegalMove, match="approved already"):
+            await runtime.approve(id, by="ada", remember="tool")
+        assert await runtime.store.read(allowed, session.uid) == {}
+        with pytest.raises(ConfigError, match="once, this, tool"):
+            await runtime.approve(id, by="ada", remember="forever")  # type: ignore[arg-type]
+
+
+async def test_forgotten_permission_is_asked_again(conversation: Conversation) -> None:
+    conversation.declare([*SCRIPT[:2], "End.", *SCRIPT[2:]], [posts()], policy=lambda _: "ask")
+    async with open_runtime(conversation.target) as runtime:
+        session = await approve(runtime, await conversation.start(runtime), "tool")
+        assert asked(session) == []
+        gone = await runtime.forget_fact("post_note", scope=f"allowed:{session.uid}", by="grace")
+        assert gone.updated_by == "ada"
+        await runtime.send("talk", "again")
+        assert asked(await runtime.run("talk")) == ["b"]
