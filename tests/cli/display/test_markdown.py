@@ -126,6 +126,12 @@ def test_very_long_line_is_finished_in_parts() -> None:
     assert " ".join(row.plain for row in rows + stream.end()).split() == ["word"] * 10_000
 
 
+def test_very_long_line_of_code_is_not_broken() -> None:
+    stream = MarkdownStream(80)
+    rows = [row for piece in ["```\n", *["code" * 100] * 100, "\n```"] for row in stream.feed(piece)]
+    assert [row.plain for row in rows + stream.end()] == ["```", "code" * 10_000, "```"]
+
+
 def test_lines_that_only_look_like_a_table_stay() -> None:
     assert plain("| lonely\n| a | b |\nend") == ["| lonely", "| a | b |", "end"]
     assert plain("```\n| a |\n|---|\n") == ["```", "| a |", "|---|"]

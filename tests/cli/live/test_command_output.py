@@ -25,7 +25,12 @@ def begin(work: AgentFolder) -> Callable[[str], list[str]]:
 
 
 @pytest.mark.slow
-def test_output_is_shown_while_the_command_runs(work: AgentFolder, begin: Callable[[str], list[str]]) -> None:
+@pytest.mark.databases("sqlite", "postgres")
+def test_output_is_shown_while_the_command_runs(
+    work: AgentFolder, begin: Callable[[str], list[str]], target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_STORE", target)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(work.terminal.folder))
     command = f"for i in 1 2 3 4 5 6 7; do echo line $i; done; {WAIT}; echo end"
     with work.open_terminal(*begin(command), width=100) as seat:
         seat.until("\n    line 7\n")
@@ -35,6 +40,9 @@ def test_output_is_shown_while_the_command_runs(work: AgentFolder, begin: Callab
         with work.open_terminal("attach", "one") as watcher:  # in another process
             watcher.until("\n    line 6\n    line 7\n")
             assert "running `for i in" in watcher.text
+            with work.open_terminal("attach", "one", "--last", "0") as late:  # one that is not shown how it began
+                late.until("\n    line 6\n    line 7\n")
+                assert "running `for i in" in late.text
             (work.folder / "go").touch()
             for one in (seat, watcher):
                 one.until("Done.\n")

@@ -21,6 +21,7 @@ from rich.text import Text
 from perdure.cli.text.plain import safe
 
 LONGEST = 4000  # characters of a line; a longer one is rendered in parts
+LONGEST_CODE = 400_000  # … of a line of code
 ROWS = 200  # of a table; the rest is shown as it was written
 CODE, ADDRESS = "cyan", "underline dim"
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})\s*([^`]*)$")
@@ -55,7 +56,7 @@ class MarkdownStream:
         """The rows that are finished by one more piece."""
         *lines, self._line = (self._line + text).split("\n")
         rows = [row for line in lines for row in self._finish(line)]
-        while len(self._line) > LONGEST:
+        while len(self._line) > (LONGEST_CODE if self._fence else LONGEST):
             cut = self._line.rfind(" ", LONGEST // 2, LONGEST) + 1 or LONGEST
             rows += self._finish(self._line[:cut])
             self._line = self._line[cut:]
@@ -71,7 +72,7 @@ class MarkdownStream:
     def pending(self) -> list[Text]:
         """The rows of what is not finished, as they look now."""
         rows = [Text(safe(line)) for line in self._table]
-        rows += self._code(self._line) if self._fence else self._render(self._line)
+        rows += self._code(self._line[-LONGEST:]) if self._fence else self._render(self._line)
         folded = [part for row in rows for part in row.wrap(_CONSOLE, self._width, overflow="fold")]
         return folded if self._line or self._table else []
 

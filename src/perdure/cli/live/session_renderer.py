@@ -54,9 +54,10 @@ class ItemRenderer:
         self.last = ""  # the type of the last object
 
     def prime(self, before: list[Event]) -> None:
-        """Read earlier events without showing them."""
-        for earlier in before:
-            self._stream.event(earlier)
+        """Read earlier events without showing them. What they began may still run."""
+        for one in [one for earlier in before for one in self._stream.event(earlier)]:
+            if self._printer is not None:
+                self._printer.activity.show(one)
 
     @property
     def number(self) -> int:
