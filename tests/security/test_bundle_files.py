@@ -59,12 +59,16 @@ def forge(folder: Path) -> Forge:
     return Forge(folder)
 
 
+def take_pack(snapshots: Snapshots, files: PackedFiles) -> None:
+    take_in(snapshots, files.about, files.pieces())
+
+
 def refuse(folder: Path, files: PackedFiles) -> None:
     (folder / "mine").mkdir()
     snapshots = Snapshots(folder / "mine", folder / "home")
     first = snapshots.take("first")
     with pytest.raises(BundleInvalid):
-        take_in(snapshots, files)
+        take_pack(snapshots, files)
     assert snapshots.take("second").commit == first.commit
     left = [one.name for one in (folder / "home" / "git" / "objects" / "pack").glob("*")]
     assert (left, list((folder / "home").glob("import-*"))) == ([], [])
@@ -117,7 +121,7 @@ def test_links_and_nested_repositories_stay_harmless(folder: Path, forge: Forge)
     commit = forge.commit(tree)
     (folder / "mine").mkdir()
     snapshots = Snapshots(folder / "mine", folder / "home")
-    take_in(snapshots, forge.pack(commit))
+    take_pack(snapshots, forge.pack(commit))
     snapshots.check_out(commit)
     assert ((folder / "mine" / "out").is_symlink(), list((folder / "mine" / "inner").iterdir())) == (True, [])
 
@@ -192,11 +196,11 @@ def test_an_import_of_files_killed_at_any_moment_can_be_repeated(folder: Path, f
     (folder / "mine").mkdir()
 
     def act(number: int) -> Callable[[], object]:
-        return lambda: take_in(Snapshots(folder / "mine", folder / f"home-{number}"), files)
+        return lambda: take_pack(Snapshots(folder / "mine", folder / f"home-{number}"), files)
 
     def check(number: int) -> None:
         snapshots = Snapshots(folder / "mine", folder / f"home-{number}")
-        take_in(snapshots, files)
+        take_pack(snapshots, files)
         assert [one.path for one in snapshots.files(commit)] == ["x", "y"]
         assert snapshots.read(commit, "x") == b"x\n"
         assert not list((folder / f"home-{number}").glob("import-*"))

@@ -65,7 +65,8 @@ async def export_session(
     home = None if there is None else snapshot_folder(there.repository, storage_folder(runtime))
 
     def work() -> Exported:
-        with TemporaryDirectory(prefix="perdure-export-", dir=home if home and home.is_dir() else None) as made:
+        beside = path.parent if path.parent.is_dir() else None  # a kill leaves it where the bundle would be
+        with TemporaryDirectory(prefix=f".{path.name[:100]}.", suffix=".part", dir=beside) as made:
 
             def pack(names: list[str]) -> PackedFiles | None:
                 if not files or there is None or home is None or not home.is_dir():
@@ -194,10 +195,7 @@ def _take_files(runtime: Runtime, bundle: CheckedBundle, about: SessionFiles, pl
     try:
         beside.mkdir(exist_ok=not is_new)
         shots = Snapshots(beside, home)
-        with TemporaryDirectory(prefix="perdure-import-", dir=home.parent if home.parent.is_dir() else None) as made:
-            pack = Path(made) / "snapshots.pack"
-            bundle.write_pack(pack)
-            take_in(shots, PackedFiles(about, pack))
+        take_in(shots, about, bundle.pack())
         if is_new:
             shots.check_out(about.snapshots[-1])
             sync_all(beside)

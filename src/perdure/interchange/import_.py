@@ -129,10 +129,9 @@ class CheckedBundle:
         """The id of its session."""
         return self._bundle.manifest.session.id
 
-    def write_pack(self, path: Path) -> None:
-        """Write the pack of its files."""
-        with path.open("wb") as file:
-            file.writelines(self._bundle.pieces(PACK))
+    def pack(self) -> Iterator[bytes]:
+        """The pack of its files, in pieces."""
+        return self._bundle.pieces(PACK)
 
     @property
     def digest(self) -> str:

@@ -139,7 +139,8 @@ def _add_needed(
 def _referenced(tx: StoreTransaction, session: SessionRecord) -> set[str]:
     """The snapshots of the messages and effects of a session, and those of its parent, at the fork and now."""
     lines = message.lines_between(tx, session.uid, 1)
-    named = {one.body.get("snapshot") for one in lines if isinstance(one.body, dict)}
+    bodies = [one.body for one in lines if isinstance(one.body, dict)]
+    named = {body.get(name) for body in bodies for name in ("snapshot", "before")}
     acts = [one for one in effects.of_session(tx, session.uid) if one.tool in FOLDER_TOOLS]
     named |= {act.intent.get(name) for act in acts for name in SNAPSHOT_ARGUMENTS}
     if session.forked_from is not None:

@@ -66,13 +66,15 @@ async def test_the_log_and_the_agent_are_told(conversation: Conversation, reposi
     async with open_runtime(conversation.target, **own(tmp_path)) as runtime:
         await conversation.start(runtime, repository=repository)
         at = await first_write(runtime)
+        (repository / "mine.txt").write_text("mine\n")
         await rewind_in_place(runtime, await plan_rewind(runtime, "talk", to=at))
         assert (await runtime.get("talk")).status == "waiting"  # it was not woken
         (told,) = [one for one in await lines(runtime) if one.get("rewind")]
-        assert told["content"] == f"The user put the files of this folder back to event {at}: removed deep/c.txt."
+        changed = "removed deep/c.txt, removed mine.txt"
+        assert told["content"] == f"The user put the files of this folder back to event {at}: {changed}."
         assert "c.txt" not in (await diff(runtime, "talk")).text
         await prune(runtime, grace=0)
-        assert (await plan_rewind(runtime, "talk", snapshot=told["before"])).added == ["deep/c.txt"]
+        assert (await plan_rewind(runtime, "talk", snapshot=told["before"])).added == ["deep/c.txt", "mine.txt"]
         await runtime.send("talk", "continue")
         await runtime.run("talk")
         assert [turn.text for turn in conversation.turns_shown() if "back to event" in turn.text]

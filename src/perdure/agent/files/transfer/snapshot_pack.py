@@ -6,8 +6,10 @@ then there is none. Without reusing stored deltas and with one thread, git makes
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from perdure.agent.files.object_store import NO_SYNC, LockedStore
 from perdure.agent.files.snapshot import Snapshots
@@ -65,5 +67,9 @@ def _existing(store: LockedStore, names: list[str]) -> list[str]:
 def _pack(store: LockedStore, names: list[str], target: Path, base: str | None) -> Path:
     wanted = "".join(f"{name}\n" for name in names) + ("" if base is None else f"^{base}\n")
     listed = store.out("rev-list", "--objects", "--stdin", stdin=wanted.encode(), borrow=base is not None)
-    made = store.out(*PACKING, str(target / "files"), stdin=listed, settings=NO_SYNC, borrow=base is not None)
-    return target / f"files-{made.decode().strip()}.pack"
+    for left in store.path.parent.glob("export-*"):  # of a process that was killed: the lock is held
+        shutil.rmtree(left, ignore_errors=True)
+    with TemporaryDirectory(prefix="export-", dir=store.path.parent) as folder:  # git renames it on one file system
+        place = Path(folder) / "files"
+        made = store.out(*PACKING, str(place), stdin=listed, settings=NO_SYNC, borrow=base is not None)
+        return Path(shutil.move(f"{place}-{made.decode().strip()}.pack", target / "snapshots.pack"))

@@ -23,11 +23,12 @@ from perdure.agent.files.objects import copy_borrowed, read_objects
 from perdure.agent.files.snapshot import Snapshots
 from perdure.agent.git.command_line import run
 from perdure.errors import BundleInvalid, Conflict, StoreError, StoreFull
-from perdure.interchange.session_files import PackedFiles, SessionFiles
+from perdure.interchange.session_files import SessionFiles
 
 TREE, NESTED = "40000", "160000"
 MODES = {TREE, NESTED, "100644", "100755", "120000"}
 MOST_PATHS, MOST_BYTES, DEEPEST = 1_000_000, 32 << 30, 200
+MOST_TREE_BYTES = 2 << 30  # of all trees together: they are read here
 
 
 class TreeSize(NamedTuple):
@@ -38,9 +39,8 @@ class TreeSize(NamedTuple):
     depth: int
 
 
-def take_in(snapshots: Snapshots, files: PackedFiles) -> None:
+def take_in(snapshots: Snapshots, about: SessionFiles, pieces: Iterable[bytes]) -> None:
     """Store the snapshots of a pack beside those of a folder; raises `BundleInvalid` for what no honest pack holds."""
-    about = files.about
     with snapshots.lock() as store:
         if store.object_format != about.object_format:
             raise Conflict(
@@ -50,7 +50,7 @@ def take_in(snapshots: Snapshots, files: PackedFiles) -> None:
         for left in store.path.parent.glob("import-*"):
             shutil.rmtree(left, ignore_errors=True)
         with TemporaryDirectory(prefix="import-", dir=store.path.parent) as made:
-            quarantine = _index(store, Path(made), files)
+            quarantine = _index(store, Path(made), about, pieces)
             names = _list_objects(quarantine, about)
             _measure(quarantine, about, names)
             borrowed, store.borrowed_objects = store.borrowed_objects, quarantine.path / "objects"
@@ -61,9 +61,9 @@ def take_in(snapshots: Snapshots, files: PackedFiles) -> None:
             store.tree(name)
 
 
-def _index(store: LockedStore, folder: Path, files: PackedFiles) -> LockedStore:
+def _index(store: LockedStore, folder: Path, about: SessionFiles, pieces: Iterable[bytes]) -> LockedStore:
     """Index the pack in a git dir of its own, which sees the user's objects only if the pack needs them."""
-    about, path = files.about, folder / "git"
+    path = folder / "git"
     run("init", "--quiet", "--bare", "--template=", f"--object-format={about.object_format}", str(path), cwd=folder)
     if about.base is not None and store.borrowed_objects is not None:
         (path / "objects" / "info").mkdir(exist_ok=True)
@@ -71,7 +71,7 @@ def _index(store: LockedStore, folder: Path, files: PackedFiles) -> LockedStore:
     (path / "objects" / "pack").mkdir(exist_ok=True)
     pack = path / "objects" / "pack" / "pack-import.pack"
     with pack.open("wb") as file:
-        file.writelines(files.pieces())
+        file.writelines(pieces)
     quarantine = store.beside(path)
     try:
         quarantine.out("index-pack", "--strict", str(pack))
@@ -108,13 +108,33 @@ def _measure(quarantine: LockedStore, about: SessionFiles, names: list[str]) -> 
     trees = [name for name, found in kinds.items() if found[0] == "tree"]
     if {one[0] for one in kinds.values()} - {"blob", "tree", "commit"}:
         raise BundleInvalid("The files of the bundle hold an object that is no file and no folder.")
-    entries = {
-        name: list(_entries(b"".join(content), len(name) // 2))
+    if sum(int(kinds[name][1]) for name in trees) > MOST_TREE_BYTES:
+        raise BundleInvalid("The folders in the files of the bundle are larger than the limits allow.")
+    listed = {
+        name: _listing(_entries(b"".join(content), len(name) // 2), sizes)
         for name, content in zip(trees, read_objects(quarantine, trees, "tree"), strict=True)
     }
     known: dict[str, TreeSize] = {}
     for commit in about.snapshots:
-        _check(_size(quarantine.tree(commit), entries, sizes, known))
+        _check(_size(quarantine.tree(commit), listed, known))
+
+
+class TreeListing(NamedTuple):
+    """The files of one tree, counted, and the trees below it."""
+
+    files: int
+    bytes: int
+    below: list[str]
+
+
+def _listing(entries: Iterable[tuple[str, str]], sizes: dict[str, int]) -> TreeListing:
+    files, total, below = 0, 0, []
+    for mode, name in entries:
+        if mode == TREE:
+            below.append(name)
+        elif mode != NESTED:
+            files, total = files + 1, total + sizes[name]
+    return TreeListing(files, total, below)
 
 
 def _entries(content: bytes, digest_size: int) -> Iterable[tuple[str, str]]:
@@ -129,26 +149,19 @@ def _entries(content: bytes, digest_size: int) -> Iterable[tuple[str, str]]:
         yield mode, content[end + 1 : at].hex()
 
 
-def _size(
-    tree: str, entries: dict[str, list[tuple[str, str]]], sizes: dict[str, int], known: dict[str, TreeSize]
-) -> TreeSize:
+def _size(tree: str, listed: dict[str, TreeListing], known: dict[str, TreeSize]) -> TreeSize:
     """The size of a tree. Each tree is counted once, however often it occurs."""
     waiting = [tree]
     while waiting:
-        name = waiting[-1]
-        below = [one for mode, one in entries[name] if mode == TREE]
-        missing = [one for one in below if one not in known]
-        if missing:
+        own = listed[waiting[-1]]
+        if missing := [one for one in own.below if one not in known]:
             waiting += missing
-            if len(waiting) > MOST_PATHS:
-                raise BundleInvalid("The files of the bundle have too many folders inside each other.")
             continue
-        waiting.pop()
-        files = [one for mode, one in entries[name] if mode not in (TREE, NESTED)]
+        name, below = waiting.pop(), [known[one] for one in own.below]
         known[name] = TreeSize(
-            len(files) + sum(known[one].paths for one in below),
-            sum(sizes[one] for one in files) + sum(known[one].bytes for one in below),
-            1 + max((known[one].depth for one in below), default=0),
+            own.files + sum(one.paths for one in below),
+            own.bytes + sum(one.bytes for one in below),
+            1 + max((one.depth for one in below), default=0),
         )
         _check(known[name])
     return known[tree]
