@@ -36,6 +36,8 @@ GROUPS = {
         "cancel": "Cancel a session and its children.",
         "close": "Close an agent's session that waits for the next message: it ends as done.",
         "rename": "Give a session another title.",
+        "archive": "Hide a session from the list; a message or `resume` brings it back.",
+        "rm": "Remove the content of a session for good; its id is not used again.",
         "retry": "Run a failed session again, in place.",
     },
     "Branches": {
@@ -78,9 +80,9 @@ COMMANDS = {name: summary for group in GROUPS.values() for name, summary in grou
 
 # Words of other tools, and the command that does the same here.
 SYNONYMS = {
-    "cat": "show", "commit": "merge", "continue": "resume", "delete": "cancel", "history": "show", "kill": "cancel",
-    "list": "ls", "log": "show", "logs": "show", "ps": "ls", "reject": "deny", "sessions": "ls", "start": "run",
-    "status": "show", "stop": "interrupt",
+    "cat": "show", "commit": "merge", "continue": "resume", "delete": "rm", "history": "show", "kill": "cancel",
+    "list": "ls", "log": "show", "logs": "show", "ps": "ls", "reject": "deny", "remove": "rm", "sessions": "ls",
+    "start": "run", "status": "show", "stop": "interrupt",
 }  # fmt: skip
 
 # Listing commands with subcommands, and the module that adds these.

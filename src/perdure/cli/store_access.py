@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -91,7 +91,7 @@ def worker_locks(shell: Shell, tx: StoreTransaction) -> WorkerLocks:
 def describe_holder(tx: StoreTransaction, shell: Shell, found: SessionRecord) -> tuple[bool, str]:
     """Whether the lease holder of a session may be alive, and whether the session can be taken over."""
     holder, left = found.lease_holder or "", (found.lease_until or 0) - tx.now
-    if _is_dead(tx, worker_locks(shell, tx), holder):
+    if _dead(tx, worker_locks(shell, tx), [holder]):
         return False, f"Its worker {safe(holder)} is dead. The session can be taken over."
     if left < 0:
         silent = span(-left)
@@ -125,6 +125,15 @@ def describe_lease(tx: StoreTransaction, shell: Shell, uid: str, *, wanted: bool
     return True, f"{who} has held it{since}.{why if wanted else ''} Still watching."
 
 
-def _is_dead(tx: StoreTransaction, locks: WorkerLocks, holder: str) -> bool:
-    rows = [one for one in read_access.workers(tx) if one.id == holder.split("@", 1)[0]]
-    return bool(rows) and locks.life(rows[0]) is Liveness.DEAD
+def lost_sessions(tx: StoreTransaction, shell: Shell, found: Iterable[SessionRecord]) -> set[str]:
+    """The uids of running sessions whose process on this machine has died. No one else can tell that for sure."""
+    running = {one.uid: one.lease_holder for one in found if one.status == "running" and one.lease_holder is not None}
+    dead = _dead(tx, worker_locks(shell, tx), set(running.values())) if running else set()
+    return {uid for uid, holder in running.items() if holder in dead}
+
+
+def _dead(tx: StoreTransaction, locks: WorkerLocks, holders: Collection[str]) -> set[str]:
+    """Those holders whose processes are known to have died."""
+    rows = {one.id: one for one in read_access.workers(tx)}
+    known = ((holder, rows.get(holder.split("@", 1)[0])) for holder in holders)
+    return {holder for holder, row in known if row is not None and locks.life(row) is Liveness.DEAD}

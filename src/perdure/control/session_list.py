@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from perdure.domain.session import SessionRecord
@@ -15,18 +16,21 @@ PAGE = 1000  # sessions per read
 
 def list_sessions(
     tx: StoreTransaction, *, limit: int, damaged: list[DamagedRow], status: str | None = None,
-    waiting_for: str | None = None, **filters: Any,
+    waiting_for: str | None = None, archived: int = session.WITHOUT_ARCHIVED, **filters: Any,
 ) -> list[SessionRecord]:  # fmt: skip
     """Those that need a person, then those that run, then the rest; the most recently active first.
 
     Rows that cannot be read are added to `damaged`.
     """
+    page_of = partial(session.page, tx, archived=archived, damaged=damaged, **filters)
     if waiting_for is not None:
-        return session.page(tx, status=status, waiting_for=waiting_for, limit=limit, damaged=damaged, **filters)
-    found = session.waiting_for_person(tx, status=status, limit=limit, damaged=damaged, **filters)
+        return page_of(status=status, waiting_for=waiting_for, limit=limit)
+    found: list[SessionRecord] = []
+    if archived != session.ONLY_ARCHIVED:
+        found = session.waiting_for_person(tx, status=status, limit=limit, damaged=damaged, **filters)
     for wanted in ("running", None) if status is None else (status,):
         seen = {one.uid for one in found}
-        page = session.page(tx, status=wanted, limit=limit + len(seen), damaged=damaged, **filters)
+        page = page_of(status=wanted, limit=limit + len(seen))
         found += [one for one in page if one.uid not in seen]
     return found[:limit]
 
@@ -59,7 +63,8 @@ def newest_unfinished(tx: StoreTransaction, repository: str | None = None) -> Se
     A child is resumed with its parent.
     """
     open_ = ("ready", "running", "waiting")
-    found = [one for status in open_ for one in session.page(tx, status=status, repository=repository)]
+    page = partial(session.page, tx, repository=repository, archived=session.WITHOUT_ARCHIVED)
+    found = [one for status in open_ for one in page(status=status)]
     own = [one for one in found if one.parent_uid is None and one.sealed_at is None]
     if not own and repository is not None:
         return newest_unfinished(tx)

@@ -78,3 +78,4 @@ class SessionRecord(Record, frozen=True):
     model: str | None = None  # chosen by a person, instead of the one that its agent names
     archived_at: int | None = None
     retries: int | None = None  # how often it was retried after a failure; None: never
+    removed_at: int | None = None  # its content is forgotten; the row keeps the id from being used again

@@ -263,6 +263,8 @@ class Requests:
                 await self.resolve(one, None, by or self._by)
             elif one.kind == WaitKind.CHILD and one.ref is not None:
                 await self.resume(one.ref, by=by)  # an interrupt pauses the children too
+        if view.archived_at is not None:
+            await self._store.write(session_end.archive(view.uid, by or self._by, undo=True))
         return await self._queries.get(view.uid)
 
     async def resolve(self, asked: Wait, answer: Any, by: str) -> None:

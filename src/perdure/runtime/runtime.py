@@ -43,6 +43,7 @@ from perdure.runtime.stream.events import StreamEvent
 from perdure.runtime.stream.stream import stream
 from perdure.runtime.workers.heartbeat import Heartbeat
 from perdure.runtime.workers.identity import WorkerIdentity, is_here
+from perdure.store.moves.session_removal import Removal
 from perdure.store.store import Store, open_store
 
 if TYPE_CHECKING:  # what the layers above this one do and return
@@ -243,6 +244,18 @@ class Runtime:
     async def retry(self, name: str, *, by: str | None = None) -> SessionView:
         """Make a failed session ready to run again in place: only what ended it is repeated, nothing settled is."""
         return await self.session_edits.retry(name, by=by)
+
+    async def archive(self, name: str, *, undo: bool = False, by: str | None = None) -> SessionView:
+        """Hide a session from the list, or with `undo` show it again. A message or a resume shows it again too."""
+        return await self.session_edits.archive(name, undo=undo, by=by)
+
+    async def removal(self, name: str) -> Removal:
+        """What a removal of a session would forget; refused if the session cannot be removed."""
+        return await self.session_edits.removal(name)
+
+    async def remove(self, name: str, *, because: str, by: str | None = None) -> Removal:
+        """Forget the content of a session, for a reason. Its id is not used again, so that no effect is repeated."""
+        return await self.session_edits.remove(name, because=because, by=by)
 
     async def set_model(self, name: str, model: str, *, by: str | None = None) -> SessionView:
         """Choose another model for an agent's session, from its next model call on; refused if it cannot be used."""

@@ -1,4 +1,4 @@
-"""What people do with whole sessions: choose another model, retry a failed session.
+"""What people do with whole sessions: choose another model, retry, archive, remove.
 
 Each is one move under the session's row lock, so a process that is killed leaves it done or not begun.
 """
@@ -6,11 +6,13 @@ Each is one move under the session's row lock, so a process that is killed leave
 from __future__ import annotations
 
 from perdure.domain.session import Status
-from perdure.errors import IllegalMove
+from perdure.errors import ConfigError, IllegalMove
 from perdure.runtime.definitions.program import get_program
 from perdure.runtime.queries import Queries, SessionView
 from perdure.runtime.run.large_values import Values
-from perdure.store.moves import session_model, session_retry, wait
+from perdure.store.databases.files.database import FilesDatabase
+from perdure.store.moves import session_end, session_model, session_removal, session_retry, wait
+from perdure.store.moves.session_removal import Removal
 from perdure.store.store import Store
 
 
@@ -57,3 +59,25 @@ class SessionEdits:
                 )
         lines = get_program(view.program).retry_lines(error)
         await self._store.write(session_retry.retry(view.uid, by, with_parent=with_parent, lines=lines))
+
+    async def archive(self, name: str, *, undo: bool = False, by: str | None = None) -> SessionView:
+        """Hide a session from the list, or with `undo` show it again. A message or a resume shows it again too."""
+        view = await self._queries.get(name)
+        await self._store.write(session_end.archive(view.uid, by or self._by, undo=undo))
+        return await self._queries.get(view.uid)
+
+    async def removal(self, name: str) -> Removal:
+        """What a removal of a session would forget; refused if the session cannot be removed."""
+        return await self._store.read(session_removal.preview, await self._queries.get(name))
+
+    async def remove(self, name: str, *, because: str, by: str | None = None) -> Removal:
+        """Forget the content of a session, for a reason. Its id is not used again, so that no effect is repeated."""
+        view = await self._queries.get(name)
+        if isinstance(self._store.database, FilesDatabase):
+            raise ConfigError(
+                "A store of text files keeps every line, so no session can be removed from it.",
+                hint="Archive the session, or delete the whole folder.",
+            )
+        forgotten = await self._store.read(session_removal.preview, view)
+        await self._store.write(session_removal.remove(view.uid, by or self._by, because=because))
+        return forgotten

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import msgspec
 
+from perdure.clock import format_time
 from perdure.domain import event as event_domain
 from perdure.domain.lease import Holder
 from perdure.errors import Conflict, LeaseLost, NotFound
@@ -121,6 +122,7 @@ class SessionHead(msgspec.Struct, frozen=True):
     interrupt_requested_at: int | None
     sealed_at: int | None
     version: int
+    removed_at: int | None = None
 
 
 class Log:
@@ -226,6 +228,8 @@ def enter(tx: StoreTransaction, uid: str, actor: str) -> Log:
     """Open the log for an outsider."""
     head = read_head(tx, uid)
     check_text("Who makes the move", actor)
+    if head.removed_at is not None:
+        raise NotFound(f"Session {head.id} was removed on {format_time(head.removed_at)}.")
     if head.sealed_at is not None:
         raise refusal(tx, uid, head.id, head.sealed_at)
     return Log(tx, head, actor)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 
+import apsw
 import pytest
 
 from tests.cli.support.agents import AgentFolder, calls
@@ -53,3 +55,21 @@ def test_resume_last_prefers_sessions_of_the_current_folder(terminal: Terminal) 
     assert "Session here " in terminal("resume", "--last").out
     os.chdir("/")
     assert "Session there " in terminal("resume", "--last").out
+
+
+def test_ls_shows_a_session_whose_process_died_here_at_once(terminal: Terminal) -> None:
+    terminal.arm()
+    assert terminal.process("run", "user_release", f"folder={terminal.folder}", "--id", "r").code == -signal.SIGKILL
+    shown = terminal("ls").out
+    assert "lost, resumable" in shown
+    assert shown.endswith("Continue with\n  perdure resume r\n")
+    (listed,) = terminal("ls", "--json").lines
+    assert (listed["status"], listed["lost"]) == ("running", True)
+
+
+def test_ls_does_not_call_a_session_of_another_machine_lost(terminal: Terminal) -> None:
+    terminal.arm()
+    assert terminal.process("run", "user_release", f"folder={terminal.folder}", "--id", "r").code == -signal.SIGKILL
+    with apsw.Connection(str(terminal.folder / "perdure.db")) as db:
+        db.execute("update worker set host = 'another', boot_id = 'another', start_token = '1 another another another'")
+    assert "lost" not in terminal("ls").out

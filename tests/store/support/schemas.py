@@ -67,7 +67,7 @@ def write(database: Any, move: Move[Any]) -> Any:
     """Commit a move on a schema that a store would not open; the head of a session has no later columns there."""
     statements = load(database.dialect)
     whole = statements["session.lock_head"]
-    statements["session.lock_head"] = whole.replace("interrupt_requested_at", "null")
+    statements["session.lock_head"] = whole.replace("interrupt_requested_at", "null").replace("removed_at", "null")
     try:
         return _write(database, move)
     finally:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from perdure.cli.shell import UNBOUNDED, RenamedOption, Shell, command
-from perdure.cli.store_access import read_store
+from perdure.cli.store_access import lost_sessions, read_store
 from perdure.cli.text.grid import grid
 from perdure.cli.text.plain import count, error, safe, short, span
 from perdure.cli.text.waits import summarize_waits
@@ -18,12 +18,14 @@ from perdure.domain.session import SessionRecord
 from perdure.domain.wait import Wait
 from perdure.errors import Damaged
 from perdure.store.move import StoreTransaction
+from perdure.store.moves import session
 from perdure.store.row_check import DamagedRow, records
 
 STATUSES = ("ready", "running", "waiting", "done", "failed", "cancelled")
 KINDS = ("approval", "input", "timer", "doubt", "effect", "lease", "child", "paused", "program", "policy", "quarantine")
 SEALED = "nothing here: it is sealed, and continues elsewhere"
 SILENT = "a worker: its lease has expired"
+LOST = "lost, resumable"
 HEADINGS = ("session", "title~", "program~", "status", "waits for~", "since", "age", "cost", "owner~")
 WAITS = HEADINGS.index("waits for~")
 OPTIONAL = ("title~", "since", "cost", "owner~")
@@ -37,11 +39,13 @@ NO_SESSIONS = 'There are no sessions yet. `perdure run "PROMPT"` starts one; `pe
 @click.option(
     "--repo", "--repository", "repository", metavar="DIR", cls=RenamedOption, help="Only sessions on this repository."
 )
+@click.option("--archived", "archived", flag_value="only", default=None, help="Only archived sessions.")
+@click.option("--all", "archived", flag_value="with", help="Archived sessions too.")
 @click.option("--search", metavar="TEXT", help="Only sessions with this text in their id, title or prompt.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Maximum number to list.")
 def ls(
     shell: Shell, status: str | None, waiting_for: str | None, owner: str | None, repository: str | None,
-    search: str | None, limit: int,
+    archived: str | None, search: str | None, limit: int,
 ) -> None:  # fmt: skip
     """List sessions: those that need a person, then those that run, then the rest.
 
@@ -55,6 +59,7 @@ def ls(
     damaged: list[DamagedRow] = []
     with read_store(shell) as tx:
         filters: dict[str, Any] = {"status": status, "waiting_for": waiting_for, "owner": owner, "repository": where}
+        filters["archived"] = {"only": session.ONLY_ARCHIVED, "with": session.WITH_ARCHIVED}.get(str(archived), 0)
         if search:
             found = search_sessions(tx, search, limit=limit + 1, damaged=damaged, **filters)
         else:
@@ -63,11 +68,12 @@ def ls(
             one.uid: records(tx, "wait", damaged, "wait.open_of_session", uid=one.uid, limit=PAGE)
             for one in found[:limit]
         }
+        lost = lost_sessions(tx, shell, found[:limit])
         if shell.json:
             for one in found[:limit]:
-                shell.echo_json(one.to_dict() | {"waits": waits[one.uid]})
+                shell.echo_json(one.to_dict() | {"waits": waits[one.uid], "lost": one.uid in lost})
         else:
-            rows = [row(tx, one, waits[one.uid]) for one in found[:limit]]
+            rows = [row(tx, one, waits[one.uid], is_lost=one.uid in lost) for one in found[:limit]]
             show_rows(shell, rows, more=len(found) > limit, limit=limit, filtered=bool(search or any(filters.values())))
     if damaged:
         raise Damaged(
@@ -82,11 +88,17 @@ def show_rows(shell: Shell, rows: list[tuple[list[str], bool]], *, more: bool, l
         return
     shell.echo(*table(shell, [cells for cells, _ in rows]))
     silent = sum(cells[WAITS] == SILENT for cells, _ in rows)
+    lost = [cells[0] for cells, _ in rows if cells[WAITS] == LOST]
     if more:
         shell.echo("", f"These are the first {limit}. Use --limit to list more.")
     if needing := sum(needs for _, needs in rows):
         verb = "needs" if needing == 1 else "need"
         shell.echo("", f"{needing} of these {verb} a person. `{shell.suggest('show', 'ID')}` shows what to type.")
+    if lost:
+        shell.echo(
+            "", f"The process of {' and '.join(lost[:3])} has died; nothing that was recorded is lost. Continue with"
+        )
+        shell.echo(*(f"  {shell.suggest('resume', id)}" for id in lost))
     if silent:
         verb = "has lost its worker" if silent == 1 else "have lost their workers"
         shell.echo("", f"{silent} of these {verb}. `{shell.suggest('resume', 'ID')}` takes a session over.")
@@ -105,14 +117,16 @@ def table(shell: Shell, rows: list[list[str]]) -> list[str]:
     )
 
 
-def row(tx: StoreTransaction, one: SessionRecord, asked: list[Wait]) -> tuple[list[str], bool]:
-    """The cells of a session, and whether it needs a person."""
+def row(tx: StoreTransaction, one: SessionRecord, asked: list[Wait], *, is_lost: bool) -> tuple[list[str], bool]:
+    """The cells of a session, and whether it needs a person. `is_lost`: its process on this machine has died."""
     waits, since, needs = ("", None, False)
     if one.status in ("ready", "running", "waiting"):
         waits, since, needs = summarize_waits(tx, asked) if one.sealed_at is None else (SEALED, one.sealed_at, False)
     elif one.status == "failed":
         waits = f"nothing; error: {short(error(one.error), 80)}"
-    if one.status == "running" and one.lease_until is not None and one.lease_until < tx.now:
+    if is_lost:
+        waits, since = LOST, one.updated_at
+    elif one.status == "running" and one.lease_until is not None and one.lease_until < tx.now:
         waits, since = SILENT, one.lease_until
     cells = [
         safe(one.id), short(one.title or ""), safe(one.program), one.status, waits,

@@ -95,7 +95,8 @@ class Keyboard:
         """Restore the mode that the terminal had before."""
         if self._before is not None:
             self._send(UNMARK)
-            termios.tcsetattr(self._fd, termios.TCSANOW, self._before)
+            with suppress(termios.error):  # the terminal is gone
+                termios.tcsetattr(self._fd, termios.TCSANOW, self._before)
             self._before = None
 
     def clear(self) -> bool:

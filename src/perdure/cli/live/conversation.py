@@ -5,6 +5,7 @@ Everything comes through one queue, so that nothing is drawn twice or in the mid
     event, delta     an event of the session's log; live text of its model
     line             a line was typed, with the question that was open then; Ctrl-D is None
     interrupt        Ctrl-C: once to stop what the session does, twice to leave while a worker continues
+    hangup           the terminal was closed: as the second Ctrl-C
     driven, tick     the driver reports that the session rests or cannot be run; time has passed
 
 Several terminals may watch one session. An answer from another terminal arrives here as an event.
@@ -13,6 +14,7 @@ Several terminals may watch one session. An answer from another terminal arrives
 from __future__ import annotations
 
 import asyncio
+import errno
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -22,6 +24,7 @@ from typing import Any
 from perdure.cli.input.message_input import MessageInput
 from perdure.cli.live.child_sessions import ChildSessions
 from perdure.cli.live.event_log import stop
+from perdure.cli.live.hangup import leave_terminal, unwatch_hangup, watch_hangup
 from perdure.cli.live.screen import Screen
 from perdure.cli.live.session_driver import SessionDriver
 from perdure.cli.live.session_renderer import Renderer
@@ -104,6 +107,7 @@ class Conversation:
             if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
                 loop.add_signal_handler(signal.SIGINT, self._put, "interrupt")
             loop.add_signal_handler(signal.SIGCONT, self._input.keyboard.enter_cbreak)
+            watch_hangup(lambda: self._put("hangup"))
             self._input.keyboard.open()
         if self.driver.is_here and self.session.status not in TERMINAL:
             self._start()
@@ -113,6 +117,7 @@ class Conversation:
             "line": self._on_line,
             "interrupt": self._on_interrupt,
             "escape": self._on_escape,
+            "hangup": self._on_hangup,
             "driven": self._on_driven,
             "tick": self._on_tick,
         }
@@ -122,16 +127,26 @@ class Conversation:
                     await self.check()
                     continue
                 what, value = await self._queue.get()
-                await handlers[what](value)
+                await self._handle(handlers[what], value)
         finally:
             await stop(*tasks)
             if self._input is not None:
                 loop.remove_signal_handler(signal.SIGINT)
                 loop.remove_signal_handler(signal.SIGCONT)
+                unwatch_hangup()
                 self._input.keyboard.close()
             if self.screen is not None:
                 self.screen.leave()
         return await self.runtime.get(self.session.uid)
+
+    async def _handle(self, handler: Callable[[Any], Awaitable[None]], value: Any) -> None:
+        try:
+            await handler(value)
+        except OSError as error:
+            if error.errno != errno.EIO or self._input is None:
+                raise
+            leave_terminal()  # it was closed, and the signal is about to come
+            await self._on_hangup(None)
 
     async def _follow(self) -> None:
         async for event in self.runtime.store.follow(self.session.uid, self.renderer.number):
@@ -297,6 +312,12 @@ class Conversation:
         else:
             await self.runtime.requests.withdraw_interrupt(self.session.uid, by=self.shell.by)
             self.end = "detached"
+
+    async def _on_hangup(self, _: None) -> None:
+        """The terminal was closed: leave a session that rests, and hand over one that does not."""
+        if self._interrupts:
+            await self.runtime.requests.withdraw_interrupt(self.session.uid, by=self.shell.by)
+        self.end = "left" if self._is_asking else "detached"
 
     async def _on_escape(self, _: None) -> None:
         """Escape: interrupt a session that runs, and keep what is typed; put it aside where the session rests."""

@@ -162,6 +162,8 @@ def _fact(verb: str) -> Callable[[Body, str], str]:
 
 def _described(body: Body, by: str) -> str:
     row = _row(body, "session")
+    if "archived_at" in row:
+        return f"{by} {'archived it' if row['archived_at'] else 'showed it in the list again'}"
     return f"{by} chose the model {safe(row['model'])}" if "model" in row else f"{by} changed {value(row)}"
 
 
@@ -174,6 +176,7 @@ SENTENCES: dict[str, Callable[[Body, str], str]] = {
     "session.restarted": lambda body, _: (
         f"the program was restarted, restart {body['rows']['session']['restart_number']}"
     ),
+    "session.removed": lambda body, by: f"{by} removed its content: {short(body['because'])}",
     "session.retried": lambda _body, by: f"{by} started it again after its failure",
     "session.sealed": lambda _body, by: f"{by} sealed it; it continues elsewhere",
     "lease.acquired": lambda _body, by: f"{by} acquired the lease",

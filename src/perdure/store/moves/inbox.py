@@ -26,6 +26,7 @@ def receive(log: Log, id: str, body: Any, mode: InboxMode = InboxMode.QUEUE) -> 
             return there
         raise Conflict(f"Message {id} of session {log.head.id} has been received already, with other content.")
     session.refuse_finished(log)
+    session.set_archived(log, None)
     woken, newest = _waits_for(log, body), last_sequence(log.tx, log.uid)
     log.tx.run(
         "inbox.insert",

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from perdure.clock import format_time
 from perdure.domain.event import genesis
 from perdure.domain.record import check_columns, check_move, same_json
 from perdure.domain.session import MOVES, TERMINAL, SessionRecord, Status
@@ -19,6 +20,7 @@ from perdure.store.moves.artifact import ArtifactClaim
 from perdure.store.row_check import DamagedRow, records
 
 FOREVER = 2**62
+WITHOUT_ARCHIVED, ONLY_ARCHIVED, WITH_ARCHIVED = range(3)
 DESCRIBED = frozenset({"title", "owner", "queue", "priority"})
 PASSWORD = re.compile(r"://[^/@\s]*:[^/\s]*@")  # in an address
 
@@ -93,6 +95,8 @@ def _head_of_new(uid: str, id: str) -> tuple[Any, ...]:
 def _existing(tx: StoreTransaction, new: NewSession) -> SessionRecord:
     row = None if new.uid is None else tx.one("session.get", uid=new.uid)
     there = get_by_id(tx, new.id) if row is None else SessionRecord.from_row(row)  # whatever it is called now
+    if there.removed_at is not None:
+        raise removed(there)
     if there.program != new.program or not same_json(there.arguments, new.arguments):
         raise Conflict(f"Session {new.id} exists already, with another program or other arguments.")
     if new.forked_from is not None and (there.forked_from, there.forked_at) != (new.forked_from, new.forked_at):
@@ -185,6 +189,13 @@ def describe(log: Log, /, *, expected: int, **changes: Any) -> int:
     return version
 
 
+def set_archived(log: Log, at: int | None) -> None:
+    """Hide a session from the list, or with None show it again."""
+    if (get(log.tx, log.uid).archived_at is None) != (at is None):
+        log.tx.run("session.archive", uid=log.uid, at=at)
+        log.append("session.described", rows={"session": {"archived_at": at}})
+
+
 def make_ready(log: Log) -> dict[str, Any]:
     """Make a waiting session ready, and return the columns that changed; a session in another state stays in it."""
     if log.head.status != Status.WAITING:
@@ -212,6 +223,12 @@ def get_by_id(tx: StoreTransaction, id: str) -> SessionRecord:
     return SessionRecord.from_row(row)
 
 
+def removed(found: SessionRecord) -> Conflict:
+    """The error for the use of an id whose session was removed."""
+    said = f"Session {found.id} was removed on {format_time(found.removed_at or 0)}; its id is not used again."
+    return Conflict(said, hint="Choose another id.", session=found.id)
+
+
 def children(tx: StoreTransaction, uid: str, *, limit: int = 1_000_000) -> list[str]:
     """The uids of a session's children that have not ended."""
     return [row[0] for row in tx.all("session.children", uid=uid, limit=limit)]
@@ -232,7 +249,10 @@ def find(tx: StoreTransaction, name: str) -> SessionRecord:
     """A session by its id, or by a unique prefix of its id or uid."""
     check_text("The session id", name)
     if row := tx.one("session.get_by_id", id=name):
-        return SessionRecord.from_row(row)
+        found = SessionRecord.from_row(row)
+        if found.removed_at is not None:
+            raise NotFound(removed(found).message, hint="`perdure ls` lists the sessions of this store.")
+        return found
     rows = tx.all("session.get_by_prefix", prefix=name, beyond=name + "\U0010ffff", limit=3) if name else []
     if len(rows) > 1:
         names = ", ".join(SessionRecord.from_row(row).id for row in rows)
@@ -251,6 +271,7 @@ def page(
     repository: str | None = None,
     before: SessionRecord | None = None,
     limit: int = 100,
+    archived: int = WITH_ARCHIVED,
     damaged: list[DamagedRow] | None = None,
 ) -> list[SessionRecord]:
     """One page of sessions, the most recently updated first, after `before`.
@@ -260,7 +281,7 @@ def page(
     return _records(
         tx, damaged, "session.list",
         status=status, waiting_for=waiting_for, owner=owner, repository=repository, limit=limit,
-        before=before.updated_at if before else FOREVER, before_uid=before.uid if before else "",
+        archived=archived, before=before.updated_at if before else FOREVER, before_uid=before.uid if before else "",
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from collections.abc import Collection
 from typing import Any
 
 from perdure.domain.effect import EffectState
-from perdure.domain.session import Status
+from perdure.domain.session import TERMINAL, Status
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import IllegalMove
 from perdure.store.move import Log, holder_move, outsider_move, read_head
@@ -122,6 +122,19 @@ def close(log: Log, wait_id: str, *, nonce: str, result: Any) -> None:
     lease.acquire.on(log, nonce=nonce, ttl=1)
     log.head = read_head(log.tx, log.uid)
     session.finish.on(log, Status.DONE, result=result)
+
+
+@outsider_move
+def archive(log: Log, *, undo: bool = False) -> None:
+    """Hide a session from the list, or show it again. Only one that has ended, or waits for a message, is hidden."""
+    asked = wait.open_of_session(log.tx, log.uid)
+    rests = log.head.status == Status.WAITING and all(map(is_message_wait, asked))
+    if not undo and not rests and log.head.status not in TERMINAL:
+        raise IllegalMove(
+            f"Session {log.head.id} is {log.head.status} and does not only wait for a message; it was not archived.",
+            hint=f"`perdure show {log.head.id}` shows what it waits for.",
+        )
+    session.set_archived(log, None if undo else log.tx.now)
 
 
 def is_message_wait(asked: Wait) -> bool:

@@ -13,7 +13,7 @@ insert into session (
 -- name: session.lock_head
 -- Lock a session's row and read what every move needs of it.
 select uid, id, status, cursor, chain, lease_holder, lease_nonce, lease_epoch, lease_until, restart_number,
-    cancel_requested_at, pause_requested_at, interrupt_requested_at, sealed_at, version
+    cancel_requested_at, pause_requested_at, interrupt_requested_at, sealed_at, version, removed_at
 from session where uid = :uid {lock};
 
 -- name: session.advance
@@ -112,6 +112,17 @@ select interrupt_requested_at from session where uid = :uid;
 update session set title = :title, owner = :owner, queue = :queue, priority = :priority, version = :version
 where uid = :uid and version = :was;
 
+-- name: session.remove
+-- Turn a session into a tombstone: its content is forgotten, and its id stays.
+update session set status = :status, waiting_since = null, arguments = '{}', result = null, error = null, title = null,
+    repository = null, owner = null, concurrency_key = null, restart_arguments = null, model = null, archived_at = null,
+    cancel_requested_at = null, pause_requested_at = null, interrupt_requested_at = null, removed_at = :now
+where uid = :uid;
+
+-- name: session.archive
+-- Hide a session from the list, or show it again.
+update session set archived_at = :at where uid = :uid;
+
 -- name: session.retry
 -- Make a failed session ready again.
 update session set status = 'ready', error = null, retries = :retries, cancel_requested_at = null,
@@ -153,13 +164,14 @@ select uid from session where forked_from = :uid limit :limit;
 -- name: session.get_by_prefix
 -- Sessions whose id or uid has a prefix; two are enough to know that it is not unique.
 select {columns:session} from session
-where (id >= :prefix and id < :beyond) or (uid >= :prefix and uid < :beyond)
+where removed_at is null and ((id >= :prefix and id < :beyond) or (uid >= :prefix and uid < :beyond))
 order by id limit :limit;
 
 -- name: session.list
--- Sessions by an operator's filters, the most recently updated first.
+-- Sessions by an operator's filters, the most recently updated first. `archived`: 0 without, 1 only, 2 with archived ones.
 select {columns:session} from session
-where (cast(:status as text) is null or status = :status)
+where removed_at is null and (:archived = 2 or (:archived = 1) = (archived_at is not null))
+    and (cast(:status as text) is null or status = :status)
     and (cast(:owner as text) is null or owner = :owner)
     and (cast(:repository as text) is null or repository = :repository)
     and (cast(:waiting_for as text) is null or (sealed_at is null and exists (

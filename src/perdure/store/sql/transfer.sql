@@ -58,7 +58,8 @@ values (
     :status, :waiting_since, :cursor, :chain, :parent_uid, :parent_wait, :forked_from, :forked_at, :branch,
     :lease_holder, :lease_nonce, :lease_epoch, :lease_until, :restart_number, :restart_arguments, :crash_count,
     :cancel_requested_at, :pause_requested_at, :sealed_at, :tokens_in, :tokens_out, :cost_micros, :created_at,
-    :updated_at, :version, :policy_at, :interrupt_requested_at, :model, :archived_at, :retries
+    :updated_at, :version, :policy_at, :interrupt_requested_at, :model, :archived_at, :retries,
+    :removed_at
 ) on conflict do nothing;
 
 -- name: transfer.update_session
@@ -71,7 +72,8 @@ update session set arguments = :arguments, result = :result, error = :error, tit
     restart_arguments = :restart_arguments, crash_count = :crash_count, cancel_requested_at = :cancel_requested_at,
     pause_requested_at = :pause_requested_at, sealed_at = :sealed_at, tokens_in = :tokens_in,
     tokens_out = :tokens_out, cost_micros = :cost_micros, updated_at = :updated_at, version = :version,
-    interrupt_requested_at = :interrupt_requested_at, model = :model, archived_at = :archived_at, retries = :retries
+    interrupt_requested_at = :interrupt_requested_at, model = :model, archived_at = :archived_at,
+    retries = :retries, removed_at = :removed_at
 where uid = :uid;
 
 -- name: transfer.set_folder

@@ -115,6 +115,8 @@ def _lock_existing(tx: StoreTransaction, stored: StoredSession) -> SessionHead |
     if row is None:
         return None
     head = SessionHead(*row)
+    if head.removed_at is not None:
+        raise session.removed(session.get(tx, stored.uid))
     shared = min(head.cursor, len(stored.events))
     if tx.one("transfer.chain", uid=stored.uid, number=shared) != (stored.events[shared - 1]["chain"],):
         raise _conflict(
@@ -184,7 +186,7 @@ def _branch(tx: StoreTransaction, stored: StoredSession, request: SessionImport,
         "parent_wait": None, "forked_from": stored.uid, "forked_at": end, "branch": f"{stored.session['branch']}@{end}",
         "lease_epoch": 0, "crash_count": 0, "cancel_requested_at": None, "pause_requested_at": None, "sealed_at": None,
         "tokens_in": 0, "tokens_out": 0, "cost_micros": 0, "created_at": created_at, "updated_at": tx.now, "version": 1,
-        "interrupt_requested_at": None, "archived_at": None, "retries": None,
+        "interrupt_requested_at": None, "archived_at": None, "retries": None, "removed_at": None,
     }  # fmt: skip
     if not tx.run("transfer.insert_session", **(stored.session | fresh)):
         return _branch(tx, stored, request, by)

@@ -1,0 +1,29 @@
+"""`perdure archive`: hide a session from the list."""
+
+from __future__ import annotations
+
+import click
+
+from perdure.cli.shell import Shell, by_option, command
+from perdure.cli.store_access import run_with_runtime
+from perdure.cli.text.plain import safe
+
+
+@command
+@click.argument("id")
+@click.option("--undo", is_flag=True, help="Show it in the list again.")
+@by_option
+def archive(shell: Shell, id: str, undo: bool) -> None:
+    """Hide a session from the list; a message or `resume` brings it back.
+
+    Only a session that has ended, or that waits for the next message, is hidden. `perdure ls --archived` lists the
+    archived sessions. Nothing is deleted.
+    """
+    changed = run_with_runtime(shell, lambda runtime: runtime.archive(id, undo=undo, by=shell.by))
+    if shell.json:
+        shell.echo_json(changed)
+    elif changed.archived_at is None:
+        shell.echo(f"Session {safe(changed.id)} is in the list.")
+    else:
+        back = shell.suggest("archive", changed.id, "--undo")
+        shell.echo(f"Session {safe(changed.id)} is archived. `{back}` shows it in the list again.")
