@@ -340,3 +340,42 @@ async def test_a_session_whose_branch_waits_for_its_effect_is_not_moved(folder: 
         assert [one.kind for one in (await rt.run(branch.id)).waits] == ["effect"]
         with pytest.raises(IllegalMove):
             export(rt.store, parent.uid, folder / "parent.zip", by="ada", move=True)
+
+
+async def test_a_session_that_failed_here_comes_back_after_a_retry(target: str, opened: Open, folder: Path) -> None:
+    broken = [True]
+
+    @program
+    async def travel_retry(s: Session) -> int:
+        if broken:
+            raise ValueError("not yet")
+        return await s.step("work", lambda: 7)
+
+    here, there = opened("here"), opened(target)
+    uid = (await here.run((await here.start(travel_retry.bind(), id="t-1")).id)).uid
+    await export_session(here, "t-1", folder / "1.zip", move=True)
+    await import_session(there, folder / "1.zip")
+    broken.clear()
+    await there.retry("t-1")
+    assert (await there.run("t-1")).result == 7
+    await export_session(there, "t-1", folder / "2.zip", move=True)
+    back = (await import_session(here, folder / "2.zip")).session
+    assert (back.status, back.result, back.retries, back.error) == ("done", 7, 1, None)
+    transfer.verify(here, uid)
+
+
+@pytest.mark.databases("sqlite", "postgres")  # text files keep every line
+async def test_a_removed_session_is_not_imported_again(target: str, opened: Open, folder: Path) -> None:
+    @program
+    async def travel_removed(s: Session) -> int:
+        return 7
+
+    here, there = opened("here"), opened(target)
+    await here.run((await here.start(travel_removed.bind(), id="t-1")).id)
+    await export_session(here, "t-1", folder / "1.zip", move=True)
+    await import_session(there, folder / "1.zip")
+    await there.remove("t-1", because="a test")
+    with pytest.raises(Conflict, match="was removed on"):
+        await import_session(there, folder / "1.zip")
+    with pytest.raises(NotFound, match="was removed on"):
+        await export_session(there, "t-1", folder / "2.zip")

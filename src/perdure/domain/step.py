@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from perdure.domain.record import Record
 
+INHERITED = 0  # instead of the number of a step that a branch inherited
+AGAIN = ":retry-"  # begins the name of a step that a retry of its session repeats; such names are reserved
+
 
 class Step(Record, frozen=True):
     """A row of `step`. `result` and `error` stay JSON text: a program reads thousands and decodes a few."""

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from perdure.domain.artifact import Retention
 from perdure.domain.fact import private_scope
-from perdure.errors import ConfigError, PerdureError, StoreError, Suspended
+from perdure.domain.step import INHERITED, Step
+from perdure.errors import ConfigError, PerdureError, StepFailed, StoreError, Suspended
 from perdure.ids import decode, digest, encode
 from perdure.runtime.awaitable import UnawaitedCalls
 from perdure.runtime.calls.step_retries import AttemptFailed
@@ -53,7 +54,7 @@ class SessionRecords:
             if recorded is None:
                 return await self._run.see_through(self._first(position, shape, function, arguments, is_last))
             if recorded.error is not None:
-                raise step_failed(position.name, decode(recorded.error), recorded.number)
+                raise self._recorded_failure(position, recorded)
             return shape.decode_result(self._run.runtime.values.get(recorded.result, recorded.artifact))
 
     async def _first(
@@ -94,6 +95,11 @@ class SessionRecords:
         number = await self._run.write(step.record(self._run.holder, self.new_step(position, error=text)))
         raise step_failed(position.name, decode(text), number) from error
 
+    def _recorded_failure(self, position: CallPosition, recorded: Step) -> StepFailed:
+        """The error of a recorded step; one that a branch inherited names no event of its own log."""
+        number = recorded.number if recorded.session_uid == self._run.session.uid else INHERITED
+        return step_failed(position.name, decode(recorded.error or "null"), number)
+
     def new_step(self, position: CallPosition, **came: str | None) -> step.NewStep:
         """A step to record at a position, with its result or error."""
         return step.NewStep(
@@ -117,7 +123,7 @@ class SessionRecords:
                 except PerdureError as error:
                     return await self._failed(position, error)
             if recorded.error is not None:
-                raise step_failed(position.name, decode(recorded.error), recorded.number)
+                raise self._recorded_failure(position, recorded)
             return decode(self._run.runtime.values.get(recorded.result, recorded.artifact))
 
     def change(self, kind: str, id: str, said: dict[str, Any], make: Make) -> Coroutine[Any, Any, None]:

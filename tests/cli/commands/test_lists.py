@@ -91,7 +91,7 @@ def test_limited_list_reports_that_there_are_more(some: Terminal) -> None:
 
 def test_json_has_the_fields_of_the_records(some: Terminal) -> None:
     (first, *_) = some("ls", "--json").lines
-    assert list(first) == [*SessionRecord.columns(), "waits"]
+    assert list(first) == [*SessionRecord.columns(), "waits", "lost"]
     shown = some("show", "review-7", "--json").json
     assert list(shown) == ["session", "waits", "effects", "events", "approvals"]
     assert list(shown["session"]) == list(SessionRecord.columns())

@@ -41,7 +41,7 @@ def test_session_continues_in_the_background_after_the_window_is_closed(work: Ag
 def test_session_that_rests_is_left_when_the_window_is_closed(work: AgentFolder) -> None:
     with work.open_terminal(*work.script("Done.", "More.")) as seat:
         seat.until("Done.")
-        seat.until("> ")
+        seat.until("\n> ", times=2)
         close_window(seat)
         assert seat.process.wait(PATIENCE) == 0
     assert work.session()["status"] == "waiting"

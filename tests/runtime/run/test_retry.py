@@ -225,6 +225,8 @@ async def test_a_branch_of_a_retried_session_inherits_its_new_record(world: Worl
     assert (await world.again("after")).result == 2
     await world.rt.fork("s", at=failed.cursor, id="before")
     assert (await world.again("before")).status == "failed"
+    with pytest.raises(IllegalMove, match="it inherited its failure"):
+        await world.rt.retry("before")
     assert flaky.calls == 2
 
 

@@ -10,6 +10,7 @@ import msgspec
 from perdure.cli.text.plain import call, error, safe, short, value
 from perdure.clock import format_time
 from perdure.domain.event import Event
+from perdure.domain.step import AGAIN
 from perdure.ids import decode
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect
@@ -160,6 +161,12 @@ def _fact(verb: str) -> Callable[[Body, str], str]:
     return describe
 
 
+def _step(body: Body, _: str) -> str:
+    name = str(body["step"]["name"])
+    number, _, own = name.removeprefix(AGAIN).partition(":") if name.startswith(AGAIN) else ("", "", name)
+    return f"step {safe(own)} is recorded{f', retry {safe(number)}' if number else ''}"
+
+
 def _described(body: Body, by: str) -> str:
     row = _row(body, "session")
     if "archived_at" in row:
@@ -199,7 +206,7 @@ SENTENCES: dict[str, Callable[[Body, str], str]] = {
     "artifact.saved": lambda body, by: (
         f"{by} saved {body['size']} bytes of {safe(body['kind'])}: {safe(body['digest'])}"
     ),
-    "step.recorded": lambda body, _: f"step {safe(body['step']['name'])} is recorded",
+    "step.recorded": _step,
     "task.added": lambda body, _: f"task {safe(_row(body, 'task')['id'])}: {short(_row(body, 'task')['title'])}",
     "task.changed": _changed,
     "decision.made": lambda body, _: (

@@ -16,7 +16,7 @@ import msgspec
 from perdure.domain.effect import Effect, EffectState, Replay, next_generation
 from perdure.domain.fact import private_scope
 from perdure.domain.session import SessionRecord
-from perdure.domain.step import Step
+from perdure.domain.step import AGAIN, Step
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import Damaged, ProgramChanged
 from perdure.ids import digest, encode
@@ -28,8 +28,6 @@ from perdure.store.moves import session as sessions
 from perdure.store.moves import step as steps
 from perdure.store.moves import wait as waits
 from perdure.store.moves.session_end import CLOSED
-
-AGAIN = ":retry-"  # begins the name of a step that a retry of its session repeats; such names are reserved
 
 
 class Records:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from perdure.domain.session import Status
 from perdure.domain.wait import WaitKind
-from perdure.errors import IllegalMove
+from perdure.errors import ConfigError, IllegalMove
 from perdure.ids import check_text
 from perdure.store.move import Log, StoreTransaction, outsider_move
 from perdure.store.moves import wait
 from perdure.store.moves.session_end import CLOSED, is_message_wait
 
+LONGEST = 1000  # characters; a script is named by its path
 MODEL = "model"  # the `ref` of a timer that a model asked for, and `about` of the wait after it could not answer
 
 
 @outsider_move
 def set_model(log: Log, model: str) -> None:
     """Record the choice. A session that waits because of its last model becomes ready: the new one is asked now."""
-    check_text("The model", model)
+    if len(check_text("The model", model)) > LONGEST:
+        raise ConfigError(f"The name of the model has {len(model):,} characters, and at most {LONGEST} are allowed.")
     if log.head.status in (Status.DONE, Status.CANCELLED):
         raise IllegalMove(f"Session {log.head.id} is {log.head.status}; its model is not used any more.")
     log.tx.run("session.set_model", uid=log.uid, model=model)

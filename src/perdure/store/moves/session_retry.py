@@ -22,6 +22,7 @@ from typing import Any
 from perdure.domain.effect import Effect, EffectState, Verdict
 from perdure.domain.record import check_move
 from perdure.domain.session import MOVES, SessionRecord, Status
+from perdure.domain.step import INHERITED
 from perdure.errors import IllegalMove, ProgramChanged
 from perdure.store.move import Log, StoreTransaction, outsider_move
 from perdure.store.moves import effect as effects
@@ -70,6 +71,11 @@ def to_repeat(tx: StoreTransaction, now: SessionRecord) -> list[int]:
         raise _refusal(now, "its program has changed and does not fit its records")
     cause: Mapping[str, Any] = failure.get("cause") or {}
     made = effects.of_session(tx, now.uid)
+    if INHERITED in cause.get("steps", ()) or set(cause.get("effects", ())) - {one.id for one in made}:
+        raise IllegalMove(
+            f"Session {now.id} cannot be retried: it inherited its failure from the session that it was forked from.",
+            hint="Retry that session, and fork it again.",
+        )
     for one in made:
         if one.id in cause.get("effects", ()) and (why := _stays(one)) is not None:
             raise _refusal(now, f"its effect {one.id} ({one.tool}) {why}")

@@ -51,7 +51,7 @@ update session set updated_at = updated_at where uid = :session_uid;
 
 -- name: session.set_status
 -- Make a move between states that hold no lease.
-update session set status = :status, waiting_since = :waiting_since where uid = :uid;
+update session set status = :status, waiting_since = :waiting_since, error = null where uid = :uid;
 
 -- name: session.lease
 -- Give the session to a holder.
