@@ -20,6 +20,13 @@ def test_answered_agent_does_not_need_a_person_but_a_question_does(work: AgentFo
     assert "\n1 of these needs a person." in work("ls").out
 
 
+def test_questions_approvals_and_doubts_need_a_person(work: AgentFolder) -> None:
+    for program in ("user_talk", "user_gated", "user_unknown"):
+        assert work("run", program).code == 3
+    assert work(*work.script("Done.")).code == 0
+    assert "\n3 of these need a person." in work("ls").out
+
+
 def test_agent_that_stopped_at_a_limit_needs_a_person(work: AgentFolder) -> None:
     look = calls("I look.", ("read_file", {"path": "a.py"}))
     work(*work.script(look, look, look), "--turns", "1")

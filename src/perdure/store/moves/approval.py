@@ -199,7 +199,7 @@ def _grant(log: Log, approval: Approval, width: PermissionWidth, because: str | 
     value = {"because": because or "", "tool": planned.tool, "approval": approval.id}
     fact.remember.on(log, permission_scope(log.uid), key, value)
     for other in listing(log.tx, uid=log.uid, decision="waiting"):
-        if not may_remember(log.tx, other) or needs_reason(log.tx, other):
+        if other.gate != approval.gate or not may_remember(log.tx, other) or needs_reason(log.tx, other):
             continue
         if permission_key(width, effects.get(log.tx, log.uid, other.effect_id)) == key:
             vote.on(log, other.id, ApprovalDecision.APPROVED, because=f"covered by the answer to {approval.id}")
