@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         ToolError,
     )
     from perdure.runtime.definitions.program import Bound, Program, program
+    from perdure.runtime.definitions.prompt import File
     from perdure.runtime.definitions.tool import Call, Gate, Outcome, Tool, tool
     from perdure.runtime.ledger.joint import Transaction
     from perdure.runtime.ledger.policy import Intent
@@ -100,6 +101,7 @@ __all__ = [
     "EffectError",
     "EffectInDoubt",
     "Event",
+    "File",
     "ForkedProcess",
     "Gate",
     "IllegalMove",
@@ -165,6 +167,7 @@ _HOME = {
     "perdure.runtime.ledger.joint": ("Transaction",),
     "perdure.runtime.ledger.policy": ("Intent",),
     "perdure.runtime.queries": ("SessionView",),
+    "perdure.runtime.definitions.prompt": ("File",),
     "perdure.runtime.definitions.program": ("Bound", "Program", "program"),
     "perdure.runtime.runtime": ("Runtime", "open", "run"),
     "perdure.runtime.session": ("Session",),

@@ -9,6 +9,7 @@ import pytest
 
 from perdure.cli.attachments import LARGEST, attach_files
 from perdure.errors import ConfigError
+from perdure.runtime.definitions.prompt import File
 
 
 @pytest.fixture
@@ -22,7 +23,9 @@ def place(tmp_path: Path) -> Path:
 
 def compose(text: str, place: Path) -> tuple[str, list[str]]:
     noted: list[str] = []
-    return attach_files(text, place, noted.append), noted
+    message = attach_files(text, place, noted.append)
+    assert isinstance(message, str)
+    return message, noted
 
 
 @pytest.mark.parametrize(
@@ -75,7 +78,7 @@ def test_unsuitable_files_are_refused_with_a_reason(place: Path, tmp_path: Path)
     (place / "large").write_bytes(b"x" * (LARGEST + 1))
     (place / "half").write_bytes(b"x" * (LARGEST // 2 + 1))
     (place / "other").write_bytes(b"y" * (LARGEST // 2 + 1))
-    (place / "picture").write_bytes(b"\x89PNG\0")
+    (place / "picture").write_bytes(b"\x89PN\0")
     (place / "latin").write_bytes(b"caf\xe9")
     os.mkfifo(place / "pipe")
     refused = {
@@ -91,3 +94,16 @@ def test_unsuitable_files_are_refused_with_a_reason(place: Path, tmp_path: Path)
             compose(text, place)
     assert "s3cret" in compose("@../secret", place)[0]
     assert "s3cret" in compose(f"@{tmp_path}/secret", place)[0]
+
+
+def test_image_is_attached_as_a_file(place: Path) -> None:
+    content = b"\x89PNG\r\n\x1a\n" + bytes(300 << 10)  # larger than a text may be
+    (place / "picture.png").write_bytes(content)
+    noted: list[str] = []
+    message = attach_files("what is in @picture.png and @a.py?", place, noted.append)
+    assert isinstance(message, list)
+    text, file = message
+    assert str(text).startswith("what is in @picture.png and @a.py?\n\nThe user attached this text (6 bytes")
+    assert isinstance(file, File)
+    assert (file.name, file.media_type, file.data) == ("picture.png", "image/png", content)
+    assert noted == ["attached: picture.png, 307208 bytes", "attached: a.py, 6 bytes"]

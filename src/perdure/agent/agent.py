@@ -35,6 +35,7 @@ from perdure.agent.tools.builtin_tools import SHIPPED
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, NotDone
 from perdure.runtime.definitions.program import PROGRAMS, Bound, OutputReader, Program
+from perdure.runtime.definitions.prompt import Prompt, prompt_content
 from perdure.runtime.definitions.tool import Tool, tool
 from perdure.runtime.ledger.ledger import Ledger
 from perdure.runtime.ledger.policy import Intent
@@ -65,7 +66,7 @@ You are a careful software engineer working in a folder of the person you help. 
 the smallest change that does what was asked, check it, and say briefly what you did and what you did not."""
 
 
-class Agent(Program[[str, bool], T]):
+class Agent(Program[[Prompt, bool], T]):
     """A program that a model drives: `Agent("fixer", model="anthropic:…", tools=[...], instructions="...")`.
 
     `output` is the type of its answer: text, or a type whose value the model must deliver. `policy` is consulted before
@@ -111,13 +112,14 @@ class Agent(Program[[str, bool], T]):
         self._toolbox: Toolbox | None = None
         _register(self)
 
-    def bind(self, prompt: str, once: bool = False) -> Bound[T]:
-        """Bind the arguments of a session."""
-        return Bound(self, self.signature.bind((prompt, once), {}))
+    def bind(self, prompt: Prompt, once: bool = False) -> Bound[T]:
+        """Bind the arguments of a session. A prompt is a text, or a list of texts, paths and files."""
+        content, files = prompt_content(prompt)
+        return Bound(self, self.signature.bind((content, once), {}), files)
 
     async def run(
         self,
-        prompt: str,
+        prompt: Prompt,
         *,
         id: str | None = None,
         store: str | Path | None = None,
@@ -138,7 +140,7 @@ class Agent(Program[[str, bool], T]):
 
     async def stream(
         self,
-        prompt: str,
+        prompt: Prompt,
         *,
         id: str | None = None,
         store: str | Path | None = None,
@@ -276,7 +278,7 @@ def _agent_function(name: str, output: Any) -> Callable[..., Coroutine[Any, Any,
     async def agent(s: Session, prompt: str, once: bool = False) -> Any:  # noqa: ARG001 - names are what counts
         raise ConfigError("An agent is run by its loop.")
 
-    agent.__annotations__ = {"prompt": str, "once": bool, "return": output}
+    agent.__annotations__ = {"prompt": str | list[dict[str, Any]], "once": bool, "return": output}
     agent.__name__ = agent.__qualname__ = name
     return agent
 

@@ -11,6 +11,7 @@ After a kill the loop starts again at the top with what is on record, and does t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -68,7 +69,7 @@ class Loop:
     def settings(self) -> Settings:
         return self.ledger.settings
 
-    async def live(self, prompt: str, once: bool) -> str:
+    async def live(self, prompt: Any, once: bool) -> str:
         """Continue from the end of the transcript."""
         if not self.state.lines and self.state.summary is None:
             about = {"model": self.settings.model.name, "tools": self.settings.toolbox.names}
@@ -199,7 +200,7 @@ class Loop:
 
     async def _think(self, once: bool) -> None:
         """One model call, whose answer is on record when this returns."""
-        request, call, model = self._request(), self._model_call(), self.settings.model
+        request, call, model = await self._request(), self._model_call(), self.settings.model
         try:
             with self.run.active(), LiveTextWriter(self.run) as speech:
                 try:
@@ -226,15 +227,18 @@ class Loop:
             return inference.ModelCall(position, until=until)
         return inference.ModelCall(position, self._since.asked, self._since.waited, until)
 
-    def _request(self) -> Request:
+    async def _request(self) -> Request:
         standing = "".join(f"\n- {one.key}: {one.value}" for one in self._orders)
         parts = [self.settings.instructions, context.TRUTH, f"Standing orders:{standing}" if standing else ""]
-        return Request(
+        request = Request(
             instructions="\n\n".join(part for part in parts if part),
             turns=context.turns(self.state, self.settings.context),
             tools=self.settings.toolbox.offers,
             number=self.state.replies,
         )
+        if not any(turn.files for turn in request.turns):
+            return request
+        return await asyncio.to_thread(context.with_files, request, self.run.runtime.values.directory)
 
     async def _compact(self, *, refused: bool = False) -> bool:
         with self.run.active():

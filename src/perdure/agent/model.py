@@ -38,12 +38,22 @@ class ToolCall(msgspec.Struct, frozen=True):
     arguments: dict[str, Any] | str
 
 
+class TurnFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An image or a document of a user turn. Without `data` it is only mentioned in the text."""
+
+    name: str
+    media_type: str
+    digest: str
+    data: bytes = b""
+
+
 class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of the conversation that a model is sent.
 
-    A `user` turn has text. An `assistant` turn has text, calls, or both, and may have `extra`: data that its provider
-    expects back unchanged. A `tool` turn answers one call of the assistant turn before it: `call` is the call's id, and
-    `failed` means that it did not do what was asked. All calls are answered, in order, before the next turn.
+    A `user` turn has text and may have files. An `assistant` turn has text, calls, or both, and may have `extra`: data
+    that its provider expects back unchanged. A `tool` turn answers one call of the assistant turn before it: `call` is
+    the call's id, and `failed` means that it did not do what was asked. All calls are answered, in order, before the
+    next turn.
     """
 
     role: Literal["user", "assistant", "tool"]
@@ -52,6 +62,7 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
     call: str = ""
     failed: bool = False
     extra: Any = None
+    files: tuple[TurnFile, ...] = ()
 
 
 class Offer(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from perdure.agent.toolbox import Toolbox, is_known
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError
 from perdure.runtime.definitions.program import Bound
+from perdure.runtime.definitions.prompt import Prompt, prompt_content
 from perdure.runtime.definitions.signature import Signature
 from perdure.runtime.ledger.policy import Intent
 
@@ -29,9 +30,10 @@ class StoredAgent(Agent[str]):
         super().__init__(NAME, model="", tools=())
         self.signature = Signature(_stored, given=["s"])
 
-    def bind_stored(self, prompt: str, *, model: str, **said: Any) -> Bound[str]:
+    def bind_stored(self, prompt: Prompt, *, model: str, **said: Any) -> Bound[str]:
         """Bind the arguments of a session. They are checked now, so that a mistake is reported before it starts."""
-        bound: Bound[str] = Bound(self, self.signature.bind((prompt,), {"model": model} | said))
+        content, files = prompt_content(prompt)
+        bound: Bound[str] = Bound(self, self.signature.bind((content,), {"model": model} | said), files)
         self.settings(bound.arguments)
         return bound
 
@@ -57,9 +59,10 @@ class StoredAgent(Agent[str]):
 
 
 async def _stored(
-    s: Session, prompt: str, once: bool = False, model: str = "", instructions: str | None = None,
-    tools: list[str] | None = None, limits: dict[str, Any] | None = None, base_url: str | None = None,
-    context: int | None = None, allow: list[str] | None = None, network: bool = False, unsandboxed: bool = False,
+    s: Session, prompt: str | list[dict[str, Any]], once: bool = False, model: str = "",
+    instructions: str | None = None, tools: list[str] | None = None, limits: dict[str, Any] | None = None,
+    base_url: str | None = None, context: int | None = None, allow: list[str] | None = None, network: bool = False,
+    unsandboxed: bool = False,
 ) -> str:  # fmt: skip
     """The signature of a stored agent; the agent's loop runs instead of this function."""
     raise ConfigError("An agent is run by its loop.")

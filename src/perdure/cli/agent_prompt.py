@@ -13,7 +13,7 @@ from typing import Any
 
 from perdure.agent.agent import DEFAULT_TOOLS, Agent
 from perdure.agent.stored_agent import STORED
-from perdure.cli.attachments import attach_files, compose_message, read_text
+from perdure.cli.attachments import Message, attach_files, compose_message, read_text
 from perdure.cli.shell import Shell
 from perdure.errors import ConfigError
 from perdure.runtime.definitions.program import PROGRAMS, Bound
@@ -54,7 +54,7 @@ def bind_agent(shell: Shell, agent: Agent | None, what: str | None, folder: Path
     return STORED.bind_stored(text, model=model, base_url=shell.settings.get("base_url"), **given)
 
 
-def compose_prompt(shell: Shell, what: str | None, folder: Path) -> str:
+def compose_prompt(shell: Shell, what: str | None, folder: Path) -> Message:
     """The prompt with its attachments. Without a text, or with `-`, standard input is the prompt."""
     is_piped = what is None or what == "-"
     text = read_text() if is_piped else what or ""

@@ -1,6 +1,7 @@
 """Attachments of a message: files that its text names as `@path`, and text that is piped to the command.
 
-Only a word that names a file is an attachment, so an e-mail address, `@decorator` or `@scope/package` stays text.
+Images and PDF documents are sent as files, other files as text. Only a word that names a file is an attachment, so an
+e-mail address, `@decorator` or `@scope/package` stays text.
 `\\@path` is text even if there is such a file.
 """
 
@@ -14,45 +15,54 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from select import select
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from perdure.cli.shell import Shell, is_terminal
 from perdure.cli.text.plain import count, safe
 from perdure.errors import ConfigError
 from perdure.ids import digest
+from perdure.runtime.definitions.prompt import LARGEST_DOCUMENT, File, media_type
 
 LARGEST = 256 << 10  # bytes of all attachments of one message
 FIRST, SILENCE = 10, 60  # seconds to wait for standard input: for the first byte, and between two reads
 NAMED = re.compile(r"(?:^|(?<=[\s(]))(?P<escape>\\?)@(?P<path>\"[^\"\n]+\"|[^\s\"]+)")
+Message: TypeAlias = str | list[str | File]
 PUNCTUATION = ".,;:!?)]}'\""
 
 
 class Attachment(NamedTuple):
-    """A text that is sent with a message. `source` is the file or the stream it comes from."""
+    """A text that is sent with a message, or an image or document. `source` is the file or the stream it comes from."""
 
     source: str
     content: bytes
+    file: File | None = None  # an image or a document
 
 
-def compose_message(shell: Shell, text: str, folder: Path) -> str:
+def compose_message(shell: Shell, text: str, folder: Path) -> Message:
     """A message of the command line, with the files that it names and with what is piped in."""
     piped = read_pipe(shell)
     more = [] if piped is None else [Attachment("standard input", piped)]
     return attach_files(text, folder, shell.note, more)
 
 
-def attach_files(text: str, folder: Path, note: Callable[[str], None], more: Sequence[Attachment] = ()) -> str:
-    """A message with the files that it names. `note` is given a line about each attachment."""
+def attach_files(text: str, folder: Path, note: Callable[[str], None], more: Sequence[Attachment] = ()) -> Message:
+    """A message with the files that it names: a text, or a text and files if it names images or documents.
+
+    `note` is given a line about each attachment.
+    """
     text, found = find_files(text, folder)
     found += more
-    if sum(len(one.content) for one in found) > LARGEST:
+    texts = [one for one in found if one.file is None]
+    if sum(len(one.content) for one in texts) > LARGEST:
         raise ConfigError(
             f"The attachments have more than {LARGEST >> 10} KiB together.",
             hint=r"Name the files without @, so that the agent reads what it needs.",
         )
     for one in found:
         note(f"attached: {safe(one.source)}, {count(len(one.content), 'byte')}")
-    return "".join([text, *(_section(one) for one in found)])
+    text = "".join([text, *(_section(one) for one in texts)])
+    files = [one.file for one in found if one.file is not None]
+    return [text, *files] if files else text
 
 
 def _section(one: Attachment) -> str:
@@ -72,7 +82,7 @@ def find_files(text: str, folder: Path) -> tuple[str, list[Attachment]]:
         if match["escape"]:
             return match[0] if path is None else match[0].removeprefix("\\")
         if path is not None:
-            found[name] = found.get(name) or Attachment(name, _read(path, name, folder))
+            found[name] = found.get(name) or _attachment(name, path, folder)
         elif _is_surely_path(match["path"]):
             raise ConfigError(
                 f"There is no file {name} to attach; nothing was sent.",
@@ -81,6 +91,12 @@ def find_files(text: str, folder: Path) -> tuple[str, list[Attachment]]:
         return match[0]
 
     return NAMED.sub(look, text), list(found.values())
+
+
+def _attachment(name: str, path: Path, folder: Path) -> Attachment:
+    content = _read(path, name, folder)
+    kind = media_type(content)
+    return Attachment(name, content, None if kind in (None, "text/plain") else File(data=content, name=name))
 
 
 def _find(word: str, folder: Path) -> tuple[str, Path | None]:
@@ -115,7 +131,10 @@ def _is_surely_path(word: str) -> bool:
 
 
 def _read(path: Path, name: str, folder: Path) -> bytes:
-    """The content of a text file. A link inside the folder must not lead out of it, because others may have made it."""
+    """The content of a file that can be sent.
+
+    A link inside the folder must not lead out of it, because others may have made it.
+    """
     is_explicit = name.startswith(("/", "~", "../"))
     if not is_explicit and not path.resolve().is_relative_to(folder.resolve()):
         raise ConfigError(
@@ -129,26 +148,19 @@ def _read(path: Path, name: str, folder: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ConfigError(f"{name} cannot be attached: it is not a regular file; nothing was sent.")
-        content = file.read(LARGEST + 1)
-    if len(content) > LARGEST:
+        content = file.read(LARGEST_DOCUMENT + 1)
+    kind = media_type(content)
+    if kind in (None, "text/plain") and len(content) > LARGEST:
         raise ConfigError(
             f"{name} cannot be attached: it has more than {LARGEST >> 10} KiB; nothing was sent.",
             hint="Name it without @, so that the agent reads the parts it needs.",
         )
-    if b"\0" in content or not _is_text(content):
+    if content and kind is None:
         raise ConfigError(
-            f"{name} cannot be attached: it is not a text file in UTF-8; nothing was sent.",
+            f"{name} cannot be attached: it is not a text file in UTF-8, an image or a PDF; nothing was sent.",
             hint=rf"Write \@{name} to send its name only.",
         )
     return content
-
-
-def _is_text(content: bytes) -> bool:
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def read_pipe(shell: Shell) -> bytes | None:

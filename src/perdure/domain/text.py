@@ -1,4 +1,4 @@
-"""Text that a stranger wrote, made visible: every character that is not seen is shown as its escape.
+"""Text of messages, and text that a stranger wrote, made visible: what is not seen is shown as its escape.
 
 Controls, marks of direction and spaces of other widths are not printable. Fillers, variation selectors and blank
 patterns are printable for Python and are not seen by people, so they are escaped too. They stay only where a script
@@ -13,6 +13,8 @@ needs them, directly after or between its own characters:
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef"
 SCRIPT = "\u0600-\u0dff"  # from Arabic to Sinhala: scripts in which a joiner changes the form of characters
@@ -40,6 +42,22 @@ def visible(text: str, *, keep: str = "") -> str:
         one if place in needed or one in keep or (one.isprintable() and not _BLANK.match(one)) else _escape(one)
         for place, one in enumerate(text)
     )
+
+
+def content_text(content: Any) -> str | None:
+    """The content of a message as text, with a mention of each attached file; None if it is something else."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list) or not all(isinstance(part, Mapping) and "type" in part for part in content):
+        return None
+    return "\n\n".join(filter(None, [_part_text(part) for part in content]))
+
+
+def _part_text(part: Mapping[str, Any]) -> str:
+    if part["type"] == "text":
+        return str(part.get("text") or "")
+    size = int(part.get("size") or 0)
+    return f"[attached: {part.get('name')}, {part.get('media_type')}, {max(1, size >> 10):,} KiB]"
 
 
 def _follows(text: str, found: re.Match[str]) -> bool:

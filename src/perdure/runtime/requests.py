@@ -5,6 +5,7 @@ Each is one move under the session's row lock, and each may make a waiting sessi
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import deque
 from collections.abc import Sequence
@@ -24,11 +25,12 @@ from perdure.errors import ConfigError, Conflict, IllegalMove
 from perdure.ids import check_text, encode, new_name, new_uid
 from perdure.runtime.calls.message_type import message_body
 from perdure.runtime.definitions.program import Bound, check_bound
+from perdure.runtime.definitions.prompt import has_files, prompt_content
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.ledger import leases
 from perdure.runtime.ledger.policy import Policy
 from perdure.runtime.queries import Queries, SessionView
-from perdure.runtime.record_edits import reads_messages
+from perdure.runtime.record_edits import is_agent, reads_messages
 from perdure.runtime.run.large_values import Values, kept_as
 from perdure.runtime.run.lineage import wake_branches, wake_branches_of_session
 from perdure.runtime.workers.identity import worker_locks
@@ -66,6 +68,7 @@ class Requests:
         """Start a session. A known id with equal arguments is that session; with others it is a `Conflict`."""
         check_bound(bound)
         arguments, claims = self._values.place(bound.arguments)
+        claims = (*claims, *await asyncio.to_thread(self._values.put_files, bound.files))
         new = sessions.NewSession(
             id=id or new_name("s"),
             program=bound.program.name,
@@ -91,7 +94,13 @@ class Requests:
                 f"Program {session.program} of session {session.id} reads no messages; nothing was sent.",
                 hint="Agents read messages, and programs that call `s.receive`. `perdure answer` answers a question.",
             )
-        id, how, body = message_id or new_name("m"), _word(InboxMode, mode), message_body(text)
+        id, how = message_id or new_name("m"), _word(InboxMode, mode)
+        if has_files(text) and await self._store.read(is_agent, session):
+            body, files = prompt_content(text)
+            claims = await asyncio.to_thread(self._values.put_files, files)
+            await self._values.claim(session.uid, by or self._by, *claims)
+        else:
+            body = message_body(text)
         return await self._store.write(inbox.receive(session.uid, by or self._by, id, body, how))
 
     async def answer(self, wait_id: str, answer: Any, *, by: str | None = None) -> Wait:

@@ -12,10 +12,13 @@ from typing import Any
 import msgspec
 
 from perdure.agent.call_report import bounded
-from perdure.agent.history.transcript import Line, State, words
-from perdure.agent.model import ToolCall, Turn
+from perdure.agent.history.transcript import Line, State, files_of, words
+from perdure.agent.model import Request, ToolCall, Turn, TurnFile
+from perdure.artifacts.directory import Directory
+from perdure.errors import PerdureError
 
 NOT_ON_RECORD = "unknown: nothing is on record about this call."
+MOST_BYTES = 20 << 20  # of all files in one request
 BYTES_PER_TOKEN = 4  # an estimate that errs on the safe side for English and code
 
 TRUTH = """\
@@ -48,13 +51,42 @@ def _turns(lines: list[Line]) -> Iterator[Turn]:
         text = words(line.body.get("content"))
         match line.role:
             case "user" if line.order is None:
-                yield Turn("user", text or "(nothing)")
+                yield Turn(
+                    "user", text or "(nothing)", files=tuple(_file(one) for one in files_of(line.body.get("content")))
+                )
             case "note":
                 yield Turn("user", f"[{text}]")
             case "assistant":
                 # A provider accepts its own data only within the current work; later it may refuse it.
                 extra = line.body.get("extra") if nth > latest else None
                 yield from _assistant(line, nth, text, answers, extra)
+
+
+def _file(part: dict[str, Any]) -> TurnFile:
+    return TurnFile(str(part.get("name")), str(part.get("media_type")), str(part.get("digest")))
+
+
+def with_files(request: Request, directory: Directory | None) -> Request:
+    """The request with the content of its files, the newest first, up to a bound; the others are only mentioned."""
+    room, turns = MOST_BYTES, list(request.turns)
+    for nth in reversed(range(len(turns))):
+        files = []
+        for one in turns[nth].files:
+            data = _content(one.digest, directory, room)
+            room -= len(data)
+            files.append(msgspec.structs.replace(one, data=data))
+        turns[nth] = msgspec.structs.replace(turns[nth], files=tuple(files)) if files else turns[nth]
+    return msgspec.structs.replace(request, turns=tuple(turns))
+
+
+def _content(digest: str, directory: Directory | None, room: int) -> bytes:
+    """The content of a file; nothing if it is too large for the request, or is no longer here."""
+    try:
+        if directory is None or directory.size(digest) > room:
+            return b""
+        return directory.get(digest)
+    except (OSError, PerdureError):
+        return b""
 
 
 def _assistant(line: Line, nth: int, text: str, answers: dict[tuple[Any, ...], Line], extra: Any) -> Iterator[Turn]:

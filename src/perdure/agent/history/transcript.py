@@ -21,11 +21,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.domain.event import Event
+from perdure.domain.text import content_text
 from perdure.ids import encode
 
 CODEC = "agent-state/1"
 FILES = 500  # how many files an agent remembers having read; the oldest are forgotten first
 ORIGINS = 500
+FILE_SIZE = 6_400  # characters that an image counts for; a provider counts it as about 1,600 tokens
 RETRIED = "retried"  # about a note: the session failed, and a person started it again
 STOPS = ("limit", "model", "rewound", "interrupted")  # notes after which the agent waits for a person
 CHANGED = ""  # stands for the digest of a file that has changed since it was read: it must be read again
@@ -239,12 +241,20 @@ def line_of(uid: str, number: int, at: int, body: dict[str, Any]) -> Line:
 
 
 def words(content: Any) -> str:
-    """The content of a message as text; content that is not text is shown as JSON."""
-    return content if isinstance(content, str) else "" if content is None else encode(content)
+    """The content of a message as text; content that is neither text nor a prompt is shown as JSON."""
+    text = content_text(content)
+    return text if text is not None else "" if content is None else encode(content)
+
+
+def files_of(content: Any) -> list[dict[str, Any]]:
+    """The images and documents of a message."""
+    parts = content if isinstance(content, list) else []
+    return [part for part in parts if isinstance(part, dict) and part.get("type") == "file"]
 
 
 def _size(body: dict[str, Any]) -> int:
     size, calls = len(words(body.get("content"))) + 40, body.get("calls")
+    size += sum(max(FILE_SIZE, int(one.get("size") or 0) // 20) for one in files_of(body.get("content")))
     return size if not calls else size + sum(len(call["name"]) + len(str(call["arguments"])) for call in calls)
 
 

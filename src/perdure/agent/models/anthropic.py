@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -25,6 +27,7 @@ STOPS: dict[str, Stop] = {
 }
 THINKING = ("thinking", "redacted_thinking")
 PIECES = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
+PDF = "application/pdf"
 CACHED = {"cache_control": {"type": "ephemeral"}}
 
 
@@ -93,13 +96,20 @@ def messages_for(request: Request, model: str | None = None) -> list[dict[str, A
     messages: list[dict[str, Any]] = []
     for turn in well_formed(request.turns):
         role = "assistant" if turn.role == "assistant" else "user"
-        blocks = _assistant(turn, model) if role == "assistant" else [_user(turn)]
+        blocks = _assistant(turn, model) if role == "assistant" else [*_files(turn), _user(turn)]
         if messages and messages[-1]["role"] == role:
             messages[-1]["content"].extend(blocks)
         else:
             messages.append({"role": role, "content": blocks})
     messages[-1]["content"][-1] |= CACHED
     return messages
+
+
+def _files(turn: Turn) -> Iterator[dict[str, Any]]:
+    for one in turn.files:
+        if one.data:
+            source = {"type": "base64", "media_type": one.media_type, "data": b64encode(one.data).decode()}
+            yield {"type": "document" if one.media_type == PDF else "image", "source": source}
 
 
 def _user(turn: Turn) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import Any
 from urllib.parse import urlsplit
 
-from perdure.agent.model import OnText, Request, Turn, Usage
+from perdure.agent.model import OnText, Request, Turn, TurnFile, Usage
 from perdure.agent.models.access import Access
 from perdure.agent.models.client import ModelClient, StreamReader
 from perdure.agent.models.failures import from_event
@@ -92,11 +93,25 @@ def messages_for(request: Request) -> list[dict[str, Any]]:
         message = _message(turn)
         last = messages[-1] if messages else {}
         if turn.role != "tool" and last.get("role") == turn.role:
-            texts = [last["content"], message["content"]]
-            messages[-1] = last | message | {"content": "\n\n".join(text for text in texts if text)}
+            messages[-1] = last | message | {"content": _joined(last["content"], message["content"])}
         else:
             messages.append(message)
     return messages
+
+
+def _joined(first: Any, second: Any) -> Any:
+    """The contents of two messages as one: text, or a list of parts if one of them has files."""
+    if not isinstance(first, list) and not isinstance(second, list):
+        return "\n\n".join(text for text in (first, second) if text)
+    parts = [one if isinstance(one, list) else [{"type": "text", "text": one}] for one in (first, second) if one]
+    return [part for one in parts for part in one]
+
+
+def _file(one: TurnFile) -> dict[str, Any]:
+    address = f"data:{one.media_type};base64,{b64encode(one.data).decode()}"
+    if one.media_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": address}}
+    return {"type": "file", "file": {"filename": one.name, "file_data": address}}
 
 
 def _message(turn: Turn) -> dict[str, Any]:
@@ -105,6 +120,8 @@ def _message(turn: Turn) -> dict[str, Any]:
         content = f"This call failed. {text}" if turn.failed else text
         return {"role": "tool", "tool_call_id": wire_id(turn.call), "content": content}
     message: dict[str, Any] = {"role": turn.role, "content": text if text.strip() else None}
+    if files := [_file(one) for one in turn.files if one.data]:
+        message["content"] = [*files, {"type": "text", "text": text}]
     if turn.role == "assistant" and turn.calls:
         message["tool_calls"] = [
             {

@@ -87,14 +87,12 @@ async def send_message(
     mode: str = "queue",
 ) -> InboxMessage:
     """Send a message with its attachments. Files are named relative to the folder of the session."""
-    folder = Path(found.repository or ".")
-    if text == "-":
-        text = read_text()
-    elif text.strip():
-        text = compose_message(shell, text, folder)
+    folder, is_piped = Path(found.repository or "."), text == "-"
+    text = read_text() if is_piped else text
     if not text.strip():
         raise ConfigError("The message is empty.", hint="Give a text.")
-    return await runtime.send(found.uid, text, message_id=message_id, mode=mode, by=shell.by)
+    message = text if is_piped else compose_message(shell, text, folder)
+    return await runtime.send(found.uid, message, message_id=message_id, mode=mode, by=shell.by)
 
 
 class SilentRenderer:

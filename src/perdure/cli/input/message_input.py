@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from perdure.cli.attachments import attach_files
+from perdure.cli.attachments import Message, attach_files
 from perdure.cli.input.completion import complete_word
 from perdure.cli.input.keyboard import Keyboard
 from perdure.cli.input.message_history import add_to_history, read_history
@@ -45,7 +45,7 @@ class MessageInput:
         self._screen.line("  Your unfinished line was put aside. The up key brings it back.", "dim")
         return True
 
-    def compose(self, line: str) -> str | None:
+    def compose(self, line: str) -> Message | None:
         """A message with the files that it names; None if it cannot be sent. It is then in the editor again."""
         try:
             composed = attach_files(line, self._folder, lambda note: self._screen.line(f"  {note}", "dim"))

@@ -21,6 +21,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from perdure.cli.attachments import Message
 from perdure.cli.input.message_input import MessageInput
 from perdure.cli.live.child_sessions import ChildSessions
 from perdure.cli.live.event_log import stop
@@ -273,7 +274,9 @@ class Conversation:
                 self.end = "left"
         elif then is not None and then is self.prompt.open_wait:
             text = self._compose(line) if is_for_message(then) and line.strip() else line
-            if text is not None and not await self.prompt.take(text):
+            if isinstance(text, list):  # it names images or documents
+                await self._steer(text)
+            elif text is not None and not await self.prompt.take(text):
                 self.end = "left"
             self._check_due = True
         elif then is TOO_EARLY and self.screen is not None:
@@ -283,11 +286,11 @@ class Conversation:
         elif line.strip() and (text := self._compose(line.strip())) is not None:
             await self._steer(text)
 
-    def _compose(self, line: str) -> str | None:
+    def _compose(self, line: str) -> Message | None:
         """A message with its attachments; None if it cannot be sent."""
         return line if self._input is None else self._input.compose(line)
 
-    async def _steer(self, text: str) -> None:
+    async def _steer(self, text: Message) -> None:
         try:
             await self.runtime.send(self.session.uid, text, by=self.shell.by, mode="steer")
         except PerdureError as error:

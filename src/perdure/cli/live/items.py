@@ -16,6 +16,7 @@ import msgspec
 
 from perdure.cli.text.plain import error as error_text
 from perdure.domain.event import Event
+from perdure.domain.text import content_text
 
 TYPES = (
     "session.started", "turn.started", "item.started", "item.updated", "item.completed", "turn.completed",
@@ -83,7 +84,8 @@ class ItemBuilder:
         return [("session.started", {"session": {name: row.get(name) for name in names}})]
 
     def _message(self, event: Event, body: Body) -> list[tuple[str, JsonObject]]:
-        text = body.get("content")
+        content = body.get("content")
+        text = content if (shown := content_text(content)) is None else shown
         item: JsonObject = {"id": f"m-{event.number}", "kind": "message", "role": body.get("role"), "text": text}
         match body.get("role"):
             case "user":

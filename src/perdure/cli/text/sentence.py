@@ -11,6 +11,7 @@ from perdure.cli.text.plain import call, error, safe, short, value
 from perdure.clock import format_time
 from perdure.domain.event import Event
 from perdure.domain.step import AGAIN
+from perdure.domain.text import content_text
 from perdure.ids import decode
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect
@@ -134,7 +135,9 @@ def _resolved(body: Body, by: str) -> str:
 
 
 def _message(body: Body, by: str) -> str:
-    text = f"{safe(str(body.get('role') or by))}: {value(body.get('content'))}"
+    content = body.get("content")
+    shown = content_text(content)
+    text = f"{safe(str(body.get('role') or by))}: {value(shown if shown is not None else content)}"
     not_kept = body.get("not_kept")
     return f"{text} (not in the snapshot: {short(', '.join(map(str, not_kept)))})" if not_kept else text
 

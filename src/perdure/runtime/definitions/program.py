@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, ProgramUnknown
 from perdure.ids import check_name
+from perdure.runtime.definitions.prompt import File
 from perdure.runtime.definitions.session_use import may_call
 from perdure.runtime.definitions.signature import Signature
 from perdure.runtime.definitions.tool import register
@@ -31,9 +32,10 @@ class Bound(Generic[T]):
 
     __module__ = "perdure"
 
-    def __init__(self, program: Program[..., T], arguments: dict[str, Any]) -> None:
+    def __init__(self, program: Program[..., T], arguments: dict[str, Any], files: tuple[File, ...] = ()) -> None:
         self.program = program
         self.arguments = arguments
+        self.files = files  # that the arguments name; they are stored when the session starts
 
     def __repr__(self) -> str:
         return f"{self.program.name}.bind({', '.join(f'{k}={v!r}' for k, v in self.arguments.items())})"

@@ -10,6 +10,7 @@ function has such a name. The result of a session stands in its row in the same 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from perdure.domain.record import sorted_json
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, Damaged, PerdureError, StoreError
 from perdure.ids import decode
+from perdure.runtime.definitions.prompt import File
 from perdure.store.moves import artifact
 from perdure.store.moves.artifact import JSON, ArtifactClaim
 from perdure.store.moves.effect_input import AttemptResult
@@ -82,6 +84,20 @@ class Values:
         except (OSError, StoreError):
             return arguments, ()
         return {KEPT: digest}, (ArtifactClaim(digest, size, JSON),)
+
+    def put_files(self, files: Iterable[File]) -> tuple[ArtifactClaim, ...]:
+        """Store the files of a prompt; returns what its session must claim."""
+        claims: list[ArtifactClaim] = []
+        for one in files:
+            if self.directory is not None:
+                name, size = self.directory.put(one.data)
+                claims.append(ArtifactClaim(name, size, str(one.media_type)))
+                continue
+            raise ConfigError(
+                "This store has no folder for artifacts, so a prompt cannot have files.",
+                hint="Name one: perdure.open(..., artifacts=FOLDER).",
+            )
+        return tuple(claims)
 
     async def put_arguments(self, uid: str, by: str, arguments: Any) -> Any:
         """Arguments as they stand in a row of a session that there is."""

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from perdure.domain.event import Event
+from perdure.domain.text import content_text
 from perdure.runtime.description import recorded_summary
 from perdure.runtime.live_text import Delta
 from perdure.runtime.run.large_values import Values
@@ -94,7 +95,8 @@ class StreamBuilder:
 
     def _message(self, event: Event, body: Body) -> Iterator[StreamEvent]:
         role, content = body.get("role"), body.get("content")
-        text = content if isinstance(content, str) else "" if content is None else msgspec.json.encode(content).decode()
+        text = content_text(content)
+        text = text if text is not None else _text(content)
         match role:
             case "user" | "note":
                 yield MessageAdded(self._session, event.number, role, text)
