@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.agent.agent import Agent
+    from perdure.agent.mcp.server import MCPServer
     from perdure.agent.model import Model
     from perdure.agent.output.agent_result import AgentResult
     from perdure.agent.settings import Limits
@@ -110,6 +111,7 @@ __all__ = [
     "LeaseHeld",
     "LeaseLost",
     "Limits",
+    "MCPServer",
     "MessageAdded",
     "Model",
     "ModelError",
@@ -157,6 +159,7 @@ __all__ = [
 
 _HOME = {
     "perdure.agent.agent": ("Agent",),
+    "perdure.agent.mcp.server": ("MCPServer",),
     "perdure.agent.model": ("Model",),
     "perdure.agent.output.agent_result": ("AgentResult",),
     "perdure.agent.settings": ("Limits",),

@@ -24,6 +24,9 @@ from perdure.agent.history.state_reader import AgentRecords, read
 from perdure.agent.history.transcript import RETRIED
 from perdure.agent.ledger import AgentLedger
 from perdure.agent.loop import Loop
+from perdure.agent.mcp.catalogue import Catalogue
+from perdure.agent.mcp.connection import check_installed
+from perdure.agent.mcp.server import MCPServer, check_servers
 from perdure.agent.model import Model, get_model, provider_of
 from perdure.agent.output import final_answer
 from perdure.agent.output.agent_result import AgentResult, result_of, runtime_for
@@ -71,7 +74,7 @@ class Agent(Program[[Prompt, bool], T]):
 
     `output` is the type of its answer: text, or a type whose value the model must deliver. `policy` is consulted before
     each effect, in addition to the runtime's policy. By default an effect that leaves the folder, or may leave it,
-    needs approval.
+    needs approval. `mcp` are servers whose tools it is offered.
     """
 
     __module__ = "perdure"
@@ -93,6 +96,7 @@ class Agent(Program[[Prompt, bool], T]):
         network: bool = False,
         unsandboxed: bool = False,
         environment: Iterable[str] = (),
+        mcp: Iterable[MCPServer] = (),
     ) -> None:
         super().__init__(_agent_function(name, output), name)
         self.model = model
@@ -108,7 +112,8 @@ class Agent(Program[[Prompt, bool], T]):
         self.network = network
         self.unsandboxed = unsandboxed
         self.environment = tuple(environment)
-        self.source = sys._getframe(1).f_code.co_filename
+        self.mcp = check_servers(name, mcp)
+        self.source = _caller_file()
         self._toolbox: Toolbox | None = None
         _register(self)
 
@@ -193,7 +198,12 @@ class Agent(Program[[Prompt, bool], T]):
         return AgentTool(make_tool(delegate, name or self.name, replay="pure"), kind="child", program=self.name)
 
     def read(self, tx: StoreTransaction, uid: str) -> Records:
-        return read(tx, uid)
+        """Everything that a run needs; effects of MCP tools are recovered before their servers are asked for tools."""
+        records = read(tx, uid)
+        for effect in records.effects.values():
+            for server in self.mcp:
+                server.declare_recorded(effect.tool)
+        return records
 
     def output_reader(self, runtime: Runtime, uid: str) -> OutputReader:
         return output_reader(runtime, uid)
@@ -215,6 +225,10 @@ class Agent(Program[[Prompt, bool], T]):
         made.enter = lambda root: self.workspace(run, root, beside)
         made.open_model = lambda name: self.open_model(name, given)
         made.workspace = None if place is None else made.enter(place)
+        if self.mcp:
+            check_installed()
+            made.mcp = Catalogue(self.mcp, lambda path: made.workspace or made.enter(path))
+            run.closing.append(made.mcp.close)
         return made.effects
 
     async def main(self, run: Run, ledger: Ledger) -> Any:
@@ -223,6 +237,9 @@ class Agent(Program[[Prompt, bool], T]):
         assert isinstance(run.records, AgentRecords)
         given = run.session.arguments
         await open_folder(agent, run.records)
+        if agent.mcp is not None:
+            offered = await agent.mcp.tools()
+            agent.settings = msgspec.structs.replace(agent.settings, toolbox=agent.settings.toolbox.with_more(offered))
         answer = await Loop(agent, run.records).live(given["prompt"], bool(given.get("once")))
         return self.signature.decode_result(answer) if agent.settings.typed else answer
 
@@ -281,6 +298,14 @@ def _agent_function(name: str, output: Any) -> Callable[..., Coroutine[Any, Any,
     agent.__annotations__ = {"prompt": str | list[dict[str, Any]], "once": bool, "return": output}
     agent.__name__ = agent.__qualname__ = name
     return agent
+
+
+def _caller_file() -> str:
+    """The file that declares an agent; `Agent[Type](...)` goes through `typing`."""
+    frame = sys._getframe(2)
+    while frame.f_globals.get("__name__") == "typing" and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename
 
 
 def limits_from(given: dict[str, Any] | None) -> Limits:

@@ -15,6 +15,7 @@ from typing import Any
 
 from perdure.agent.files.snapshot import Snapshots
 from perdure.agent.files.workspace import Workspace
+from perdure.agent.mcp.catalogue import Catalogue
 from perdure.agent.model import Model
 from perdure.agent.permissions import AgentPolicy
 from perdure.agent.settings import Settings
@@ -49,6 +50,7 @@ class AgentLedger:
         self.settings = settings
         self.home = home  # the folder of the snapshots, if there is one
         self.workspace: Workspace | None = None
+        self.mcp: Catalogue | None = None
         self.enter: Callable[[Path], Workspace]
         self.open_model: Callable[[str], Model]
         self.origins: tuple[str, ...] = ()
@@ -84,6 +86,8 @@ class AgentLedger:
     def act_site(self, tool: Tool[..., Any]) -> ActSite:
         """The agent's folder, with the sandbox that a shipped tool uses there."""
         enter = nullcontext if self.workspace is None else self.workspace.active
+        if self.mcp is not None and self.mcp.owns(tool.name):
+            return ActSite(None, self.mcp.active_in(enter), source_of)
         offered = shipped(tool.name)
         if offered is None:
             return ActSite(enter=enter)

@@ -76,6 +76,8 @@ class Loop:
             await self._say({"role": "user", "content": prompt} | about | await self.ledger.snapshot("start"))
         if (line := branch_note(self.ledger, self.state)) is not None:
             await self._say(line)
+        if self.ledger.mcp is not None and (line := self.ledger.mcp.note(self.state.lines)) is not None:
+            await self._say(line)
         if calls := self.state.open_calls():  # before catching up, which reports changes that the agent did not make
             await self._act(calls)
         await self._catch_up()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from perdure.domain.effect import intent_digest
+from perdure.domain.effect import Replay, intent_digest
 from perdure.domain.fact import Fact
 from perdure.domain.permission import call_key, permission_scope
 from perdure.runtime.definitions.tool import Gate, Tool
@@ -19,6 +19,7 @@ from perdure.runtime.run.run import Run
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import fact
 
+MCP = "mcp."  # tools of MCP servers
 ASKED = frozenset({"run_command", "git_push"})
 MOST = 10_000  # permissions of one session that are read
 GATE = Gate("agent", expires=None, requester_may_decide=True)  # the model asks, and the person it works for decides
@@ -26,7 +27,8 @@ GATE = Gate("agent", expires=None, requester_may_decide=True)  # the model asks,
 
 def ask_first(intent: Intent) -> str:
     """The default policy of an agent: an effect that leaves the folder, or may leave it, needs approval."""
-    return "ask" if intent.tool in ASKED else "allow"
+    of_server = intent.tool.startswith(MCP) and intent.replay != Replay.PURE
+    return "ask" if intent.tool in ASKED or of_server else "allow"
 
 
 class AgentPolicy:

@@ -90,6 +90,11 @@ class Toolbox:
             self._by_name[one.name] = one
         self.offers = tuple(one.offer() for one in self._by_name.values())
 
+    def with_more(self, tools: Iterable[AgentTool]) -> Toolbox:
+        """These tools and others; one whose name is taken is left out."""
+        others = {one.name: one for one in tools if one.name not in self._by_name}
+        return Toolbox([*self._by_name.values(), *others.values()])
+
     @property
     def names(self) -> list[str]:
         return list(self._by_name)

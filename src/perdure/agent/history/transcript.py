@@ -8,7 +8,7 @@ again from the log. Deleting a checkpoint costs only time.
     assistant  a message of the model, and the calls that it made
     tool       the result of one call: `of` and `index` name it; `status` is done, failed, not started or unknown;
                `output` is the typed answer that the call delivered
-    note       a message of Perdure: `about` is away, settled, performed, reminder, limit, model, rewound or
+    note       a message of Perdure: `about` is away, mcp, settled, performed, reminder, limit, model, rewound or
                interrupted; after the last four the agent waits for a person
     summary    replaces everything before `first` since a compaction
 """
@@ -54,7 +54,7 @@ class Line(NamedTuple):
     @property
     def is_aside(self) -> bool:
         """Whether the model need not react to it."""
-        return self.body.get("about") in ("away", "performed") or self.order is not None
+        return self.body.get("about") in ("away", "performed", "mcp") or self.order is not None
 
 
 class OpenCall(NamedTuple):

@@ -102,6 +102,8 @@ async def _once(
         assert run.stopped is not None
         raise run.stopped from None
     finally:
+        for close in run.closing:
+            await run.see_through(close())
         if run.needs_leases:
             await leases.wake_waiting(runtime.store, holder.name)
 

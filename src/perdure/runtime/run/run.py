@@ -59,6 +59,7 @@ class Run:
         self.blocked_on: list[str] = []  # the waits that held the program when it was unwound
         self.lanes: list[ExecutionLane] = []
         self._active = 0
+        self.closing: list[Callable[[], Coroutine[Any, Any, None]]] = []  # what is done when the run is over
         self._idle = asyncio.Event()
         self._waiting: dict[str, list[asyncio.Future[Wait]]] = {}
         self._due: dict[str, int] = {}
