@@ -31,6 +31,7 @@ NAVIGATION = {
         "how-to/postgres",
         "how-to/write-an-agent",
         "how-to/agent-tools",
+        "how-to/mcp",
         "how-to/context",
         "how-to/sandbox",
         "how-to/logging",

@@ -24,6 +24,7 @@ from perdure.domain.record import Record
 from perdure.domain.session import SessionRecord
 from perdure.domain.state import SessionState
 from perdure.domain.task import Task, TaskState
+from perdure.domain.text import content_text
 from perdure.domain.wait import Wait
 from perdure.errors import NotDone, NotFound
 from perdure.store.move import StoreTransaction
@@ -118,7 +119,7 @@ def most(name: str) -> int:
 def _goal(found: SessionRecord) -> str | None:
     given = found.arguments if isinstance(found.arguments, dict) else {}
     prompt = given.get("prompt")
-    return prompt if isinstance(prompt, str) else None
+    return content_text(prompt)
 
 
 def _name_of(tx: StoreTransaction, uid: str | None) -> str | None:
@@ -134,7 +135,7 @@ def _user_messages(state: State) -> list[UserMessage]:
     """The messages of people after the prompt, the newest first."""
     lines = [line for line in state.lines if line.role == "user" and line.order is None]
     texts = [
-        UserMessage(line.number, content) for line in lines if isinstance(content := line.body.get("content"), str)
+        UserMessage(line.number, text) for line in lines if (text := content_text(line.body.get("content"))) is not None
     ]
     return list(reversed(texts if state.summary is not None else texts[1:]))
 

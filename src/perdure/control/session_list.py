@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from perdure.domain.session import SessionRecord
+from perdure.domain.text import content_text
 from perdure.errors import NotFound
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import session
@@ -54,7 +55,7 @@ def search_sessions(
 
 def _searched_fields(one: SessionRecord) -> list[str]:
     prompt = one.arguments.get("prompt") if isinstance(one.arguments, dict) else None
-    return [one.id, one.title or "", prompt if isinstance(prompt, str) else ""]
+    return [one.id, one.title or "", content_text(prompt) or ""]
 
 
 def newest_unfinished(tx: StoreTransaction, repository: str | None = None) -> SessionRecord:

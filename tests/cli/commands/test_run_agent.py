@@ -37,6 +37,19 @@ def test_once_ends_with_the_answer_to_a_piped_prompt(work: AgentFolder) -> None:
     assert (found["status"], found["title"], found["arguments"]["prompt"]) == ("done", "change", "change\nx")
 
 
+def test_named_image_is_sent_and_mentioned(work: AgentFolder) -> None:
+    (work.folder / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
+    _, _, *rest = work.script("A dot.")
+    said = work("run", "what is in @dot.png?", *rest)
+    assert (said.code, said.out) == (0, "A dot.\n\n")
+    assert "attached: dot.png, 108 bytes" in said.err
+    assert work.session()["title"] == "what is in @dot.png?"
+    mention = "[attached: dot.png, image/png, 1 KiB]"
+    assert mention in work("show", "one").out
+    assert mention in work("brief", "one").out
+    assert "image/png" in work("artifacts", "ls", "one").out
+
+
 def test_pending_approval_exits_with_3_and_shows_what_to_type(work: AgentFolder) -> None:
     said = work(*work.script(calls("May I?", TOUCH), "Done."))
     wait = work.terminal.wait_of("one")

@@ -18,6 +18,7 @@ from perdure.cli.program_arguments import bind_program, find_program
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import safe
+from perdure.domain.text import content_text
 from perdure.errors import ConfigError
 from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.runtime import Runtime, SessionView
@@ -86,7 +87,8 @@ def run(
         limits = {key: value for key in ("turns", "cost") if (value := options.pop(key)) is not None}
         lists = {key: list(options.pop(key)) for key in ("tools", "allow")}
         bound = bind_agent(shell, asked.agent, asked.text, Path(repo or "."), limits=limits, **lists, **options)
-        repo, title = repo or ".", title or bound.arguments["prompt"].strip().splitlines()[0][:80]
+        words = (content_text(bound.arguments["prompt"]) or "").strip()
+        repo, title = repo or ".", title or words.splitlines()[0][:80]
 
     async def begin(runtime: Runtime) -> SessionView:
         about = {"owner": owner or shell.by, "repository": repo, "title": title}
