@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -72,3 +74,26 @@ def test_exact_call_is_allowed_again_and_another_is_asked(work: AgentFolder) -> 
     assert granted["value"]["tool"] == "run_command"
     (effect,) = work("effects", "--state", "refused", "--json").lines
     assert effect["error"]["message"] == "ada denied it, without a reason."
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=folder, check=True)
+
+
+@pytest.mark.slow
+def test_push_is_shown_with_its_address_and_commits(work: AgentFolder) -> None:
+    remote = work.folder.with_name("remote.git")
+    git(work.folder, "init", "--quiet", "--bare", "-b", "main", str(remote))
+    git(work.folder, "init", "--quiet", "-b", "main")
+    git(work.folder, "remote", "add", "origin", str(remote))
+    for subject in ("First", "Second \x1b[31m"):
+        git(work.folder, "commit", "--quiet", "--allow-empty", "-m", subject)
+    begin = work.script(calls("I push.", ("git_push", {})), "Done.")
+    with work.open_terminal(*begin, "--tool", "git_push") as seat:
+        seat.until("y/s/t/n/m > ")
+        seat.type("y")
+        seat.until("Done.")
+    lines = [line.split(maxsplit=1) for line in seat.text.splitlines()]
+    at = lines.index(["commits", "2 commits"])
+    assert [words[1] for words in lines[at + 1 : at + 3]] == ["Second \\x1b[31m", "First"]
+    assert ["address", str(remote)] in lines
