@@ -11,7 +11,7 @@ import pytest
 
 import perdure
 from perdure import Call, tool
-from perdure.agent.model import OnText, Reply, Request, ToolCall
+from perdure.agent.model import OnText, PartialReply, Reply, Request, ToolCall, Usage
 from perdure.errors import ModelError
 from perdure.ids import decode
 from tests.agent.conftest import open_runtime
@@ -39,6 +39,8 @@ class SlowModel:
             return Reply("Whole.")
         for piece in self.pieces:
             on_text(piece)
+        assert isinstance(on_text, PartialReply)
+        on_text.usage = Usage(100, 2, 7)
         self.begun.set()
         if self.error is not None:
             raise self.error
@@ -71,6 +73,7 @@ async def test_text_received_so_far_is_kept_as_a_cut_answer(conversation: Conver
         assert [one["role"] for one in said] == ["user", "assistant", "note"]
         assert (said[1]["content"], said[1]["stop"], said[1].get("calls")) == ("I will begin", "cut", None)
         assert notes(said) == ["ada stopped the work here."]
+        assert (view.tokens_in, view.tokens_out, view.cost_micros) == (100, 2, 7)
         [effect] = [one async for one in runtime.effects(session="talk")]
         assert (effect.state, decode(effect.result or "")["stop"]) == ("acknowledged", "cut")
         await runtime.send("talk", "continue")

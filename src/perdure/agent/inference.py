@@ -15,7 +15,7 @@ from typing import Any
 
 from perdure.agent.history.transcript import Line, line_of
 from perdure.agent.ledger import AgentLedger
-from perdure.agent.model import Model, OnText, Reply, Request, ToolCall, Usage
+from perdure.agent.model import Model, OnText, PartialReply, Reply, Request, ToolCall, Usage
 from perdure.clock import SECOND
 from perdure.domain.effect import AttemptOutcome, Replay, idempotency_key, intent_digest
 from perdure.domain.event import Event
@@ -70,11 +70,12 @@ class ModelCall:
 
 
 class ReplyCut(Exception):
-    """The session was interrupted while the model answered; `text` is what was received."""
+    """The session was interrupted while the model answered. `received` is None if it waited for the next attempt."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, received: PartialReply | None = None) -> None:
         super().__init__("The reply was cut.")
-        self.text = text
+        self.text = "" if received is None else received.text
+        self.usage = Usage() if received is None else received.usage
 
 
 async def ask(
@@ -82,17 +83,16 @@ async def ask(
 ) -> Reply:
     """Call the model until it answers. Raises `ModelError` when another attempt cannot help, `ReplyCut` when the
     session is interrupted."""
-    received: list[str] = []
-    on_text, interruption = publisher(speech, received), ledger.run.interruption
+    interruption = ledger.run.interruption
     while True:
-        received.clear()
+        received = PartialReply(publisher(speech))
         call.asked += 1
         try:
             await interruption.check()
             async with asyncio.timeout(TIMEOUT):
-                return clean(await interruption.race(model.reply(request, on_text)))
+                return clean(await interruption.race(model.reply(request, received)))
         except Interrupted:
-            raise ReplyCut("".join(received)) from None
+            raise ReplyCut(received) from None
         except asyncio.CancelledError:
             this = asyncio.current_task()
             if this is not None and this.cancelling():
@@ -115,18 +115,16 @@ async def ask(
         try:
             await _pause(ledger, delay, call)
         except Interrupted:
-            raise ReplyCut("") from None
+            raise ReplyCut from None
 
 
-def publisher(speech: LiveTextWriter | None, received: list[str]) -> OnText:
-    """A function that collects each piece of the answer in the form in which it would be stored, and publishes it."""
+def publisher(speech: LiveTextWriter | None) -> OnText:
+    """A function that publishes each piece of the answer as live text, in the form in which it would be stored."""
 
     def on_text(text: str) -> None:
-        if text:
+        if speech is not None and text:
             with suppress(Exception):  # a user's own model may pass something that is not text
-                received.append(_text(text))
-                if speech is not None:
-                    speech.say(received[-1])
+                speech.say(_text(text))
 
     return on_text
 
@@ -179,22 +177,25 @@ async def record_failure(
     return line_of(ledger.run.session.uid, *made, body)
 
 
-def cut_reply(ledger: AgentLedger, model: Model, text: str, call: ModelCall, more: dict[str, Any]) -> message.CutReply:
-    """What was received of an answer when the session was interrupted. Its calls are dropped, and its usage is unknown.
+def cut_reply(
+    ledger: AgentLedger, model: Model, cut: ReplyCut, call: ModelCall, more: dict[str, Any]
+) -> message.CutReply:
+    """What was received of an answer when the session was interrupted. Its calls are dropped; its usage is as known.
 
     If nothing was received there is no line, and the effect has failed.
     """
-    if not text:
+    if not cut.text:
         known = intents.AttemptResult(
             outcome=AttemptOutcome.FAILED,
             error=encode({"code": INTERRUPTED, "message": "It was stopped before it answered.", "asked": call.asked}),
         )
         return message.CutReply(*_intent(ledger, model, call.position), known, None, message.ModelUsage())
-    reply = clean(Reply(text, model=model.name))
+    reply = clean(Reply(cut.text, usage=cut.usage, model=model.name))
     result = {"stop": CUT, "calls": 0, "letters": len(reply.text), "asked": call.asked}
     known = intents.AttemptResult(outcome=AttemptOutcome.ACKNOWLEDGED, result=encode(result), reference=model.name)
+    spent = message.ModelUsage(reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.cost_micros)
     body = body_of(reply) | {"stop": CUT} | more
-    return message.CutReply(*_intent(ledger, model, call.position), known, body, message.ModelUsage())
+    return message.CutReply(*_intent(ledger, model, call.position), known, body, spent)
 
 
 async def _write(

@@ -208,7 +208,7 @@ class Loop:
                 try:
                     reply = await inference.ask(self.ledger, model, request, call, speech)
                 except inference.ReplyCut as cut:
-                    await self._end_turn(cut=inference.cut_reply(self.ledger, model, cut.text, call, self._worked()))
+                    await self._end_turn(cut=inference.cut_reply(self.ledger, model, cut, call, self._worked()))
                     return
                 body = inference.body_of(reply) | self._worked()
                 self._add(await inference.record(self.ledger, model, reply, call, body))

@@ -94,6 +94,24 @@ class Reply(msgspec.Struct, frozen=True):
     extra: Any = None
 
 
+class PartialReply:
+    """An `OnText` that keeps what was received of an answer. A model that is cancelled sets `usage`, if it knows it."""
+
+    def __init__(self, publish: OnText) -> None:
+        self._publish = publish
+        self._pieces: list[str] = []
+        self.usage = Usage()
+
+    def __call__(self, text: str) -> None:
+        if isinstance(text, str):  # a user's own model may pass something else
+            self._pieces.append(text)
+        self._publish(text)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+
 class Model(Protocol):
     """A model. `name` is how it is recorded, such as `anthropic:claude-…`."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 
 import pytest
 
-from perdure.agent.model import Offer, Request, ToolCall, Turn
+from perdure.agent.model import Offer, PartialReply, Request, ToolCall, Turn
 from perdure.agent.models.stream import BOUND
 from tests.agent.models.conftest import Provider
 from tests.agent.support.raw_server import STREAM, RawServer, calling, events, speech
@@ -75,6 +76,25 @@ async def test_usage_and_cost_are_reported(provider: Provider) -> None:
 async def test_an_unknown_price_is_not_zero(provider: Provider) -> None:
     usage = (await provider.model("some-model").reply(ASK, silent)).usage
     assert (usage.cost_micros, usage.priced) == (0, False)
+
+
+async def test_a_cancelled_answer_reports_the_known_usage(provider: Provider, raw: RawServer) -> None:
+    heard, over = asyncio.Event(), threading.Event()
+
+    def conversation(line: socket.socket) -> None:
+        whole = events(provider.format, speech(provider.format, "first", " last"))
+        line.sendall(STREAM + whole[: whole.rindex(b"\n\n", 0, whole.index(b" last")) + 2])
+        over.wait(10)
+
+    raw.says = conversation
+    received = PartialReply(lambda piece: heard.set())
+    answering = asyncio.create_task(provider.model(base_url=raw.url).reply(ASK, received))
+    await heard.wait()
+    answering.cancel()
+    await asyncio.wait([answering])
+    over.set()
+    assert (answering.cancelled(), received.text) == (True, "first")
+    assert (received.usage.tokens_in > 0) == (provider.format == "anthropic")  # others report it at the end
 
 
 async def test_cached_tokens_are_tokens_in(provider: Provider, raw: RawServer) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from typing import Any
 
-from perdure.agent.model import OnText, Reply, Request, Usage
+from perdure.agent.model import OnText, PartialReply, Reply, Request, Usage
 from perdure.agent.models.access import Access
 from perdure.agent.models.failures import from_sdk
 from perdure.agent.models.prices import price_of
@@ -40,6 +41,10 @@ class ModelClient(ABC):
         except ModelError:
             if not reader.finished:
                 raise
+        except asyncio.CancelledError:
+            if isinstance(on_text, PartialReply):
+                on_text.usage = reader.usage(self.model)
+            raise
         return reader.reply(request, names, self.model)
 
     def _load(self) -> tuple[Any, Any]:
@@ -100,8 +105,12 @@ class StreamReader(ABC):
     def _price(self, model: str) -> Usage:
         """The usage of the answer, with its cost at the prices of this model."""
 
+    def usage(self, model: str) -> Usage:
+        """The usage as far as it is known."""
+        return self._price(model if price_of(model) else self._model)
+
     def reply(self, request: Request, names: dict[str, str], model: str) -> Reply:
         if not self.finished and not self._answer.cut:
             raise cut_off(self._who)
-        usage = self._price(model if price_of(model) else self._model)
+        usage = self.usage(model)
         return self._answer.reply(request, self._stop, names, usage, clean(self._model)[:200] or model)
