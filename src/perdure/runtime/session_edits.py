@@ -6,6 +6,7 @@ Each is one move under the session's row lock, so a process that is killed leave
 from __future__ import annotations
 
 from perdure.domain.session import Status
+from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, IllegalMove
 from perdure.runtime.definitions.program import get_program
 from perdure.runtime.queries import Queries, SessionView
@@ -47,8 +48,10 @@ class SessionEdits:
 
     async def _retry(self, view: SessionView, by: str, *, with_parent: bool) -> None:
         error = view.error if isinstance(view.error, dict) else {}
-        for id in (error.get("cause") or {}).get("waits", ()) if view.status == Status.FAILED else ():
-            asked = await self._store.read(wait.get, view.uid, id)
+        named = (error.get("cause") or {}).get("waits", ()) if view.status == Status.FAILED else ()
+        for asked in await self._store.read(wait.of_session, view.uid) if named else ():
+            if asked.id not in named or asked.kind != WaitKind.CHILD:
+                continue
             child = await self._queries.get(str(asked.ref))
             if child.status == Status.FAILED:
                 await self._retry(child, by, with_parent=True)

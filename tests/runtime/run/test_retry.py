@@ -211,6 +211,60 @@ async def test_a_failed_child_is_retried_with_its_parent(world: World) -> None:
     world.verify("young")
 
 
+class HostileError(NotDone):
+    """Names records that do not exist, and raises when it is read."""
+
+    def __init__(self, **details: Any) -> None:
+        super().__init__("hostile", **details)
+        self.read = 0
+
+    @property
+    def details(self) -> Any:
+        raise RuntimeError("do not read this")
+
+    @details.setter
+    def details(self, _: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotDone("unknown", effect="e-nowhere", step=99, wait="c-nowhere"),
+        NotDone("odd", effect=7, step="x", wait=None),
+        HostileError(),
+        ExceptionGroup("group", [NotDone("in a group", effect="e-nowhere"), ValueError("x")]),
+    ],
+)
+async def test_errors_that_name_no_record_do_not_prevent_a_retry(world: World, error: Exception) -> None:
+    broken = [True]
+
+    @program
+    async def odd(s: Session) -> int:
+        if broken:
+            raise error
+        return 1
+
+    assert (await world.run(odd.bind())).status == "failed"
+    broken.clear()
+    assert (await repeat(world)).result == 1
+
+
+async def test_a_branch_that_inherits_a_failed_child_is_not_retried(world: World) -> None:
+    @program
+    async def young_failure(s: Session) -> int:
+        raise ValueError("no")
+
+    @program
+    async def old_failure(s: Session) -> int:
+        return await s.child(young_failure.bind(), id="young")
+
+    await world.run(old_failure.bind())
+    await world.rt.fork("s", id="branch")
+    assert (await world.again("branch")).status == "failed"
+    with pytest.raises(IllegalMove, match="it inherited its failure"):
+        await world.rt.retry("branch")
+
+
 async def test_a_branch_of_a_retried_session_inherits_its_new_record(world: World) -> None:
     flaky = Flaky()
 

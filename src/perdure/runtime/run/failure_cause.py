@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from perdure.errors import PerdureError
@@ -24,7 +25,8 @@ def cause_of(error: BaseException) -> dict[str, list[Any]]:
             continue
         seen.add(id(one))
         if issubclass(type(one), PerdureError):
-            _add(found, getattr(one, "details", None))
+            with suppress(Exception):  # a program's own class may raise here
+                _add(found, one.details)  # type: ignore[attr-defined]
         ways += [other for name in ("__cause__", "__context__") if (other := _BASE[name].__get__(one)) is not None]
         if issubclass(type(one), BaseExceptionGroup):
             ways += BaseExceptionGroup.exceptions.__get__(one)[:MOST]
@@ -36,5 +38,5 @@ def _add(found: dict[str, list[Any]], details: Any) -> None:
         return
     for name, kind, shape in (("steps", "step", int), ("effects", "effect", str), ("waits", "wait", str)):
         value = details.get(kind)
-        if isinstance(value, shape) and value not in found.get(name, ()):
+        if type(value) is shape and value not in found.get(name, ()):
             found.setdefault(name, []).append(value)

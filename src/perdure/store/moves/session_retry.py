@@ -23,6 +23,7 @@ from perdure.domain.effect import Effect, EffectState, Verdict
 from perdure.domain.record import check_move
 from perdure.domain.session import MOVES, SessionRecord, Status
 from perdure.domain.step import INHERITED
+from perdure.domain.wait import WaitKind
 from perdure.errors import IllegalMove, ProgramChanged
 from perdure.store.move import Log, StoreTransaction, outsider_move
 from perdure.store.moves import effect as effects
@@ -71,7 +72,10 @@ def to_repeat(tx: StoreTransaction, now: SessionRecord) -> list[int]:
         raise _refusal(now, "its program has changed and does not fit its records")
     cause: Mapping[str, Any] = failure.get("cause") or {}
     made = effects.of_session(tx, now.uid)
-    if INHERITED in cause.get("steps", ()) or set(cause.get("effects", ())) - {one.id for one in made}:
+    waits = {one.id: one.number for one in wait.of_session(tx, now.uid) if one.kind == WaitKind.CHILD}
+    own = {one.id for one in made} | waits.keys()
+    foreign = INHERITED in cause.get("steps", ()) or {*cause.get("effects", ()), *cause.get("waits", ())} - own
+    if foreign and now.forked_from is not None:
         raise IllegalMove(
             f"Session {now.id} cannot be retried: it inherited its failure from the session that it was forked from.",
             hint="Retry that session, and fork it again.",
@@ -86,9 +90,7 @@ def to_repeat(tx: StoreTransaction, now: SessionRecord) -> list[int]:
         ended_it = one.id in cause.get("effects", ()) or one.settled_number == last
         if was_refused_at_the_end(one) or (ended_it and _has_failed(one)):
             found.add(one.number)
-    for id in cause.get("waits", ()):
-        found.add(wait.get(tx, now.uid, id).number)
-    return sorted(found)
+    return sorted(found | {waits[id] for id in cause.get("waits", ()) if id in waits})
 
 
 def was_refused_at_the_end(effect: Effect) -> bool:
