@@ -39,6 +39,7 @@ def test_archived_session_is_hidden_until_a_message_comes(work: AgentFolder) -> 
         "Session one is archived. `perdure archive one --undo` shows it in the list again.\n",
     )
     assert work("ls", "--json").lines == []
+    assert work("ls").out == "Every session is archived. `perdure ls --archived` lists them.\n"
     assert [one["id"] for one in work("ls", "--archived", "--json").lines] == ["one"]
     assert [one["id"] for one in work("ls", "--all", "--json").lines] == ["one"]
     assert work("send", "one", "more").code == 0

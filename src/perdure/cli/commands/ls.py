@@ -74,7 +74,8 @@ def ls(
                 shell.echo_json(one.to_dict() | {"waits": waits[one.uid], "lost": one.uid in lost})
         else:
             rows = [row(tx, one, waits[one.uid], is_lost=one.uid in lost) for one in found[:limit]]
-            show_rows(shell, rows, more=len(found) > limit, limit=limit, filtered=bool(search or any(filters.values())))
+            none = "No session matches." if search or any(filters.values()) else nothing_listed(tx, shell)
+            show_rows(shell, rows, more=len(found) > limit, limit=limit, none=none)
     if damaged:
         raise Damaged(
             f"{count(len(damaged), 'row')} cannot be read. {damaged[0]}",
@@ -82,9 +83,15 @@ def ls(
         )
 
 
-def show_rows(shell: Shell, rows: list[tuple[list[str], bool]], *, more: bool, limit: int, filtered: bool) -> None:
+def nothing_listed(tx: StoreTransaction, shell: Shell) -> str:
+    if session.page(tx, archived=session.ONLY_ARCHIVED, limit=1, damaged=[]):
+        return f"Every session is archived. `{shell.suggest('ls', '--archived')}` lists them."
+    return NO_SESSIONS
+
+
+def show_rows(shell: Shell, rows: list[tuple[list[str], bool]], *, more: bool, limit: int, none: str) -> None:
     if not rows:
-        shell.echo("No session matches." if filtered else NO_SESSIONS)
+        shell.echo(none)
         return
     shell.echo(*table(shell, [cells for cells, _ in rows]))
     silent = sum(cells[WAITS] == SILENT for cells, _ in rows)
