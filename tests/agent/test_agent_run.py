@@ -179,6 +179,15 @@ async def test_attempts_at_a_typed_answer_are_bounded(conversation: Conversation
             runtime.result_of(view)
 
 
+async def test_retried_session_has_new_attempts_at_its_answer(conversation: Conversation) -> None:
+    wrong, right = calls(("final_answer", {"answer": 1})), calls(("final_answer", {"answer": {"x": 1}}))
+    conversation.declare([*[wrong] * final_answer.MOST, right], output=Point)
+    async with open_runtime(conversation.target) as runtime:
+        assert (await conversation.start(runtime, once=True)).status == "failed"
+        await runtime.retry("talk")
+        assert runtime.result_of(await runtime.complete("talk")) == Point(1)
+
+
 async def test_typed_agent_in_a_conversation_waits_after_its_answer(conversation: Conversation) -> None:
     answers = [calls(("final_answer", {"answer": {"x": n}})) for n in (1, 2)]
     conversation.declare(answers, output=Point)

@@ -15,7 +15,7 @@ from typing import Any
 
 from perdure.agent import call_report
 from perdure.agent.call_report import CallReport
-from perdure.agent.history.transcript import OpenCall, State
+from perdure.agent.history.transcript import RETRIED, Line, OpenCall, State
 from perdure.agent.toolbox import AgentTool, make_tool
 from perdure.ids import decode
 
@@ -46,12 +46,17 @@ def deliver(offered: AgentTool, call: OpenCall, arguments: dict[str, Any]) -> Ca
     return call_report.done(text, output=decode(text))
 
 
+def _restarts(line: Line) -> bool:
+    """Whether the attempts are counted from this line on: a message, or the retry of a failed session."""
+    return line.role == "user" or line.body.get("about") == RETRIED
+
+
 def demand(state: State) -> dict[str, Any] | None:
     """The note for a model that has not delivered its answer: a reminder, or after too many the end of its attempts."""
     newest = state.newest()
     if newest is None or "output" in newest.body or state.stopped() is not None:
         return None
-    recent = list(takewhile(lambda line: line.role != "user", reversed(state.lines)))
+    recent = list(takewhile(lambda line: not _restarts(line), reversed(state.lines)))
     tries = [line for line in recent if line.body.get("name") == NAME or line.body.get("about") == REMINDER]
     in_text = state.answer() is not None
     if len(tries) + in_text >= MOST:
