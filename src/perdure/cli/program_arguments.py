@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 
 from perdure.agent.files.branch_merge import MERGE_PROGRAM
+from perdure.agent.files.rewind.folder_rewind import rewind_folder
 from perdure.errors import ConfigError, ProgramUnknown
 from perdure.runtime.definitions.program import PROGRAMS, Bound, Program
 
+OWN = {"agent", MERGE_PROGRAM, rewind_folder.name}  # started by a prompt, a merge and a rewind, not by their names
 NAMED = 12  # programs that an error message lists
 
 
@@ -20,7 +22,7 @@ def find_program(name: str) -> Program[..., Any]:
     """A program that is loaded. The error lists the loaded programs."""
     if name in PROGRAMS:
         return PROGRAMS[name]
-    loaded = sorted(PROGRAMS.keys() - {"agent", MERGE_PROGRAM})  # these are started by a prompt and by a merge
+    loaded = sorted(PROGRAMS.keys() - OWN)
     more = f" and {len(loaded) - NAMED} more" if len(loaded) > NAMED else ""
     names = f"Loaded programs: {', '.join(loaded[:NAMED])}{more}." if loaded else "No program is loaded."
     near = get_close_matches(name, loaded, n=1)
