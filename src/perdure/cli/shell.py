@@ -39,6 +39,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Shell:
     """The context of a command: the store, the settings, the user, and the output."""
 
+    run_inside: Callable[[Callable[[Any], Any]], Any] | None = None  # of a command that is typed at a conversation
+
     def __init__(self, store: str | None, json: bool, app: Sequence[str] = (), by: str | None = None) -> None:
         from perdure.config import mistyped_names
 
@@ -264,11 +266,13 @@ def command(run: Callable[..., int | None]) -> click.Command:
     ) -> int:
         from perdure.cli.log import show_log
 
-        show_log(verbose=verbose, json=json)
+        inside = click.get_current_context().find_object(Shell)  # of a command that is typed at a conversation
+        if inside is None:
+            show_log(verbose=verbose, json=json)
         given = {"store": store, "app": app, "by": by, **options}
         for one in made.params:
             _check(f"The argument {one.opts[0]}", given.get(one.name or ""))
-        return run(Shell(store, json, app, by), **options) or 0
+        return run(inside or Shell(store, json, app, by), **options) or 0
 
     own: list[click.Parameter] = list(reversed(getattr(run, "__click_params__", [])))
     params = [*own, *shared_options()]

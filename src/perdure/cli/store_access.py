@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from perdure.cli.shell import Shell
 from perdure.cli.text.plain import safe, span
@@ -59,6 +59,8 @@ def run_with_runtime(shell: Shell, work: Callable[[Runtime], Awaitable[T]], *, c
 
     from perdure.runtime.runtime import open as open_runtime
 
+    if shell.run_inside is not None:
+        return cast(T, shell.run_inside(work))
     if not create:
         with read_store(shell):
             pass

@@ -53,7 +53,18 @@ def test_keys_edit_the_text(typed: str, text: str) -> None:
 
 @pytest.mark.parametrize(
     "sequence",
-    ["\x1b[99;99z", "\x1b[<0;10;20M", "\x1b[?62;c", "\x1b[12;34R", "\x1bOP", "\x1b[15~", "\x07\x00", "\x1b[I"],
+    [
+        "\x1b[99;99z",
+        "\x1b[<0;10;20M",
+        "\x1b[?62;c",
+        "\x1b[12;34R",
+        "\x1bOP",
+        "\x1b[15~",
+        "\x07\x00",
+        "\x1b[I",
+        "\x1a",
+        "\x11\x1a",
+    ],
 )
 def test_unknown_sequences_and_control_keys_are_no_text(sequence: str) -> None:
     editor = Editor()

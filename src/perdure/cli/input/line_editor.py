@@ -68,8 +68,13 @@ class LineEditor:
         return document.text_before_cursor, document.text_after_cursor
 
     def feed(self, text: str) -> None:
-        """Act on what the terminal sent. Several characters at the same moment were pasted: no answer of one key."""
-        if self._answer_keys() and not self._is_pasting and len(text.rstrip("\r\n")) > 1 and "\x1b" not in text:
+        """Act on what the terminal sent. Several characters at the same moment were pasted: no answer of one key.
+
+        A command that starts with a slash, and the rest of a line that was begun, may arrive in pieces.
+        """
+        line = text.rstrip("\r\n")
+        is_command = (bool(self._buffer.text) or text.startswith("/")) and "\n" not in line and "\r" not in line
+        if self._answer_keys() and not self._is_pasting and len(line) > 1 and "\x1b" not in text and not is_command:
             self._remember(text.strip())
             self._on_line("")
             return
@@ -130,6 +135,13 @@ class LineEditor:
             with set_app(self._app):
                 self._app.key_processor.feed_multiple(list(keys))
                 self._app.key_processor.process_keys()
+            self._remove_invisible()
+
+    def _remove_invisible(self) -> None:
+        """Some bindings insert a control character as it is."""
+        before, after = (visible_text(part) for part in self.parts)
+        if len(before) + len(after) < len(self._buffer.text):
+            self._buffer.document = Document(before + after, len(before))
 
     def _set(self, text: str) -> None:
         self._buffer.reset(Document(text))
@@ -202,7 +214,7 @@ class LineEditor:
     def _paste(self, event: KeyPressEvent) -> None:
         """Pasted text: line ends are part of it, and nothing in it is a key."""
         text = event.data.replace("\r\n", "\n").replace("\r", "\n")
-        text = "".join(one for one in text if one.isprintable() or one in "\n\t" + JOINERS)
+        text = visible_text(text)
         if self._paste_stashed:
             self._remember(text)
         else:
@@ -219,3 +231,8 @@ class LineEditor:
             self._buffer.delete_before_cursor(len(word))
             self._insert(common)
         self.candidates = found if len(found) > 1 else []
+
+
+def visible_text(text: str) -> str:
+    """A text without control characters."""
+    return "".join(one for one in text if one.isprintable() or one in "\n\t" + JOINERS)

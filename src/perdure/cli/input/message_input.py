@@ -11,6 +11,7 @@ from perdure.cli.input.completion import complete_word
 from perdure.cli.input.keyboard import Keyboard
 from perdure.cli.input.message_history import add_to_history, read_history
 from perdure.cli.live.screen import Screen
+from perdure.cli.live.slash_commands import NAMES, text_of
 from perdure.errors import ConfigError
 
 
@@ -29,7 +30,7 @@ class MessageInput:
             screen.refresh,
             plain=not screen.draws,
             on_escape=on_escape,
-            complete=lambda text: complete_word(text, (), folder),
+            complete=lambda text: complete_word(text, NAMES, folder),
             history=read_history(),
         )
         screen.typed, screen.candidates = lambda: keyboard.typed, lambda: keyboard.candidates
@@ -48,7 +49,7 @@ class MessageInput:
     def compose(self, line: str) -> Message | None:
         """A message with the files that it names; None if it cannot be sent. It is then in the editor again."""
         try:
-            composed = attach_files(line, self._folder, lambda note: self._screen.line(f"  {note}", "dim"))
+            composed = attach_files(text_of(line), self._folder, lambda note: self._screen.line(f"  {note}", "dim"))
         except ConfigError as error:
             self._screen.line(f"  {error.message} {error.hint}".rstrip(), "yellow")
             self.keyboard.put_back(line)

@@ -22,13 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from perdure.cli.attachments import Message
+from perdure.cli.display.session_info import SessionInfoRow
 from perdure.cli.input.message_input import MessageInput
 from perdure.cli.live.child_sessions import ChildSessions
 from perdure.cli.live.event_log import stop
 from perdure.cli.live.hangup import leave_terminal, unwatch_hangup, watch_hangup
 from perdure.cli.live.screen import Screen
 from perdure.cli.live.session_driver import SessionDriver
-from perdure.cli.live.session_renderer import Renderer
+from perdure.cli.live.session_renderer import ItemRenderer, Renderer
+from perdure.cli.live.slash_commands import SlashCommands, parse
 from perdure.cli.prompts.wait_prompt import TOO_EARLY, WaitPrompt, is_for_message
 from perdure.cli.shell import Shell
 from perdure.cli.store_access import describe_lease
@@ -71,6 +73,7 @@ class Conversation:
         self._shown_holder: tuple[str | None, bool] | None = None  # the lease holder that was shown, and whether alive
         self._reader = LiveTextReader(runtime.live_text, view.uid)
         self._input: MessageInput | None = None
+        self._info: SessionInfoRow | None = None
         self._queue: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._check_due = True
         self._has_status = True  # it runs, or waits for something other than a person
@@ -87,6 +90,8 @@ class Conversation:
         assert self.screen is not None
         folder = Path(self.session.repository or ".")
         self._input = MessageInput(self.screen, folder, self._on_typed, lambda: self._put("escape"))
+        if isinstance(self.renderer, ItemRenderer):
+            self._info = SessionInfoRow(self.runtime.store, self.screen)
         self.prompt = WaitPrompt(self.shell, self.runtime, self.screen, self._start, self._input.stash_typed)
 
     def _on_typed(self, line: str | None) -> None:
@@ -174,6 +179,8 @@ class Conversation:
         """Act on the state of the session, once all its events are shown."""
         self._check_due = False
         self.session, asked = view, _ = await self.runtime.store.read(_state_of, self.session.uid)
+        if self._info is not None:
+            await self._info.update(view)
         if view.status != Status.READY:
             self._ready_since = None
         alone = [one for one in asked if view.status == Status.WAITING and not one.for_a_person]
@@ -272,6 +279,8 @@ class Conversation:
             self._closing = True  # what runs here is left only when it rests
             if self.prompt.open_wait is not None or not self.driver.is_here:
                 self.end = "left"
+        elif (command := parse(line)) is not None:
+            await self._run_command(line, *command, then)
         elif then is not None and then is self.prompt.open_wait:
             text = self._compose(line) if is_for_message(then) and line.strip() else line
             if isinstance(text, list):  # it names images or documents
@@ -285,6 +294,21 @@ class Conversation:
             self.screen.line("  That question is closed already. Your line was not sent.", "dim")
         elif line.strip() and (text := self._compose(line.strip())) is not None:
             await self._steer(text)
+
+    async def _run_command(self, line: str, name: str, rest: str, then: WaitDescription | None) -> None:
+        """Run a slash command. What is typed for a question applies only while that question is open."""
+        assert self.screen is not None
+        assert self.prompt is not None
+        if name == "quit":
+            await self._on_line((None, then))
+            return
+        self.session = await self.runtime.get(self.session.uid)
+        is_open = then is not None and then is self.prompt.open_wait and then.wait.kind == WaitKind.APPROVAL
+        approval = then.wait.id if is_open and then is not None else None
+        found = await SlashCommands(self.shell, self.runtime, self.screen).run(name, rest, self.session, approval)
+        if not found and self._input is not None:
+            self._input.keyboard.put_back(line)
+        self._check_due = True
 
     def _compose(self, line: str) -> Message | None:
         """A message with its attachments; None if it cannot be sent."""
