@@ -12,8 +12,7 @@ In addition to the tools that ship, it has `post_comment` of one_comment.py: any
 
 import os
 
-from perdure import Agent
-from perdure.runtime.ledger.policy import Intent
+from perdure import Agent, Intent, PolicyAnswer
 
 TOOLS = [
     *("plan", "decide", "decided", "read_file", "search_files", "edit_file", "write_file", "run_command"),
@@ -21,7 +20,7 @@ TOOLS = [
 ]
 
 
-def ask_before_a_push(intent: Intent) -> str:
+def ask_before_a_push(intent: Intent) -> PolicyAnswer:
     """A push leaves the machine, so a person must approve it. A policy returns allow, ask or deny."""
     return "ask" if intent.tool == "git_push" else "allow"
 

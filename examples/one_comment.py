@@ -22,8 +22,10 @@ from urllib.parse import urlsplit
 import perdure
 from perdure import Call, Outcome, Session, program, tool
 
+REPLAY: Any = os.environ.get("COMMENTS_REPLAY", "probe")
 
-@tool(replay=os.environ.get("COMMENTS_REPLAY", "probe"), inflight="1s", safe_errors=(ConnectionRefusedError,))
+
+@tool(replay=REPLAY, inflight="1s", safe_errors=(ConnectionRefusedError,))
 def post_comment(call: Call, pr: int, body: str) -> str:
     """Post a comment; returns its id. `call.key` is the same in every attempt, and no other call has it."""
     posted = ask("POST", f"pulls/{pr}/comments", {"body": marked(body, call.key)})

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-import perdure
 from perdure import cli, config, errors
 from perdure.cli.subcommands import ListingCommand
+from tools import python_reference
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 MADE = (
@@ -145,17 +145,11 @@ def usage(context: click.Context) -> str:
 
 
 def names_page() -> str:
-    rows = [[f"`{name}`", meaning_of(name)] for name in sorted([*perdure.__all__, "open"])]
     intro = """
 The names that `import perdure` provides. `from perdure import *` does not include `perdure.open`, because it would
 replace the builtin. The only other public module is `perdure.testing`; everything else may change in any version.
 """
-    return page("Public names", intro, table(["name", "description"], rows))
-
-
-def meaning_of(name: str) -> str:
-    thing = getattr(perdure, name)
-    return "The version of this package." if name == "__version__" else summary(thing)
+    return page("Public names", intro, *python_reference.sections())
 
 
 def main() -> None:

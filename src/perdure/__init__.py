@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from perdure.domain.approval import Approval, ApprovalDecision
     from perdure.domain.effect import Effect
     from perdure.domain.event import Event
+    from perdure.domain.literals import PolicyAnswer
     from perdure.errors import (
         ApprovalDenied,
         ApprovalError,
@@ -120,6 +121,7 @@ __all__ = [
     "NotFound",
     "Outcome",
     "PerdureError",
+    "PolicyAnswer",
     "PolicyDenied",
     "Program",
     "ProgramChanged",
@@ -166,6 +168,7 @@ _HOME = {
     "perdure.domain.approval": ("Approval", "ApprovalDecision"),
     "perdure.domain.effect": ("Effect",),
     "perdure.domain.event": ("Event",),
+    "perdure.domain.literals": ("PolicyAnswer",),
     "perdure.agent.tools.result": ("ToolResult",),
     "perdure.runtime.ledger.joint": ("Transaction",),
     "perdure.runtime.ledger.policy": ("Intent",),

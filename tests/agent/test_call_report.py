@@ -176,5 +176,5 @@ async def test_a_wrong_verdict_is_refused_and_changes_nothing(target: str) -> No
         effect = next(one.ref for one in view.waits if one.kind == "doubt")
         assert effect is not None
         with pytest.raises(PerdureError):
-            await runtime.settle(effect, "perhaps", by="ada", because="x")
+            await runtime.settle(effect, "perhaps", by="ada", because="x")  # type: ignore[arg-type]
         assert (await runtime.get("dangling")).waits == view.waits

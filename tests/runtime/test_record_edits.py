@@ -122,7 +122,7 @@ async def test_tasks_and_decisions_of_a_running_program_are_its_own(world: World
     with pytest.raises(IllegalMove, match="itself"):
         await world.rt.settle_decision("s", choice.id, "commented")
     with pytest.raises(ConfigError):
-        await world.rt.change_task("s", "read", "gone")
+        await world.rt.change_task("s", "read", "gone")  # type: ignore[arg-type]
 
 
 async def test_decision_of_an_ended_session_can_be_settled(world: World) -> None:

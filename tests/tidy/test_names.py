@@ -46,6 +46,15 @@ async def test_completion_lists_what_users_may_call() -> None:
         methods = {name for name, one in vars(perdure.Runtime).items() if callable(one) and not name.startswith("_")}
         assert shown == methods - {"life_of"} | {"by", "on_delta"}
         assert [name for name in dir(worker) if not name.startswith("_")] == ["failed", "idle", "run", "runtime"]
+    bound = perdure.Agent("completed", model="scripted:none.json", tools=[])
+    for thing in (bound, perdure.program(completed_program), perdure.tool(completed_tool)):
+        assert not {"signature", "ledger", "main", "rule", "source"} & set(dir(thing))
+
+
+async def completed_program(s: perdure.Session) -> None: ...
+
+
+def completed_tool() -> None: ...
 
 
 def test_every_error_is_exported() -> None:

@@ -35,6 +35,7 @@ from perdure.agent.permissions import ask_first
 from perdure.agent.settings import Limits, Settings
 from perdure.agent.toolbox import AgentTool, Toolbox, ToolOptions, is_known, make_tool
 from perdure.agent.tools.builtin_tools import SHIPPED
+from perdure.domain.literals import PolicyAnswer
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, NotDone
 from perdure.runtime.definitions.program import PROGRAMS, Bound, OutputReader, Program
@@ -88,7 +89,7 @@ class Agent(Program[[Prompt, bool], T]):
         instructions: str = INSTRUCTIONS,
         output: type[T] = str,  # type: ignore[assignment]  # the default of T
         limits: Limits | dict[str, Any] | None = None,
-        policy: Callable[[Intent], str] | None = ask_first,
+        policy: Callable[[Intent], PolicyAnswer] | None = ask_first,
         context: int = CONTEXT,
         parallel: int = 8,
         snapshots: bool = True,
@@ -116,6 +117,8 @@ class Agent(Program[[Prompt, bool], T]):
         self.source = _caller_file()
         self._toolbox: Toolbox | None = None
         _register(self)
+
+    _INTERNAL = Program._INTERNAL | {"source", "settings", "asking", "may", "workspace"}
 
     def bind(self, prompt: Prompt, once: bool = False) -> Bound[T]:
         """Bind the arguments of a session. A prompt is a text, or a list of texts, paths and files."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from perdure.domain.effect import Replay, intent_digest
 from perdure.domain.fact import Fact
+from perdure.domain.literals import PolicyAnswer
 from perdure.domain.permission import call_key, permission_scope
 from perdure.runtime.definitions.tool import Gate, Tool
 from perdure.runtime.ledger.policy import Intent, Policy, Ruling
@@ -25,7 +26,7 @@ MOST = 10_000  # permissions of one session that are read
 GATE = Gate("agent", expires=None, requester_may_decide=True)  # the model asks, and the person it works for decides
 
 
-def ask_first(intent: Intent) -> str:
+def ask_first(intent: Intent) -> PolicyAnswer:
     """The default policy of an agent: an effect that leaves the folder, or may leave it, needs approval."""
     of_server = intent.tool.startswith(MCP) and intent.replay != Replay.PURE
     return "ask" if intent.tool in ASKED or of_server else "allow"

@@ -18,6 +18,16 @@ from perdure.domain.effect import Attempt, Effect
 from perdure.domain.event import Event
 from perdure.domain.fact import Fact
 from perdure.domain.inbox import InboxMessage
+from perdure.domain.literals import (
+    DecisionWord,
+    EffectStateWord,
+    MessageMode,
+    PolicyAnswer,
+    StatusWord,
+    TaskStateWord,
+    VerdictWord,
+    WaitWord,
+)
 from perdure.domain.session import SessionRecord
 from perdure.domain.state import SessionState
 from perdure.domain.task import Task
@@ -74,12 +84,13 @@ class Runtime:
     """
 
     __module__ = "perdure"
+    _INTERNAL = frozenset({"worker", "is_worker", "life_of"})
 
     def __init__(
         self,
         store: Store,
         *,
-        policy: Callable[[Intent], str] | None = None,
+        policy: Callable[[Intent], PolicyAnswer] | None = None,
         by: str = "owner",
         lease: str | float = LEASE,
         artifacts: str | Path | None = None,
@@ -120,7 +131,7 @@ class Runtime:
 
     def __dir__(self) -> list[str]:
         """What users may call; the parts are internal."""
-        return sorted({*super().__dir__()} - {*vars(self), "worker", "is_worker", "life_of"} | {"by", "on_delta"})
+        return sorted({*super().__dir__()} - {*vars(self), *self._INTERNAL} | {"by", "on_delta"})
 
     async def __aenter__(self) -> Self:
         return self
@@ -179,7 +190,7 @@ class Runtime:
         return await self.driver.undo(effect_id, by=by, because=because)
 
     async def send(
-        self, name: str, text: Any, *, message_id: str | None = None, mode: str = "queue", by: str | None = None
+        self, name: str, text: Any, *, message_id: str | None = None, mode: MessageMode = "queue", by: str | None = None
     ) -> InboxMessage:
         """Send a message to a session, from any process. The same id again is the same message."""
         return await self.requests.send(name, text, message_id=message_id, mode=mode, by=by)
@@ -208,7 +219,14 @@ class Runtime:
         return await self.requests.deny(approval_id, by=by, because=because)
 
     async def settle(
-        self, effect_id: str, verdict: str, *, by: str, because: str, reference: str | None = None, result: Any = None
+        self,
+        effect_id: str,
+        verdict: VerdictWord,
+        *,
+        by: str,
+        because: str,
+        reference: str | None = None,
+        result: Any = None,
     ) -> Effect:
         """Settle an effect in doubt: happened, absent or abandon."""
         return await self.requests.settle(
@@ -293,8 +311,8 @@ class Runtime:
     def sessions(
         self,
         *,
-        status: str | None = None,
-        waiting_for: str | None = None,
+        status: StatusWord | None = None,
+        waiting_for: WaitWord | None = None,
         owner: str | None = None,
         repository: str | None = None,
     ) -> AsyncIterator[SessionRecord]:
@@ -316,7 +334,7 @@ class Runtime:
         self,
         *,
         session: str | None = None,
-        state: str | None = None,
+        state: EffectStateWord | None = None,
         tool: str | None = None,
         in_doubt: bool = False,
         since: int = 0,
@@ -336,7 +354,7 @@ class Runtime:
         """The content of an artifact, by its digest or a unique prefix of it; checked against the digest."""
         return await self.queries.artifact(digest)
 
-    def approvals(self, *, session: str | None = None, decision: str | None = None) -> AsyncIterator[Approval]:
+    def approvals(self, *, session: str | None = None, decision: DecisionWord | None = None) -> AsyncIterator[Approval]:
         """Approvals; undecided ones come first."""
         return self.queries.approvals(session=session, decision=decision)
 
@@ -425,7 +443,7 @@ class Runtime:
         return await self.record_edits.add_task(session, title, id=id, parent=parent, priority=priority, by=by)
 
     async def change_task(
-        self, session: str, id: str, state: str, *, because: str | None = None, by: str | None = None
+        self, session: str, id: str, state: TaskStateWord, *, because: str | None = None, by: str | None = None
     ) -> Task:
         """Change the state of a task of an agent: open, active, blocked, done or dropped."""
         return await self.record_edits.change_task(session, id, state, because=because, by=by)
@@ -535,7 +553,7 @@ class Runtime:
 def open(
     target: str | Path | None = None,
     *,
-    policy: Callable[[Intent], str] | None = None,
+    policy: Callable[[Intent], PolicyAnswer] | None = None,
     by: str = "owner",
     clock: Clock | None = None,
     connections: int = 8,
@@ -556,7 +574,7 @@ def run(
     *,
     id: str | None = None,
     store: str | Path | None = None,
-    policy: Callable[[Intent], str] | None = None,
+    policy: Callable[[Intent], PolicyAnswer] | None = None,
     by: str = "owner",
 ) -> T:
     """Start or continue a session here and return its result. After a crash, run it again: it continues."""

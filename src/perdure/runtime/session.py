@@ -264,7 +264,7 @@ class Session:
         They vote as on an effect, with `rt.approve` or `perdure approve`; the session's owner may not decide. `detail`
         is shown with the title. With `timeout`, the decision is `expired` after that time.
         """
-        tool, lane = approval_tool(quorum, timeout), self._lanes.current()
+        tool, lane = approval_tool(title, quorum, timeout), self._lanes.current()
         arguments = tool.signature.bind((title, detail), {})
         position = lane.next_position("do", tool.name, argument_digest(arguments))
         self._run.records.ask(position)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from perdure.domain.artifact import Retention
 from perdure.domain.fact import private_scope
+from perdure.domain.literals import TaskStateWord
 from perdure.domain.step import INHERITED, Step
 from perdure.errors import ConfigError, PerdureError, StepFailed, StoreError, Suspended
 from perdure.ids import decode, digest, encode
@@ -250,7 +251,7 @@ class TaskHandle:
         self._make = make
         self.id = id
 
-    def become(self, state: str, *, note: str | None = None) -> Coroutine[Any, Any, None]:
+    def become(self, state: TaskStateWord, *, note: str | None = None) -> Coroutine[Any, Any, None]:
         """Change the state of the task: active, blocked, done, dropped."""
         changes = {"state": state} | ({"note": note} if note is not None else {})
 

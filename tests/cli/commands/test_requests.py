@@ -129,6 +129,19 @@ def test_message_with_the_same_id_is_sent_once(work: AgentFolder) -> None:
     assert [work("send", "one", *bad).code for bad in wrong] == [2, 2, 2]
 
 
+def test_program_receives_a_json_value_and_a_decision(terminal: Terminal) -> None:
+    said = terminal("run", "user_orders", "--id", "o")
+    assert (said.code, "perdure send o TEXT" in said.out, "It must be of type" in said.out) == (3, True, True)
+    for wrong in (("pens",), ('{"pens": "two"}', "--data"), ("{", "--data")):
+        assert terminal("send", "o", *wrong).code == 2
+    assert terminal("send", "o", '{"pens": 2}', "--data", "--id", "m-1").code == 0
+    waiting = terminal("resume", "o")
+    assert (waiting.code, 'holds back perdure.approve(title="Ship"' in waiting.out) == (3, True)
+    (asked,) = terminal("approvals", "--json").lines
+    assert terminal("deny", asked["id"], "--because", "no", "--by", "grace").code == 0
+    assert terminal("resume", "o").out.endswith("{'pens': 2} denied\n")
+
+
 @pytest.mark.parametrize("is_loaded", [True, False])
 def test_message_to_a_program_that_reads_none_is_refused(
     review: Terminal, is_loaded: bool, monkeypatch: pytest.MonkeyPatch

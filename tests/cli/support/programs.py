@@ -108,6 +108,12 @@ async def user_talk(s: Session) -> str:
 
 
 @program
+async def user_orders(s: Session) -> str:
+    order = await s.receive(dict[str, int])
+    return f"{order} {await s.approve('Ship')}"
+
+
+@program
 async def user_parent(s: Session) -> str:
     return await s.child(user_talk.bind(), id="kid")
 

@@ -29,8 +29,8 @@ async def asks_twice_side_by_side(s: Session) -> list[str]:
 
 
 @program
-async def asks_wrongly(s: Session, quorum: Any, timeout: Any) -> None:
-    await s.approve("Deploy", quorum=quorum, timeout=timeout)
+async def asks_wrongly(s: Session, title: str, quorum: Any, timeout: Any) -> None:
+    await s.approve(title, quorum=quorum, timeout=timeout)
 
 
 async def approval_id(world: World) -> str:
@@ -124,9 +124,12 @@ async def test_no_policy_judges_a_request(world: World) -> None:
 
 
 @MEMORY
-@pytest.mark.parametrize(("quorum", "timeout"), [(0, None), (True, None), ("2", None), (1, "soon"), (1, -1)])
-async def test_wrong_arguments_are_refused(world: World, quorum: Any, timeout: Any) -> None:
-    ended = await world.run(asks_wrongly.bind(quorum, timeout))
+@pytest.mark.parametrize(
+    ("title", "quorum", "timeout"),
+    [("a", 0, None), ("a", True, None), ("a", "2", None), ("a", 1, "soon"), ("a", 1, -1), (" ", 1, None)],
+)
+async def test_wrong_arguments_are_refused(world: World, title: str, quorum: Any, timeout: Any) -> None:
+    ended = await world.run(asks_wrongly.bind(title, quorum, timeout))
     assert ended.error["code"] == ConfigError.code
 
 

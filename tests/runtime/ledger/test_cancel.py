@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import Call, NotDone, Outcome, Session, faults, program, tool
+from perdure.domain.literals import VerdictWord
 from perdure.domain.worker import Liveness
 from perdure.errors import IllegalMove, StoreUnavailable
 from perdure.runtime.runtime import Runtime
@@ -300,7 +301,9 @@ async def recovered_with_a_cancel(world: World, rule: str, place: int) -> tuple[
             await interruption.requested
         for one in view.waits:
             if one.kind == "doubt" and one.ref is not None:
-                verdict, result = ("happened", 7) if outside.happened else ("absent", None)
+                happened = bool(outside.happened)
+                verdict: VerdictWord = "happened" if happened else "absent"
+                result = 7 if happened else None
                 await world.rt.settle(one.ref, verdict, by="ada", because="I looked", result=result)
         if view.status in ENDED:
             break

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from perdure import Call, Outcome, Session, faults, program, tool
+from perdure.domain.literals import VerdictWord
 from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.runtime.runtime import open as open_runtime
@@ -95,7 +96,7 @@ async def seen_through(runtime: Runtime, service: SinkClient) -> SessionView:
     for _ in range(100):
         for one in view.waits:
             if one.kind == "doubt":
-                verdict = "happened" if service.find(key="sent") else "absent"
+                verdict: VerdictWord = "happened" if service.find(key="sent") else "absent"
                 await runtime.settle(str(one.ref), verdict, by="ada", because="looked")
         if view.status == "done":
             break

@@ -116,7 +116,7 @@ def test_a_tool_that_cannot_be_imported_is_refused_at_the_declaration() -> None:
     with pytest.raises(ConfigError, match="another process could not import it"):
         tool(isolate="process")(local)
     with pytest.raises(ConfigError, match="isolate cannot be 'proces'") as wrong:
-        tool(isolate="proces")(local)
+        tool(isolate="proces")(local)  # type: ignore[call-overload]
     assert 'Did you mean "process"?' in wrong.value.hint
 
 

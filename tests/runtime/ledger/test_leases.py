@@ -20,7 +20,7 @@ from tests.runtime.support.scripted_world import Outside, World
 pytestmark = pytest.mark.anyio
 
 
-def pushing(outside: Outside, replay: str = "escalate", **options: Any) -> None:
+def pushing(outside: Outside, replay: Any = "escalate", **options: Any) -> None:
     """A program that pushes to a branch, and a tool that needs the branch for it."""
     push = outside.tool(replay, name="push", leases=("branch:{n}",), **options)
 
@@ -249,7 +249,7 @@ async def test_many_sessions_of_two_processes_that_need_two_branches_never_meet(
 
 
 @pytest.mark.parametrize("replay", ["pure", "joint"])
-def test_what_changes_nothing_outside_needs_no_lease(replay: str) -> None:
+def test_what_changes_nothing_outside_needs_no_lease(replay: Any) -> None:
     with pytest.raises(ConfigError, match="needs no lease"):
 
         @tool(replay=replay, leases=("branch:main",))

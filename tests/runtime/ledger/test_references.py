@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from perdure import Call, NotDone, Session, program, tool
@@ -17,7 +19,7 @@ async def posts(s: Session) -> int:
 
 @pytest.mark.parametrize("replay", ["escalate", "pure"])
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_the_reference_is_stored_with_the_acknowledgement(world: World, replay: str, is_async: bool) -> None:
+async def test_the_reference_is_stored_with_the_acknowledgement(world: World, replay: Any, is_async: bool) -> None:
     if is_async:
 
         @tool(replay=replay, name="post")

@@ -360,7 +360,7 @@ async def test_a_verdict_needs_a_doubt_a_reason_and_a_known_word(world: World) -
     with pytest.raises(ConfigError, match="reason"):
         await world.rt.settle(id, "absent", by="ada", because=" ")
     with pytest.raises(ConfigError, match="perhaps"):
-        await world.rt.settle(id, "perhaps", by="ada", because="seen")
+        await world.rt.settle(id, "perhaps", by="ada", because="seen")  # type: ignore[arg-type]
     await world.rt.settle(id, "abandon", by="ada", because="seen")
     await world.rt.settle(id, "abandon", by="ada", because="seen")
     with pytest.raises(IllegalMove):

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def sink() -> Iterator[Sink]:
         yield running
 
 
-def acting(service: SinkClient, replay: str) -> None:
+def acting(service: SinkClient, replay: Any) -> None:
     """A program that acts once, after a person said so; the tool knows the service as its rule allows."""
 
     @tool(name="act", replay=replay, inflight=SHORT, retry=2)
@@ -93,7 +94,7 @@ def put_back(path: Path, backup: Path) -> None:
     shutil.copy(backup, path)
 
 
-async def live_twice(folder: Path, service: SinkClient, replay: str) -> tuple[SessionView, Path]:
+async def live_twice(folder: Path, service: SinkClient, replay: Any) -> tuple[SessionView, Path]:
     """Act, put the file of before back, and act again as far as that goes."""
     acting(service, replay)
     path, backup = folder / "perdure.db", folder / "backup.db"
@@ -114,7 +115,7 @@ def declare(known: int = 0) -> Move[Restore]:
 @pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize("replay", RULES)
-async def test_a_file_that_is_put_back_does_nothing_twice(replay: str, folder: Path, sink: Sink) -> None:
+async def test_a_file_that_is_put_back_does_nothing_twice(replay: Any, folder: Path, sink: Sink) -> None:
     service = sink.run()
     view, path = await live_twice(folder, service, replay)
     assert len(service.kept()) == 1
@@ -139,7 +140,7 @@ async def test_a_file_that_is_put_back_does_nothing_twice(replay: str, folder: P
 @pytest.mark.anyio
 @pytest.mark.parametrize("replay", RULES)
 async def test_without_the_rule_a_restored_file_acts_twice(
-    replay: str, folder: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch
+    replay: Any, folder: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: what was put back is taken for what is true."""
     monkeypatch.setattr(restore, "unreleased_for", lambda tx, session: None)
@@ -153,7 +154,7 @@ async def test_without_the_rule_a_restored_file_acts_twice(
 @pytest.mark.anyio
 @pytest.mark.databases("sqlite", "files", "postgres")
 @pytest.mark.parametrize("replay", RULES)
-async def test_what_had_not_been_done_is_done_once(replay: str, target: str, sink: Sink) -> None:
+async def test_what_had_not_been_done_is_done_once(replay: Any, target: str, sink: Sink) -> None:
     """The lost time may have been empty: then the rule must not keep anything from being done."""
     service = sink.run()
     acting(service, replay)
@@ -309,7 +310,7 @@ def test_another_history_of_the_server_begins_a_restore_epoch(target: str) -> No
 @pytest.mark.postgres
 @pytest.mark.slow
 @pytest.mark.parametrize("replay", ["probe", "escalate"])
-async def test_a_server_that_was_recovered_to_an_earlier_time_does_nothing_twice(replay: str, sink: Sink) -> None:
+async def test_a_server_that_was_recovered_to_an_earlier_time_does_nothing_twice(replay: Any, sink: Sink) -> None:
     """A real point-in-time recovery: the data of before, and an archive that has nothing after it."""
     service = sink.run()
     acting(service, replay)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_a_restore_is_over_a_child_as_old_as_its_oldest_ancestor(store: Store, c
     assert [over(one) for one in (new, fork, below)] == [None] * 3  # their uids were made after the restore
 
 
-def declare_family(replay: str) -> None:
+def declare_family(replay: Any) -> None:
     """A program that waits for a word, and whose grandchild then acts."""
 
     @tool(name="act", replay=replay, inflight="1ms")
@@ -94,7 +95,7 @@ async def doubts(runtime: Runtime, view: SessionView) -> list[Wait]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("replay", ["probe", "escalate"])
-async def test_a_child_lost_by_a_restore_does_nothing_twice(replay: str, folder: Path) -> None:
+async def test_a_child_lost_by_a_restore_does_nothing_twice(replay: Any, folder: Path) -> None:
     declare_family(replay)
     path, backup = folder / "perdure.db", folder / "backup.db"
     async with open_runtime(path) as runtime:

@@ -63,7 +63,7 @@ async def test_a_large_intent_is_an_artifact_and_the_tool_gets_it_whole(kept: Wo
 @pytest.mark.slow
 @pytest.mark.databases("sqlite", "files")
 @pytest.mark.parametrize("replay", ["idempotent", "probe", "compensate"])
-async def test_recovery_reads_it_back(world: World, replay: str) -> None:
+async def test_recovery_reads_it_back(world: World, replay: Any) -> None:
     outside, seen = Outside(), []
 
     @tool(name="write", replay=replay, inflight="0s")

@@ -31,7 +31,7 @@ class World:
     def __init__(self, target: str, clock: ManualClock) -> None:
         self.target = target
         self.clock = clock
-        self.policy: Callable[[Intent], str] | None = None
+        self.policy: Callable[[Intent], Any] | None = None
         self.rt = self.open()
 
     def open(self, **options: Any) -> Runtime:
@@ -162,7 +162,7 @@ class Outside:
             die()
 
     def tool(
-        self, replay: str = "escalate", *, name: str = "act", probe: bool = False, **options: Any
+        self, replay: Any = "escalate", *, name: str = "act", probe: bool = False, **options: Any
     ) -> Tool[Any, Any]:
         """A tool that reaches this world."""
 

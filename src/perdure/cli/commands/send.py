@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 
 from perdure.cli.attachments import compose_message, read_text
 from perdure.cli.background_worker import supports_background
@@ -17,6 +19,7 @@ from perdure.cli.text.plain import safe
 from perdure.cli.text.waits import TEXT, WaitDescription
 from perdure.domain.event import Event
 from perdure.domain.inbox import InboxMessage
+from perdure.domain.literals import MessageMode
 from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, LeaseHeld
 from perdure.runtime.live_text import Delta
@@ -37,26 +40,32 @@ from perdure.store.moves import session
     show_default=True,
     help="When the session reads it.",
 )
+@click.option("--data", is_flag=True, help="TEXT is a JSON value, for a program that receives messages of a type.")
 @click.option("--wait", is_flag=True, help="Wait until the session rests again, and print its answer.")
 @by_option
-def send(shell: Shell, id: str, text: str, message_id: str | None, mode: str, wait: bool) -> int:
+def send(shell: Shell, id: str, text: str, message_id: str | None, mode: MessageMode, data: bool, wait: bool) -> int:
     """Send a message to a session, whether it is running or waiting.
 
     A queued message is read when the session asks for input; a steering message is read before its next step. @path in
     the message attaches that text file; text piped to standard input is attached too, or is the message if TEXT is -.
+    With --data nothing is attached.
 
     With --wait the command returns when the session has ended or needs a person, with the exit code of `perdure run`. A
     session that no process runs is run by a worker in the background.
     """
     if message_id is not None and not message_id.strip():
         raise ConfigError("The message id is empty.", hint="Leave --id out to have one generated.")
+    body = parse_data(text) if data else None
     if wait:
         check_wait(shell, id)
         shell.load()
 
     async def work(runtime: Runtime) -> RunReport | None:
         found = await runtime.store.read(session.find, id)
-        received = await send_message(shell, runtime, found, text, message_id=message_id, mode=mode)
+        if data:
+            received = await runtime.send(found.uid, body, message_id=message_id, mode=mode, by=shell.by)
+        else:
+            received = await send_message(shell, runtime, found, text, message_id=message_id, mode=mode)
         if shell.json:
             shell.echo_json(received)
         elif not wait:
@@ -77,6 +86,14 @@ def check_wait(shell: Shell, id: str) -> None:
         )
 
 
+def parse_data(text: str) -> Any:
+    """The message of `--data`; `-` reads it from standard input."""
+    try:
+        return msgspec.json.decode(read_text() if text == "-" else text)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise ConfigError(f"The message is not JSON: {error}.", hint="Leave --data out to send text.") from None
+
+
 async def send_message(
     shell: Shell,
     runtime: Runtime,
@@ -84,7 +101,7 @@ async def send_message(
     text: str,
     *,
     message_id: str | None = None,
-    mode: str = "queue",
+    mode: MessageMode = "queue",
 ) -> InboxMessage:
     """Send a message with its attachments. Files are named relative to the folder of the session."""
     folder, is_piped = Path(found.repository or "."), text == "-"

@@ -12,6 +12,7 @@ from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.effects import is_in_doubt
 from perdure.cli.text.waits import continue_line, root_session_id
 from perdure.domain.effect import Effect
+from perdure.domain.literals import VerdictWord
 from perdure.errors import ConfigError, IllegalMove
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.runtime import Runtime
@@ -32,7 +33,7 @@ from perdure.store.moves import session
 @click.option("--result", metavar="JSON", help="What the tool would have returned, with --happened.")
 @by_option
 def settle(
-    shell: Shell, effect: str, verdict: str | None, because: str, reference: str | None, result: str | None
+    shell: Shell, effect: str, verdict: VerdictWord | None, because: str, reference: str | None, result: str | None
 ) -> None:
     """Record the outcome of an effect in doubt, and how you know it.
 

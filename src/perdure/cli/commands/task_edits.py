@@ -8,6 +8,7 @@ import click
 
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.subcommands import ListingCommand
+from perdure.domain.literals import TaskStateWord
 
 if TYPE_CHECKING:
     from perdure.domain.task import Task
@@ -57,7 +58,7 @@ def extend(listing: click.Command) -> ListingCommand:
     return ListingCommand(listing, {"add": add, "done": done, "drop": drop})
 
 
-def _change(shell: Shell, id: str, task: str, state: str, because: str | None) -> None:
+def _change(shell: Shell, id: str, task: str, state: TaskStateWord, because: str | None) -> None:
     from perdure.cli.store_access import run_with_runtime
 
     made = run_with_runtime(shell, lambda runtime: runtime.change_task(id, task, state, because=because, by=shell.by))

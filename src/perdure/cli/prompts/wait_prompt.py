@@ -9,12 +9,13 @@ from perdure.cli.live.screen import Screen
 from perdure.cli.prompts.approval_prompt import ApprovalPrompt
 from perdure.cli.shell import Shell
 from perdure.cli.text.waits import WaitDescription
+from perdure.domain.literals import VerdictWord
 from perdure.domain.session import SessionRecord
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import ConfigError, PerdureError
 from perdure.runtime.runtime import Runtime
 
-VERDICTS = ("happened", "absent", "abandon")
+VERDICTS: tuple[VerdictWord, ...] = ("happened", "absent", "abandon")
 
 
 class WaitPrompt:

@@ -12,7 +12,7 @@ from perdure.store.moves import worker
 
 async def refuse_busy(runtime: Runtime, folder: SessionFolder, what: str, *, but: str | None = None) -> None:
     """Refuse if a session runs in the folder, because the two would overwrite each other's changes."""
-    async for one in runtime.sessions(status=Status.RUNNING, repository=folder.repository):
+    async for one in runtime.sessions(status="running", repository=folder.repository):
         if one.uid != but and await runtime.store.read(session_folder, one) == folder:
             await refuse_held(runtime, one, what)
 

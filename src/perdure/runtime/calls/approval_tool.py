@@ -21,8 +21,10 @@ def _ask(title: str, detail: Any = None) -> None:  # noqa: ARG001 - the argument
 APPROVE: Tool[..., None] = tool(name=NAME, replay="pure")(_ask)
 
 
-def approval_tool(quorum: int, timeout: str | float | None) -> Tool[..., None]:
+def approval_tool(title: str, quorum: int, timeout: str | float | None) -> Tool[..., None]:
     """The tool with the gate of one request."""
+    if not str(title).strip():
+        raise ConfigError("s.approve: the title is empty.", hint="Say what people approve.")
     if type(quorum) is not int or quorum < 1:
         raise ConfigError(f"s.approve: the quorum cannot be {quorum!r}.", hint="It is a whole number from 1.")
     return APPROVE._with(gate=Gate("approval", quorum=quorum, expires=timeout))

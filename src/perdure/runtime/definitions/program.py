@@ -59,6 +59,10 @@ class Program(Generic[P, T]):
 
     __module__ = "perdure"
 
+    _INTERNAL = frozenset(
+        {"function", "signature", "reads_messages", "may_receive", "read", "missing", "retry_lines", "open_model",
+         "output_reader", "ledger", "main"}
+    )  # fmt: skip
     reads_messages = False  # whether it is an agent, which reads every message before it ends
 
     def __init__(self, function: Callable[Concatenate[Session, P], Coroutine[Any, Any, T]], name: str) -> None:
@@ -109,6 +113,10 @@ class Program(Generic[P, T]):
         given = run.session.restart_arguments if run.session.restart_number else run.session.arguments
         function: Callable[..., Coroutine[Any, Any, T]] = self.function
         return await run_program(run, ledger, function, self.signature.unbind(given))
+
+    def __dir__(self) -> list[str]:
+        """What users may use."""
+        return sorted({*super().__dir__()} - self._INTERNAL)
 
     def __repr__(self) -> str:
         return f"Program({self.name})"

@@ -16,6 +16,7 @@ import msgspec
 
 from perdure.clock import SECOND
 from perdure.domain.effect import Replay, Rule
+from perdure.domain.literals import ReplayRule
 from perdure.errors import ConfigError, NotDone
 from perdure.ids import check_name
 from perdure.runtime.definitions.context_parameter import ContextParameter
@@ -149,6 +150,7 @@ class Tool(Generic[Q, X]):
     """A tool: a function and its rule. Calling it directly just calls the function."""
 
     __module__ = "perdure"
+    _INTERNAL = frozenset({"rule", "targets_of", "leases_of"})
 
     def __init__(self, function: Callable[Q, X], name: str, **declared: Any) -> None:
         self.function = function
@@ -253,6 +255,10 @@ class Tool(Generic[Q, X]):
         except (KeyError, IndexError, AttributeError) as error:
             raise ConfigError(f"Tool {self.name}: a {what} names an unknown parameter: {error}.") from None
 
+    def __dir__(self) -> list[str]:
+        """What users may use."""
+        return sorted({*super().__dir__()} - {*vars(self), *self._INTERNAL} | {"name", "replay", "gate"})
+
     def __repr__(self) -> str:
         return f"Tool({self.name}, {self.replay})"
 
@@ -282,7 +288,7 @@ def tool(function: Callable[Q, X], /) -> Tool[Q, X]: ...
 def tool(
     *,
     name: str | None = ...,
-    replay: str = ...,
+    replay: ReplayRule = ...,
     inflight: str | float = ...,
     timeout: str | float | None = ...,
     retry: int = ...,
@@ -291,7 +297,7 @@ def tool(
     targets: Sequence[str] = ...,
     leases: Sequence[str] = ...,
     gate: Gate | None = ...,
-    isolate: str | None = ...,
+    isolate: Literal["process"] | None = ...,
 ) -> Callable[[Callable[Q, X]], Tool[Q, X]]: ...
 
 
@@ -300,7 +306,7 @@ def tool(
     /,
     *,
     name: str | None = None,
-    replay: str = "escalate",
+    replay: ReplayRule = "escalate",
     inflight: str | float = "30s",
     timeout: str | float | None = None,
     retry: int = 3,
@@ -309,7 +315,7 @@ def tool(
     targets: Sequence[str] = (),
     leases: Sequence[str] = (),
     gate: Gate | None = None,
-    isolate: str | None = None,
+    isolate: Literal["process"] | None = None,
 ) -> Any:
     """Declare a tool. See `docs/how-to/choose-a-replay-rule.md` for which rule it deserves.
 

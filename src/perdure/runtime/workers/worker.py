@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from perdure.clock import SECOND
+from perdure.domain.literals import PolicyAnswer
 from perdure.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.ledger.policy import Intent
@@ -50,7 +51,7 @@ class Worker:
         *,
         concurrency: int = CONCURRENCY,
         drain: str | float = "10s",
-        policy: Callable[[Intent], str] | None = None,
+        policy: Callable[[Intent], PolicyAnswer] | None = None,
         by: str = "owner",
         artifacts: str | Path | None = None,
         only: str | None = None,

@@ -21,6 +21,7 @@ import msgspec
 
 from perdure import faults
 from perdure.clock import SECOND
+from perdure.domain.literals import VerdictWord
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import ConfigError, IllegalMove, LeaseHeld, LeaseLost, SessionWaiting
 from perdure.runtime.definitions.program import PROGRAMS, Bound, program
@@ -174,7 +175,7 @@ async def _settle(runtime: Runtime, wait: Wait, sink: SinkClient) -> None:
     await asyncio.sleep(tool.inflight / SECOND)
     kept = await asyncio.to_thread(sink.kept)
     found = [one for one in kept if (one["key"] or one["body"]) in (effect.idempotency_key, effect.intent)]
-    verdict = "happened" if found else "absent"
+    verdict: VerdictWord = "happened" if found else "absent"
     await asyncio.to_thread(lambda: sink.note(verdict=verdict, effect=effect.id, intent=effect.intent))
     result = _receipt(effect.tool, found[0]) if found else None
     await runtime.settle(effect.id, verdict, by="person", because="seen at the sink", result=result)

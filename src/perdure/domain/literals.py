@@ -1,0 +1,20 @@
+"""The closed sets of words in public signatures, as type checkers see them.
+
+Each is the values of an enum of the domain; a test compares them. Callers write the plain word.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+ReplayRule = Literal["pure", "idempotent", "probe", "compensate", "escalate", "joint"]
+PolicyAnswer = Literal["allow", "ask", "deny"]
+MessageMode = Literal["queue", "steer"]
+VerdictWord = Literal["happened", "absent", "abandon"]
+DecisionWord = Literal["approved", "denied", "expired", "waiting"]  # `waiting`: not decided yet
+StatusWord = Literal["ready", "running", "waiting", "done", "failed", "cancelled"]
+EffectStateWord = Literal["planned", "dispatched", "acknowledged", "failed", "refused", "compensated", "superseded"]
+TaskStateWord = Literal["open", "active", "blocked", "done", "dropped"]
+WaitWord = Literal[
+    "approval", "input", "timer", "doubt", "effect", "lease", "child", "paused", "program", "policy", "quarantine"
+]
