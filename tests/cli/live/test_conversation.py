@@ -143,7 +143,7 @@ def test_ctrl_c_names_a_tool_that_cannot_be_stopped_and_takes_messages(work: Age
         work.held.unlink()
         seat.until("ada stopped the work here.")
         seat.until("Let go.")
-        seat.until("\n> ", times=2)
+        seat.until("\n> ", times=3)
         assert "Traceback" not in seat.text
     assert work.session()["status"] == "waiting"
 
