@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import zlib
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,6 +82,11 @@ TREES: dict[str, Callable[[Forge], str]] = {
     "slash": lambda f: f.tree(("100644", "../x", f.blob(b"x"))),
     "absolute": lambda f: f.tree(("100644", "/etc/x", f.blob(b"x"))),
     "twice": lambda f: f.tree(("120000", "d", f.blob(b"/etc")), ("40000", "d", f.tree(("100644", "x", f.blob(b"x"))))),
+    "long": lambda f: f.tree(("100644", "n" * 256, f.blob(b"x"))),
+    "staging": lambda f: f.tree(("120000", ".perdure-restore", f.blob(b"/etc"))),
+    "empty link": lambda f: f.tree(("120000", "x", f.blob(b""))),
+    "long link": lambda f: f.tree(("120000", "x", f.blob(b"x" * 4096))),
+    "link with a zero byte": lambda f: f.tree(("120000", "x", f.blob(b"x\0y"))),
     "device": lambda f: f.tree(("20000", "x", f.blob(b"x"))),
 }
 
@@ -95,6 +101,22 @@ def test_a_small_pack_that_fills_a_disk_is_refused(folder: Path, forge: Forge) -
     for _ in range(7):
         tree = forge.tree(*(("40000", f"d{n}", tree) for n in range(10)))
     refuse(folder, forge.pack(forge.commit(tree)))
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_many_folders_without_files_are_refused(folder: Path, forge: Forge, nested: bool) -> None:
+    tree = forge.tree(("160000", "inner", "1" * 40)) if nested else forge.tree()
+    for _ in range(20):
+        tree = forge.tree(("40000", "a", tree), ("40000", "b", tree))
+    refuse(folder, forge.pack(forge.commit(tree)))
+
+
+def test_repeated_folders_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[object] = []
+    monkeypatch.setattr(snapshot_unpack, "_check", counted.append)
+    empty, *above = (snapshot_unpack.TreeListing(9, 0, array("I", below)) for below in ([], [0] * 9, [1] * 9))
+    snapshot_unpack._check_size(2, [empty, *above], {})
+    assert counted == [(9, 0, 1), (90, 0, 2), (819, 0, 3)]
 
 
 def test_deep_folders_are_refused(folder: Path, forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,28 +13,31 @@ from __future__ import annotations
 
 import os
 import shutil
+from array import array
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from perdure.agent.files.object_store import LockedStore
+from perdure.agent.files.object_store import STAGING, LockedStore
 from perdure.agent.files.objects import copy_borrowed, read_objects
 from perdure.agent.files.snapshot import Snapshots
 from perdure.agent.git.command_line import run
 from perdure.errors import BundleInvalid, Conflict, StoreError, StoreFull
 from perdure.interchange.session_files import SessionFiles
 
-TREE, NESTED = "40000", "160000"
-MODES = {TREE, NESTED, "100644", "100755", "120000"}
+TREE, NESTED, LINK = "40000", "160000", "120000"
+MODES = {TREE, NESTED, LINK, "100644", "100755"}
 MOST_PATHS, MOST_BYTES, DEEPEST = 1_000_000, 32 << 30, 200
 MOST_TREE_BYTES = 2 << 30  # of all trees together: they are read here
+IMPOSSIBLE = (b"", b".", b"..", STAGING.encode())
+LONGEST_NAME, LONGEST_LINK = 255, 4095  # bytes: no file system here can hold more
 
 
 class TreeSize(NamedTuple):
     """What a checkout of a tree would write."""
 
-    paths: int
+    paths: int  # files, folders, links and nested repositories
     bytes: int
     depth: int
 
@@ -110,31 +113,47 @@ def _measure(quarantine: LockedStore, about: SessionFiles, names: list[str]) -> 
         raise BundleInvalid("The files of the bundle hold an object that is no file and no folder.")
     if sum(int(kinds[name][1]) for name in trees) > MOST_TREE_BYTES:
         raise BundleInvalid("The folders in the files of the bundle are larger than the limits allow.")
-    listed = {
-        name: _listing(_entries(b"".join(content), len(name) // 2), sizes)
+    numbers = {name: number for number, name in enumerate(trees)}
+    links: set[str] = set()
+    listed = [
+        _listing(_entries(b"".join(content), len(name) // 2), sizes, numbers, links)
         for name, content in zip(trees, read_objects(quarantine, trees, "tree"), strict=True)
-    }
-    known: dict[str, TreeSize] = {}
+    ]
+    _check_links(quarantine, links, sizes)
+    known: dict[int, TreeSize] = {}
     for commit in about.snapshots:
-        _check(_size(quarantine.tree(commit), listed, known))
+        _check_size(numbers[quarantine.tree(commit)], listed, known)
 
 
 class TreeListing(NamedTuple):
-    """The files of one tree, counted, and the trees below it."""
+    """The entries of one tree, counted, and the numbers of the trees below it: a bundle may have many millions."""
 
-    files: int
+    entries: int
     bytes: int
-    below: list[str]
+    below: array[int]
 
 
-def _listing(entries: Iterable[tuple[str, str]], sizes: dict[str, int]) -> TreeListing:
-    files, total, below = 0, 0, []
+def _listing(
+    entries: Iterable[tuple[str, str]], sizes: dict[str, int], numbers: dict[str, int], links: set[str]
+) -> TreeListing:
+    count, total, below = 0, 0, array("I")
     for mode, name in entries:
+        count += 1
         if mode == TREE:
-            below.append(name)
+            below.append(numbers[name])
         elif mode != NESTED:
-            files, total = files + 1, total + sizes[name]
-    return TreeListing(files, total, below)
+            total += sizes[name]
+        if mode == LINK:
+            links.add(name)
+    return TreeListing(count, total, below)
+
+
+def _check_links(quarantine: LockedStore, links: set[str], sizes: dict[str, int]) -> None:
+    """Refuse a link that no folder can hold."""
+    if not all(0 < sizes[name] <= LONGEST_LINK for name in links) or any(
+        b"\0" in b"".join(content) for content in read_objects(quarantine, links, "blob")
+    ):
+        raise BundleInvalid("The files of the bundle hold an impossible link.")
 
 
 def _entries(content: bytes, digest_size: int) -> Iterable[tuple[str, str]]:
@@ -144,27 +163,29 @@ def _entries(content: bytes, digest_size: int) -> Iterable[tuple[str, str]]:
         middle, end = content.index(b" ", at), content.index(b"\0", at)
         mode, name = content[at:middle].decode(), content[middle + 1 : end]
         at = end + 1 + digest_size
-        if mode not in MODES or name in (b"", b".", b"..") or b"/" in name or name.lower() == b".git":
+        is_path = name not in IMPOSSIBLE and b"/" not in name and len(name) <= LONGEST_NAME and name.lower() != b".git"
+        if mode not in MODES or not is_path:
             raise BundleInvalid(f"The files of the bundle hold an impossible path: {os.fsdecode(name)[:100]!r}.")
         yield mode, content[end + 1 : at].hex()
 
 
-def _size(tree: str, listed: dict[str, TreeListing], known: dict[str, TreeSize]) -> TreeSize:
-    """The size of a tree. Each tree is counted once, however often it occurs."""
+def _check_size(tree: int, listed: list[TreeListing], known: dict[int, TreeSize]) -> None:
+    """Refuse a tree that is too large. Each tree is counted once, however often it occurs."""
     waiting = [tree]
     while waiting:
         own = listed[waiting[-1]]
-        if missing := [one for one in own.below if one not in known]:
+        if waiting[-1] in known:
+            waiting.pop()
+        elif missing := {one for one in own.below if one not in known}:
             waiting += missing
-            continue
-        name, below = waiting.pop(), [known[one] for one in own.below]
-        known[name] = TreeSize(
-            own.files + sum(one.paths for one in below),
-            own.bytes + sum(one.bytes for one in below),
-            1 + max((one.depth for one in below), default=0),
-        )
-        _check(known[name])
-    return known[tree]
+        else:
+            below = [known[one] for one in own.below]
+            known[waiting.pop()] = size = TreeSize(
+                own.entries + sum(one.paths for one in below),
+                own.bytes + sum(one.bytes for one in below),
+                1 + max((one.depth for one in below), default=0),
+            )
+            _check(size)
 
 
 def _check(size: TreeSize) -> None:
