@@ -153,6 +153,8 @@ def _place(
                 f"{folder} is not empty, and is not a clone of the repository that the session worked in.",
                 hint=_clone_hint(about),
             )
+        if clone != clone.resolve():  # a bundle may name any folder: it must be one of the clone itself
+            raise Conflict(f"{clone} is reached through a link, so the session cannot work in it.")
         if not clone.is_dir():
             raise NotFound(f"{clone} does not exist; the session worked in this folder of the repository.")
         return clone.resolve(), False

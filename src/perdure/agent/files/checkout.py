@@ -27,6 +27,7 @@ import msgspec
 from perdure.agent.files.index import is_unfilled
 from perdure.agent.files.object_store import STAGING, GitView, LockedStore, sync_all
 from perdure.agent.files.objects import read_blobs
+from perdure.agent.files.safe_files import folder as open_folder
 from perdure.durable import sync_folder
 from perdure.errors import Conflict, Damaged
 
@@ -242,10 +243,11 @@ def _remove_empty(target: Path) -> None:
 
 
 def remove_emptied(folder: Path, parent: Path) -> None:
-    """Remove the folders that a removal left empty, up to the folder itself."""
+    """Remove the folders that a removal left empty, up to the folder itself; a link on the way is not followed."""
     while parent != folder and folder in parent.parents:
         try:
-            parent.rmdir()
+            with open_folder(parent.parent, root=folder) as above:
+                os.rmdir(parent.name, dir_fd=above)
         except OSError:
             return
         parent = parent.parent

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 
 import msgspec
 
@@ -117,7 +118,7 @@ async def rewind_in_place(runtime: Runtime, plan: RewindPlan) -> InPlaceRewind:
     session = await runtime.store.read(sessions.find, plan.session)
     if (there := await runtime.store.read(session_folder, session)) is not None:
         await refuse_busy(runtime, there, "the folder to rewind")
-    earlier = await runtime.store.read(rewind_sessions, session)
+    earlier = await runtime.store.read(named_rewinds, session)
     bound = rewind_folder.bind(session.uid, plan.event, plan.before, plan.target, plan.left_out, plan.own)
     made = await runtime.start(
         bound, id=rewind_session_id(session, len(earlier) + 1), owner=session.owner, repository=session.repository,
@@ -144,8 +145,12 @@ async def finish_rewind(runtime: Runtime, name: str) -> InPlaceRewind | None:
 
 
 def _unfinished(tx: StoreTransaction, session: SessionRecord) -> SessionRecord | None:
-    earlier = rewind_sessions(tx, session)
+    earlier = [one for one in named_rewinds(tx, session) if _is_rewind_of(one, session)]
     return earlier[-1] if earlier and earlier[-1].status not in TERMINAL else None
+
+
+def _is_rewind_of(one: SessionRecord, session: SessionRecord) -> bool:
+    return one.program == rewind_folder.name and one.arguments.get("session") == session.uid
 
 
 async def _result(runtime: Runtime, view: SessionView) -> FolderRewind:
@@ -167,18 +172,13 @@ def rewind_session_id(session: SessionRecord, number: int) -> str:
     return f"{session.id[:180]}.rewind-{number}"
 
 
-def rewind_sessions(tx: StoreTransaction, session: SessionRecord) -> list[SessionRecord]:
-    """The sessions that rewound the folder of a session, in order."""
+def named_rewinds(tx: StoreTransaction, session: SessionRecord) -> list[SessionRecord]:
+    """The sessions whose ids are those of rewinds of a session, in order; one may be removed, or another program."""
     found: list[SessionRecord] = []
-    while True:
-        try:
+    with suppress(NotFound):
+        while True:
             found.append(sessions.get_by_id(tx, rewind_session_id(session, len(found) + 1)))
-        except NotFound:
-            return [
-                one
-                for one in found
-                if one.program == rewind_folder.name and one.arguments.get("session") == session.uid
-            ]
+    return found
 
 
 def _target(tx: StoreTransaction, session: SessionRecord, number: int) -> tuple[str, list[str]]:

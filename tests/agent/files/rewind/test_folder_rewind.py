@@ -173,3 +173,20 @@ async def test_two_rewinds_of_one_folder_do_not_mix(
         assert (repository / "deep" / "c.txt").exists()
         await runtime.store.write(lease.release_named(held))
         assert (await rewinding).result.removed == ["deep/c.txt"]
+
+
+@pytest.mark.slow
+@pytest.mark.databases("sqlite")
+async def test_a_removed_rewind_session_does_not_stop_the_next_one(
+    conversation: Conversation, repository: Path, tmp_path: Path
+) -> None:
+    conversation.declare(SCRIPT, ["write_file"])
+    async with open_runtime(conversation.target, **own(tmp_path)) as runtime:
+        await conversation.start(runtime, repository=repository)
+        at = await first_write(runtime)
+        for number in (1, 2, 3):
+            (repository / "a.txt").write_text(f"{number}\n")
+            made = await rewind_in_place(runtime, await plan_rewind(runtime, "talk", to=at))
+            assert (made.by_session, made.result.written) == (f"talk.rewind-{number}", ["a.txt"])
+            if number == 1:
+                await runtime.remove("talk.rewind-1", because="tidy", by="ada")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure import faults
+from perdure.agent.files.objects import read_blobs
 from perdure.agent.files.rewind import path_replacement
 from perdure.agent.files.rewind.folder_rewind import folder_changes
 from perdure.agent.files.rewind.path_replacement import PathReplacer
@@ -164,6 +165,78 @@ def test_a_link_above_a_path_is_not_followed(folder: Path) -> None:
     made = put_back(snapshots, before, target)
     assert set(made.refused) == {"src/b.py", "src/c.py"}
     assert list(outside.iterdir()) == []
+
+
+def test_emptied_folders_behind_a_new_link_stay(folder: Path) -> None:
+    mine = repository(folder / "mine")
+    (folder / "outside" / "sub").mkdir(parents=True)
+    (mine / "d").symlink_to(folder / "outside")
+    snapshots = Snapshots(mine, folder / "home")
+    target = snapshots.take("target").commit
+    (mine / "d").unlink()
+    write(mine, {"d/sub/f": "f\n"})
+    before = snapshots.take("before").commit
+    assert put_back(snapshots, before, target).refused == {}
+    assert ((mine / "d").is_symlink(), (folder / "outside" / "sub").is_dir()) == (True, True)
+    put_back(snapshots, target, before)
+    snapshots.check_out(target)
+    assert (folder / "outside" / "sub").is_dir()
+
+
+def test_a_refused_folder_keeps_its_empty_folders(folder: Path) -> None:
+    mine = repository(folder / "mine")
+    write(mine, {"x": "file\n"})
+    snapshots = Snapshots(mine, folder / "home")
+    target = snapshots.take("target").commit
+    (mine / "x").unlink()
+    git(mine, "init", "--quiet", "x/inner")
+    (mine / "x" / "inner" / ".git" / "refs" / "heads" / "mine").mkdir()
+    before, theirs = snapshots.take("before").commit, sorted((mine / "x").rglob("*"))
+    (mine / "x" / "inner" / ".git" / "refs" / "heads" / "name").write_text("")
+    made = put_back(snapshots, before, target)
+    assert (set(made.refused), set(theirs) - set((mine / "x").rglob("*"))) == ({"x"}, set())
+
+
+def test_content_for_one_reader_is_never_readable_by_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = repository(folder / "mine")
+    write(mine, {"secret": "then\n"})
+    snapshots = Snapshots(mine, folder / "home")
+    target = snapshots.take("target").commit
+    write(mine, {"secret": "now\n"})
+    (mine / "secret").chmod(0o600)
+    before = snapshots.take("before").commit
+    seen: list[int] = []
+
+    def watched(*given: Any) -> Iterator[Iterator[bytes]]:
+        return (map(watch, content) for content in read_blobs(*given))
+
+    def watch(piece: bytes) -> bytes:
+        seen.extend(one.stat().st_mode & 0o777 for one in mine.glob(".perdure-*.part"))
+        return piece
+
+    monkeypatch.setattr(path_replacement, "read_blobs", watched)
+    put_back(snapshots, before, target)
+    assert (seen, (mine / "secret").read_text()) == ([0o600], "then\n")
+
+
+def test_a_second_edit_while_the_first_goes_back_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = repository(folder / "mine")
+    snapshots = Snapshots(mine, folder / "home")
+    target = snapshots.take("target").commit
+    write(mine, {"a.txt": "now\n"})
+    before = snapshots.take("before").commit
+    rename, edits = path_replacement._rename, ["first edit\n", "second edit\n"]
+
+    def edited(old: str, new: str, above: int, flag: int) -> None:
+        if flag == path_replacement.EXCHANGE:
+            (mine / "a.txt").write_text(edits.pop(0))
+        rename(old, new, above, flag)
+
+    monkeypatch.setattr(path_replacement, "_rename", edited)
+    made = put_back(snapshots, before, target)
+    (left,) = mine.glob(".perdure-*")
+    assert left.name in made.refused["a.txt"]
+    assert ((mine / "a.txt").read_text(), left.read_text()) == ("first edit\n", "second edit\n")
 
 
 def test_a_full_disk_refuses_paths_and_loses_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,3 +219,20 @@ async def test_files_outside_git_and_with_long_names_travel(
     async with open_runtime(str(tmp_path / "other" / "store.db")) as runtime:
         await imported(runtime, path, into=there)
         assert "+++ b/deep/c.txt" in (await diff(runtime, "talk")).text
+
+
+async def test_a_link_in_the_clone_does_not_lead_to_another_folder(
+    conversation: Conversation, repository: Path, tmp_path: Path
+) -> None:
+    write_into = repository / "sub"
+    write_into.mkdir()
+    (write_into / "s.txt").write_text("s\n")
+    async with open_runtime(conversation.target, **own(tmp_path)) as runtime:
+        await worked(conversation, runtime, write_into)
+        path = await exported(runtime, tmp_path / "talk.zip")
+    there = clone(repository, tmp_path / "there")
+    (tmp_path / "outside").mkdir()
+    (there / "sub").symlink_to(tmp_path / "outside")
+    async with open_runtime(str(tmp_path / "other" / "store.db")) as runtime:
+        with pytest.raises(Conflict, match="reached through a link"):
+            await imported(runtime, path, into=there)

@@ -111,6 +111,8 @@ class PathReplacer:
             if self._entry(_name(change), above) != _new(change):
                 raise PathRefused(f"{CHANGED}; an earlier edit of it is in {moved}") from None
             _rename(moved, _name(change), above, EXCHANGE)
+            if self._entry(moved, above) not in (_new(change), PathEntry(NOTHING, "")):
+                raise PathRefused(f"{CHANGED} twice; the later edit of it is in {moved}") from None
             with suppress(FileNotFoundError):
                 os.unlink(moved, dir_fd=above)
         raise PathRefused(CHANGED)
@@ -162,9 +164,12 @@ class PathReplacer:
 
     def _remove_empty_folder(self, change: Change) -> None:
         """Remove a folder that holds only folders: its files were removed before."""
+        found = list(os.walk(self._root / change.path, topdown=False))
+        if any(files or any(os.path.islink(os.path.join(top, one)) for one in below) for top, below, files in found):
+            raise PathRefused(FOLDER_IN_PLACE)  # before any folder is removed: a repository inside needs its empty ones
         try:
-            for found, _, _ in os.walk(self._root / change.path, topdown=False):
-                os.rmdir(found)
+            for top, _, _ in found:
+                os.rmdir(top)
         except OSError as error:
             if error.errno in (ENOTEMPTY, EEXIST, ENOTDIR):
                 raise PathRefused(FOLDER_IN_PLACE) from None
@@ -179,9 +184,9 @@ class PathReplacer:
                     return
                 descriptor = os.open(staged, NEW, 0o777, dir_fd=above)
                 with open(descriptor, "wb") as file:
+                    self._copy_attributes(change, descriptor)  # first: the content may be for one reader only
                     file.writelines(content)
                     file.flush()
-                    self._copy_attributes(change, descriptor)
                     faults.point("file.temp")
                     if sync:
                         os.fsync(descriptor)
