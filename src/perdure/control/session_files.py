@@ -28,7 +28,7 @@ from perdure.agent.files.transfer.snapshot_unpack import take_in
 from perdure.agent.git.command_line import find
 from perdure.domain.permission import REPOSITORY
 from perdure.durable import write_whole
-from perdure.errors import ConfigError, Conflict, NotFound
+from perdure.errors import ConfigError, Conflict, NotFound, StoreFull
 from perdure.ids import new_uid
 from perdure.interchange.export import Exported, export
 from perdure.interchange.import_ import CheckedBundle, Imported
@@ -144,7 +144,7 @@ def _place(
     if into is None:
         own = Path(bundle.repository or "") if kept and bundle.repository else None
         return (own if own is not None and own.is_dir() else None), False
-    folder = into.absolute()
+    folder = into.resolve() if into.is_dir() else into.absolute()
     if folder.is_dir() and any(folder.iterdir()):
         if _filled_by(runtime, folder) == bundle.digest:
             return folder.resolve(), False
@@ -197,8 +197,10 @@ def _take_files(runtime: Runtime, bundle: CheckedBundle, about: SessionFiles, pl
     try:
         beside.mkdir(exist_ok=not is_new)
         shots = Snapshots(beside, home)
-        take_in(shots, about, bundle.pack())
+        size = take_in(shots, about, bundle.pack())
         if is_new:
+            if size > (free := shutil.disk_usage(beside).free):
+                raise StoreFull(f"The files of the bundle have {size} bytes, and {free} are free in {place.parent}.")
             shots.check_out(about.snapshots[-1])
             sync_all(beside)
             write_whole(home / FILLED, bundle.digest.encode())  # first: a second import recognizes the folder

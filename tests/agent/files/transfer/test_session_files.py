@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from perdure.control.branches.prune import prune
 from perdure.control.branches.rewind import rewind
 from perdure.control.session_files import ImportedSession, export_session, import_session
 from perdure.control.verification import verify_sessions
-from perdure.errors import ConfigError, Conflict, NotFound
+from perdure.errors import ConfigError, Conflict, NotFound, StoreFull
 from perdure.interchange.import_ import CheckedBundle, open_checked
 from tests.agent.conftest import open_runtime
 from tests.agent.files.test_branch import own, place_of, read, repository, write
@@ -96,10 +97,19 @@ async def test_a_copy_works_in_a_new_folder(conversation: Conversation, reposito
         await worked(conversation, runtime, repository)
         path = await exported(runtime, tmp_path / "talk.zip")
     async with open_runtime(str(tmp_path / "other" / "store.db")) as runtime:
-        made = await imported(runtime, path, into=tmp_path / "fresh")
+        (tmp_path / "fresh").mkdir()
+        (tmp_path / "link").symlink_to("fresh")
+        made = await imported(runtime, path, into=tmp_path / "link")
         fresh = tmp_path / "fresh"
         assert (made.is_new, (fresh / "deep" / "c.txt").read_text(), (fresh / ".git").exists()) == (True, "c\n", False)
         history = await runtime.get(made.imported.session.forked_from or "")
+        (fresh / "b.txt").write_text("by hand\n")
+        here = await plan_rewind(runtime, history.id, to=await first_write(runtime, history.id))
+        assert (await rewind_in_place(runtime, here)).result.removed == ["deep/c.txt"]
+        here = await plan_rewind(runtime, history.id, snapshot=here.before)
+        assert (await rewind_in_place(runtime, here)).result.written == ["b.txt", "deep/c.txt"]
+        assert (fresh / "b.txt").read_text() == "by hand\n"
+        (fresh / "b.txt").write_text("b\n")
         assert "+++ b/deep/c.txt" in (await diff(runtime, history.id)).text
         assert not [one async for one in runtime.effects(state="dispatched")]
         await runtime.send("talk", "again")
@@ -236,3 +246,17 @@ async def test_a_link_in_the_clone_does_not_lead_to_another_folder(
     async with open_runtime(str(tmp_path / "other" / "store.db")) as runtime:
         with pytest.raises(Conflict, match="reached through a link"):
             await imported(runtime, path, into=there)
+
+
+async def test_files_larger_than_the_free_space_are_refused(
+    conversation: Conversation, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_runtime(conversation.target, **own(tmp_path)) as runtime:
+        await worked(conversation, runtime, repository)
+        path = await exported(runtime, tmp_path / "talk.zip")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=3))
+    async with open_runtime(str(tmp_path / "other" / "store.db")) as runtime:
+        with pytest.raises(StoreFull, match="and 3 are free"):
+            await imported(runtime, path, into=tmp_path / "fresh")
+    assert not [one for one in tmp_path.iterdir() if "fresh" in one.name]

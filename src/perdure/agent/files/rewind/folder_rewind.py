@@ -3,7 +3,7 @@
     plan       snapshot what the folder holds; compare it with the wanted snapshot; list what will change and what stays
     rewind     one effect, which names both snapshots and holds the lease of the folder: path by path, each only if it
                still holds what the first snapshot holds
-    record     a line in the log of the session, with the snapshot after it, unless the session has ended
+    record     a line in the log of the session, with the snapshot after it, unless its log is closed
 
 The effect belongs to a session of its own, with the program `rewind_folder`: it needs no model, and the rewound session
 may have ended. A kill leaves an effect that is run again: paths that are done are found as done. What was replaced or
@@ -28,7 +28,7 @@ from perdure.agent.files.object_store import LockedStore
 from perdure.agent.files.rewind.path_replacement import PathReplacer
 from perdure.agent.files.snapshot import Snapshots
 from perdure.agent.tools.result import short
-from perdure.errors import Conflict, NotDone, NotFound, PerdureError
+from perdure.errors import Conflict, IllegalMove, NotDone, NotFound, PerdureError
 from perdure.ids import digest, host, storable
 from perdure.runtime.definitions.program import program
 from perdure.runtime.definitions.tool import Call, tool
@@ -167,7 +167,10 @@ async def folder_of(runtime: Runtime, uid: str) -> tuple[Path, Path]:
 async def record_rewind(
     runtime: Runtime, uid: str, event: int | None, before: str, made: FolderRewind, key: str
 ) -> None:
-    """Record the rewind in the log of the session whose folder it is, once; `key` identifies the rewind."""
+    """Record the rewind in the log of the session whose folder it is, once; `key` identifies the rewind.
+
+    The log of a session that has ended, was moved away or came as the history of a copy is closed: it stays as it is.
+    """
     if not (made.written or made.removed):
         return
     paths = [f"written {one}" for one in made.written] + [f"removed {one}" for one in made.removed]
@@ -181,4 +184,8 @@ async def record_rewind(
         "before": before,
     }
     body = about if made.snapshot is None else about | {"snapshot": made.snapshot}
-    await runtime.store.write(message.add_note(uid, runtime.by, body, key="rewind"))
+    try:
+        await runtime.store.write(message.add_note(uid, runtime.by, body, key="rewind"))
+    except IllegalMove:
+        if (await runtime.store.read(sessions.get, uid)).sealed_at is None:
+            raise

@@ -42,8 +42,11 @@ class TreeSize(NamedTuple):
     depth: int
 
 
-def take_in(snapshots: Snapshots, about: SessionFiles, pieces: Iterable[bytes]) -> None:
-    """Store the snapshots of a pack beside those of a folder; raises `BundleInvalid` for what no honest pack holds."""
+def take_in(snapshots: Snapshots, about: SessionFiles, pieces: Iterable[bytes]) -> int:
+    """Store the snapshots of a pack beside those of a folder; raises `BundleInvalid` for what no honest pack holds.
+
+    Returns how many bytes a checkout of the newest snapshot would write.
+    """
     with snapshots.lock() as store:
         if store.object_format != about.object_format:
             raise Conflict(
@@ -55,13 +58,14 @@ def take_in(snapshots: Snapshots, about: SessionFiles, pieces: Iterable[bytes]) 
         with TemporaryDirectory(prefix="import-", dir=store.path.parent) as made:
             quarantine = _index(store, Path(made), about, pieces)
             names = _list_objects(quarantine, about)
-            _measure(quarantine, about, names)
+            size = _measure(quarantine, about, names)
             borrowed, store.borrowed_objects = store.borrowed_objects, quarantine.path / "objects"
             copy_borrowed(store, names)
             store.borrowed_objects = borrowed
             store.sync()
         for name in about.snapshots:
             store.tree(name)
+    return size
 
 
 def _index(store: LockedStore, folder: Path, about: SessionFiles, pieces: Iterable[bytes]) -> LockedStore:
@@ -102,8 +106,11 @@ def _list_objects(quarantine: LockedStore, about: SessionFiles) -> list[str]:
     return out.decode().split()
 
 
-def _measure(quarantine: LockedStore, about: SessionFiles, names: list[str]) -> None:
-    """Refuse names that no folder can hold, and trees that would fill a disk with few objects."""
+def _measure(quarantine: LockedStore, about: SessionFiles, names: list[str]) -> int:
+    """Refuse names that no folder can hold, and trees that would fill a disk with few objects.
+
+    Returns the number of bytes in the newest snapshot.
+    """
     stdin = "".join(f"{name}\n" for name in names).encode()
     out = quarantine.out("cat-file", "--batch-check=%(objecttype) %(objectsize)", stdin=stdin)
     kinds = dict(zip(names, (line.split() for line in out.decode().splitlines()), strict=True))
@@ -121,8 +128,10 @@ def _measure(quarantine: LockedStore, about: SessionFiles, names: list[str]) -> 
     ]
     _check_links(quarantine, links, sizes)
     known: dict[int, TreeSize] = {}
-    for commit in about.snapshots:
-        _check_size(numbers[quarantine.tree(commit)], listed, known)
+    tops = [numbers[quarantine.tree(commit)] for commit in about.snapshots]
+    for top in tops:
+        _check_size(top, listed, known)
+    return known[tops[-1]].bytes
 
 
 class TreeListing(NamedTuple):
