@@ -26,6 +26,8 @@ found = total([3, 4])
 print(f"total([3, 4]) is {found}, and should be 7")
 sys.exit(found != 7)
 """
+ESCAPE = "\x1b"
+WAIT = ("run_command", {"command": "for n in 1 2 3 4 5 6 7 8 9; do echo waiting for the service; sleep 1; done"})
 FIX = [
     calls(("read_file", {"path": "cart.py"}), TEST),
     calls(edit("max(prices)", "sum(prices)"), TEST),
@@ -63,7 +65,25 @@ def kill_and_resume() -> Recorder:
     return recorder
 
 
-SCENARIOS: dict[str, Callable[[], Recorder]] = {"kill-and-resume": kill_and_resume}
+def talk() -> Recorder:
+    """A person approves with one key, stops a command with Escape, and asks for the cost and the changes."""
+    with shell([calls(TEST), calls(edit("max(prices)", "sum(prices)"), WAIT), "Stopped. What now?"]) as recorder:
+        recorder.type('perdure run "The test fails. Fix it." --id fix\n')
+        recorder.until("y/s/t/n/m >")
+        recorder.hold(2.5)
+        recorder.type("t")
+        recorder.until("waiting for the service", times=2)
+        recorder.hold(2)
+        recorder.type(ESCAPE)
+        recorder.until("ada stopped the work here")
+        recorder.hold(2.5)
+        recorder.type("/diff\n")
+        recorder.until("+    return sum(prices)")
+        recorder.hold(3)
+    return recorder
+
+
+SCENARIOS: dict[str, Callable[[], Recorder]] = {"kill-and-resume": kill_and_resume, "talk": talk}
 
 
 def main() -> None:

@@ -156,7 +156,8 @@ def _runs(screen: pyte.Screen, row: int, cursor: tuple[int, int] | None) -> tupl
 
 
 def _without_host(text: str) -> str:
-    return re.sub(r"@[\w.-]+:\d+", "@laptop:4711", text)
+    """The text without names of this machine and of its temporary folders."""
+    return re.sub(r"@[\w.-]+:\d+", "@laptop:4711", re.sub(r"/\S*/perdure-picture-\w+", "/home/ada", text))
 
 
 def _colour(name: str) -> str:

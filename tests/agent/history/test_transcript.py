@@ -29,3 +29,10 @@ def test_a_compacted_context_never_begins_with_a_tool_result(keep: int) -> None:
     lines = [line(number, role) for number, role in enumerate(roles, 1)]
     cut = _cut(lines, keep)
     assert lines[cut].role in ("user", "assistant")
+
+
+def test_the_name_that_a_provider_reports_is_no_change_of_the_model() -> None:
+    state = State()
+    state.add(line(1, "user", model="anthropic:claude-sonnet"))
+    state.add(line(2, "assistant", model="claude-sonnet-20260101"))
+    assert state.model == "anthropic:claude-sonnet"

@@ -83,7 +83,7 @@ class State(msgspec.Struct):
         str, str
     ] = {}  # effects that were reported to the model as unknown, with the session that planned each
     origins: list[str] = []
-    model: str | None = None
+    model: str | None = None  # as it is configured; a reply names it as its provider does
     tools: list[str] = []
     snapshot: str | None = None  # of the files after the last line that changed some
     not_kept: list[str] = []  # files that are missing from that snapshot, each with the reason
@@ -126,7 +126,6 @@ class State(msgspec.Struct):
         self.replies += 1
         self.turns += 1
         self._spend(body)
-        self.model = body.get("model") or self.model
 
     def _spend(self, body: dict[str, Any]) -> None:
         used = body.get("usage") or {}
