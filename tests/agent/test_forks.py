@@ -106,6 +106,18 @@ async def test_a_rewind_waits_for_a_person_after_its_doubt_is_settled(conversati
         assert len(conversation.model.requests) == asked
 
 
+async def test_a_rewound_session_of_one_answer_waits_for_the_next_message(conversation: Conversation) -> None:
+    conversation.declare(["One.", "Two."], [])
+    async with open_runtime(conversation.target) as runtime:
+        await conversation.start(runtime, once=True)
+        for at, answer in zip(await numbered(runtime, "message"), ("One.", "Two."), strict=True):
+            branch = (await rewind(runtime, "talk", to=at)).session
+            assert [one.kind for one in branch.waits] == ["input"]
+            await runtime.send(branch.id, "Again.")
+            branch = await runtime.run(branch.id)
+            assert (branch.status, branch.result) == ("done", answer)
+
+
 async def shortened_branch(conversation: Conversation, *more: tuple[str, Any]) -> str:
     """What the model of a branch is shown first, when its window was shortened after the fork."""
 

@@ -100,7 +100,7 @@ class Loop:
                     return answer
                 await self._rest()
             elif (why := self._model.stop_note(self.state)) is not None:
-                if once:
+                if once and why["about"] != "rewound":  # a rewound branch waits for the message that continues it
                     await self._fail(ModelError(str(why["content"]), retry=False))
                 await self._rest({"about": why["about"], "why": why["content"]})
             elif (limit := reached(self.settings.limits, self.state, self._unwritten())) is not None:
