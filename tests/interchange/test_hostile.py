@@ -14,7 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure.agent.files.rewind.folder_rewind import rewind_folder
 from perdure.errors import BundleInvalid, ConfigError, IllegalMove, NotFound, PerdureError
+from perdure.interchange import export
 from perdure.interchange.distrust import refuse_open_folder_changes
 from perdure.interchange.unpack import BundleLimits
 from perdure.runtime.runtime import Runtime
@@ -449,3 +451,16 @@ def test_a_session_in_the_middle_of_a_folder_change_does_not_move(tool: str) -> 
     with pytest.raises(IllegalMove, match="belongs to this machine"):
         refuse_open_folder_changes(StoredSession({"id": "t-1"}, [], {"effect": [effect]}))
     refuse_open_folder_changes(StoredSession({"id": "t-1"}, [], {"effect": [effect | {"state": "acknowledged"}]}))
+
+
+@pytest.mark.parametrize("move", [True, False])
+async def test_a_rewind_of_a_folder_is_neither_exported_nor_imported(
+    move: bool, opened: Open, there: Runtime, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = opened("source")
+    await here.start(rewind_folder.bind("f" * 32, 1, "a" * 40, "b" * 40, [], []), id="r")
+    with pytest.raises(IllegalMove, match="a folder of one machine"):
+        await export_session(here, "r", folder / "honest", move=move)
+    monkeypatch.setattr(export, "refuse_folder_program", lambda _: None)
+    await export_session(here, "r", folder / "forged", move=move)
+    await refused(there, folder / "forged", "a folder of one machine")

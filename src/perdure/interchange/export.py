@@ -47,7 +47,7 @@ from perdure.interchange.bundle import (
     Member,
     Part,
 )
-from perdure.interchange.distrust import refuse_open_folder_changes
+from perdure.interchange.distrust import refuse_folder_program, refuse_open_folder_changes
 from perdure.interchange.pack import Content, digest_of, write
 from perdure.interchange.session_files import DESCRIPTION, PACK, PackedFiles, snapshots_of
 from perdure.interchange.signature import SigningKey, check_maker
@@ -109,6 +109,7 @@ def export(
     if os.path.lexists(path) and not again:
         raise Conflict(f"{path} is there already.", hint="Name another place with --to, or move it away.")
     _check_artifacts(line, artifacts)
+    refuse_folder_program(line[-1])
     if move:
         refuse_open_folder_changes(line[-1])
     named = snapshots_of(line)

@@ -35,6 +35,7 @@ from perdure.interchange.distrust import (
     check_rows,
     granted_to,
     reduced,
+    refuse_folder_program,
     refuse_open_folder_changes,
     unsettled_votes,
 )
@@ -97,8 +98,7 @@ def open_checked(
         _check_artifacts(bundle, line)
         for kept in line:
             check_rows(kept, bundle)
-        if bundle.manifest.mode == MOVE:
-            _refuse_folder_changes(line[-1])
+        _refuse_folder_changes(line, bundle.manifest.mode)
         yield CheckedBundle(bundle, line, signer, read_files(bundle, line))
 
 
@@ -184,9 +184,12 @@ class CheckedBundle:
         )  # fmt: skip
 
 
-def _refuse_folder_changes(kept: StoredSession) -> None:
+def _refuse_folder_changes(line: list[StoredSession], mode: str) -> None:
     try:
-        refuse_open_folder_changes(kept)
+        for kept in line:
+            refuse_folder_program(kept)
+        if mode == MOVE:
+            refuse_open_folder_changes(line[-1])
     except IllegalMove as error:
         raise BundleInvalid(error.message) from None
 
