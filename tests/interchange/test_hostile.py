@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure.agent.files.branch_merge import bring_home
 from perdure.agent.files.rewind.folder_rewind import rewind_folder
 from perdure.errors import BundleInvalid, ConfigError, IllegalMove, NotFound, PerdureError
 from perdure.interchange import export
@@ -454,11 +455,14 @@ def test_a_session_in_the_middle_of_a_folder_change_does_not_move(tool: str) -> 
 
 
 @pytest.mark.parametrize("move", [True, False])
-async def test_a_rewind_of_a_folder_is_neither_exported_nor_imported(
-    move: bool, opened: Open, there: Runtime, folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "bound", [rewind_folder.bind("f" * 32, 1, "a" * 40, "b" * 40, [], []), bring_home.bind("f" * 32)]
+)
+async def test_rewinds_and_merges_of_folders_are_neither_exported_nor_imported(
+    bound: Any, move: bool, opened: Open, there: Runtime, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = opened("source")
-    await here.start(rewind_folder.bind("f" * 32, 1, "a" * 40, "b" * 40, [], []), id="r")
+    await here.start(bound, id="r")
     with pytest.raises(IllegalMove, match="a folder of one machine"):
         await export_session(here, "r", folder / "honest", move=move)
     monkeypatch.setattr(export, "refuse_folder_program", lambda _: None)

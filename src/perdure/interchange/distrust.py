@@ -21,14 +21,14 @@ from perdure.store.statements import RECORDS
 from perdure.store.transfer.session_export import Columns, StoredSession
 
 FOLDER_TOOLS = frozenset({"merge_branch", "open_worktree", "rewind_files"})  # they change folders that they name
-FOLDER_PROGRAM = "rewind_folder"  # it asks no one: a person confirmed the plan before it was started
+FOLDER_PROGRAMS = frozenset({"bring_home", "rewind_folder"})  # they ask no one: a person decided before the start
 
 
 def refuse_folder_program(kept: StoredSession) -> None:
-    """Refuse the session of a rewind in place: continued or forked elsewhere, it would change a folder there."""
-    if kept.session["program"] == FOLDER_PROGRAM:
+    """Refuse the session of a rewind or of a merge: continued or forked elsewhere, it would change a folder there."""
+    if kept.session["program"] in FOLDER_PROGRAMS:
         raise IllegalMove(
-            f"Session {kept.session['id']} is a rewind of a folder of one machine, and has no meaning elsewhere.",
+            f"Session {kept.session['id']} only changes a folder of one machine, and has no meaning elsewhere.",
             hint="Export the session whose folder it is.",
         )
 

@@ -40,6 +40,9 @@ async def test_an_ended_branch_is_merged_by_a_separate_session(
         assert (await runtime.get(f"{branch}.merge-1")).status == "done"
         (repository / "b.txt").unlink()  # he did not like it
         assert (await merge(runtime, branch)).merged.written == []
+        await runtime.remove(f"{branch}.merge-1", because="tidy")
+        await merge(runtime, branch)
+        assert (await runtime.get(f"{branch}.merge-3")).status == "done"
 
 
 @pytest.mark.slow

@@ -18,10 +18,11 @@ from perdure.agent.files.merge import merge_into
 from perdure.agent.files.snapshot import Snapshots
 from perdure.config import default_store
 from perdure.domain.session import SessionRecord
-from perdure.errors import Conflict, NotDone, NotFound
+from perdure.errors import Conflict, IllegalMove, NotDone, NotFound
 from perdure.ids import digest
 from perdure.runtime.definitions.tool import Call, tool
 from perdure.store.move import StoreTransaction
+from perdure.store.moves import message
 from perdure.store.moves import session as sessions
 
 if TYPE_CHECKING:
@@ -68,6 +69,18 @@ def folder_path(folder: SessionFolder, home: Path | None) -> Path | None:
     if folder.branch is None:
         return Path(folder.repository)
     return None if home is None else worktree.worktree_path(home, folder.branch)
+
+
+async def record_in_log(runtime: Runtime, uid: str, body: dict[str, Any], *, key: str) -> None:
+    """Add a line about the folder of a session to its log, once; `body[key]` identifies it.
+
+    The log of a session that has ended, was moved away or came as the history of a copy is closed: it stays as it is.
+    """
+    try:
+        await runtime.store.write(message.add_note(uid, runtime.by, body, key=key))
+    except IllegalMove:
+        if (await runtime.store.read(sessions.get, uid)).sealed_at is None:
+            raise
 
 
 @tool(replay="idempotent", inflight="1s", retry=5, name="open_worktree")

@@ -3,7 +3,7 @@
 A live branch performs its merge itself, ordered by a person. For a branch that has ended, a session of its own does it,
 with the program `bring_home`. Both prepare the merge in the same way before the effect is planned: only a person
 decides whether conflicts are marked in the files, and everything else is recorded. What was written becomes a line of
-the parent session, with the snapshot after it, unless that session has ended; then its log is closed.
+the parent session, with the snapshot after it, unless its log is closed.
 
     look       a snapshot of both folders, and the snapshot at which they were last the same
     merge      one effect, which names these three
@@ -13,6 +13,7 @@ the parent session, with the snapshot after it, unless that session has ended; t
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from perdure.agent.files.branch import (
     MergeReport,
     folder_path,
     merge_branch,
+    record_in_log,
     session_folder,
     snapshot_folder,
     storage_folder,
@@ -38,7 +40,6 @@ from perdure.runtime.runtime import Runtime
 from perdure.runtime.session import Session
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import effect as effects
-from perdure.store.moves import message
 from perdure.store.moves import session as sessions
 
 SHOWN = 4000  # characters of the list of written and removed files
@@ -127,12 +128,17 @@ def _merges_and_fork(tx: StoreTransaction, branch: SessionRecord) -> tuple[list[
 
 def merge_sessions(tx: StoreTransaction, branch: SessionRecord) -> list[SessionRecord]:
     """The sessions that merged a branch after its end, in order."""
+    named = named_merges(tx, branch)
+    return [one for one in named if one.program == MERGE_PROGRAM and one.arguments.get("branch") == branch.uid]
+
+
+def named_merges(tx: StoreTransaction, branch: SessionRecord) -> list[SessionRecord]:
+    """The sessions whose ids are those of merges of a branch, in order; one may be removed, or another program."""
     found: list[SessionRecord] = []
-    while True:
-        try:
+    with suppress(NotFound):
+        while True:
             found.append(sessions.get_by_id(tx, merge_session_id(branch, len(found) + 1)))
-        except NotFound:
-            return [one for one in found if one.program == MERGE_PROGRAM and one.arguments.get("branch") == branch.uid]
+    return found
 
 
 def merge_session_id(branch: SessionRecord, number: int) -> str:
@@ -151,4 +157,4 @@ async def record_merge(runtime: Runtime, uid: str, made: MergeReport, key: str) 
     paths = [f"written {one}" for one in made.written] + [f"removed {one}" for one in made.removed]
     text = bounded(f"The person merged branch {branch.id} into this folder: {', '.join(paths)}.", SHOWN)
     body = {"role": "note", "about": "performed", "content": text, "snapshot": made.snapshot, "merge": key}
-    await runtime.store.write(message.add_note(parent.uid, runtime.by, body, key="merge"))
+    await record_in_log(runtime, parent.uid, body, key="merge")

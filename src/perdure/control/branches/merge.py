@@ -24,6 +24,7 @@ from perdure.agent.files.branch_merge import (
     merge_folders,
     merge_session_id,
     merge_sessions,
+    named_merges,
 )
 from perdure.agent.git.command_line import SAFE, run
 from perdure.agent.git.head import head_of
@@ -107,7 +108,7 @@ async def _start_merge_session(
     runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path, mark: bool
 ) -> MergeResult:
     """Start a session that merges a branch that has ended."""
-    number = len(await runtime.store.read(merge_sessions, branch)) + 1
+    number = len(await runtime.store.read(named_merges, branch)) + 1
     made = await runtime.start(
         bring_home.bind(branch.uid, mark), id=merge_session_id(branch, number), owner=branch.owner,
         repository=branch.repository, title=f"the merge of {branch.id}",

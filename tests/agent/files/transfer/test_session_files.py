@@ -13,6 +13,7 @@ import perdure
 from perdure.agent.files.branch import snapshot_folder, storage_folder
 from perdure.control.branches.files import diff
 from perdure.control.branches.in_place_rewind import plan_rewind, rewind_in_place
+from perdure.control.branches.merge import merge
 from perdure.control.branches.prune import prune
 from perdure.control.branches.rewind import rewind
 from perdure.control.session_files import ImportedSession, export_session, import_session
@@ -116,6 +117,8 @@ async def test_a_copy_works_in_a_new_folder(conversation: Conversation, reposito
         assert (await runtime.run("talk")).status == "waiting"
         assert ((await place_of(runtime, "talk")) / "b.txt").read_text() == "b2\n"
         assert (fresh / "b.txt").read_text() == "b\n"
+        assert (await merge(runtime, "talk")).merged.written == ["b.txt"]
+        assert ((fresh / "b.txt").read_text(), (await runtime.get("talk")).status) == ("b2\n", "waiting")
         back = await rewind(runtime, history.id, to=await first_write(runtime, history.id))
         assert sorted(one.name for one in Path(back.folder or "").iterdir()) == ["a.txt", "b.txt"]
 

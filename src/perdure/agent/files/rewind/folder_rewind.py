@@ -22,18 +22,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure.agent.call_report import bounded
-from perdure.agent.files.branch import folder_path, session_folder, snapshot_folder, storage_folder
+from perdure.agent.files.branch import (
+    folder_path,
+    record_in_log,
+    session_folder,
+    snapshot_folder,
+    storage_folder,
+)
 from perdure.agent.files.checkout import NESTED, Change, changes_between, ignored_by_snapshot
 from perdure.agent.files.object_store import LockedStore
 from perdure.agent.files.rewind.path_replacement import PathReplacer
 from perdure.agent.files.snapshot import Snapshots
 from perdure.agent.tools.result import short
-from perdure.errors import Conflict, IllegalMove, NotDone, NotFound, PerdureError
+from perdure.errors import Conflict, NotDone, NotFound, PerdureError
 from perdure.ids import digest, host, storable
 from perdure.runtime.definitions.program import program
 from perdure.runtime.definitions.tool import Call, tool
 from perdure.runtime.session import Session
-from perdure.store.moves import message
 from perdure.store.moves import session as sessions
 
 if TYPE_CHECKING:
@@ -167,10 +172,7 @@ async def folder_of(runtime: Runtime, uid: str) -> tuple[Path, Path]:
 async def record_rewind(
     runtime: Runtime, uid: str, event: int | None, before: str, made: FolderRewind, key: str
 ) -> None:
-    """Record the rewind in the log of the session whose folder it is, once; `key` identifies the rewind.
-
-    The log of a session that has ended, was moved away or came as the history of a copy is closed: it stays as it is.
-    """
+    """Record the rewind in the log of the session whose folder it is, once; `key` identifies the rewind."""
     if not (made.written or made.removed):
         return
     paths = [f"written {one}" for one in made.written] + [f"removed {one}" for one in made.removed]
@@ -184,8 +186,4 @@ async def record_rewind(
         "before": before,
     }
     body = about if made.snapshot is None else about | {"snapshot": made.snapshot}
-    try:
-        await runtime.store.write(message.add_note(uid, runtime.by, body, key="rewind"))
-    except IllegalMove:
-        if (await runtime.store.read(sessions.get, uid)).sealed_at is None:
-            raise
+    await record_in_log(runtime, uid, body, key="rewind")
