@@ -14,6 +14,7 @@ from perdure import Call, tool
 from perdure.agent.model import OnText, PartialReply, Reply, Request, ToolCall, Usage
 from perdure.errors import ModelError
 from perdure.ids import decode
+from perdure.runtime.run.interruption import Interruption
 from tests.agent.conftest import open_runtime
 from tests.agent.support.conversation import Conversation, calls, lines
 from tests.agent.support.sandbox_run import until
@@ -257,6 +258,33 @@ async def test_a_sub_agent_is_cancelled_with_the_turn(conversation: Conversation
         [child] = [one async for one in runtime.sessions() if one.id != "talk"]
         assert child.status == "cancelled"
         assert [one["status"] for one in await lines(runtime) if one["role"] == "tool"] == ["failed"]
+
+
+async def test_a_sub_agent_that_waits_is_cancelled_before_the_turn_ends(
+    conversation: Conversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Interruption, "_begin", lambda _: None)  # the watcher is too slow
+
+    @tool
+    def push() -> str:
+        return "pushed"
+
+    class Delegating:
+        name = "delegating"
+
+        async def reply(self, request: Request, on_text: OnText) -> Reply:
+            if request.turns[0].text == "a part":
+                return Reply(calls=(ToolCall("p", "push", {}),), stop="calls")
+            return Reply(calls=(ToolCall("c", "delegate", {"task": "a part"}),), stop="calls")
+
+    conversation.declare([], ["delegate", push], model=Delegating(), policy=lambda _: "ask")
+    async with open_runtime(conversation.target) as runtime:
+        view = await conversation.start(runtime)
+        assert [one.kind for one in view.waits] == ["child"]
+        await runtime.interrupt("talk", by="ada")
+        view = await runtime.run("talk")
+        [child] = [one async for one in runtime.sessions() if one.id != "talk"]
+        assert (child.status, [(one.kind, one.ref) for one in view.waits]) == ("cancelled", [("input", None)])
 
 
 async def test_a_session_that_runs_once_fails(conversation: Conversation) -> None:

@@ -68,6 +68,15 @@ async def test_permission_does_not_reach_a_branch(conversation: Conversation) ->
         assert asked(await runtime.run(branch.id)) == ["a"]
 
 
+@pytest.mark.databases("sqlite", "postgres")
+async def test_removed_session_leaves_no_permission(conversation: Conversation) -> None:
+    conversation.declare([*SCRIPT[:1], "End."], [posts()], policy=lambda _: "ask")
+    async with open_runtime(conversation.target) as runtime:
+        session = await approve(runtime, await conversation.start(runtime), "tool")
+        await runtime.remove("talk", because="a test")
+        assert await runtime.store.read(allowed, session.uid) == {}
+
+
 async def test_permission_covers_calls_that_wait_already(conversation: Conversation) -> None:
     both = calls(*(("post_note", {"text": text}) for text in "aba"))
     conversation.declare([both, "End."], [posts()], policy=lambda _: "ask")

@@ -66,6 +66,16 @@ async def test_importing_a_copy_twice_changes_nothing(
     assert second.copy != first.session.uid
 
 
+async def test_a_copy_that_was_removed_is_not_imported_again(opened: Open, sink: SinkClient, folder: Path) -> None:
+    here, there = opened("here"), opened("there")
+    await start_session(here)
+    await export_session(here, "t-1", folder / "t")
+    await import_session(there, folder / "t")
+    await there.remove("t-1", because="a test")
+    with pytest.raises(Conflict, match="Session t-1 was removed"):
+        await import_session(there, folder / "t", id="another")
+
+
 async def test_a_copy_never_acts_on_unsettled_effects_of_its_original(
     opened: Open, sink: SinkClient, folder: Path
 ) -> None:

@@ -130,6 +130,20 @@ async def test_session_that_is_needed_is_not_removed(world: World) -> None:
     assert (await world.rt.get("parent")).status == "waiting"
 
 
+@pytest.mark.parametrize("column", ["forked_from", "parent_uid"])
+async def test_session_removed_meanwhile_gets_no_branch_and_no_child(world: World, column: str) -> None:
+    outside = Outside()
+    made = written(outside)
+    view = await world.run(made.bind(secret="x"))
+    place: dict[str, Any] = {"forked_at": view.cursor} if column == "forked_from" else {"parent_wait": "c-1"}
+    late: dict[str, Any] = {"id": "late", "program": view.program, "arguments": view.arguments, column: view.uid}
+    await world.rt.remove("s", because="a test")  # after the parent was read for the branch
+    with pytest.raises(Conflict, match="Session s was removed"):
+        await world.rt.store.write(sessions.create(sessions.NewSession(**late, **place), by="ada"))
+    assert [one async for one in world.rt.sessions()] == []
+    assert len(outside.calls) == 1
+
+
 async def test_two_removals_at_once_remove_once(world: World) -> None:
     outside = Outside()
     await world.run(written(outside).bind(secret="x"))

@@ -12,6 +12,7 @@ from perdure.runtime.definitions.program import get_program
 from perdure.runtime.queries import Queries, SessionView
 from perdure.runtime.run.large_values import Values
 from perdure.store.databases.files.database import FilesDatabase
+from perdure.store.move import Move
 from perdure.store.moves import session_end, session_model, session_removal, session_retry, wait
 from perdure.store.moves.session_removal import Removal
 from perdure.store.store import Store
@@ -40,28 +41,32 @@ class SessionEdits:
         """Make a failed session ready, so that it runs again in place.
 
         What is on record answers as before; only what ended the session runs again. If its child failed, the child is
-        retried first: a process that is killed in between leaves the child retried, and the session failed.
+        retried first: a process that is killed in between leaves the child retried, and the session failed. All of them
+        are checked before the first is retried, because a refusal must not leave a child running.
         """
         view = await self._queries.get(name)
-        await self._retry(view, by or self._by, with_parent=False)
+        for move in await self._retries(view, by or self._by, with_parent=False):
+            await self._store.write(move)
         return await self._queries.get(view.uid)
 
-    async def _retry(self, view: SessionView, by: str, *, with_parent: bool) -> None:
+    async def _retries(self, view: SessionView, by: str, *, with_parent: bool) -> list[Move[None]]:
+        """The retries of a session and of the children that caused its failure, the children first."""
+        await self._store.read(session_retry.check, view, with_parent=with_parent)
         error = view.error if isinstance(view.error, dict) else {}
-        named = (error.get("cause") or {}).get("waits", ()) if view.status == Status.FAILED else ()
+        named, moves = (error.get("cause") or {}).get("waits", ()), list[Move[None]]()
         for asked in await self._store.read(wait.of_session, view.uid) if named else ():
             if asked.id not in named or asked.kind != WaitKind.CHILD:
                 continue
             child = await self._queries.get(str(asked.ref))
             if child.status == Status.FAILED:
-                await self._retry(child, by, with_parent=True)
+                moves += await self._retries(child, by, with_parent=True)
             elif child.status == Status.CANCELLED:
                 raise IllegalMove(
                     f"Session {view.id} cannot be retried: its child {child.id} was cancelled.",
                     hint=f"Branch before the child began: `perdure fork {view.id} --at {asked.number - 1}`.",
                 )
         lines = get_program(view.program).retry_lines(error)
-        await self._store.write(session_retry.retry(view.uid, by, with_parent=with_parent, lines=lines))
+        return [*moves, session_retry.retry(view.uid, by, with_parent=with_parent, lines=lines)]
 
     async def archive(self, name: str, *, undo: bool = False, by: str | None = None) -> SessionView:
         """Hide a session from the list, or with `undo` show it again. A message or a resume shows it again too."""

@@ -153,3 +153,24 @@ async def test_a_program_that_ends_first_is_not_interrupted(target: str) -> None
         await runtime.run("s")
         with pytest.raises(perdure.IllegalMove, match="done already"):
             await runtime.interrupt("s", by="ada")
+
+
+async def test_a_session_with_a_doubt_is_paused_after_its_verdict(target: str) -> None:
+    @tool
+    def push() -> int:
+        raise ValueError("the connection was lost")
+
+    @program
+    async def pushing(s: Session) -> None:
+        await s.gather(s.do(push), s.sleep("1h"))
+
+    async with perdure.open(target) as runtime:
+        await runtime.start(pushing.bind(), id="s")
+        assert sorted(one.kind for one in (await runtime.run("s")).waits) == ["doubt", "timer"]
+        await runtime.interrupt("s", by="ada")
+        view = await asyncio.wait_for(runtime.run("s"), 30)
+        assert (view.status, view.interrupt_requested_at) == ("waiting", None)
+        assert view.pause_requested_at is not None
+        (effect,) = [one async for one in runtime.effects(session="s")]
+        await runtime.settle(effect.id, "happened", by="ada", because="seen", result=1)
+        assert "paused" in [one.kind for one in (await runtime.run("s")).waits]

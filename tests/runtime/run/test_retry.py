@@ -211,6 +211,33 @@ async def test_a_failed_child_is_retried_with_its_parent(world: World) -> None:
     world.verify("young")
 
 
+async def test_a_refused_retry_leaves_the_child_failed(world: World) -> None:
+    flaky = Flaky()
+
+    @tool(gate=Gate("merge"))
+    def merge() -> None: ...
+
+    @program
+    async def young(s: Session) -> int:
+        return await s.step("work", flaky)
+
+    @program
+    async def old(s: Session) -> int:
+        try:
+            return await s.child(young.bind(), id="young")
+        except SessionFailed:
+            await s.do(merge)
+            raise
+
+    await world.run(old.bind())
+    (asked,) = [one async for one in world.rt.approvals(session="s")]
+    await world.rt.deny(asked.id, by="grace", because="too early")
+    assert (await world.again()).status == "failed"
+    with pytest.raises(IllegalMove, match="was denied"):
+        await world.rt.retry("s")
+    assert (await world.rt.get("young")).status == "failed"
+
+
 class HostileError(NotDone):
     """Names records that do not exist, and raises when it is read."""
 

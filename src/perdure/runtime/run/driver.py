@@ -20,6 +20,7 @@ from perdure.runtime.ledger import leases
 from perdure.runtime.ledger.late_outcomes import write_late_outcomes
 from perdure.runtime.queries import SessionView, waiting_sentence
 from perdure.runtime.run.execute import execute
+from perdure.runtime.run.interruption import Interrupted
 from perdure.runtime.run.lineage import newest
 from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.run import Run
@@ -159,7 +160,12 @@ class Driver:
             except PerdureError as error:  # the child cannot continue here, and its end is not known
                 raise run.give_up(error) from error
             await self._runtime.requests.wake_parent(uid)
-            return await run.wait_for(wait_id, lane)
+            try:
+                return await run.wait_for(wait_id, lane)
+            except Interrupted as stop:  # the child is told before the turn ends: afterwards no run of ours would do it
+                with suppress(IllegalMove):  # it has ended meanwhile
+                    await self._runtime.requests.cancel(uid, by=stop.by, now=True)
+                raise
 
     def _stop_child(self, run: Run, uid: str, by: str) -> None:
         """Its parent is interrupted: a sub-agent of an agent is cancelled, a child of a program is interrupted too."""

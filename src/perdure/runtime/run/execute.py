@@ -243,8 +243,8 @@ async def _suspend(run: Run) -> bool:
     if stopping and await _stopped(run):
         return False
     waits = run.blocked_on
-    requested = run.holder.pause_requested or run.interruption.pauses
-    pausing = not stopping and (run.pausing or (not waits and requested))
+    requested = run.interruption.pauses or (not waits and run.holder.pause_requested)
+    pausing = not stopping and (run.pausing or requested)
     if not waits and not pausing:
         return True
     move = session_end.park(run.holder, waits, stopping=stopping, pausing=pausing, undos=run.undos)

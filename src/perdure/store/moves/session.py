@@ -70,6 +70,8 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
         del columns["claims"], columns["lines"], columns["under_policy"], columns["receives"]
         columns["policy_at"] = tx.now if new.under_policy else None
         columns["restart_arguments"] = encode(new.restart_arguments) if new.restart_number else None
+        for origin in {new.forked_from, new.parent_uid} - {None}:
+            _refuse_removed(tx, str(origin))
         if tx.run("session.insert", **columns, now=tx.now) == 0:
             return _existing(tx, new)
         if new.parent_uid is not None:
@@ -86,6 +88,14 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
         return get(tx, uid)
 
     return Move("session.create", "outsider", run)
+
+
+def _refuse_removed(tx: StoreTransaction, uid: str) -> None:
+    """Refuse a branch or a child of a session that was removed meanwhile: it would not know what was done, and repeat
+    it. The lock makes a removal come before this check, or after the new session, which then prevents it.
+    """
+    if tx.one("session.lock_head", uid=uid) is not None and (origin := get(tx, uid)).removed_at is not None:
+        raise removed(origin)
 
 
 def _head_of_new(uid: str, id: str) -> tuple[Any, ...]:

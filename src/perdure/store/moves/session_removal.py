@@ -15,6 +15,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure.domain.fact import private_scope
+from perdure.domain.permission import permission_scope
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.errors import ConfigError, IllegalMove
 from perdure.ids import check_text
@@ -51,7 +52,8 @@ def remove(log: Log, *, because: str) -> None:
     log.tx.run("session.remove", uid=log.uid, status=status, now=log.tx.now)
     for statement in DELETIONS:
         log.tx.run(statement, uid=log.uid)
-    log.tx.run("removal.fact", scope=private_scope(log.uid))
+    for scope in (private_scope(log.uid), permission_scope(log.uid)):
+        log.tx.run("removal.fact", scope=scope)
     log.tx.run("removal.shared_fact", uid=log.uid)
     log.tx.run("removal.event", uid=log.uid)
     body = {"because": because, "events": forgotten.events, "effects": forgotten.effects}

@@ -39,24 +39,29 @@ DENIED = ("approval-denied", "policy-denied")
 def retry(log: Log, *, with_parent: bool = False, lines: Sequence[Mapping[str, Any]] = ()) -> None:
     """Make a failed session ready. `lines` are added to an agent's transcript. A child is retried `with_parent`."""
     now = session.get(log.tx, log.uid)
-    if now.status != Status.FAILED:
-        raise IllegalMove(
-            f"Session {now.id} is {now.status}, and only a failed session is retried.", hint=_instead(now)
-        )
-    if now.parent_uid is not None and not with_parent:
-        parent = session.get(log.tx, now.parent_uid)
-        raise IllegalMove(
-            f"Session {now.id} is a child of session {parent.id}, which has its failure already.",
-            hint=f"Retry the parent: `perdure retry {parent.id}`.",
-        )
-    check_move("session", MOVES, Status.FAILED, Status.READY)
-    again = to_repeat(log.tx, now)
+    again = check(log.tx, now, with_parent=with_parent)
     changed: dict[str, Any] = {"status": Status.READY, "error": None, "retries": (now.retries or 0) + 1}
     log.tx.run("session.retry", uid=log.uid, retries=changed["retries"])
     requests = ("cancel_requested_at", "pause_requested_at", "interrupt_requested_at", "archived_at")
     log.append(KIND, {"again": again}, rows={"session": changed | dict.fromkeys(requests)})
     for line in lines:
         log.append("message", line)
+
+
+def check(tx: StoreTransaction, now: SessionRecord, *, with_parent: bool = False) -> list[int]:
+    """The numbers of the events whose records a retry repeats; refused if the session cannot be retried."""
+    if now.status != Status.FAILED:
+        raise IllegalMove(
+            f"Session {now.id} is {now.status}, and only a failed session is retried.", hint=_instead(now)
+        )
+    if now.parent_uid is not None and not with_parent:
+        parent = session.get(tx, now.parent_uid)
+        raise IllegalMove(
+            f"Session {now.id} is a child of session {parent.id}, which has its failure already.",
+            hint=f"Retry the parent: `perdure retry {parent.id}`.",
+        )
+    check_move("session", MOVES, Status.FAILED, Status.READY)
+    return to_repeat(tx, now)
 
 
 def _instead(now: SessionRecord) -> str:

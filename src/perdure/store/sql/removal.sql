@@ -56,7 +56,7 @@ delete from checkpoint where session_uid = :uid;
 delete from artifact where session_uid = :uid;
 
 -- name: removal.fact
--- Forget its private facts.
+-- Forget its private facts, or its permissions.
 delete from fact where scope = :scope;
 
 -- name: removal.shared_fact

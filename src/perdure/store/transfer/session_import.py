@@ -179,7 +179,9 @@ def _branch(tx: StoreTransaction, stored: StoredSession, request: SessionImport,
     uid, end = str(request.copy_uid), len(stored.events)
     created_at = min(tx.now, tx.now if request.exported_at is None else request.exported_at)
     if tx.one("session.get", uid=uid) is not None:
-        return ImportResult(session.get(tx, uid), False)
+        if (there := session.get(tx, uid)).removed_at is not None:
+            raise session.removed(there)
+        return ImportResult(there, False)
     fresh = {
         "uid": uid, "id": _check_id_is_free(tx, request.id or stored.session["id"], uid), "result": None, "error": None,
         "status": Status.READY, "waiting_since": None, "cursor": 0, "chain": genesis(uid), "parent_uid": None,

@@ -61,6 +61,21 @@ async def test_files_are_put_back_and_the_rewind_can_be_taken_back(
 
 
 @pytest.mark.slow
+@pytest.mark.databases("sqlite")
+async def test_a_rewind_is_possible_after_an_earlier_one_was_removed(
+    conversation: Conversation, repository: Path, tmp_path: Path
+) -> None:
+    conversation.declare(SCRIPT, ["write_file"])
+    async with open_runtime(conversation.target, **own(tmp_path)) as runtime:
+        await conversation.start(runtime, repository=repository)
+        plan = await plan_rewind(runtime, "talk", to=await first_write(runtime))
+        await rewind_in_place(runtime, plan)
+        await runtime.remove("talk.rewind-1", because="a test")
+        back = await rewind_in_place(runtime, await plan_rewind(runtime, "talk", snapshot=plan.before))
+        assert (back.by_session, back.result.written) == ("talk.rewind-2", ["deep/c.txt"])
+
+
+@pytest.mark.slow
 async def test_the_log_and_the_agent_are_told(conversation: Conversation, repository: Path, tmp_path: Path) -> None:
     conversation.declare(SCRIPT, ["write_file"])
     async with open_runtime(conversation.target, **own(tmp_path)) as runtime:
