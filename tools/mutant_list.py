@@ -65,6 +65,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a message is taken twice", "store/moves/program_message.py", "    inbox.promote_one(log, found)\n", "", ("tests/runtime/calls/test_messages.py",)),
     Mutant("an interrupt ends a later turn too", "store/moves/message.py", '    log.tx.run("session.request_interrupt", uid=log.uid, at=None)\n', "", ("tests/agent/test_interrupt.py",)),
     Mutant("an interrupted effect is refused although it may have happened", RECOVERY, "return RecoveryDecision(Action.ASK, effect.doubt or why)", "return RecoveryDecision(Action.REFUSE, effect.doubt or why)", ("tests/agent/test_interrupt.py", "tests/agent/test_interrupt_sweep.py", *DOMAIN)),
+    Mutant("an erasure takes a retry back", "store/sql/event.sql", " and kind <> 'session.retried'", "", ("tests/runtime/run/test_retry.py",)),
+    Mutant("a pure effect that was interrupted has failed", "runtime/ledger/ledger.py", "if is_stopped and tool.replay is Replay.PURE and", "if False and", ("tests/runtime/run/test_interruption.py",)),
     Mutant("a key counts at once", "cli/prompts/approval_prompt.py", "elif now - self._quiet_since >= QUIET:", "else:", ("tests/cli/prompts/test_approval_prompt.py",)),
     Mutant("a permission covers other calls too", "domain/permission.py", "return effect.tool if width is PermissionWidth.TOOL else call_key(effect.intent_digest)", "return effect.tool", ("tests/agent/test_permissions.py",)),
     Mutant("the requester may vote", "store/moves/approval.py", "if log.actor == approval.requester and not approval.requester_may_decide:", "if False:", ("tests/runtime/ledger/test_approvals.py",)),

@@ -8,10 +8,13 @@ import pytest
 
 from perdure import Gate, tool
 from perdure.agent.permissions import allowed
+from perdure.domain.approval import ApprovalDecision
+from perdure.domain.permission import PermissionWidth
 from perdure.errors import ConfigError, IllegalMove
 from perdure.runtime.definitions.tool import Tool
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.runtime.runtime import open as open_runtime
+from perdure.store.moves import approval
 from tests.agent.support.conversation import Conversation, calls
 
 
@@ -133,6 +136,18 @@ async def test_decided_approval_cannot_be_widened(conversation: Conversation) ->
         assert await runtime.store.read(allowed, session.uid) == {}
         with pytest.raises(ConfigError, match="once, this, tool"):
             await runtime.approve(id, by="ada", remember="forever")  # type: ignore[arg-type]
+
+
+async def test_denial_grants_no_permission(conversation: Conversation) -> None:
+    conversation.declare([*SCRIPT[:1], "End."], [posts()], policy=lambda _: "ask")
+    async with open_runtime(conversation.target) as runtime:
+        session = await conversation.start(runtime)
+        vote = approval.vote(
+            session.uid, "ada", session.waits[0].id, ApprovalDecision.DENIED, remember=PermissionWidth.TOOL
+        )
+        with pytest.raises(ConfigError, match="A denial covers one call"):
+            await runtime.store.write(vote)
+        assert await runtime.store.read(allowed, session.uid) == {}
 
 
 async def test_forgotten_permission_is_asked_again(conversation: Conversation) -> None:

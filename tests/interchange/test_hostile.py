@@ -18,7 +18,7 @@ from perdure.agent.files.branch_merge import bring_home
 from perdure.agent.files.rewind.folder_rewind import rewind_folder
 from perdure.errors import BundleInvalid, ConfigError, IllegalMove, NotFound, PerdureError
 from perdure.interchange import export
-from perdure.interchange.distrust import refuse_open_folder_changes
+from perdure.interchange.distrust import check_retries, refuse_open_folder_changes
 from perdure.interchange.unpack import BundleLimits
 from perdure.runtime.runtime import Runtime
 from perdure.store.transfer.session_export import StoredSession
@@ -444,6 +444,15 @@ async def test_forged_files_are_refused(forged: Any, bundle: Files, there: Runti
 async def test_half_of_the_files_is_refused(name: str, bundle: Files, there: Runtime, folder: Path) -> None:
     path = write_folder(folder / "forged", with_manifest(bundle | {name: b"{}"}))
     await refused(there, path, "do not belong together")
+
+
+@pytest.mark.parametrize(
+    ("retries", "bodies"), [(2**40, ['{"again":[3]}']), (1, [None]), (1, ['{"again":[[3]]}']), (1, ["[]"]), (1, [])]
+)
+def test_retries_that_differ_from_the_log_are_refused(retries: int, bodies: list[str | None]) -> None:
+    events = [{"kind": "session.retried", "body": body} for body in bodies]
+    with pytest.raises(BundleInvalid, match="The retries of session s are not those of its log"):
+        check_retries(StoredSession({"id": "s", "retries": retries}, events, {}))
 
 
 @pytest.mark.parametrize("tool", ["merge_branch", "open_worktree", "rewind_files"])

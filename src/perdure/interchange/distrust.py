@@ -17,6 +17,7 @@ from perdure.errors import BundleInvalid, Damaged, IllegalMove
 from perdure.ids import decode, encode
 from perdure.interchange.bundle import ARTIFACT
 from perdure.interchange.unpack import BundleReader
+from perdure.store.moves.session_retry import KIND as RETRIED
 from perdure.store.statements import RECORDS
 from perdure.store.transfer.session_export import Columns, StoredSession
 
@@ -61,11 +62,27 @@ def check_rows(kept: StoredSession, bundle: BundleReader) -> None:
         whole = _whole(logged, id, bundle)
         if not is_reduced(program, session["arguments"], whole):
             raise BundleInvalid(f"The arguments of session {id} contradict its log.")
+    check_retries(kept)
     for one in kept.tables["effect"]:
         if one["state"] not in SETTLED and log.unknown("effect", one):
             raise BundleInvalid(
                 f"Session {id}: effect {one['id']} is open, and events that would tell of it are erased."
             )
+
+
+def check_retries(kept: StoredSession) -> None:
+    """Refuse retries that were erased or miscounted: they say which records count."""
+    retried = [one for one in kept.events if one["kind"] == RETRIED]
+    numbers = [_again(one["body"]) for one in retried]
+    if None in numbers or (kept.session["retries"] or 0) != len(retried):
+        raise BundleInvalid(f"The retries of session {kept.session['id']} are not those of its log.")
+
+
+def _again(body: str | None) -> list[int] | None:
+    """The numbers of the events that a retry repeats; None if it does not name them."""
+    said = None if body is None else decode(body)
+    found = said.get("again") if isinstance(said, dict) else None
+    return found if isinstance(found, list) and all(type(one) is int for one in found) else None
 
 
 def _record(table: str, row: Columns) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Literal
 
 import pytest
 
@@ -94,6 +95,33 @@ async def test_a_stopped_effect_is_recovered_by_its_rule_when_resumed(target: st
         await begun.wait()
         view = await interrupted(runtime, running)
         assert ([one.kind for one in view.waits], len(attempts)) == (["paused"], 1)
+        await runtime.resume("s")
+        assert ((await runtime.run("s")).result, len(attempts)) == (7, 2)
+
+
+@pytest.mark.parametrize("answer", ["allow", "ask"])
+async def test_a_stopped_pure_effect_has_not_failed(target: str, answer: Literal["allow", "ask"]) -> None:
+    begun, attempts = asyncio.Event(), []
+
+    @tool(replay="pure", retry=1)
+    async def fetch() -> int:
+        attempts.append(1)
+        begun.set()
+        if len(attempts) == 1:
+            await asyncio.Event().wait()
+        return 7
+
+    @program
+    async def fetching(s: Session) -> int:
+        return await s.do(fetch)
+
+    async with perdure.open(target, policy=lambda _: answer) as runtime:
+        await runtime.start(fetching.bind(), id="s")
+        if answer == "ask":
+            await runtime.approve((await runtime.run("s")).waits[0].id, by="grace")
+        running = asyncio.create_task(runtime.run("s"))
+        await begun.wait()
+        await interrupted(runtime, running)
         await runtime.resume("s")
         assert ((await runtime.run("s")).result, len(attempts)) == (7, 2)
 

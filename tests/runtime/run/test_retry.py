@@ -10,6 +10,7 @@ import pytest
 from perdure import Gate, IllegalMove, NotDone, Session, SessionFailed, StepFailed, program, tool
 from perdure.control.verification import verify_sessions
 from perdure.errors import ApprovalDenied
+from perdure.store.moves import event
 from tests.runtime.support.killed_calls import run_and_kill
 from tests.runtime.support.scripted_world import Outside, World
 
@@ -309,6 +310,29 @@ async def test_a_branch_of_a_retried_session_inherits_its_new_record(world: Worl
     with pytest.raises(IllegalMove, match="it inherited its failure"):
         await world.rt.retry("before")
     assert flaky.calls == 2
+
+
+async def test_erasure_of_events_does_not_take_a_retry_back(world: World) -> None:
+    flaky, done = Flaky(), []
+
+    @tool(retry=1)
+    def post() -> str:
+        if flaky.broken:
+            raise NotDone("the server is away")
+        done.append(1)
+        return "posted"
+
+    @program
+    async def posting(s: Session) -> str:
+        return f"{await s.do(post)} {await s.ask('well?')}"
+
+    assert (await world.run(posting.bind())).status == "failed"
+    flaky.broken = False
+    view = await repeat(world)
+    await world.rt.store.write(event.erase(view.uid, "ada", range(1, view.cursor + 1), because="a test"))
+    world.crash()
+    await world.rt.answer(view.waits[0].id, "yes", by="ada")
+    assert ((await world.again()).result, done) == ("posted yes", [1])
 
 
 async def test_an_abandoned_effect_stays_abandoned(world: World) -> None:

@@ -34,7 +34,7 @@ from perdure.domain.effect import (
     idempotency_key,
     intent_digest,
 )
-from perdure.errors import LeaseHeld, StoreError
+from perdure.errors import LeaseHeld, StoreError, Suspended
 from perdure.ids import encode
 from perdure.runtime.definitions.tool import Call, Tool
 from perdure.runtime.ledger import joint
@@ -200,6 +200,9 @@ class Ledger:
             context.undoes = (await self.get(undo.position[1])).idempotency_key
         with site.enter():
             known = await act(self.run, tool, context, arguments)
+        is_stopped = context.stopped_by is not None and not self.run.interruption.ends_turn
+        if is_stopped and tool.replay is Replay.PURE and known.outcome is AttemptOutcome.UNKNOWN:
+            return msgspec.structs.replace(known, outcome=AttemptOutcome.ABSENT)  # a program that is resumed repeats it
         if known.reference is None and known.result is not None and site.reference is not None:
             return msgspec.structs.replace(known, reference=site.reference(known.result, arguments))
         return known
@@ -230,6 +233,8 @@ class Ledger:
             attempt += 1
             context = self.context(intent.id, intent.idempotency_key, attempt)
             known = await self._act(tool, context, arguments, site)
+            if known.outcome is AttemptOutcome.ABSENT:
+                raise Suspended
         if known.outcome is AttemptOutcome.UNKNOWN:
             known = msgspec.structs.replace(known, outcome=AttemptOutcome.FAILED)
         try:

@@ -138,6 +138,8 @@ def vote(
     approval = get(log.tx, log.uid, id)
     _check_reason(log, approval, because)
     wide = remember is not PermissionWidth.ONCE
+    if wide and decision is not ApprovalDecision.APPROVED:
+        raise ConfigError("A denial covers one call.")
     if wide and not may_remember(log.tx, approval):
         raise ConfigError(
             f"The gate {approval.gate} asks every time; its approvals cover one call.",

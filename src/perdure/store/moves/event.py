@@ -46,7 +46,10 @@ def append(
 
 @outsider_move
 def erase(log: Log, numbers: Sequence[int], *, because: str) -> int:
-    """Erase the bodies of events, for a reason. Their digests stay, and the chain still verifies."""
+    """Erase the bodies of events, for a reason. Their digests stay, and the chain still verifies.
+
+    Those of retries stay: they say which records count.
+    """
     erased = [number for number in numbers if log.tx.run("event.erase", uid=log.uid, number=number)]
     if erased:
         for uid in _line_below(log.tx, log.uid):  # a checkpoint may contain what was erased

@@ -52,5 +52,7 @@ select {columns:event} from event where session_uid = :uid and kind = :kind and 
 order by number limit :limit;
 
 -- name: event.erase
--- Erase the body of an event; its digest and the chain stay.
-update event set body = null, salt = null where session_uid = :uid and number = :number and body is not null;
+-- Erase the body of an event; its digest and the chain stay. A retry names only numbers, and without them a run would
+-- not know which records it has replaced.
+update event set body = null, salt = null
+where session_uid = :uid and number = :number and body is not null and kind <> 'session.retried';
