@@ -67,6 +67,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("an interrupted effect is refused although it may have happened", RECOVERY, "return RecoveryDecision(Action.ASK, effect.doubt or why)", "return RecoveryDecision(Action.REFUSE, effect.doubt or why)", ("tests/agent/test_interrupt.py", "tests/agent/test_interrupt_sweep.py", *DOMAIN)),
     Mutant("an erasure takes a retry back", "store/sql/event.sql", " and kind <> 'session.retried'", "", ("tests/runtime/run/test_retry.py",)),
     Mutant("a pure effect that was interrupted has failed", "runtime/ledger/ledger.py", "if is_stopped and tool.replay is Replay.PURE and", "if False and", ("tests/runtime/run/test_interruption.py",)),
+    Mutant("a child that waits is not interrupted", "runtime/requests.py", "        if not await self._store.read(is_agent, view):\n            for child", "        if False:\n            for child", ("tests/runtime/run/test_interruption.py",)),
     Mutant("a key counts at once", "cli/prompts/approval_prompt.py", "elif now - self._quiet_since >= QUIET:", "else:", ("tests/cli/prompts/test_approval_prompt.py",)),
     Mutant("a permission covers other calls too", "domain/permission.py", "return effect.tool if width is PermissionWidth.TOOL else call_key(effect.intent_digest)", "return effect.tool", ("tests/agent/test_permissions.py",)),
     Mutant("the requester may vote", "store/moves/approval.py", "if log.actor == approval.requester and not approval.requester_may_decide:", "if False:", ("tests/runtime/ledger/test_approvals.py",)),

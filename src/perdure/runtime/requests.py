@@ -220,9 +220,16 @@ class Requests:
         return bool(found)
 
     async def interrupt(self, name: str, *, by: str | None = None) -> SessionView:
-        """Stop what a session does now; then it waits for a person. A session that already does changes nothing."""
+        """Stop what a session does now; then it waits for a person. A session that already does changes nothing.
+
+        The children of a program are interrupted too, also those that no process runs. An agent cancels its own.
+        """
         view = await self._queries.get(name)
         await self._store.write(interrupt.request(view.uid, by or self._by))
+        if not await self._store.read(is_agent, view):
+            for child in await self._store.read(sessions.children, view.uid):
+                with suppress(IllegalMove):  # it has ended meanwhile
+                    await self.interrupt(child, by=by)
         return await self._queries.get(view.uid)
 
     async def withdraw_interrupt(self, name: str, *, by: str | None = None) -> None:

@@ -171,6 +171,26 @@ async def test_a_child_is_paused_and_resumed_with_its_parent(target: str) -> Non
         assert (await runtime.complete("s")).result == 7
 
 
+async def test_a_child_that_waits_is_paused_and_resumed_with_its_parent(target: str) -> None:
+    @program
+    async def inner(s: Session) -> None:
+        await s.sleep("1h")
+
+    @program
+    async def outer(s: Session) -> None:
+        await s.child(inner.bind(), id="c")
+
+    async with perdure.open(target) as runtime:
+        await runtime.start(outer.bind(), id="s")
+        assert [one.kind for one in (await runtime.run("s")).waits] == ["child"]
+        await runtime.interrupt("s", by="ada")
+        for id in ("s", "c"):
+            assert "paused" in [one.kind for one in (await runtime.run(id)).waits]
+        await runtime.resume("s")
+        assert [one.kind for one in (await runtime.run("c")).waits] == ["timer"]
+        assert [one.kind for one in (await runtime.run("s")).waits] == ["child"]
+
+
 async def test_a_program_that_ends_first_is_not_interrupted(target: str) -> None:
     @program
     async def short(s: Session) -> int:

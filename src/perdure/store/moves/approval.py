@@ -138,13 +138,8 @@ def vote(
     approval = get(log.tx, log.uid, id)
     _check_reason(log, approval, because)
     wide = remember is not PermissionWidth.ONCE
-    if wide and decision is not ApprovalDecision.APPROVED:
-        raise ConfigError("A denial covers one call.")
-    if wide and not may_remember(log.tx, approval):
-        raise ConfigError(
-            f"The gate {approval.gate} asks every time; its approvals cover one call.",
-            hint="Approve it once. Only the questions of an agent's own policy can be answered for a session.",
-        )
+    if wide:
+        _check_may_grant(log, approval, decision)
     fresh = log.tx.run(
         "vote.insert",
         uid=log.uid, approval_id=id, voter=log.actor, decision=decision, rationale=because or "", now=log.tx.now,
@@ -164,6 +159,16 @@ def vote(
     if wide:
         _grant(log, approval, remember, because)
     return get(log.tx, log.uid, id)
+
+
+def _check_may_grant(log: Log, approval: Approval, decision: ApprovalDecision) -> None:
+    if decision is not ApprovalDecision.APPROVED:
+        raise ConfigError("A denial covers one call.")
+    if not may_remember(log.tx, approval):
+        raise ConfigError(
+            f"The gate {approval.gate} asks every time; its approvals cover one call.",
+            hint="Approve it once. Only the questions of an agent's own policy can be answered for a session.",
+        )
 
 
 def _check_reason(log: Log, approval: Approval, because: str | None) -> None:
