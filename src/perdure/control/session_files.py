@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
+from perdure.agent.commands.own_files import own_files
 from perdure.agent.files.branch import session_folder, snapshot_folder, storage_folder
 from perdure.agent.files.object_store import sync_all
 from perdure.agent.files.snapshot import Snapshots
@@ -73,7 +74,10 @@ async def export_session(
                     return None
                 if not (folder := Path(there.repository)).is_dir():
                     return None
-                return pack_snapshots(Snapshots(folder, home), names, Path(made), most=most, thin=thin)
+                shots = Snapshots(folder, home)
+                top = shots.folder
+                own = {one.relative_to(top) for one in own_files(runtime, top) if top in one.parents}
+                return pack_snapshots(shots, names, Path(made), most=most, thin=thin, own=own)
 
             return export(
                 runtime.store, session.uid, path, by=by, move=move, artifacts=runtime.values.directory,

@@ -263,3 +263,14 @@ async def test_files_larger_than_the_free_space_are_refused(
         with pytest.raises(StoreFull, match="and 3 are free"):
             await imported(runtime, path, into=tmp_path / "fresh")
     assert not [one for one in tmp_path.iterdir() if "fresh" in one.name]
+
+
+@pytest.mark.databases("sqlite")
+async def test_a_store_inside_the_folder_does_not_leave_with_its_files(
+    conversation: Conversation, repository: Path, tmp_path: Path
+) -> None:
+    async with open_runtime(str(repository / "perdure.db"), artifacts=repository / "kept") as runtime:
+        await worked(conversation, runtime, repository)
+        with pytest.raises(ConfigError, match="own files, such as perdure"):
+            await exported(runtime, tmp_path / "talk.zip")
+        await exported(runtime, tmp_path / "talk.zip", files=False)

@@ -6,8 +6,9 @@ then there is none. Without reusing stored deltas and with one thread, git makes
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,9 +23,12 @@ PACKING = ("pack-objects", "-q", "--threads=1", "--no-reuse-delta", "--no-reuse-
 
 
 def pack_snapshots(
-    snapshots: Snapshots, names: list[str], target: Path, *, most: int, thin: bool = False
+    snapshots: Snapshots, names: list[str], target: Path, *, most: int, thin: bool = False, own: Collection[Path] = ()
 ) -> PackedFiles | None:
-    """Pack these snapshots into a folder, as many as `most` bytes allow; None if there is none to pack."""
+    """Pack these snapshots into a folder, as many as `most` bytes allow; None if there is none to pack.
+
+    `own` are Perdure's own files in the folder: snapshots that hold one are refused.
+    """
     repository = find(snapshots.folder)
     base = published_commit(repository) if thin and repository is not None else None
     if thin and base is None:
@@ -35,7 +39,7 @@ def pack_snapshots(
     with snapshots.lock() as store:
         there = _existing(store, names)
         for wanted in _choices(there):
-            pack = _pack(store, wanted, target, base)
+            pack = _pack(store, wanted, target, base, own)
             if pack.stat().st_size <= most:
                 return PackedFiles(
                     SessionFiles(
@@ -64,12 +68,24 @@ def _existing(store: LockedStore, names: list[str]) -> list[str]:
     return [name for name, kind in zip(names, answers, strict=True) if kind == "commit"]
 
 
-def _pack(store: LockedStore, names: list[str], target: Path, base: str | None) -> Path:
+def _pack(store: LockedStore, names: list[str], target: Path, base: str | None, own: Collection[Path]) -> Path:
     wanted = "".join(f"{name}\n" for name in names) + ("" if base is None else f"^{base}\n")
     listed = store.out("rev-list", "--objects", "--stdin", stdin=wanted.encode(), borrow=base is not None)
+    _refuse_own(listed, own)
     for left in store.path.parent.glob("export-*"):  # of a process that was killed: the lock is held
         shutil.rmtree(left, ignore_errors=True)
     with TemporaryDirectory(prefix="export-", dir=store.path.parent) as folder:  # git renames it on one file system
         place = Path(folder) / "files"
         made = store.out(*PACKING, str(place), stdin=listed, settings=NO_SYNC, borrow=base is not None)
         return Path(shutil.move(f"{place}-{made.decode().strip()}.pack", target / "snapshots.pack"))
+
+
+def _refuse_own(listed: bytes, own: Collection[Path]) -> None:
+    """Refuse to pack a store: it holds every session, and only one is exported."""
+    paths = (Path(os.fsdecode(line.partition(b" ")[2])) for line in listed.splitlines()) if own else ()
+    found = next((one for one in paths if one in own or any(above in own for above in one.parents)), None)
+    if found is not None:
+        raise ConfigError(
+            f"The snapshots hold Perdure's own files, such as {found}, and with them other sessions.",
+            hint="Add --without-files. For new sessions, move the store out of the folder or ignore it in .gitignore.",
+        )
