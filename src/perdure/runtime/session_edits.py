@@ -51,11 +51,10 @@ class SessionEdits:
 
     async def _retries(self, view: SessionView, by: str, *, with_parent: bool) -> list[Move[None]]:
         """The retries of a session and of the children that caused its failure, the children first."""
-        await self._store.read(session_retry.check, view, with_parent=with_parent)
-        error = view.error if isinstance(view.error, dict) else {}
-        named, moves = (error.get("cause") or {}).get("waits", ()), list[Move[None]]()
-        for asked in await self._store.read(wait.of_session, view.uid) if named else ():
-            if asked.id not in named or asked.kind != WaitKind.CHILD:
+        again = await self._store.read(session_retry.check, view, with_parent=with_parent)
+        error, moves = view.error if isinstance(view.error, dict) else {}, list[Move[None]]()
+        for asked in await self._store.read(wait.of_session, view.uid) if again else ():
+            if asked.number not in again or asked.kind != WaitKind.CHILD:
                 continue
             child = await self._queries.get(str(asked.ref))
             if child.status == Status.FAILED:

@@ -120,6 +120,53 @@ async def test_a_handler_that_acted_after_the_failure_does_not_stop_a_retry(worl
     assert len(outside.calls) == 2
 
 
+@pytest.mark.parametrize("bug", ["step", "code"])
+async def test_a_failure_is_not_repeated_after_its_handler_acted_instead(world: World, bug: str) -> None:
+    flaky, paid = Flaky(), []
+
+    @tool(retry=1)
+    def pay(bank: str) -> str:
+        if flaky.broken and bank == "a":
+            raise NotDone("the bank is closed")
+        paid.append(bank)
+        return bank
+
+    @program
+    async def paying(s: Session) -> str:
+        try:
+            return await s.do(pay, "a")
+        except NotDone:
+            bank = await s.do(pay, "b")
+            if bug == "step":
+                await s.step("receipt", flaky)
+            elif flaky.broken:
+                raise KeyError("receipt")  # noqa: B904 - a mistake in the handler
+            return bank
+
+    assert (await world.run(paying.bind())).status == "failed"
+    flaky.broken = False
+    assert ((await repeat(world)).result, paid) == ("b", ["b"])
+
+
+async def test_a_failed_child_is_retried_although_its_error_was_replaced(world: World) -> None:
+    flaky = Flaky()
+
+    @program
+    async def young(s: Session) -> int:
+        return await s.step("work", flaky)
+
+    @program
+    async def old(s: Session) -> int:
+        try:
+            return await s.child(young.bind(), id="young")
+        except SessionFailed:
+            raise ValueError("no result")  # noqa: B904 - without its cause
+
+    assert (await world.run(old.bind())).status == "failed"
+    flaky.broken = False
+    assert (await repeat(world)).result == 2
+
+
 async def test_an_error_that_hides_its_cause_is_still_repeated_at_the_end(world: World) -> None:
     flaky = Flaky()
 

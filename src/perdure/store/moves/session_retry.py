@@ -8,7 +8,9 @@ program runs again. The event names it by the numbers of its events:
               is done as the next generation, with another key
     wait      for a child that failed: the child is retried first, and waited for again
 
-An error that no record caused is the program's own: nothing is repeated, and its code runs again.
+An error that no record caused is the program's own: nothing is repeated, and its code runs again. A failure that was
+only being handled when the program ended was caught: it is repeated only if nothing was recorded after it, because its
+handler may have acted instead.
 
 A person's decision is not taken back by a retry: an effect that was denied, abandoned or undone stays that way. Neither
 is a result that could not be stored: its effect has happened.
@@ -77,7 +79,7 @@ def to_repeat(tx: StoreTransaction, now: SessionRecord) -> list[int]:
         raise _refusal(now, "its program has changed and does not fit its records")
     cause: Mapping[str, Any] = failure.get("cause") or {}
     made = effects.of_session(tx, now.uid)
-    waits = {one.id: one.number for one in wait.of_session(tx, now.uid) if one.kind == WaitKind.CHILD}
+    waits = {one.id: one for one in wait.of_session(tx, now.uid) if one.kind == WaitKind.CHILD}
     own = {one.id for one in made} | waits.keys()
     foreign = INHERITED in cause.get("steps", ()) or {*cause.get("effects", ()), *cause.get("waits", ())} - own
     if foreign and now.forked_from is not None:
@@ -95,7 +97,10 @@ def to_repeat(tx: StoreTransaction, now: SessionRecord) -> list[int]:
         ended_it = one.id in cause.get("effects", ()) or one.settled_number == last
         if was_refused_at_the_end(one) or (ended_it and _has_failed(one)):
             found.add(one.number)
-    return sorted(found | {waits[id] for id in cause.get("waits", ()) if id in waits})
+    ended = [waits[id] for id in cause.get("waits", ()) if id in waits]
+    caught = [waits[id] for id in cause.get("handled", ()) if id in waits]
+    ended += [one for one in caught if (one.resolved_number or 0) > last]  # its handler did nothing else
+    return sorted(found | {one.number for one in ended})
 
 
 def was_refused_at_the_end(effect: Effect) -> bool:
