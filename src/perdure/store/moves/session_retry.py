@@ -31,7 +31,7 @@ from perdure.store.move import Log, StoreTransaction, outsider_move
 from perdure.store.moves import effect as effects
 from perdure.store.moves import event, session, wait
 from perdure.store.moves import step as steps
-from perdure.store.moves.session_end import CANCELLED
+from perdure.store.moves.session_end import CANCELLED, CLOSED
 
 KIND = "session.retried"
 DENIED = ("approval-denied", "policy-denied")
@@ -79,7 +79,8 @@ def to_repeat(tx: StoreTransaction, now: SessionRecord) -> list[int]:
         raise _refusal(now, "its program has changed and does not fit its records")
     cause: Mapping[str, Any] = failure.get("cause") or {}
     made = effects.of_session(tx, now.uid)
-    waits = {one.id: one for one in wait.of_session(tx, now.uid) if one.kind == WaitKind.CHILD}
+    asked = wait.of_session(tx, now.uid)
+    waits = {one.id: one for one in asked if one.kind == WaitKind.CHILD}
     own = {one.id for one in made} | waits.keys()
     foreign = INHERITED in cause.get("steps", ()) or {*cause.get("effects", ()), *cause.get("waits", ())} - own
     if foreign and now.forked_from is not None:
@@ -91,7 +92,9 @@ def to_repeat(tx: StoreTransaction, now: SessionRecord) -> list[int]:
         if one.id in cause.get("effects", ()) and (why := _stays(one)) is not None:
             raise _refusal(now, f"its effect {one.id} ({one.tool}) {why}")
     failed = [step.number for step in steps.failed(tx, now.uid)]
-    last = max([steps.newest(tx, now.uid), *(one.settled_number or 0 for one in made)])
+    answers = (one for one in asked if one.kind in (WaitKind.CHILD, WaitKind.INPUT) and one.resolved_by != CLOSED)
+    ends = [one.settled_number or 0 for one in made] + [one.resolved_number or 0 for one in answers]
+    last = max([steps.newest(tx, now.uid), *ends])
     found = {number for number in failed if number in cause.get("steps", ()) or number == last}
     for one in made:
         ended_it = one.id in cause.get("effects", ()) or one.settled_number == last
@@ -99,7 +102,7 @@ def to_repeat(tx: StoreTransaction, now: SessionRecord) -> list[int]:
             found.add(one.number)
     ended = [waits[id] for id in cause.get("waits", ()) if id in waits]
     caught = [waits[id] for id in cause.get("handled", ()) if id in waits]
-    ended += [one for one in caught if (one.resolved_number or 0) > last]  # its handler did nothing else
+    ended += [one for one in caught if one.resolved_number == last]  # its handler did nothing else
     return sorted(found | {one.number for one in ended})
 
 
