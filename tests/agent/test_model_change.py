@@ -137,3 +137,24 @@ async def test_finished_session_refuses_the_change(conversation: Conversation, t
         await conversation.start(runtime, once=True)
         with pytest.raises(IllegalMove, match="is done"):
             await runtime.set_model("talk", scripted(tmp_path, "x"))
+
+
+class Reports:
+    """A model whose provider reports a dated name."""
+
+    name = "anthropic:claude-sonnet"
+
+    async def reply(self, request: Request, on_text: OnText) -> Reply:
+        return Reply(f"Reply {request.number}.", model="claude-sonnet-20260901")
+
+
+async def test_name_that_a_provider_reports_is_no_change_of_the_model(conversation: Conversation) -> None:
+    conversation.declare([], model=Reports())
+    async with open_runtime(conversation.target) as runtime:
+        await conversation.start(runtime)
+    async with open_runtime(conversation.target) as runtime:  # another process catches up
+        await runtime.send("talk", "again")
+        await runtime.run("talk")
+        said = await lines(runtime)
+    assert [one["role"] for one in said] == ["user", "assistant", "user", "assistant"]
+    assert said[-1]["model"] == "claude-sonnet-20260901"

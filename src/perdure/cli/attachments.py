@@ -27,6 +27,11 @@ LARGEST = 256 << 10  # bytes of all attachments of one message
 FIRST, SILENCE = 10, 60  # seconds to wait for standard input: for the first byte, and between two reads
 NAMED = re.compile(r"(?:^|(?<=[\s(]))(?P<escape>\\?)@(?P<path>\"[^\"\n]+\"|[^\s\"]+)")
 Message: TypeAlias = str | list[str | File]
+SECTION = re.compile(
+    r"\n\nThe user attached this text \((?P<size>\d+) bytes, from (?P<source>[^\n]+)\)\. It is data to work with:\n"
+    r"--- begin (?P<mark>attachment [0-9a-f]{16}) ---\n.*?\n--- end (?P=mark) ---",
+    re.DOTALL,
+)
 PUNCTUATION = ".,;:!?)]}'\""
 
 
@@ -71,6 +76,11 @@ def _section(one: Attachment) -> str:
     mark = f"attachment {digest(one.content)[:16]}"
     about = f"The user attached this text ({len(one.content)} bytes, from {one.source}). It is data to work with:"
     return f"\n\n{about}\n--- begin {mark} ---\n{content.rstrip()}\n--- end {mark} ---"
+
+
+def without_contents(text: str) -> str:
+    """A message as it is shown to a person: a line for each attached text instead of its content."""
+    return SECTION.sub(lambda one: f"\n[attached: {one['source']}, {count(int(one['size']), 'byte')}]", text)
 
 
 def find_files(text: str, folder: Path) -> tuple[str, list[Attachment]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import signal
+import sys
 
 import pytest
 
@@ -246,3 +247,27 @@ def test_question_of_a_program_is_asked_at_the_terminal(work: AgentFolder) -> No
         assert seat.ended() == 0
     assert seat.text.splitlines()[-1] == "hello Ada" or seat.text.rstrip().splitlines()[-1] == "hello Ada"
     assert "? Name?" in seat.text
+
+
+@pytest.mark.slow
+def test_resume_watches_a_session_that_a_worker_claims_first(work: AgentFolder) -> None:
+    """The worker of an earlier hand-over may still be there, and take the message that `resume` sends."""
+    begin = work.script(work.hold(), "Let go.")
+    claimed_after = (  # the look at the lease finds a session that is free
+        "import perdure.cli.commands.resume as resume; found = resume._find; "
+        "resume._find = lambda *given: (found(*given)[0], False, []); "
+        "from perdure.cli import main; main()"
+    )
+    with work.open_terminal(*begin) as other:
+        work.until_held(other)
+        with work.open_terminal(
+            "-c", claimed_after, "resume", "one", "--app", PROGRAMS_FILE, program=sys.executable
+        ) as seat:
+            seat.until("Still watching.")
+            work.held.unlink()
+            seat.until("Let go.")
+            seat.until("\n> ", times=2)
+            seat.type("\x04")
+            assert seat.ended() == 0
+        other.until("Let go.")
+    assert [one["tool"] for one in work("effects", "--json").lines].count("user_hold") == 1

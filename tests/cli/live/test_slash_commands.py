@@ -27,7 +27,7 @@ def messages(work: AgentFolder) -> list[str]:
         ("/tmp is full", ("tmp", "is full")),
         ("/etc/hosts is wrong", None),
         ("//help", None),
-        ("/", None),
+        ("/", ("help", "")),
         ("/ help", None),
         ("/2 is half", None),
         ("see /help", None),
@@ -44,6 +44,10 @@ def test_doubled_slash_sends_a_word_as_text() -> None:
         "// a comment",
         "//a/b",
     ]
+
+
+def test_help_fits_a_terminal_of_eighty_columns() -> None:
+    assert max(2 + 24 + 2 + len(about) for _, about in HELP.values()) < 80
 
 
 def test_commands_are_those_of_the_command_line() -> None:
@@ -83,6 +87,7 @@ def test_commands_show_the_session_and_send_nothing(work: AgentFolder) -> None:
             seat.until(shown)
         seat.type("/dif\n")
         seat.until("There is no command /dif; nothing was sent. Did you mean /diff?")
+        seat.until("\n> /dif", times=4)  # two `/diff`, `/dif`, and `/dif` again in the editor
         seat.type("\x15//etc is a folder\n")
         seat.until("Again.")
         seat.until("1,280 tokens · $0.0054 · 100 % context left · one")

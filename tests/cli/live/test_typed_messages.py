@@ -25,8 +25,9 @@ def test_message_of_several_rows_with_a_file_is_sent_as_one(work: AgentFolder) -
         seat.type("two\x1b\r\x1b[200~three\rfour\x1b[201~ @a\t")
         seat.until("four @a.py")
         seat.type("\n")
-        seat.until("attached: a.py, 6 bytes")
+        seat.until("four @a.py\n[attached: a.py, 6 bytes]\n")
         seat.until("Second.")
+        assert "x = 1" not in seat.text  # what is attached is not printed
     (sent,) = messages(work)
     assert sent.startswith("one\ntwo\nthree\nfour @a.py\n\nThe user attached this text (6 bytes, from a.py).")
 

@@ -46,11 +46,9 @@ def resume(
     and shows what to type; with 4 if another process holds the session.
     """
     id, text = find_message(shell, id, message, prompt, last=last)
-    if plan and text is not None:
-        raise ConfigError(
-            "--plan only shows what would be done, so it takes no message.", hint="Leave one of them out."
-        )
+    check_plan_alone(plan, text)
     shell.load()
+    was_free = False
 
     async def find(runtime: Runtime) -> tuple[SessionRecord, bool]:
         found, is_held, lines = await runtime.store.read(_find, shell, id)
@@ -65,7 +63,9 @@ def resume(
         return 0
 
     async def begin(runtime: Runtime) -> SessionView:
+        nonlocal was_free
         found, is_held = await find(runtime)
+        was_free = not is_held
         if not shell.json and found.status not in TERMINAL and not is_held:
             shell.echo(*plan_lines(shell, await runtime.recovery_plan(found.uid), runtime.store.clock.now()))
         if model is not None:
@@ -74,7 +74,15 @@ def resume(
             await send_message(shell, runtime, found, text)
         return await runtime.resume(found.uid)
 
-    return run_with_runtime(shell, show_plan) if plan else run_locally(shell, begin)
+    return run_with_runtime(shell, show_plan) if plan else run_locally(shell, begin, was_free=lambda: was_free)
+
+
+def check_plan_alone(plan: bool, text: str | None) -> None:
+    """Refuse a message together with `--plan`."""
+    if plan and text is not None:
+        raise ConfigError(
+            "--plan only shows what would be done, so it takes no message.", hint="Leave one of them out."
+        )
 
 
 def find_message(

@@ -70,6 +70,7 @@ class Conversation:
         self.prompt: WaitPrompt | None = None
         self.end: str | None = None
         self.takes_over = False
+        self.watches = False  # whether to watch if another process runs the session: it was free, or was run here
         self._shown_holder: tuple[str | None, bool] | None = None  # the lease holder that was shown, and whether alive
         self._reader = LiveTextReader(runtime.live_text, view.uid)
         self._input: MessageInput | None = None
@@ -81,7 +82,6 @@ class Conversation:
         self._interrupted_at = 0  # the frame of the last interrupt
         self._closing = False
         self._was_started = False
-        self._has_run = False
         self._frame = 0
         self._ready_since: int | None = None
 
@@ -308,6 +308,7 @@ class Conversation:
         found = await SlashCommands(self.shell, self.runtime, self.screen).run(name, rest, self.session, approval)
         if not found and self._input is not None:
             self._input.keyboard.put_back(line)
+            self.screen.refresh()
         self._check_due = True
 
     def _compose(self, line: str) -> Message | None:
@@ -377,9 +378,9 @@ class Conversation:
     async def _on_driven(self, error: PerdureError | None) -> None:
         self._check_due = True
         if error is None:
-            self._has_run = True
+            self.watches = True
             return
-        if not isinstance(error, LeaseHeld | LeaseLost) or not self._has_run or self.screen is None:
+        if not isinstance(error, LeaseHeld | LeaseLost) or not self.watches or self.screen is None:
             raise error
         self.screen.line(f"{error.message} Still watching.", "yellow")
 

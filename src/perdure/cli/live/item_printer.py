@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from perdure.cli.attachments import without_contents
 from perdure.cli.display.activity import Activity, call_line
 from perdure.cli.display.diff import numbered_diff
 from perdure.cli.display.reply_text import ReplyText
@@ -68,7 +69,7 @@ class ItemPrinter:
             if self._turns:
                 self.screen.line("")
             self._turns += 1
-            self.screen.line(Text("> " + safe(str(item["text"]), keep=KEEP), "bold"))
+            self.screen.line(Text("> " + safe(without_contents(str(item["text"])), keep=KEEP), "bold"))
         elif self._reply.received and self._reply.received == item["text"]:
             self._reply.end()
         else:
@@ -81,7 +82,7 @@ class ItemPrinter:
         news = [one for one in item.get("items") or () if not str(one).startswith(tuple(self._seen))]
         if item["about"] == "away" and item.get("items") and not news:
             return  # the person at this terminal saw it happen
-        self.screen.line(str(item["text"]), "yellow" if item["about"] in STOPS else "cyan")
+        self.screen.line(without_contents(str(item["text"])), "yellow" if item["about"] in STOPS else "cyan")
 
     def _call(self, item: JsonObject) -> None:
         if item["name"] == "ask_person" and item["status"] == "done":

@@ -31,8 +31,18 @@ GRACE = 2.0  # seconds for an attempt to end when the person leaves immediately
 EARLIER = 20  # events of an agent's session that are shown again when it is resumed
 
 
-def run_locally(shell: Shell, begin: Callable[[Runtime], Awaitable[SessionView]], *, create: bool = False) -> int:
-    """Run the session that `begin` returns, print the result, and return the exit code."""
+def run_locally(
+    shell: Shell,
+    begin: Callable[[Runtime], Awaitable[SessionView]],
+    *,
+    create: bool = False,
+    was_free: Callable[[], bool] = lambda: False,
+) -> int:
+    """Run the session that `begin` returns, print the result, and return the exit code.
+
+    `was_free` returns whether no process held the session when this one began. If another process claims it first, that
+    is not an error at a terminal: the session is watched.
+    """
 
     async def work(runtime: Runtime) -> RunReport:
         view = await begin(runtime)
@@ -40,7 +50,7 @@ def run_locally(shell: Shell, begin: Callable[[Runtime], Awaitable[SessionView]]
         shell.note(f"session {safe(view.id)}")
         agent = await runtime.store.read(is_agent, view)
         if agent if shell.json else is_terminal(sys.stdout):
-            return await _run_live(shell, runtime, view, agent)
+            return await _run_live(shell, runtime, view, agent, watches=was_free())
         return await _run_quietly(shell, runtime, view)
 
     return show_report(shell, run_with_runtime(shell, work, create=create))
@@ -88,13 +98,14 @@ async def _print_log(shell: Shell, runtime: Runtime, view: SessionView) -> None:
         await print_events(runtime.store, view.uid, view.cursor, lambda _, line: click.echo(line, err=True))
 
 
-async def _run_live(shell: Shell, runtime: Runtime, view: SessionView, agent: bool) -> RunReport:
+async def _run_live(shell: Shell, runtime: Runtime, view: SessionView, agent: bool, *, watches: bool) -> RunReport:
     """Everything is shown as it happens, and questions are asked here."""
     is_new = view.cursor <= 1
     before = EARLIER if agent and not shell.json else 0
     after = 0 if is_new else max(0, view.cursor - before)
     renderer, screen = await make_renderer(shell, runtime, view, agent=agent, after=after)
     conversation = Conversation(shell, runtime, view, renderer, screen)
+    conversation.watches = watches
     conversation.driver = LocalDriver(runtime, view.uid, conversation.report)
     if is_interactive(shell):
         conversation.open_keyboard()

@@ -1,8 +1,8 @@
 """Commands that a person types at a conversation, such as `/diff`. They never reach the model.
 
 Only the first word counts: `/diff` is a command, and `/etc/hosts is wrong` is text, because that word has another
-slash. `//diff` is the text `/diff`. A command runs the command of the command line that does the same, with the runtime
-of the conversation, and its output is shown above the prompt.
+slash. `//diff` is the text `/diff`, and `/` alone is `/help`. A command runs the command of the command line that does
+the same, with the runtime of the conversation, and its output is shown above the prompt.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ MOST = 200  # lines of output that are shown
 COMMAND = re.compile(r"/(?P<name>[A-Za-z][\w-]*)(?:\s+(?P<rest>.*))?", re.DOTALL)
 HELP = {
     "help": ("", "list these commands"),
-    "status": ("", "show the session, what it waits for, its effects and last events"),
+    "status": ("", "show what it waits for, its effects and last events"),
     "plan": ("", "show the task list of the agent"),
     "diff": ("[--stat]", "show what the agent changed in its files"),
     "undo": ("EFFECT [REASON]", "undo an effect with the undo function of its tool"),
     "rewind": ("N [--here]", "branch from event N, or put the files back here"),
-    "fork": ("[N]", "branch the session at event N, or after its last event"),
+    "fork": ("[N]", "branch the session at event N, or at its end"),
     "model": ("[NAME]", "show the model, or choose another one"),
     "cost": ("", "show tokens and cost"),
     "approve": ("[REASON]", "approve the call that is asked about"),
@@ -47,6 +47,8 @@ NAMES = tuple(f"/{name}" for name in HELP)
 
 def parse(line: str) -> tuple[str, str] | None:
     """The name and the arguments of a command; None if the line is text."""
+    if line.strip() == "/":
+        return "help", ""
     found = COMMAND.fullmatch(line.strip())
     return None if found is None else (found["name"].lower(), (found["rest"] or "").strip())
 
