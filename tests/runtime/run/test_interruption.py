@@ -171,6 +171,20 @@ async def test_a_child_is_paused_and_resumed_with_its_parent(target: str) -> Non
         assert (await runtime.complete("s")).result == 7
 
 
+async def test_a_program_that_waits_for_a_message_and_a_timer_is_paused(target: str) -> None:
+    @program
+    async def both(s: Session) -> None:
+        await s.gather(s.receive(), s.sleep("1h"))
+
+    async with perdure.open(target) as runtime:
+        await runtime.start(both.bind(), id="s")
+        await runtime.run("s")
+        await runtime.interrupt("s", by="ada")
+        assert "paused" in [one.kind for one in (await runtime.run("s")).waits]
+        await runtime.resume("s")
+        assert sorted(one.kind for one in (await runtime.run("s")).waits) == ["input", "timer"]
+
+
 async def test_a_child_that_waits_is_paused_and_resumed_with_its_parent(target: str) -> None:
     @program
     async def inner(s: Session) -> None:

@@ -91,8 +91,9 @@ def cleared(log: Log) -> dict[str, int | None]:
 
 
 def is_rest(asked: Wait) -> bool:
-    """Whether a session with this wait is at rest: it waits for a message, or is paused."""
-    return (asked.kind == WaitKind.INPUT and asked.ref is None) or asked.kind == WaitKind.PAUSED
+    """Whether a session with this wait is at rest: an agent waits for a message, or it is paused."""
+    waits_for_message = asked.kind == WaitKind.INPUT and asked.ref is None and not asked.is_of_program
+    return waits_for_message or asked.kind == WaitKind.PAUSED
 
 
 def pending(tx: StoreTransaction, uid: str) -> str | None:
