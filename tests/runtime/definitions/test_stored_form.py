@@ -243,6 +243,8 @@ def test_only_the_text_of_a_wide_integer_is_read_as_one(given: Any) -> None:
     [
         (dict[int | str, int], "cannot be told apart"),
         (dict[Path, int], "Path cannot be a key"),
+        (dict[tuple[int, int], str], "a key must be text"),
+        (list[dict[str | bool, int]], "a key must be text"),
         (Login, "secret field"),
         (list[Handle], "Handle has no JSON form"),
         (Order | Line, "not supported"),

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure import ConfigError
+import perdure
+from perdure import ConfigError, Session, program
 from perdure.testing import Sink, crash_sweep
 from perdure.testing.postgres import PostgresServer
+from perdure.testing.sweep.ledger_audit import audit
 from perdure.testing.sweep.report import Report
+from perdure.testing.sweep.trial import answer, run_to_end
 from tests.ledger.support import process_setup, programs, unkeyed_program
 from tests.ledger.support.figures import show
 
@@ -91,3 +94,24 @@ def test_a_report_shows_where_and_what_was_found() -> None:
 
 def test_the_environment_of_a_sweep_is_not_set_here() -> None:
     assert process_setup.PLANT not in os.environ
+
+
+@program
+async def timed_questions(s: Session) -> list[str]:
+    await s.sleep("1ms")
+    answers = [await s.ask("Which?", choices=["a", "b"], timeout="1h") for _ in range(2)]
+    try:
+        await s.receive(timeout="1ms")
+    except TimeoutError:
+        answers.append("none")
+    return answers
+
+
+async def test_questions_with_a_time_limit_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_SINK", "http://127.0.0.1:1/main")
+    async with perdure.open("memory:") as runtime:
+        session = await runtime.start(timed_questions.bind())
+        ended = await run_to_end(runtime, session.id, answer)
+        assert ended.result == ["a", "a", "none"]
+        found = await runtime.store.read(audit, [ended.uid])
+    assert found["waits"] == {"timer": 1, "input": 2}  # how often a program waits for a message is chance

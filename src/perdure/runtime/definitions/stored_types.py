@@ -12,6 +12,10 @@ from perdure.runtime.definitions import foreign_types
 
 PLAIN = (type(None), bool, int, float, str, list, dict)  # what JSON is read as
 SIMPLE = frozenset({Any, *PLAIN})
+KEYS = (
+    types.AnyType, types.StrType, types.IntType, types.FloatType, types.BytesType, types.EnumType, types.LiteralType,
+    types.DateTimeType, types.DateType, types.TimeType, types.TimeDeltaType, types.UUIDType, types.DecimalType,
+)  # fmt: skip
 
 
 def why_unstorable(type_: Any) -> str | None:
@@ -37,8 +41,11 @@ def _why_part_unstorable(part: types.Type) -> str | None:
             return f"{part.cls.__module__}.{part.cls.__qualname__} has no stored form"
     if isinstance(part, types.DictType) and isinstance(part.key_type, types.CustomType):
         return f"{part.key_type.cls.__qualname__} cannot be a key"
-    if isinstance(part, types.DictType) and isinstance(part.key_type, types.UnionType):
-        kinds = {type(one) for one in part.key_type.types}
+    if isinstance(part, types.DictType):
+        keys = part.key_type.types if isinstance(part.key_type, types.UnionType) else (part.key_type,)
+        if any(not isinstance(one, KEYS) for one in keys):
+            return "a key must be text, a number, an enum, a date, a UUID or bytes"
+        kinds = {type(one) for one in keys}
         if types.IntType in kinds and len(kinds) > 1:
             return "a key that is an int or something else is stored as text, and the two cannot be told apart"
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -59,30 +60,35 @@ class Driver:
                 raise  # otherwise another worker finished or parked it before the lease was requested
         return await self._runtime.get(view.uid)
 
-    async def complete(self, name: str) -> SessionView:
-        """Run a session to its end, timers and children included, or until only a person can continue it."""
+    async def complete(self, name: str, *, waits_out: Callable[[Wait], bool] = lambda _: True) -> SessionView:
+        """Run a session to its end, timers and children included, or until only a person can continue it.
+
+        `waits_out` selects the questions and messages with a time limit that are waited for until they are due.
+        """
         while True:
             view = await self.run(name)
             if view.status in TERMINAL:
                 return view
             if view.status == Status.READY:  # its wait was resolved meanwhile
                 continue
-            due = await self._next_due(view)
+            due = await self._next_due(view, waits_out)
             if due is None:
                 raise SessionWaiting(waiting_sentence(view), waits=list(view.waits))
             seen = self._store.wakeups.version
             pause = max(0.0, (due - self._store.clock.now()) / SECOND)
             await self._store.wakeups.wait(seen, view.uid, min(pause, 5.0))
 
-    async def _next_due(self, view: SessionView) -> int | None:
+    async def _next_due(self, view: SessionView, waits_out: Callable[[Wait], bool]) -> int | None:
         """When the session can continue without a person; None if it cannot."""
         dues: list[int] = []
         for one in view.waits:
+            if one.kind == WaitKind.INPUT and not waits_out(one):
+                continue
             if one.kind in (WaitKind.TIMER, WaitKind.INPUT) and one.due_at is not None:
                 dues.append(one.due_at)
             elif one.kind == WaitKind.CHILD and one.ref is not None:
                 child = await self.run(one.ref)
-                due = self._store.clock.now() if child.status in TERMINAL else await self._next_due(child)
+                due = self._store.clock.now() if child.status in TERMINAL else await self._next_due(child, waits_out)
                 dues += [] if due is None else [due]
             elif one.kind == WaitKind.LEASE and (look := await self._store.read(leases.next_look, one)) is not None:
                 dues.append(look)

@@ -49,7 +49,8 @@ def _audit_session(tx: StoreTransaction, uid: str, found: dict[str, Any]) -> Non
     resolved = Counter(row["id"] for line in lines if line.kind == "wait.resolved" for row in line.body["rows"]["wait"])
     problems += [["broken", f"wait {id} was resolved {times} times"] for id, times in resolved.items() if times > 1]
     for one in wait.of_session(tx, uid):
-        if not one.id.startswith("inflight-"):
+        is_message = isinstance(one.detail, dict) and one.detail.get("receive")  # how often it waits is chance
+        if not one.id.startswith("inflight-") and not is_message:
             found["waits"][one.kind] += 1
     for effect in effects.of_session(tx, uid):
         own = [line for line in lines if line.effect_id == effect.id]

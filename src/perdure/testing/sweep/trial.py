@@ -131,21 +131,22 @@ async def run_program(runtime: Runtime, bound: Bound[Any], name: str, person: Pe
 
 
 async def run_to_end(runtime: Runtime, name: str, person: Person, *, rounds: int = 50) -> SessionView:
-    """Run a session to its end; `person` answers its questions."""
-    sink = SinkClient.here()
+    """Run a session to its end; `person` answers its questions, also those with a time limit."""
+    sink, seen = SinkClient.here(), set[str]()
     for _ in range(rounds):
         try:
-            return await runtime.complete(name)
+            return await runtime.driver.complete(name, waits_out=lambda wait: wait.id in seen)
         except SessionWaiting as waiting:
             for wait in waiting.details["waits"]:
-                await _respond(runtime, wait, person, sink)
+                await _respond(runtime, wait, person, sink, seen)
     return await runtime.get(name)
 
 
-async def _respond(runtime: Runtime, wait: Wait, person: Person, sink: SinkClient) -> None:
+async def _respond(runtime: Runtime, wait: Wait, person: Person, sink: SinkClient, seen: set[str]) -> None:
+    seen.add(wait.id)
     if wait.kind == WaitKind.CHILD and wait.ref is not None:
         for one in (await runtime.get(wait.ref)).waits:
-            await _respond(runtime, one, person, sink)
+            await _respond(runtime, one, person, sink, seen)
         return
     try:
         await person(runtime, wait, sink)
@@ -158,6 +159,9 @@ async def answer(runtime: Runtime, wait: Wait, sink: SinkClient) -> None:
     match wait.kind:
         case WaitKind.APPROVAL:
             await runtime.approve(wait.id, by="person", because="it looks right")
+        case WaitKind.INPUT if (wait.detail or {}).get("receive"):
+            if wait.due_at is None:
+                raise ConfigError("A sweep cannot send messages.", hint="Give a `person` that sends them.")
         case WaitKind.INPUT:
             choices = (wait.detail or {}).get("choices")
             await runtime.answer(wait.id, choices[0] if choices else "yes", by="person")
