@@ -272,3 +272,21 @@ async def test_nothing_is_asked_any_more_when_a_session_has_ended(world: World) 
     view = await world.run(leaves.bind())
     assert (view.status, view.waits, (await world.effect()).state) == ("done", (), "refused")
     assert [one async for one in world.rt.approvals(decision="waiting")] == []
+
+
+@MEMORY
+async def test_an_empty_id_is_refused(world: World) -> None:
+    """An empty id would otherwise be a new session or message each time."""
+
+    @program
+    async def reads(s: Session) -> str:
+        return str(await s.receive())
+
+    await world.rt.start(reads.bind(), id="s")
+    for call in (
+        world.rt.start(reads.bind(), id=""),
+        world.rt.fork("s", id=""),
+        world.rt.send("s", "hello", message_id=""),
+    ):
+        with pytest.raises(ConfigError, match="id '' is not a valid name"):
+            await call

@@ -70,7 +70,7 @@ class Requests:
         arguments, claims = self._values.place(bound.arguments)
         claims = (*claims, *await asyncio.to_thread(self._values.put_files, bound.files))
         new = sessions.NewSession(
-            id=id or new_name("s"),
+            id=new_name("s") if id is None else id,
             program=bound.program.name,
             arguments=arguments,
             claims=claims,
@@ -94,7 +94,7 @@ class Requests:
                 f"Program {session.program} of session {session.id} reads no messages; nothing was sent.",
                 hint="Agents read messages, and programs that call `s.receive`. `perdure answer` answers a question.",
             )
-        id, how = message_id or new_name("m"), _word(InboxMode, mode)
+        id, how = new_name("m") if message_id is None else message_id, _word(InboxMode, mode)
         if has_files(text) and await self._store.read(is_agent, session):
             body, files = prompt_content(text)
             claims = await asyncio.to_thread(self._values.put_files, files)
@@ -299,7 +299,7 @@ class Requests:
         number = parent.cursor if at is None else at
         restart_number, restart_arguments = await self._store.read(event.restart_at, parent, number)
         new = sessions.NewSession(
-            id=id or new_name(f"{parent.id[:180]}.b"),
+            id=new_name(f"{parent.id[:180]}.b") if id is None else id,
             program=parent.program,
             arguments=parent.arguments,
             claims=await self._claims(parent.uid, parent.arguments, restart_arguments),

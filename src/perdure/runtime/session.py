@@ -377,7 +377,7 @@ class Session:
             recorded = self._run.records.wait_at("c", position)
             if recorded is None or recorded.resolved_at is None:
                 wait_id = self._run.records.wait_id("c", position)
-                name = id or f"{self.id[:150]}.{wait_id}"
+                name = f"{self.id[:150]}.{wait_id}" if id is None else id
                 inherited = recorded.ref if recorded is not None else None
                 recorded = await self._run.runtime.driver.run_child(self._run, bound, name, wait_id, lane, inherited)
             answer = recorded.answer

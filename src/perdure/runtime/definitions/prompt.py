@@ -74,6 +74,10 @@ def prompt_content(prompt: Prompt) -> tuple[Content, tuple[File, ...]]:
         return prompt, ()
     if isinstance(prompt, File | Path):
         prompt = [prompt]
+    if not isinstance(prompt, Sequence):
+        raise ConfigError(
+            f"A prompt cannot be a {type(prompt).__name__}.", hint="Give a text, a path, a file or a list."
+        )
     texts, files = list[str](), list[File]()
     for part in prompt:
         given = File(part) if isinstance(part, Path) else part
