@@ -78,7 +78,7 @@ class Driver:
             pause = max(0.0, (due - self._store.clock.now()) / SECOND)
             await self._store.wakeups.wait(seen, view.uid, min(pause, 5.0))
 
-    async def _next_due(self, view: SessionView, waits_out: Callable[[Wait], bool]) -> int | None:
+    async def _next_due(self, view: SessionView, waits_out: Callable[[Wait], bool] = lambda _: True) -> int | None:
         """When the session can continue without a person; None if it cannot."""
         dues: list[int] = []
         for one in view.waits:
