@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, assert_type
 from uuid import UUID
 
 import perdure
@@ -99,6 +99,7 @@ async def review(s: Session, pr: int) -> str:
     id: UUID = await s.uuid()
     share: float = await s.random()
     one, two = await s.gather(s.do(merge, 1), s.step("read again", read_diff, 2))
+    assert_type(await s.gather(s.now(), s.random()), tuple[datetime, float])
     answer: Any = await s.ask("Merge now?", choices=["yes", "no"], timeout="2h")
     await s.sleep(hours=8)
     chosen = await s.decide("comment", because="only style", then="post_comment")

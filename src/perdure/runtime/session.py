@@ -337,6 +337,9 @@ class Session:
             return recorded
 
     @overload
+    def gather(self) -> Coroutine[Any, Any, tuple[()]]: ...
+
+    @overload
     def gather(self, one: Awaitable[A], /) -> Coroutine[Any, Any, tuple[A]]: ...
 
     @overload
@@ -352,8 +355,11 @@ class Session:
         self, one: Awaitable[A], two: Awaitable[B], three: Awaitable[C], four: Awaitable[D], /
     ) -> Coroutine[Any, Any, tuple[A, B, C, D]]: ...
 
-    @overload
-    def gather(self, *work: Awaitable[T]) -> Coroutine[Any, Any, tuple[T, ...]]: ...
+    @overload  # five or more, so that mypy does not find two overloads for fewer
+    def gather(
+        self, one: Awaitable[T], two: Awaitable[T], three: Awaitable[T], four: Awaitable[T], five: Awaitable[T], /,
+        *work: Awaitable[T],
+    ) -> Coroutine[Any, Any, tuple[T, ...]]: ...  # fmt: skip
 
     def gather(self, *work: Awaitable[Any]) -> Coroutine[Any, Any, tuple[Any, ...]]:
         """Await calls of `s.*` and coroutines of the program side by side; the results in the order given.
