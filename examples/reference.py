@@ -221,7 +221,7 @@ async def limit_an_agent(_: Runtime) -> None:
 
 @example("File")
 async def attach_a_file(rt: Runtime) -> None:
-    reader = Agent("reader", model=ScriptedModel(["A list of names."]), tools=[])
+    reader = Agent("list_reader", model=ScriptedModel(["A list of names."]), tools=[])
     names = perdure.File(data=b"Ada, Grace", name="names.txt")
     print((await reader.run(["What is this?", names], runtime=rt)).output)
 

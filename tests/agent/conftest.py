@@ -37,7 +37,7 @@ def _own_names(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def _is_foreign(module: str, own: set[str]) -> bool:
-    return module.startswith("tests.") and module not in own
+    return module.startswith(("tests.", "examples.")) and module not in own
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,11 +25,20 @@ def test_every_public_name_has_a_group_and_an_example() -> None:
 @pytest.mark.parametrize("example", dict.fromkeys(EXAMPLES.values()), ids=lambda one: one.__name__)
 async def test_example_does_not_raise(example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    before = {*PROGRAMS, *TOOLS}  # what an example declares is forgotten with it
-    try:
-        async with perdure.open("memory:") as rt:
-            await example(rt)
-    finally:
-        for made in {*PROGRAMS, *TOOLS} - before:
-            PROGRAMS.pop(made, None)
-            TOOLS.pop(made, None)
+    async with perdure.open("memory:") as rt:
+        await example(rt)
+
+
+@pytest.fixture(autouse=True)
+def _own_names() -> Iterator[None]:
+    """What an example declares is forgotten with it, and it does not meet what modules of tests declared."""
+    registries: list[dict[str, Any]] = [PROGRAMS, TOOLS]
+    before = [(registry, dict(registry)) for registry in registries]
+    for registry, declared in before:
+        for name, one in declared.items():
+            if not one.function.__module__.startswith(("perdure.", "examples.reference")):
+                del registry[name]
+    yield
+    for registry, declared in before:
+        registry.clear()
+        registry.update(declared)
