@@ -68,7 +68,7 @@ async def test_text_received_so_far_is_kept_as_a_cut_answer(conversation: Conver
         await model.begun.wait()
         await other.interrupt("talk", by="ada")
         view = await asyncio.wait_for(running, 30)
-        assert (view.status, [one.kind for one in view.waits]) == ("waiting", ["input"])
+        assert (view.status, [(one.kind, one.detail) for one in view.waits]) == ("waiting", [("input", None)])
         assert (model.closed, view.interrupt_requested_at) == (True, None)
         said = await lines(runtime)
         assert [one["role"] for one in said] == ["user", "assistant", "note"]

@@ -102,7 +102,7 @@ class Loop:
             elif (why := self._model.stop_note(self.state)) is not None:
                 if once and why["about"] != "rewound":  # a rewound branch waits for the message that continues it
                     await self._fail(ModelError(str(why["content"]), retry=False))
-                await self._rest({"about": why["about"], "why": why["content"]})
+                await self._rest(_reason(why))
             elif (limit := reached(self.settings.limits, self.state, self._unwritten())) is not None:
                 await self._stop(ModelError(limit, retry=False), once)
             else:
@@ -327,3 +327,8 @@ class Loop:
 
 def _settled(tx: StoreTransaction, pending: list[Effect]) -> list[Effect]:
     return [now for one in pending for now, is_open in [newest(tx, one)] if not is_open]
+
+
+def _reason(note: dict[str, Any]) -> dict[str, Any] | None:
+    """Why the session needs a person. A session that a person stopped needs only the next message."""
+    return None if note["about"] == "interrupted" else {"about": note["about"], "why": note["content"]}

@@ -48,7 +48,10 @@ def content_text(content: Any) -> str | None:
     """The content of a message as text, with a mention of each attached file; None if it is something else."""
     if isinstance(content, str):
         return content
-    if not isinstance(content, list) or not all(isinstance(part, Mapping) and "type" in part for part in content):
+    is_prompt = (
+        isinstance(content, list) and content and all(isinstance(one, Mapping) and "type" in one for one in content)
+    )
+    if not is_prompt:
         return None
     return "\n\n".join(filter(None, [_part_text(part) for part in content]))
 
