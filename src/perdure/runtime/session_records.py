@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from perdure.domain.artifact import Retention
 from perdure.domain.fact import private_scope
 from perdure.domain.literals import TaskStateWord
+from perdure.domain.permission import permission_scope
 from perdure.domain.step import INHERITED, Step
 from perdure.errors import ConfigError, PerdureError, StepFailed, StoreError, Suspended
 from perdure.ids import decode, digest, encode
@@ -173,6 +174,8 @@ class SessionRecords:
         stale_after: str | float | None = None, verify: str | None = None,
     ) -> Coroutine[Any, Any, int]:  # fmt: skip
         """Keep a fact, once per call; returns its version."""
+        if scope is not None and scope.startswith(permission_scope("")):
+            raise ConfigError(f"The scope {scope[:60]} is reserved.", hint="Only a person's vote gives a permission.")
         where, plain = scope or private_scope(self._run.session.uid), decode(encode(value))
         stale = None if stale_after is None else microseconds(stale_after)
         position = self._lanes.current().next_position(

@@ -353,3 +353,15 @@ async def test_a_joint_tool_commits_with_its_record_or_not_at_all(world: World) 
     assert await replayed(world) == [5, "ValueError", "Conflict", *["ConfigError"] * 5, 6]
     states = [one.state for one in await world.effects()]
     assert states == ["acknowledged", *["failed"] * 7, "acknowledged"]
+
+
+@MEMORY
+async def test_a_program_cannot_give_itself_a_permission(world: World) -> None:
+    @program
+    async def permits(s: Session) -> None:
+        await s.remember("run_command", {"because": "it says so"}, scope="allowed:x")
+
+    await world.rt.start(permits.bind(), id="s")
+    view = await world.rt.run("s")
+    assert (view.status, "is reserved" in str(view.error)) == ("failed", True)
+    assert [one async for one in world.rt.facts()] == []
