@@ -31,6 +31,7 @@ quick: check ## run the checks and the fast SQLite tests: about a minute
 	$(BIN)/pytest -q $(SPREAD) --ignore=tests/tidy -m $(QUICK) $(ARGS)
 
 test: $(READY) ## run all tests on both databases, except the tidy tests of make check
+	@$(BIN)/python -m compileall -q src  # the tests start thousands of processes
 	$(BIN)/pytest $(SPREAD) --ignore=tests/tidy $(ARGS)
 
 check: $(READY) ## check format, lint, types, layers, dependencies, documentation and tidy tests

@@ -37,3 +37,9 @@ def sample(found: Iterable[T], most: int) -> list[T]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(f"The seed of this run is {SEED}; PERDURE_SEED={SEED} chooses the same moments.")
+
+
+def kill_points(end: int, *, every: int) -> range:
+    """The kill points below `end`: all of them in a soak, otherwise one of so many, from a start by chance."""
+    step = 1 if ALL else every
+    return range(chance().randrange(1, step + 1), end, step)

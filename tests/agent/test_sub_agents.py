@@ -15,6 +15,7 @@ from perdure.errors import SessionFailed, SessionWaiting
 from perdure.testing import ScriptedModel
 from tests.agent.conftest import open_runtime
 from tests.agent.support.conversation import RecordingModel, calls
+from tests.seed import kill_points
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 
@@ -90,7 +91,7 @@ async def test_cancelled_parent_cancels_its_sub_agent(target: str) -> None:
 @pytest.mark.databases("sqlite")
 async def test_kill_between_any_two_commits_does_not_repeat_the_sub_agent(tmp_path: Path) -> None:
     finished = 0
-    for commits in range(1, 30):
+    for commits in kill_points(30, every=3):
         target, log = tmp_path / f"{commits}.db", tmp_path / f"{commits}.log"
         command = [sys.executable, "-m", "tests.agent.support.sub_agent", str(target), str(commits), str(log)]
         ended = subprocess.run(command, timeout=60, check=False, capture_output=True)

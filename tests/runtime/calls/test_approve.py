@@ -11,6 +11,7 @@ from perdure import ApprovalDecision, ConfigError, IllegalMove, Session, program
 from tests.runtime.support.killed_calls import run_and_kill
 from tests.runtime.support.receiving_app import asks_for_approval
 from tests.runtime.support.scripted_world import World
+from tests.seed import kill_points
 
 MEMORY = pytest.mark.databases("memory")
 DURABLE = pytest.mark.databases("sqlite", "files", "postgres")
@@ -137,7 +138,7 @@ async def test_wrong_arguments_are_refused(world: World, title: str, quorum: Any
 @TWO
 async def test_kill_at_any_moment_asks_once_and_keeps_the_decision(target: str) -> None:
     code = -1
-    for kill_at in range(1, 200):
+    for kill_at in kill_points(200, every=3):
         async with perdure.open(target) as rt:
             id = f"s-{kill_at}"
             await rt.start(asks_for_approval.bind(), id=id)

@@ -18,6 +18,7 @@ from perdure.store.moves import inbox
 from tests.runtime.support.killed_calls import run_and_kill
 from tests.runtime.support.receiving_app import Order, takes_orders
 from tests.runtime.support.scripted_world import World
+from tests.seed import kill_points
 
 MEMORY = pytest.mark.databases("memory")
 DURABLE = pytest.mark.databases("sqlite", "files", "postgres")
@@ -282,7 +283,7 @@ await rt.send("s", app.Order("ink", 1), message_id="m-2", by="ada")
 @TWO
 async def test_kill_at_any_moment_loses_no_message_and_doubles_none(target: str) -> None:
     code = -1
-    for kill_at in range(1, 200):
+    for kill_at in kill_points(200, every=3):
         async with perdure.open(target) as rt:
             id = f"s-{kill_at}"
             await rt.start(takes_orders.bind(2), id=id)
