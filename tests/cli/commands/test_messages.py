@@ -103,6 +103,8 @@ def test_piped_text_is_attached_to_a_sent_message(work: AgentFolder) -> None:
     assert said.stdout.endswith("Second.\n\n")
     sent = subprocess.run([PERDURE, "send", "one", "-", "--json"], input="whole\ntext", capture_output=True, text=True)
     assert (sent.returncode, '"body":"whole\\ntext"' in sent.stdout) == (0, True)
+    with subprocess.Popen([PERDURE, "send", "one", "more"], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as open_pipe:
+        assert (open_pipe.wait(60), open_pipe.stderr and open_pipe.stderr.read()) == (0, b"")  # it does not read it
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ def resume(
         if model is not None:
             await runtime.set_model(found.uid, model, by=shell.by)
         if text is not None:
-            await send_message(shell, runtime, found, text)
+            await send_message(shell, runtime, found, text, with_pipe=True)
         return await runtime.resume(found.uid)
 
     return run_with_runtime(shell, show_plan) if plan else run_locally(shell, begin, was_free=lambda: was_free)

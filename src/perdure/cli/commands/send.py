@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from perdure.cli.attachments import compose_message, read_text
+from perdure.cli.attachments import Message, attach_files, compose_message, read_text
 from perdure.cli.background_worker import supports_background
 from perdure.cli.live.conversation import Conversation
 from perdure.cli.live.run_report import RunReport, make_report, show_report
@@ -47,8 +47,7 @@ def send(shell: Shell, id: str, text: str, message_id: str | None, mode: Message
     """Send a message to a session, whether it is running or waiting.
 
     A queued message is read when the session asks for input; a steering message is read before its next step. @path in
-    the message attaches that text file; text piped to standard input is attached too, or is the message if TEXT is -.
-    With --data nothing is attached.
+    the message attaches that file. If TEXT is -, the message is read from standard input. --data attaches nothing.
 
     With --wait the command returns when the session has ended or needs a person, with the exit code of `perdure run`. A
     session that no process runs is run by a worker in the background.
@@ -102,13 +101,18 @@ async def send_message(
     *,
     message_id: str | None = None,
     mode: MessageMode = "queue",
+    with_pipe: bool = False,
 ) -> InboxMessage:
     """Send a message with its attachments. Files are named relative to the folder of the session."""
     folder, is_piped = Path(found.repository or "."), text == "-"
     text = read_text() if is_piped else text
     if not text.strip():
         raise ConfigError("The message is empty.", hint="Give a text.")
-    message = text if is_piped else compose_message(shell, text, folder)
+    message: Message = text
+    if with_pipe and not is_piped:
+        message = compose_message(shell, text, folder)
+    elif not is_piped:
+        message = attach_files(text, folder, shell.note)
     return await runtime.send(found.uid, message, message_id=message_id, mode=mode, by=shell.by)
 
 
