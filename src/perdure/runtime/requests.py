@@ -272,6 +272,8 @@ class Requests:
     async def resume(self, name: str, *, by: str | None = None) -> SessionView:
         """Let a session continue that was paused, or that waits because its workers crashed."""
         view = await self._queries.get(name)
+        if view.interrupt_requested_at is not None and not await self._store.read(is_agent, view):
+            await self._store.write(interrupt.withdraw(view.uid, by or self._by))  # it would only pause again
         if view.pause_requested_at is not None or any(one.kind == WaitKind.PAUSED for one in view.waits):
             await self._store.write(wait.resume(view.uid, by or self._by))
         for one in view.waits:

@@ -236,3 +236,16 @@ async def test_a_session_with_a_doubt_is_paused_after_its_verdict(target: str) -
         (effect,) = [one async for one in runtime.effects(session="s")]
         await runtime.settle(effect.id, "happened", by="ada", because="seen", result=1)
         assert "paused" in [one.kind for one in (await runtime.run("s")).waits]
+
+
+async def test_resume_withdraws_an_interrupt_that_no_process_honoured(target: str) -> None:
+    @program
+    async def sleeps(s: Session) -> None:
+        await s.sleep(hours=1)
+
+    async with perdure.open(target) as runtime:
+        await runtime.start(sleeps.bind(), id="s")
+        await runtime.run("s")
+        await runtime.interrupt("s", by="ada")
+        await runtime.resume("s")
+        assert [one.kind for one in (await runtime.run("s")).waits] == ["timer"]
