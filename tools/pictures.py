@@ -5,16 +5,14 @@ Each scenario is typed into a real shell. The model is scripted; everything else
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from perdure.cli.demo.fixtures import calls, clean_environment, edit, make_repository
-from tools.record import ROOT, TEST, environment
+from perdure.cli.demo.fixtures import calls, edit
+from tools.record import ROOT, TEST, agent_repository
 from tools.terminal import Recorder, draw
 
 FOLDER = ROOT / "docs" / "pictures"
@@ -39,12 +37,7 @@ FIX = [
 def shell(script: Sequence[object]) -> Iterator[Recorder]:
     """A shell in a repository with a failing test, and an agent with a scripted model."""
     with tempfile.TemporaryDirectory(prefix="perdure-picture-") as name:
-        folder = Path(name)
-        shop = make_repository(folder)
-        (shop / "test_cart.py").write_text(SLOW_TEST, encoding="utf-8")
-        subprocess.run(["git", "commit", "-qam", "A slow test"], cwd=shop, env=clean_environment(), check=True)
-        (folder / "model.json").write_text(json.dumps(script), encoding="utf-8")
-        given = environment(folder) | {"PERDURE_MODEL": f"scripted:{folder / 'model.json'}", "PERDURE_BY": "ada"}
+        shop, given = agent_repository(Path(name), SLOW_TEST, script)
         del given["COLUMNS"]
         with Recorder(shop, given) as recorder:
             yield recorder

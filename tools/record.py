@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from perdure.cli.demo.fixtures import FILES, calls, clean_environment, edit, make_repository
@@ -77,15 +77,19 @@ def demo() -> str:
     return ended.stdout.split("\nInspect the result")[0].rstrip() + "\n"
 
 
+def agent_repository(folder: Path, test: str, script: Sequence[object]) -> tuple[Path, dict[str, str]]:
+    """A repository with a failing test, and an environment in which agents have a scripted model."""
+    shop, model = make_repository(folder), folder / "model.json"
+    (shop / "test_cart.py").write_text(test, encoding="utf-8")
+    subprocess.run(["git", "commit", "-qam", "A slow test"], cwd=shop, env=clean_environment(), check=True)
+    model.write_text(json.dumps(script), encoding="utf-8")
+    return shop, environment(folder) | {"PERDURE_MODEL": f"scripted:{model}", "PERDURE_BY": "ada"}
+
+
 def session(page: str) -> str:
     """The page, with its console blocks replaced by the current output of their commands, run in order."""
     with tempfile.TemporaryDirectory(prefix="perdure-record-") as name:
-        folder = Path(name)
-        shop = make_repository(folder)
-        (shop / "test_cart.py").write_text(SLOW, encoding="utf-8")
-        subprocess.run(["git", "commit", "-qam", "A slow test"], cwd=shop, env=clean_environment(), check=True)
-        (folder / "model.json").write_text(json.dumps(SCRIPT), encoding="utf-8")
-        told = environment(folder) | {"PERDURE_MODEL": f"scripted:{folder / 'model.json'}", "PERDURE_BY": "ada"}
+        shop, told = agent_repository(Path(name), SLOW, SCRIPT)
 
         def typed(found: re.Match[str]) -> str:
             lines = [_type(line, shop, told, kill="\nKilled\n" in found[1]) for line in _commands(found[1])]
