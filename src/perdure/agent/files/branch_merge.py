@@ -13,7 +13,6 @@ the parent session, with the snapshot after it, unless its log is closed.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -128,21 +127,13 @@ def _merges_and_fork(tx: StoreTransaction, branch: SessionRecord) -> tuple[list[
 
 def merge_sessions(tx: StoreTransaction, branch: SessionRecord) -> list[SessionRecord]:
     """The sessions that merged a branch after its end, in order."""
-    named = named_merges(tx, branch)
+    named = sessions.numbered(tx, merge_id_prefix(branch))
     return [one for one in named if one.program == MERGE_PROGRAM and one.arguments.get("branch") == branch.uid]
 
 
-def named_merges(tx: StoreTransaction, branch: SessionRecord) -> list[SessionRecord]:
-    """The sessions whose ids are those of merges of a branch, in order; one may be removed, or another program."""
-    found: list[SessionRecord] = []
-    with suppress(NotFound):
-        while True:
-            found.append(sessions.get_by_id(tx, merge_session_id(branch, len(found) + 1)))
-    return found
-
-
-def merge_session_id(branch: SessionRecord, number: int) -> str:
-    return f"{branch.id[:180]}.merge-{number}"
+def merge_id_prefix(branch: SessionRecord) -> str:
+    """Sessions that merge a branch have this id and a number."""
+    return f"{branch.id[:180]}.merge-"
 
 
 def _state(tx: StoreTransaction, session: SessionRecord) -> Any:

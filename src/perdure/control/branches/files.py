@@ -110,14 +110,14 @@ def _place_of(runtime: Runtime, session: SessionRecord, folder: SessionFolder | 
 def _sides(
     tx: StoreTransaction, session: SessionRecord, first: int | None, last: int | None, parent: bool
 ) -> tuple[DiffSide, DiffSide]:
-    after = _side(tx, session, session.cursor if last is None else last)
+    after = side_at(tx, session, session.cursor if last is None else last)
     if parent or (first is None and session.forked_from is not None and not _is_copy(tx, session)):
         if session.forked_from is None:
             raise ConfigError(f"Session {session.id} is not a branch.", hint="Leave --parent out.")
         origin = sessions.get(tx, session.forked_from)
-        before = _side(tx, origin, origin.cursor if parent else session.forked_at or 0)
+        before = side_at(tx, origin, origin.cursor if parent else session.forked_at or 0)
     elif first is not None:
-        before = _side(tx, session, first)
+        before = side_at(tx, session, first)
     else:
         state, _ = _at(tx, session, END)
         before = DiffSide(session.id, 1, state.started or after.snapshot)
@@ -130,7 +130,8 @@ def _is_copy(tx: StoreTransaction, session: SessionRecord) -> bool:
     return origin.sealed_at is not None and session.forked_at == origin.cursor
 
 
-def _side(tx: StoreTransaction, session: SessionRecord, number: int) -> DiffSide:
+def side_at(tx: StoreTransaction, session: SessionRecord, number: int) -> DiffSide:
+    """The files of a session at one of its events."""
     if not 1 <= number <= session.cursor:
         raise ConfigError(f"Session {session.id} has no event {number}; its events are 1 to {session.cursor}.")
     state, _ = _at(tx, session, number)

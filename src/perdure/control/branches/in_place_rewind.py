@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import suppress
 
 import msgspec
 
@@ -28,11 +27,10 @@ from perdure.agent.files.rewind.folder_rewind import (
     rewind_folder,
 )
 from perdure.agent.files.snapshot import Snapshots
-from perdure.agent.history.state_reader import state_of
 from perdure.control.branches.busy import refuse_busy, refuse_held
-from perdure.control.branches.files import run_until_idle
+from perdure.control.branches.files import run_until_idle, side_at
 from perdure.domain.session import TERMINAL, SessionRecord, Status
-from perdure.errors import ConfigError, Conflict, NotFound, SessionWaiting
+from perdure.errors import ConfigError, Conflict, SessionWaiting
 from perdure.ids import storable
 from perdure.runtime.runtime import Runtime, SessionView
 from perdure.store.move import StoreTransaction
@@ -75,7 +73,10 @@ async def plan_rewind(runtime: Runtime, name: str, *, to: int | None = None, sna
         raise ConfigError("Name what to rewind to: an event or a snapshot.", hint="Give one of --to and --snapshot.")
     session = await runtime.store.read(sessions.find, name)
     folder, home = await folder_of(runtime, session.uid)
-    target, left_out = await runtime.store.read(_target, session, to) if to is not None else (snapshot or "", [])
+    target, left_out = snapshot or "", list[str]()
+    if to is not None:
+        side = await runtime.store.read(side_at, session, to)
+        target, left_out = side.snapshot, list(side.not_kept)
     own = [one.relative_to(folder) for one in own_files(runtime, folder) if folder in one.parents]
     earlier = await runtime.store.read(_unfinished, session)
     plan = RewindPlan(
@@ -118,10 +119,10 @@ async def rewind_in_place(runtime: Runtime, plan: RewindPlan) -> InPlaceRewind:
     session = await runtime.store.read(sessions.find, plan.session)
     if (there := await runtime.store.read(session_folder, session)) is not None:
         await refuse_busy(runtime, there, "the folder to rewind")
-    earlier = await runtime.store.read(named_rewinds, session)
+    earlier = await runtime.store.read(sessions.numbered, _id_prefix(session))
     bound = rewind_folder.bind(session.uid, plan.event, plan.before, plan.target, plan.left_out, plan.own)
     made = await runtime.start(
-        bound, id=rewind_session_id(session, len(earlier) + 1), owner=session.owner, repository=session.repository,
+        bound, id=f"{_id_prefix(session)}{len(earlier) + 1}", owner=session.owner, repository=session.repository,
         title=f"the rewind of {session.id} in place",
     )  # fmt: skip
     result = await _result(runtime, await run_until_idle(runtime, made.uid))
@@ -145,7 +146,7 @@ async def finish_rewind(runtime: Runtime, name: str) -> InPlaceRewind | None:
 
 
 def _unfinished(tx: StoreTransaction, session: SessionRecord) -> SessionRecord | None:
-    earlier = [one for one in named_rewinds(tx, session) if _is_rewind_of(one, session)]
+    earlier = [one for one in sessions.numbered(tx, _id_prefix(session)) if _is_rewind_of(one, session)]
     return earlier[-1] if earlier and earlier[-1].status not in TERMINAL else None
 
 
@@ -168,27 +169,6 @@ async def _result(runtime: Runtime, view: SessionView) -> FolderRewind:
     return result
 
 
-def rewind_session_id(session: SessionRecord, number: int) -> str:
-    return f"{session.id[:180]}.rewind-{number}"
-
-
-def named_rewinds(tx: StoreTransaction, session: SessionRecord) -> list[SessionRecord]:
-    """The sessions whose ids are those of rewinds of a session, in order; one may be removed, or another program."""
-    found: list[SessionRecord] = []
-    with suppress(NotFound):
-        while True:
-            found.append(sessions.get_by_id(tx, rewind_session_id(session, len(found) + 1)))
-    return found
-
-
-def _target(tx: StoreTransaction, session: SessionRecord, number: int) -> tuple[str, list[str]]:
-    """The snapshot at an event, and the paths that it does not hold."""
-    if not 1 <= number <= session.cursor:
-        raise ConfigError(f"Session {session.id} has no event {number}; its events are 1 to {session.cursor}.")
-    state, _ = state_of(tx, session, number)
-    if state.snapshot is None:
-        raise NotFound(
-            f"Session {session.id} has no snapshot at event {number}.",
-            hint="Only agents that work in a folder have snapshots, from their first message on.",
-        )
-    return state.snapshot, list(state.not_kept)
+def _id_prefix(session: SessionRecord) -> str:
+    """Rewinds of a session have this id and a number."""
+    return f"{session.id[:180]}.rewind-"

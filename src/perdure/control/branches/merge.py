@@ -22,9 +22,8 @@ from perdure.agent.files.branch_merge import (
     branch_and_parent,
     bring_home,
     merge_folders,
-    merge_session_id,
+    merge_id_prefix,
     merge_sessions,
-    named_merges,
 )
 from perdure.agent.git.command_line import SAFE, run
 from perdure.agent.git.head import head_of
@@ -108,9 +107,10 @@ async def _start_merge_session(
     runtime: Runtime, branch: SessionRecord, parent: SessionRecord, folder: Path, mark: bool
 ) -> MergeResult:
     """Start a session that merges a branch that has ended."""
-    number = len(await runtime.store.read(named_merges, branch)) + 1
+    prefix = merge_id_prefix(branch)
+    number = len(await runtime.store.read(sessions.numbered, prefix)) + 1
     made = await runtime.start(
-        bring_home.bind(branch.uid, mark), id=merge_session_id(branch, number), owner=branch.owner,
+        bring_home.bind(branch.uid, mark), id=f"{prefix}{number}", owner=branch.owner,
         repository=branch.repository, title=f"the merge of {branch.id}",
     )  # fmt: skip
     return await _run_merge_session(runtime, made.uid, branch, parent, folder)

@@ -233,6 +233,14 @@ def get_by_id(tx: StoreTransaction, id: str) -> SessionRecord:
     return SessionRecord.from_row(row)
 
 
+def numbered(tx: StoreTransaction, prefix: str) -> list[SessionRecord]:
+    """The sessions whose ids are a prefix and 1, 2, 3, …, in order; one may be removed, or of any program."""
+    found: list[SessionRecord] = []
+    while (row := tx.one("session.get_by_id", id=f"{prefix}{len(found) + 1}")) is not None:
+        found.append(SessionRecord.from_row(row))
+    return found
+
+
 def removed(found: SessionRecord) -> Conflict:
     """The error for the use of an id whose session was removed."""
     said = f"Session {found.id} was removed on {format_time(found.removed_at or 0)}; its id is not used again."
