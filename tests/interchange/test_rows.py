@@ -15,7 +15,7 @@ WRITES = {name: (write,) for name, (_, write) in TABLES.items()} | {
     "event": ("event.insert",),
     "effect": ("transfer.insert_effect", "transfer.update_effect"),
 }
-NOT_OF_A_SESSION = {"checkpoint", "lease", "restore", "worker", "writer"}
+NOT_OF_A_SESSION = {"checkpoint", "lease", "queue", "rate_limit", "restore", "schedule", "worker", "writer"}
 FIXED = {
     "uid",
     "id",

@@ -146,6 +146,8 @@ class Attempt(Record, frozen=True):
     ended_at: int | None
     settled_at: int | None
     ended_boot: str | None = None
+    heartbeat_at: int | None = None  # when its tool last reported that it is still running
+    progress: str | None = None  # what it reported
 
 
 class Rule(msgspec.Struct, frozen=True):

@@ -16,5 +16,17 @@ StatusWord = Literal["ready", "running", "waiting", "done", "failed", "cancelled
 EffectStateWord = Literal["planned", "dispatched", "acknowledged", "failed", "refused", "compensated", "superseded"]
 TaskStateWord = Literal["open", "active", "blocked", "done", "dropped"]
 WaitWord = Literal[
-    "approval", "input", "timer", "doubt", "effect", "lease", "child", "paused", "program", "policy", "quarantine"
+    "approval",
+    "input",
+    "timer",
+    "doubt",
+    "effect",
+    "lease",
+    "child",
+    "paused",
+    "program",
+    "policy",
+    "quarantine",
+    "slot",
+    "workspace",
 ]

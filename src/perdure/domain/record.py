@@ -28,9 +28,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=False):
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Self:
-        """Read a row that holds exactly this record's columns, in order."""
+        """Read a row that holds this record's columns, in order; an older schema may not have the last ones."""
         values = list(row)
-        for place, name in enumerate(cls.__struct_fields__):
+        for place, name in enumerate(cls.__struct_fields__[: len(values)]):
             if name in cls.json_columns and values[place] is not None:
                 try:
                     values[place] = decode(values[place])

@@ -18,11 +18,11 @@ class Status(StrEnum):
 
 
 MOVES: dict[Status, frozenset[Status]] = {
-    Status.READY: frozenset({Status.RUNNING, Status.CANCELLED}),
+    Status.READY: frozenset({Status.RUNNING, Status.WAITING, Status.CANCELLED}),  # it waits for a slot of its queue
     Status.RUNNING: frozenset({Status.READY, Status.WAITING, Status.DONE, Status.FAILED, Status.CANCELLED}),
     Status.WAITING: frozenset({Status.READY, Status.CANCELLED}),
     Status.DONE: frozenset(),
-    Status.FAILED: frozenset({Status.READY}),  # a person retries it
+    Status.FAILED: frozenset({Status.READY, Status.WAITING}),  # it is retried, perhaps later
     Status.CANCELLED: frozenset(),
 }
 
@@ -79,3 +79,14 @@ class SessionRecord(Record, frozen=True):
     archived_at: int | None = None
     retries: int | None = None  # how often it was retried after a failure; None: never
     removed_at: int | None = None  # its content is forgotten; the row keeps the id from being used again
+    turn: int = 0  # the order within its queue and priority, lowest first
+    max_retries: int | None = None  # how often it is retried without a person after a failure
+    deadline_at: int | None = None  # when it is cancelled, unless it has ended
+    code_version: str | None = None  # the version of the code that it began under
+    pinned_at: int | None = None  # it runs only under the version that it began under
+    workspace: str | None = None  # the machine that has its unpublished files
+    suspected_at: int | None = None  # its worker died, so it runs alone until it has made progress
+    lease_alone: int | None = None  # whether its holder runs no other session; None: not known
+    slot_since: int | None = None  # it was ready, and now waits for a slot
+    schedule_uid: str | None = None
+    scheduled_at: int | None = None  # the tick of the schedule that started it

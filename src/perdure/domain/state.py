@@ -21,7 +21,21 @@ KEYS: dict[str, tuple[str, ...]] = {
     "approval": ("id",),
 }
 
-NOT_STATE = frozenset({"chain", "crash_count", "lease_holder", "lease_nonce", "lease_epoch", "lease_until"})
+NOT_STATE = frozenset(
+    {
+        "chain",
+        "crash_count",
+        "lease_holder",
+        "lease_nonce",
+        "lease_epoch",
+        "lease_until",
+        "lease_alone",
+        "suspected_at",
+        "turn",
+        "slot_since",
+        "workspace",
+    }
+)
 
 
 class SessionState(msgspec.Struct, frozen=True):

@@ -20,6 +20,8 @@ class WaitKind(StrEnum):
     PROGRAM = "program"
     POLICY = "policy"
     QUARANTINE = "quarantine"
+    SLOT = "slot"
+    WORKSPACE = "workspace"
 
 
 FOR_A_PERSON = frozenset(
@@ -31,6 +33,7 @@ FOR_A_PERSON = frozenset(
         WaitKind.PROGRAM,
         WaitKind.POLICY,
         WaitKind.QUARANTINE,
+        WaitKind.WORKSPACE,
     }
 )
 

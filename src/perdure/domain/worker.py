@@ -25,7 +25,7 @@ def combined(lives: Sequence[Liveness]) -> Liveness:
 class WorkerRecord(Record, frozen=True):
     """A row of `worker`."""
 
-    json_columns: ClassVar[frozenset[str]] = frozenset({"programs"})
+    json_columns: ClassVar[frozenset[str]] = frozenset({"programs", "queues", "code", "workspaces", "tree"})
 
     id: str
     host: str
@@ -37,3 +37,13 @@ class WorkerRecord(Record, frozen=True):
     programs: Any
     started_at: int
     seen_at: int
+    role: str = "worker"
+    parent: str | None = None  # the supervisor that started it
+    machine: str | None = None
+    queues: Any = None  # None: all of them
+    concurrency: int | None = None
+    code_version: str | None = None
+    code: Any = None  # digests of the programs and tools that it has
+    workspaces: Any = None  # repositories on its machine
+    draining_at: int | None = None
+    tree: Any = None  # of a supervisor: its children, as it last saw them

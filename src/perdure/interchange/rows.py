@@ -1,8 +1,8 @@
 """The rows of a bundle: written one JSON object to a line, and checked one by one when they are read.
 
 A row has the columns of its table as stored, so JSON is text inside JSON: hashed text is kept byte for byte. Reading is
-strict about known columns and ignores others; a column that may be null may be missing. Nothing
-in a row is ever resolved, called or executed.
+strict about known columns and ignores others; a column that may be null or has a default may be missing. Nothing in a
+row is ever resolved, called or executed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,15 @@ def read(table: str, content: bytes) -> list[Columns]:
 
 
 def _row(table: str, given: Columns) -> Columns:
-    known = nullable(RECORDS[table])
-    row = {name: given.get(name) for name in RECORDS[table].columns() if name in given or name in known}
+    known = dict.fromkeys(nullable(RECORDS[table])) | _defaults(table)
+    row = {
+        name: given.get(name, known.get(name)) for name in RECORDS[table].columns() if name in known or name in given
+    }
     check(table, row)
     return row
+
+
+def _defaults(table: str) -> Columns:
+    """The columns that were added later, with the value that older rows have."""
+    fields = msgspec.structs.fields(RECORDS[table])
+    return {one.name: one.default for one in fields if one.default is not msgspec.NODEFAULT}

@@ -2,9 +2,9 @@
 
 A file under `sql/` holds the statements of one noun. Each begins with `-- name: noun.verb` and one line of purpose;
 `-- name: noun.verb@postgres` overrides for one database. Parameters are `:named`. Tokens: `{lock}` locks the selected
-row, `{skip_locked}` skips rows that others hold, `{columns:table}` lists the columns of that table's record. Only
-PostgreSQL has `{same_server}`, whether it is the server of the earlier queries, and `{durability}`, which standbys a
-commit waits for.
+row, `{skip_locked}` skips rows that others hold, `{greatest}` is the larger of two values, `{columns:table}` lists the
+columns of that table's record. Only PostgreSQL has `{same_server}`, whether it is the server of the earlier queries,
+and `{durability}`, which standbys a commit waits for.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from perdure.domain.event import Event
 from perdure.domain.fact import Fact
 from perdure.domain.inbox import InboxMessage
 from perdure.domain.lease import Lease
+from perdure.domain.queue import Queue
+from perdure.domain.rate_limit import RateLimit
 from perdure.domain.record import Record
 from perdure.domain.restore import Restore
+from perdure.domain.schedule import Schedule
 from perdure.domain.session import SessionRecord
 from perdure.domain.step import Step
 from perdure.domain.task import Task
@@ -42,7 +45,10 @@ RECORDS: dict[str, type[Record]] = {
     "fact": Fact,
     "inbox": InboxMessage,
     "lease": Lease,
+    "queue": Queue,
+    "rate_limit": RateLimit,
     "restore": Restore,
+    "schedule": Schedule,
     "session": SessionRecord,
     "step": Step,
     "task": Task,
@@ -53,17 +59,17 @@ RECORDS: dict[str, type[Record]] = {
 }
 
 TOKENS: dict[str, dict[str, str]] = {
-    "sqlite": {"lock": "", "skip_locked": "", "int": "integer", "strict": "strict",
+    "sqlite": {"lock": "", "skip_locked": "", "greatest": "max", "int": "integer", "strict": "strict",
                "references_kind": "references event_kind (kind)"},
-    "postgres": {"lock": "for update", "skip_locked": "for update skip locked", "int": "bigint", "strict": "",
-                 "references_kind": "", "same_server":
+    "postgres": {"lock": "for update", "skip_locked": "for update skip locked", "greatest": "greatest",
+                 "int": "bigint", "strict": "", "references_kind": "", "same_server":
                  "cast(extract(epoch from pg_postmaster_start_time()) * 1000000 as bigint) = :server", "durability":
                  "current_setting('synchronous_commit') || ' ' || current_setting('synchronous_standby_names')"},
 }  # fmt: skip
 
 _NAME = re.compile(r"^-- name: ([a-z_]+\.[a-z_]+)(?:@(sqlite|postgres))?\n", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
-_TOKEN = re.compile(r"\{(?:columns:([a-z]+)|([a-z_]+))\}")
+_TOKEN = re.compile(r"\{(?:columns:([a-z_]+)|([a-z_]+))\}")
 
 
 @cache

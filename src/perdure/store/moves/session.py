@@ -12,6 +12,7 @@ from perdure.domain.event import genesis
 from perdure.domain.record import check_columns, check_move, same_json
 from perdure.domain.session import MOVES, TERMINAL, SessionRecord, Status
 from perdure.domain.state import NOT_STATE
+from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import ConfigError, Conflict, IllegalMove, NotFound
 from perdure.ids import check_name, check_text, encode, new_uid
 from perdure.store.move import Log, Move, SessionHead, StoreTransaction, expect_one, holder_move, outsider_move
@@ -22,6 +23,8 @@ from perdure.store.row_check import DamagedRow, records
 FOREVER = 2**62
 WITHOUT_ARCHIVED, ONLY_ARCHIVED, WITH_ARCHIVED = range(3)
 DESCRIBED = frozenset({"title", "owner", "queue", "priority"})
+START = "start"  # the wait of a session that is to start later
+READY: dict[str, Any] = {"status": Status.READY, "waiting_since": None}
 PASSWORD = re.compile(r"://[^/@\s]*:[^/\s]*@")  # in an address
 
 
@@ -50,6 +53,12 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     receives: bool = False  # its program may read messages although it is no agent
     uid: str | None = None  # given for a child: created again after a restore, it is the same child
+    not_before: int | None = None  # it waits until then
+    max_retries: int | None = None
+    deadline_at: int | None = None
+    pinned_at: int | None = None
+    schedule_uid: str | None = None
+    scheduled_at: int | None = None
 
 
 def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
@@ -66,10 +75,7 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
     arguments, uid = encode(new.arguments), new.uid or new_uid()
 
     def run(tx: StoreTransaction) -> SessionRecord:
-        columns = msgspec.structs.asdict(new) | {"uid": uid, "arguments": arguments, "chain": genesis(uid)}
-        del columns["claims"], columns["lines"], columns["under_policy"], columns["receives"]
-        columns["policy_at"] = tx.now if new.under_policy else None
-        columns["restart_arguments"] = encode(new.restart_arguments) if new.restart_number else None
+        columns = _columns(new, tx.now) | {"uid": uid, "arguments": arguments, "chain": genesis(uid)}
         for origin in {new.forked_from, new.parent_uid} - {None}:
             _refuse_removed(tx, str(origin))
         if tx.run("session.insert", **columns, now=tx.now) == 0:
@@ -80,6 +86,8 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
         shown = get(tx, uid).to_dict()
         rows = {"session": {k: v for k, v in shown.items() if k not in NOT_STATE}}
         log.append("session.created", {"receives": True} if new.receives else None, rows=rows)
+        if columns["status"] == Status.WAITING:
+            _wait_until(log, new.not_before)
         for one in new.claims:
             artifact.claim(log, one)
         for line in new.lines:
@@ -88,6 +96,25 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
         return get(tx, uid)
 
     return Move("session.create", "outsider", run)
+
+
+def _columns(new: NewSession, now: int) -> dict[str, Any]:
+    """The columns of a new session's row."""
+    columns = msgspec.structs.asdict(new)
+    for name in ("claims", "lines", "under_policy", "receives", "not_before"):
+        del columns[name]
+    columns["policy_at"] = now if new.under_policy else None
+    columns["restart_arguments"] = encode(new.restart_arguments) if new.restart_number else None
+    is_later = new.not_before is not None and new.not_before > now
+    return columns | ({"status": Status.WAITING, "waiting_since": now} if is_later else READY)
+
+
+def _wait_until(log: Log, due_at: int | None) -> None:
+    """Open the wait of a session that is to start later."""
+    columns = {"id": START, "kind": WaitKind.TIMER, "ref": None, "detail": None, "due_at": due_at}
+    log.tx.run("wait.insert", uid=log.uid, now=log.tx.now, number=log.cursor + 1, **columns)
+    row = Wait.from_row(log.tx.one("wait.get", uid=log.uid, id=START) or ())
+    log.append("wait.opened", rows={"wait": [row.to_dict()]})
 
 
 def _refuse_removed(tx: StoreTransaction, uid: str) -> None:
@@ -210,7 +237,7 @@ def make_ready(log: Log) -> dict[str, Any]:
     """Make a waiting session ready, and return the columns that changed; a session in another state stays in it."""
     if log.head.status != Status.WAITING:
         return {}
-    log.tx.run("session.set_status", uid=log.uid, status=Status.READY, waiting_since=None)
+    log.tx.run("session.enqueue", uid=log.uid)
     return {"status": Status.READY, "waiting_since": None}
 
 

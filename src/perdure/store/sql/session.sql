@@ -3,11 +3,23 @@
 insert into session (
     uid, id, program, arguments, title, repository, owner, queue, priority, concurrency_key, status, waiting_since,
     cursor, chain, parent_uid, parent_wait, forked_from, forked_at, branch, lease_epoch, restart_number, restart_arguments,
-    crash_count, tokens_in, tokens_out, cost_micros, created_at, updated_at, version, policy_at, model
+    crash_count, tokens_in, tokens_out, cost_micros, created_at, updated_at, version, policy_at, model, max_retries,
+    deadline_at, pinned_at, schedule_uid, scheduled_at, turn
 ) values (
-    :uid, :id, :program, :arguments, :title, :repository, :owner, :queue, :priority, :concurrency_key, 'ready', null,
+    :uid, :id, :program, :arguments, :title, :repository, :owner, :queue, :priority, :concurrency_key, :status,
+    :waiting_since,
     0, :chain, :parent_uid, :parent_wait, :forked_from, :forked_at, :branch, 0, :restart_number, :restart_arguments,
-    0, 0, 0, 0, :now, :now, 1, :policy_at, :model
+    0, 0, 0, 0, :now, :now, 1, :policy_at, :model, :max_retries, :deadline_at, :pinned_at, :schedule_uid, :scheduled_at,
+    {greatest}(
+        coalesce((
+            select min(turn) from session where status = 'ready' and queue = :queue and priority = :priority
+        ), 0),
+        coalesce((
+            select max(turn) + 1 from session
+            where status = 'ready' and queue = :queue and priority = :priority
+                and coalesce(owner, '') = coalesce(cast(:owner as text), '')
+        ), 0)
+    )
 ) on conflict do nothing;
 
 -- name: session.lock_head
@@ -52,6 +64,21 @@ update session set updated_at = updated_at where uid = :session_uid;
 -- name: session.set_status
 -- Make a move between states that hold no lease.
 update session set status = :status, waiting_since = :waiting_since, error = null where uid = :uid;
+
+-- name: session.enqueue
+-- Make a waiting session ready, behind the others of its owner and before those that have had their turn.
+update session set status = 'ready', waiting_since = null, slot_since = null, error = null, turn = {greatest}(
+    coalesce((
+        select min(other.turn) from session as other
+        where other.status = 'ready' and other.queue = session.queue and other.priority = session.priority
+    ), 0),
+    coalesce((
+        select max(other.turn) + 1 from session as other
+        where other.status = 'ready' and other.queue = session.queue and other.priority = session.priority
+            and coalesce(other.owner, '') = coalesce(session.owner, '')
+    ), 0)
+)
+where uid = :uid;
 
 -- name: session.lease
 -- Give the session to a holder.

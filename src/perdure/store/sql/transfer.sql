@@ -59,7 +59,8 @@ values (
     :lease_holder, :lease_nonce, :lease_epoch, :lease_until, :restart_number, :restart_arguments, :crash_count,
     :cancel_requested_at, :pause_requested_at, :sealed_at, :tokens_in, :tokens_out, :cost_micros, :created_at,
     :updated_at, :version, :policy_at, :interrupt_requested_at, :model, :archived_at, :retries,
-    :removed_at
+    :removed_at, :turn, :max_retries, :deadline_at, :code_version, :pinned_at, :workspace, :suspected_at, :lease_alone,
+    :slot_since, :schedule_uid, :scheduled_at
 ) on conflict do nothing;
 
 -- name: transfer.update_session
@@ -73,7 +74,10 @@ update session set arguments = :arguments, result = :result, error = :error, tit
     pause_requested_at = :pause_requested_at, sealed_at = :sealed_at, tokens_in = :tokens_in,
     tokens_out = :tokens_out, cost_micros = :cost_micros, updated_at = :updated_at, version = :version,
     interrupt_requested_at = :interrupt_requested_at, model = :model, archived_at = :archived_at,
-    retries = :retries, removed_at = :removed_at
+    retries = :retries, removed_at = :removed_at, turn = :turn, max_retries = :max_retries,
+    deadline_at = :deadline_at, code_version = :code_version, pinned_at = :pinned_at, workspace = :workspace,
+    suspected_at = :suspected_at, lease_alone = :lease_alone, slot_since = :slot_since, schedule_uid = :schedule_uid,
+    scheduled_at = :scheduled_at
 where uid = :uid;
 
 -- name: transfer.set_folder
@@ -167,7 +171,7 @@ where session_uid = :session_uid and id = :id;
 insert into attempt ({columns:attempt})
 values (
     :session_uid, :effect_id, :number, :worker, :epoch, :process, :sandbox, :dispatched_at, :deadline_at, :outcome,
-    :error, :usage, :ended_at, :settled_at, :ended_boot
+    :error, :usage, :ended_at, :settled_at, :ended_boot, :heartbeat_at, :progress
 )
 on conflict (session_uid, effect_id, number) do update set outcome = excluded.outcome, error = excluded.error,
     usage = excluded.usage, ended_at = excluded.ended_at, settled_at = excluded.settled_at,

@@ -32,6 +32,9 @@ from perdure.store.transfer.imported_approval import VoidedVotes, void_approvals
 from perdure.store.transfer.session_export import MANY, TABLES, Columns, StoredSession
 
 BATCH = 500
+LOCAL: Columns = {"turn": 0, **dict.fromkeys(  # what is true of a session in the store that it came from only
+    ("code_version", "pinned_at", "workspace", "suspected_at", "lease_alone", "schedule_uid", "scheduled_at")
+)}  # fmt: skip
 
 
 class SessionImport(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,7 +193,9 @@ def _branch(tx: StoreTransaction, stored: StoredSession, request: SessionImport,
         "tokens_in": 0, "tokens_out": 0, "cost_micros": 0, "created_at": created_at, "updated_at": tx.now, "version": 1,
         "interrupt_requested_at": None, "archived_at": None, "retries": None, "removed_at": None,
     }  # fmt: skip
-    if not tx.run("transfer.insert_session", **(stored.session | fresh)):
+    if not tx.run(
+        "transfer.insert_session", **(stored.session | LOCAL | {"slot_since": None, "deadline_at": None} | fresh)
+    ):
         return _branch(tx, stored, request, by)
     log = enter(tx, uid, by)
     shown = session.get(tx, uid).to_dict()
@@ -224,7 +229,7 @@ def _conflict(id: str, what: str, hint: str) -> Conflict:
 def _insert(tx: StoreTransaction, stored: StoredSession, *, id: str, sealed_at: int | None) -> bool:
     """Insert a session. False: another process inserted it meanwhile, and the caller must start again."""
     parent = stored.session["parent_uid"]
-    row = stored.session | {"id": id, "sealed_at": sealed_at}
+    row = stored.session | LOCAL | {"id": id, "sealed_at": sealed_at}
     if parent is not None and tx.one("session.get", uid=parent) is None:
         row |= {"parent_uid": None, "parent_wait": None}
     if not tx.run("transfer.insert_session", **row):
@@ -242,7 +247,7 @@ def _extend(tx: StoreTransaction, stored: StoredSession, head: SessionHead, *, s
         if (scope, key) not in remembered:
             tx.run("fact.delete", scope=scope, key=key, version=version)
     epoch = max(head.lease_epoch, stored.session["lease_epoch"])  # a restore here may have raised it
-    row = stored.session | {"sealed_at": sealed_at, "lease_epoch": epoch}
+    row = stored.session | LOCAL | {"sealed_at": sealed_at, "lease_epoch": epoch}
     for status in _shortest_path(session_domain.MOVES, head.status, row["status"])[:-1]:
         if status == Status.RUNNING:
             held = {"holder": "transfer", "nonce": "transfer", "until": tx.now, "epoch": epoch}

@@ -1,0 +1,32 @@
+"""A schedule: starts a session at certain times."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from perdure.domain.record import Record
+
+
+class Schedule(Record, frozen=True):
+    """A row of `schedule`. It has a cron expression or a period; times and periods are in microseconds."""
+
+    json_columns: ClassVar[frozenset[str]] = frozenset({"arguments", "options"})
+
+    uid: str
+    name: str
+    cron: str | None
+    every: int | None
+    timezone: str
+    jitter: int
+    overlap: str  # skip, queue or cancel: what a tick does while a session of the schedule has not ended
+    catch_up: str  # all, last or none: which of the ticks are made up that were missed
+    program: str
+    arguments: Any
+    options: Any  # of the sessions that it starts: owner, repository, queue, priority, key, retries, timeout
+    last_tick: int | None
+    next_due: int | None
+    paused_at: int | None
+    removed_at: int | None
+    version: int
+    updated_by: str
+    updated_at: int
