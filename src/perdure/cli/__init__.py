@@ -67,6 +67,7 @@ GROUPS = {
     },
     "Operations": {
         "worker": "Run sessions that are ready, until it is stopped.",
+        "queues": "List queues with their limits and the numbers of their sessions, and change limits.",
         "doctor": "Check the health of the store, which guarantees hold, and what to do.",
         "migrate": "Bring the store's schema up to date.",
         "restores": "List restores: when the store was set back to an earlier state, and who released each.",

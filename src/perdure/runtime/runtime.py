@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from msgspec import UNSET, UnsetType
+
 from perdure.clock import Clock
 from perdure.domain.approval import Approval
 from perdure.domain.artifact import Artifact
@@ -28,6 +30,7 @@ from perdure.domain.literals import (
     VerdictWord,
     WaitWord,
 )
+from perdure.domain.queue import Queue, QueueView
 from perdure.domain.session import SessionRecord
 from perdure.domain.state import SessionState
 from perdure.domain.task import Task
@@ -43,6 +46,7 @@ from perdure.runtime.ledger.late_outcomes import LateOutcomeWriter
 from perdure.runtime.ledger.policy import Intent, Policy
 from perdure.runtime.live_text import Delta, LiveText
 from perdure.runtime.queries import Queries, SessionView
+from perdure.runtime.queues import Queues
 from perdure.runtime.record_edits import RecordEdits
 from perdure.runtime.recovery.plan import RecoveryStep
 from perdure.runtime.requests import Requests
@@ -103,6 +107,7 @@ class Runtime:
         self.requests = Requests(store, self.queries, self.policy, self.values, by)
         self.record_edits = RecordEdits(store, by)
         self.session_edits = SessionEdits(store, self.queries, self.values, by)
+        self._queues = Queues(store, by)
         self.driver = Driver(self)
         self.heartbeat = Heartbeat(store, microseconds(lease))
         self.live_text = LiveText(store)
@@ -165,6 +170,32 @@ class Runtime:
         return await self.requests.start(
             bound, id=id, owner=owner, repository=repository, title=title, priority=priority
         )
+
+    def queues(self) -> AsyncIterator[QueueView]:
+        """The queues that have limits or sessions, with the numbers of their sessions, by name."""
+        return self._queues.listing()
+
+    async def set_queue(
+        self,
+        name: str,
+        *,
+        concurrency: int | UnsetType | None = UNSET,
+        per_key: int | UnsetType | None = UNSET,
+        per_worker: int | UnsetType | None = UNSET,
+        rate: str | UnsetType | None = UNSET,
+        max_depth: int | UnsetType | None = UNSET,
+        paused: bool | UnsetType = UNSET,
+        closed: bool | UnsetType = UNSET,
+        by: str | None = None,
+    ) -> Queue:
+        """Change the limits of a queue while it runs; what is not given stays, and None removes a limit.
+
+        `rate` is a number and a duration, such as "10/1m". Nothing is claimed from a queue that is paused, and nothing
+        new is started in one that is closed.
+        """
+        limits: dict[str, Any] = {"concurrency": concurrency, "per_key": per_key, "per_worker": per_worker}
+        limits |= {"max_depth": max_depth, "paused": paused, "closed": closed}
+        return await self._queues.set(name, rate=rate, by=by, **limits)
 
     async def run(self, name: str) -> SessionView:
         """Run a session here until it finishes or waits."""

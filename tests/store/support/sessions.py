@@ -17,7 +17,7 @@ from perdure.store.store import Store
 TTL = 60 * SECOND
 TABLES = (
     *("session", "event", "wait", "inbox", "step", "task", "decision", "fact"),
-    *("lease", "checkpoint", "artifact", "worker", "meta"),
+    *("lease", "checkpoint", "artifact", "worker", "meta", "queue"),
 )
 
 _numbers = count(1)

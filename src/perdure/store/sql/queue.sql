@@ -1,0 +1,56 @@
+-- name: queue.get
+-- One queue that has settings.
+select {columns:queue} from queue where name = :name;
+
+-- name: queue.lock
+-- Lock and read a queue until the transaction ends.
+select {columns:queue} from queue where name = :name {lock};
+
+-- name: queue.insert
+-- Create the row of a queue, without limits.
+insert into queue (name, version, updated_by, updated_at) values (:name, 1, :by, :now) on conflict (name) do nothing;
+
+-- name: queue.update
+-- Change the settings of a queue.
+update queue set concurrency = :concurrency, per_key = :per_key, per_worker = :per_worker, rate_count = :rate_count,
+    rate_period = :rate_period, rate_at = :rate_at, max_depth = :max_depth, paused_at = :paused_at,
+    closed_at = :closed_at, version = :version, updated_by = :by, updated_at = :now
+where name = :name;
+
+-- name: queue.list
+-- Every queue that has settings.
+select {columns:queue} from queue order by name limit :limit;
+
+-- name: queue.count
+-- How many sessions of each queue are ready, running, waiting for a slot, or failed; each from an index of its own.
+select queue, 'ready', count(*) from session
+where status = 'ready' and sealed_at is null and suspected_at is null group by queue
+union all
+select queue, 'ready', count(*) from session
+where status = 'ready' and sealed_at is null and suspected_at is not null group by queue
+union all
+select queue, 'running', count(*) from session where status = 'running' group by queue
+union all
+select queue, 'slot', count(*) from session where status = 'waiting' and slot_since is not null group by queue
+union all
+select queue, 'failed', count(*) from session
+where status = 'failed' and archived_at is null and removed_at is null group by queue;
+
+-- name: queue.depth
+-- Whether a queue has so many ready sessions: a row if it does. It reads no more of them.
+select 1 from session where status = 'ready' and queue = :queue limit 1 offset :most;
+
+-- name: queue.oldest_ready
+-- Since when the next sessions of each priority have been ready; of each priority the first hundred are read.
+with recursive level (priority) as (
+    select min(priority) from session where status = 'ready' and queue = :queue
+    union all
+    select (select min(priority) from session where status = 'ready' and queue = :queue and priority > level.priority)
+    from level where level.priority is not null
+)
+select min((
+    select min(updated_at) from (
+        select updated_at from session
+        where status = 'ready' and queue = :queue and priority = level.priority order by turn limit 100
+    ) as next
+)) from level;
