@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from perdure.domain.lease import Holder
-from perdure.domain.worker import WorkerRecord
 from perdure.errors import ConfigError, SchemaMismatch
 from perdure.store import migrate
 from perdure.store.databases.postgres import migrator
 from perdure.store.databases.sqlite import engine
 from perdure.store.databases.sqlite.location import companion
 from perdure.store.move import Move
-from perdure.store.moves import event, inbox, lease, meta, session, worker
+from perdure.store.moves import event, inbox, lease, meta, session
 from perdure.store.store import open_store
 from perdure.store.writer.lock import Presence
 from perdure.testing.postgres import PostgresServer
@@ -314,9 +313,8 @@ def test_both_databases_know_the_same_migrations() -> None:
 @pytest.mark.databases("sqlite")
 def test_opening_does_not_migrate_under_a_living_worker_of_an_older_version(blank: str) -> None:
     migrate_to(blank, None, 2)
-    old = WorkerRecord("w-old", "host", "boot", 1, "token", 2, 2, [], 0, 0)
     with schemas.a_migrator(blank) as database:
-        schemas.write(database, worker.register(old))
+        schemas.write(database, schemas.a_worker_of(2))
     alive = Presence(companion(Path(blank)) / "workers", "w-old")
     with pytest.raises(SchemaMismatch, match="would break older workers that are running: w-old"):
         open_store(blank)
@@ -329,9 +327,8 @@ def test_opening_does_not_migrate_under_a_living_worker_of_an_older_version(blan
 @pytest.mark.databases("sqlite")
 def test_new_meanings_do_not_lock_out_a_running_worker_of_schema_5(blank: str) -> None:
     migrate_to(blank, None, 5)
-    old = WorkerRecord("w-old", "host", "boot", 1, "token", 5, 5, [], 0, 0)
     with schemas.a_migrator(blank) as database:
-        schemas.write(database, worker.register(old))
+        schemas.write(database, schemas.a_worker_of(5))
     alive = Presence(companion(Path(blank)) / "workers", "w-old")
     with pytest.raises(SchemaMismatch, match="has schema 6, and the next migration would break older workers"):
         open_store(blank)  # schema 6 was applied; schema 7 needs newer code

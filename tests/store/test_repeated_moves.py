@@ -104,6 +104,8 @@ PLAIN: dict[str, Scene] = {
     "worker.forget": lambda store, clock: worker.forget(["w-1", "w-2"]),
     "worker.register": lambda store, clock: worker.register(WORKER),
     "worker.heartbeat": lambda store, clock: worker.heartbeat("w-1"),
+    "worker.set_draining": lambda store, clock: worker.set_draining("w-1"),
+    "worker.set_tree": lambda store, clock: worker.set_tree("w-1", {"children": []}),
 }
 
 WITHOUT_EVENT: dict[str, Scene] = {

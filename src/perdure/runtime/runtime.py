@@ -113,6 +113,7 @@ class Runtime:
         self.live_text = LiveText(store)
         self.on_delta: Callable[[Delta], None] | None = None  # is called with each piece of a model's output
         self.causes = Causes()
+        self.worker_about: dict[str, Any] = {}  # more of its row: `queues`, `concurrency`, `parent`
         self._worker: WorkerIdentity | None = None
         self.late_outcomes = LateOutcomeWriter(self)
 
@@ -120,7 +121,7 @@ class Runtime:
     def worker(self) -> WorkerIdentity:
         """This process as a worker; registered when it first runs a session."""
         if self._worker is None:
-            self._worker = WorkerIdentity(self.store, sorted(PROGRAMS))
+            self._worker = WorkerIdentity(self.store, sorted(PROGRAMS), **self.worker_about)
         return self._worker
 
     @property

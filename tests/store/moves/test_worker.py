@@ -45,3 +45,16 @@ def test_the_most_recently_seen_come_first(store: Store, clock: ManualClock) -> 
     store.write_now(worker.heartbeat("w-1"))
     assert [here.id for here in store.read_now(worker.listing)] == ["w-1", "w-3", "w-2"]
     assert [here.id for here in store.read_now(worker.listing, limit=1)] == ["w-1"]
+
+
+def test_a_worker_announces_what_it_runs(store: Store, clock: ManualClock) -> None:
+    about = {"role": "supervisor", "parent": "w-0", "queues": ["a", "b"], "concurrency": 4, "tree": {"id": "serve"}}
+    store.write_now(worker.register(WorkerRecord("w-1", "h", "b", 1, "t", 1, 1, [], 0, 0, **about)))  # type: ignore[arg-type]
+    store.write_now(worker.set_tree("w-1", {"id": "other"}))
+    store.write_now(worker.set_draining("w-1"))
+    since = clock.now()
+    clock.advance(seconds=10)
+    store.write_now(worker.set_draining("w-1"))
+    [here] = store.read_now(worker.listing)
+    assert (here.role, here.parent, here.queues, here.concurrency) == ("supervisor", "w-0", ["a", "b"], 4)
+    assert (here.tree, here.draining_at) == ({"id": "other"}, since)

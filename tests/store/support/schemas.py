@@ -91,6 +91,15 @@ def ask(target: str, question: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in connection.execute(question).fetchall()]
 
 
+def a_worker_of(version: int) -> Move[Any]:
+    """The row that a worker of an older version wrote."""
+    sql = (
+        "insert into worker (id, host, boot_id, pid, start_token, schema_from, schema_to, programs, started_at,"
+        " seen_at) values ('w-old', 'host', 'boot', 1, 'token', ?, ?, '[]', 0, 0)"
+    )
+    return Move("worker.register", "plain", lambda tx: tx.execute(sql, [version, version]))
+
+
 def a_first_session(uid: str, id: str) -> Move[None]:
     """Create a session with the columns of the first schema."""
 

@@ -42,7 +42,7 @@ def liveness_of(locks: WorkerLocks | None, process: Any) -> Liveness:
 class WorkerIdentity:
     """This process as a worker of a store. A store in memory has one process only, and needs no lock."""
 
-    def __init__(self, store: Store, programs: list[str]) -> None:
+    def __init__(self, store: Store, programs: list[str], **about: Any) -> None:
         self._presences: WorkerLocks | None = None
         self._alive: RegisteredWorker | None = None
         if store.folder is None and store.database.dialect == "sqlite":
@@ -50,7 +50,7 @@ class WorkerIdentity:
             shown: dict[str, Any] = {"id": self.id, "host": host(), "pid": os.getpid()}
         else:
             self._presences = locks_of_store(store)
-            self._alive = self._presences.enter(store, programs=programs)
+            self._alive = self._presences.enter(store, programs=programs, **about)
             self.id = self._alive.id
             row = self._alive.worker
             shown = {

@@ -24,7 +24,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
@@ -68,8 +68,10 @@ class WorkerLocks:
         self.namespace = namespace
         self.shared = shared  # the store may be used from other machines
 
-    def enter(self, store: Store, *, programs: Sequence[str] = (), id: str | None = None) -> RegisteredWorker:
-        """Take a lock until this process ends, and register it as a worker."""
+    def enter(
+        self, store: Store, *, programs: Sequence[str] = (), id: str | None = None, **about: Any
+    ) -> RegisteredWorker:
+        """Take a lock until this process ends, and register it as a worker. `about` is more of its row."""
         name = id or new_name("w")
         try:
             self._make_folder()
@@ -79,7 +81,7 @@ class WorkerLocks:
         known = len(migrate.load(store.database.dialect))
         row = WorkerRecord(
             name, self.host, self.boot_id, os.getpid(), self._origin().token(),
-            known, known, list(programs), store.clock.now(), store.clock.now(),
+            known, known, list(programs), store.clock.now(), store.clock.now(), machine=self.machine, **about,
         )  # fmt: skip
         try:
             store.write_now(worker.register(row))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from perdure.domain.worker import WorkerRecord
 from perdure.ids import check_name, check_text, encode
@@ -14,7 +15,22 @@ def register(tx: StoreTransaction, worker: WorkerRecord) -> None:
     """Register a worker; a second registration refreshes it."""
     check_name("The worker", worker.id)
     check_text("The worker", worker.host + worker.boot_id + worker.start_token)
-    tx.run("worker.put", **(worker.to_dict() | {"programs": encode(worker.programs)}), now=tx.now)
+    row = worker.to_dict()
+    for column in WorkerRecord.json_columns:
+        row[column] = None if row[column] is None else encode(row[column])
+    tx.run("worker.put", **row, now=tx.now)
+
+
+@plain_move
+def set_tree(tx: StoreTransaction, id: str, tree: Any) -> None:
+    """Record the children of a supervisor, as it sees them."""
+    tx.run("worker.set_tree", id=id, tree=encode(tree), now=tx.now)
+
+
+@plain_move
+def set_draining(tx: StoreTransaction, id: str) -> None:
+    """Record that a worker takes nothing new; the first time counts."""
+    tx.run("worker.set_draining", id=id, now=tx.now)
 
 
 @plain_move

@@ -1,8 +1,23 @@
 -- name: worker.put
 -- Register a worker, or refresh its registration.
-insert into worker (id, host, boot_id, pid, start_token, schema_from, schema_to, programs, started_at, seen_at)
-values (:id, :host, :boot_id, :pid, :start_token, :schema_from, :schema_to, :programs, :now, :now)
-on conflict (id) do update set programs = excluded.programs, seen_at = excluded.seen_at;
+insert into worker (
+    id, host, boot_id, pid, start_token, schema_from, schema_to, programs, started_at, seen_at,
+    role, parent, machine, queues, concurrency, code_version, code, workspaces, draining_at, tree
+) values (
+    :id, :host, :boot_id, :pid, :start_token, :schema_from, :schema_to, :programs, :now, :now,
+    :role, :parent, :machine, :queues, :concurrency, :code_version, :code, :workspaces, :draining_at, :tree
+) on conflict (id) do update set
+    programs = excluded.programs, queues = excluded.queues, concurrency = excluded.concurrency,
+    code_version = excluded.code_version, code = excluded.code, workspaces = excluded.workspaces,
+    draining_at = excluded.draining_at, tree = excluded.tree, seen_at = excluded.seen_at;
+
+-- name: worker.set_tree
+-- The children of a supervisor, as it sees them.
+update worker set tree = :tree, seen_at = :now where id = :id;
+
+-- name: worker.set_draining
+-- A worker takes nothing new from now on.
+update worker set draining_at = coalesce(draining_at, :now), seen_at = :now where id = :id;
 
 -- name: worker.seen
 -- A worker's heartbeat.
