@@ -21,6 +21,7 @@ NAVIGATION = {
         "how-to/crash-sweep",
         "how-to/terminal",
         "how-to/interrupt",
+        "how-to/stuck-sessions",
         "how-to/approvals",
         "how-to/sessions",
         "how-to/recipes",

@@ -26,7 +26,7 @@ LONG_FILES: dict[str, Allowed] = {
     ),
     "src/perdure/agent/loop.py": Allowed(340, "the loop and each of its steps are read together"),
     "src/perdure/errors.py": Allowed(325, "one tree of errors, one file"),
-    "src/perdure/runtime/definitions/tool.py": Allowed(350, "a tool and what it is declared with: call, outcome, gate"),
+    "src/perdure/runtime/definitions/tool.py": Allowed(355, "a tool and what it is declared with: call, outcome, gate"),
     "src/perdure/agent/commands/runner.py": Allowed(
         335, "it is started alone, by path: every command waits for its import"
     ),

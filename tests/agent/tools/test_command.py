@@ -101,7 +101,7 @@ def test_a_command_that_cannot_be_started_was_not_done(workspace: Workspace) -> 
 
 @pytest.mark.slow
 def test_a_command_is_waited_for_after_a_lost_lease(workspace: Workspace) -> None:
-    def lost() -> None:
+    def lost(_progress: str | None) -> None:
         (workspace.root / "go").touch()
         raise LeaseLost("Another worker runs it.")
 

@@ -178,9 +178,9 @@ def test_folder_is_not_treated_as_a_store(tmp_path: Path) -> None:
 def test_changed_byte_of_the_log_is_found_by_deep(tmp_path: Path) -> None:
     path = tmp_path / "perdure.db"
     with open_store(path) as store:
-        new = session.NewSession(id="s-1", program="review", arguments={"text": "x" * 50_000})
+        new = session.NewSession(id="s-1", program="review", arguments={"text": "0" * 50_000})
         store.write_now(session.create(new, by="ada"))
-    path.write_bytes(path.read_bytes().replace(b"x" * 4000, b"y" + b"x" * 3999))
+    path.write_bytes(path.read_bytes().replace(b"0" * 4000, b"1" + b"0" * 3999))  # no byte of a page number
     assert examine(str(path)).healthy  # not read
     report = examine(str(path), deep=True)
     assert not report.healthy

@@ -129,12 +129,14 @@ def _verdict(effect: Effect) -> str:
 
 
 def _attempt(one: Attempt, now: int) -> str:
+    from perdure.cli.text.effects import progress
     from perdure.cli.text.plain import error, safe, span
 
     ended = one.ended_at or one.settled_at
     took = f"took {span(ended - one.dispatched_at)}" if ended is not None else "no end is recorded"
     text = f"    {one.number}  {one.outcome or 'no outcome yet'}, {span(now - one.dispatched_at)} ago, {took}"
     text += f", by {safe(one.worker)}" + (f", sandbox {safe(one.sandbox)}" if one.sandbox else "")
+    text += f"; reported: {reported}" if (reported := progress([one], now)) else ""
     return text if one.error is None else f"{text}: {error(one.error)}"
 
 

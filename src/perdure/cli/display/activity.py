@@ -47,6 +47,7 @@ class Activity:
         self._calls: dict[str, RunningCall] = {}
         self._since = now()
         self._retry: RetryNotice | None = None  # the model is asked again at its time
+        self.progress: Callable[[str], str] = lambda _effect: ""  # what the tool of an effect reported
         self.waits: list[WaitDescription] = []  # what the session waits for, other than a person
 
     def show(self, one: dict[str, Any]) -> None:
@@ -83,7 +84,9 @@ class Activity:
             return f"{spinner} {self._text('writing' if self.is_writing else self._idle, self._since)}"
         first = running[0]
         more = f" and {len(running) - 1} more" if len(running) > 1 else ""
-        return f"{spinner} {self._text(first.name, first.since or 0, more)}"
+        progress = self.progress(first.effect) if first.effect else ""
+        what = f"{first.name}: {short(progress)}" if progress else first.name
+        return f"{spinner} {self._text(what, first.since or 0, more)}"
 
     @property
     def retry_text(self) -> str:

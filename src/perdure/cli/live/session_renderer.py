@@ -9,6 +9,7 @@ from typing import Protocol
 from perdure.agent.agent import Agent
 from perdure.agent.commands.live_output import output_reader
 from perdure.cli.display.activity import Activity, OutputTail
+from perdure.cli.display.progress import ProgressReader
 from perdure.cli.live.event_log import tool_names
 from perdure.cli.live.item_printer import ItemPrinter
 from perdure.cli.live.item_stream import ItemStream
@@ -93,6 +94,7 @@ class LogRenderer:
         self._tools: dict[str, str] = {}
         self._items = ItemBuilder()
         self._activity = Activity(screen, store.clock.now, idle="running")
+        self._activity.progress = ProgressReader(store, uid)
 
     async def event(self, event: Event) -> None:
         self.number = event.number
@@ -111,10 +113,16 @@ class LogRenderer:
 
 
 def conversation_renderer(
-    screen: Screen, now: Callable[[], int], after: int, tail: OutputTail | None = None
+    screen: Screen,
+    now: Callable[[], int],
+    after: int,
+    tail: OutputTail | None = None,
+    progress: Callable[[str], str] | None = None,
 ) -> ItemRenderer:
-    """A conversation on a screen. `tail` reads what running commands print."""
-    printer = ItemPrinter(screen, Activity(screen, now, tail))
+    """A conversation on a screen. `tail` reads what running commands print, `progress` what a tool reports."""
+    activity = Activity(screen, now, tail)
+    activity.progress = progress or activity.progress
+    printer = ItemPrinter(screen, activity)
     return ItemRenderer(printer.show, after, printer)
 
 
@@ -150,7 +158,9 @@ async def make_renderer(
     if after > 0:
         screen.line(f"… {after} earlier events; `{shell.suggest('attach', view.id, app=True)}` shows all", "dim")
     tail = output_reader(runtime, view.uid).tail if screen.draws else None
-    conversation = conversation_renderer(screen, runtime.store.clock.now, after, tail)
+    conversation = conversation_renderer(
+        screen, runtime.store.clock.now, after, tail, ProgressReader(runtime.store, view.uid)
+    )
     conversation.prime(before)
     return conversation, screen
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perdure.cli.shell import Shell
 from perdure.cli.text.plain import arguments, safe, short, span
 from perdure.cli.text.waits import settle_suggestions
@@ -21,8 +23,16 @@ def effect_cells(tx: StoreTransaction, one: Effect) -> list[str]:
     planned = f"{span(tx.now - one.planned_at)} ago"
     return [
         safe(one.id), safe(one.tool), state, reach.of(tx, one), str(len(attempts)), planned, arguments(one.intent),
-        short(one.reference or ""),
+        short(one.reference or progress(attempts, tx.now)),
     ]  # fmt: skip
+
+
+def progress(attempts: Sequence[Attempt], now: int) -> str:
+    """What the tool of the last attempt reported, while that attempt runs."""
+    last = attempts[-1] if attempts else None
+    if last is None or last.heartbeat_at is None or last.ended_at is not None or last.outcome is not None:
+        return ""
+    return f"{safe(last.progress or 'heartbeat')}, {span(now - last.heartbeat_at)} ago"
 
 
 def is_overdue(one: Effect, attempts: list[Attempt], now: int) -> bool:

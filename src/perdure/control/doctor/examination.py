@@ -15,6 +15,7 @@ from typing import Literal
 from perdure.clock import SECOND, boot_time
 from perdure.control.doctor import depth, findings
 from perdure.control.doctor.report import DiskStatus, DoctorReport, Latency, Schema, StaleSession, WorkerStatus
+from perdure.control.doctor.stuck_sessions import stuck
 from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.durable import FULL
 from perdure.errors import ConfigError, Damaged, NotFound, PerdureError, StoreFull
@@ -132,6 +133,7 @@ def _inspect_rows(report: DoctorReport, place: StoreLocation, found: StoreReader
     report.unheard = failover.missing_writers(found.tx)
     report.unrecorded_restore = read_access.unrecorded_restore(found)
     report.workers = [_with_life(one, locks.life(one)) for one in survey.workers]
+    report.stuck = stuck(found.tx, found.tx.now, is_alive=lambda one: locks.life(one) is not Liveness.DEAD)
     report.stale_sessions = [
         StaleSession(one.id, one.lease_holder or "", found.tx.now - (one.lease_until or 0))
         for one in survey.stale_sessions

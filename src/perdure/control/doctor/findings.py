@@ -9,6 +9,7 @@ from pathlib import Path
 from perdure.agent.commands import sandbox
 from perdure.clock import format_time
 from perdure.control.doctor.report import DoctorReport, Finding
+from perdure.control.doctor.stuck_sessions import StuckSession
 from perdure.domain.worker import Liveness
 from perdure.errors import Damaged, NotFound, PerdureError
 from perdure.store.databases.sqlite.location import MANY_PROCESSES
@@ -260,12 +261,23 @@ def _sessions(report: DoctorReport) -> Iterator[Finding]:
             f"Sessions still wait for a time that has passed: {_first(report.overdue)}.",
             "Start a worker (`perdure worker`), or resume them (`perdure resume ID`).",
         )
+    for reason, some in _by_reason(report).items():
+        yield Finding(some[0].level, f"{_first([one.id for one in some])}: {reason}", some[0].do)
     if report.in_doubt:
         yield note(
             f"{report.in_doubt} {'effect is' if report.in_doubt == 1 else 'effects are'} in doubt: "
             "dispatched, with an unknown outcome.",
             "Check the outside system, and settle each: `perdure effects --in-doubt` shows how.",
         )
+
+
+def _by_reason(report: DoctorReport) -> dict[str, list[StuckSession]]:
+    """Sessions that do not continue, by the reason; those in quarantine and those that are overdue are listed above."""
+    found: dict[str, list[StuckSession]] = {}
+    for one in report.stuck:
+        if one.kind not in ("quarantine", "overdue"):
+            found.setdefault(one.reason, []).append(one)
+    return found
 
 
 def _first(names: list[str]) -> str:

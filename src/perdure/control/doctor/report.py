@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from perdure.control.doctor.stuck_sessions import StuckSession
 from perdure.domain.restore import Restore
 from perdure.domain.worker import Liveness
 from perdure.domain.writer import Writer
@@ -103,6 +104,7 @@ class DoctorReport(msgspec.Struct, kw_only=True):
     in_doubt: int | None = None
     quarantined: list[str] = msgspec.field(default_factory=list)  # sessions whose workers crashed, by id
     overdue: list[str] = msgspec.field(default_factory=list)  # sessions that wait for a time that has passed, by id
+    stuck: list[StuckSession] = msgspec.field(default_factory=list)  # sessions that do not continue by themselves
     restores: list[Restore] = msgspec.field(default_factory=list)
     unrecorded_restore: Restore | None = None  # detected now; the next process that writes records it
     failover: Restore | None = None  # the newest change of server, if it is known to have lost nothing

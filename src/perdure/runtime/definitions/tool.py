@@ -30,6 +30,7 @@ X = TypeVar("X", covariant=True)  # noqa: PLC0105 - a short name, as in the cont
 F = TypeVar("F", bound=Callable[..., Any])
 
 REFERENCE_LIMIT = 2000
+PROGRESS_LIMIT = 500
 WHY_LIMIT = 4000
 
 
@@ -69,7 +70,7 @@ class Call:
     )  # fmt: skip
 
     def __init__(
-        self, key: str, attempt: int, session_id: str, effect_id: str, heartbeat: Callable[[], None] | None = None
+        self, key: str, attempt: int, session_id: str, effect_id: str, beat: Callable[[str | None], None] | None = None
     ) -> None:
         self.key = key
         self.attempt = attempt
@@ -77,7 +78,7 @@ class Call:
         self.effect_id = effect_id
         self.undoes: str | None = None
         self.given_reference: str | None = None
-        self._heartbeat = heartbeat
+        self._heartbeat = beat
         self.stopped_by: str | None = None
         self._on_stop: Callable[[str], None] | None = None
 
@@ -97,10 +98,13 @@ class Call:
         if self._on_stop is not None:
             self._on_stop(by)
 
-    def heartbeat(self) -> None:
-        """Report that a long act is still running. Raises `LeaseLost` when it must stop."""
+    def heartbeat(self, progress: str | None = None) -> None:
+        """Report that a long act is still running, with a short text for people. Raises `LeaseLost` when it must stop.
+
+        The text and the time are recorded at most every ten seconds, and shown while the act runs.
+        """
         if self._heartbeat is not None:
-            self._heartbeat()
+            self._heartbeat(None if progress is None else short_text(progress, PROGRESS_LIMIT))
 
     def reference(self, reference: str | None) -> None:
         """Give the name of what was done in the outside system: an address, a number, a path. The last one counts.

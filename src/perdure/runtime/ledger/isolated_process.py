@@ -18,8 +18,8 @@ import msgspec
 
 from perdure.errors import ConfigError, LeaseLost
 from perdure.ids import storable
-from perdure.runtime.definitions.tool import TOOLS, Call, Tool
-from perdure.runtime.description import summary
+from perdure.runtime.definitions.tool import PROGRESS_LIMIT, TOOLS, Call, Tool
+from perdure.runtime.description import short_text, summary
 from perdure.runtime.function_call import await_to_end, call_to_end
 from perdure.runtime.ledger.execution import outcome
 from perdure.runtime.ledger.isolation import IsolatedMessage, IsolatedRequest
@@ -56,8 +56,9 @@ class IsolatedCall(Call):
         if self.given_reference is not None:
             self._line.say(IsolatedMessage(reference=self.given_reference))
 
-    def heartbeat(self) -> None:
-        self._line.say(IsolatedMessage(heartbeat=True))
+    def heartbeat(self, progress: str | None = None) -> None:
+        text = None if progress is None else short_text(progress, PROGRESS_LIMIT)
+        self._line.say(IsolatedMessage(heartbeat=True, progress=text))
         lost = msgspec.json.decode(self._line.hear(), type=str | None)
         if lost is not None:
             raise LeaseLost(lost)

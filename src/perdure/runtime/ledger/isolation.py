@@ -42,6 +42,7 @@ class IsolatedMessage(msgspec.Struct, omit_defaults=True):
 
     begun: bool = False
     heartbeat: bool = False
+    progress: str | None = None  # with a heartbeat
     reference: str | None = None
     refused: str | None = None
     outcome: AttemptResult | None = None
@@ -149,11 +150,11 @@ class IsolatedFunction:
                 self._given.reference(message.reference)
             if message.heartbeat and answer is not None:
                 with suppress(BrokenPipeError, ConnectionResetError):
-                    answer.sendall(self._heartbeat() + b"\n")
+                    answer.sendall(self._heartbeat(message.progress) + b"\n")
 
-    def _heartbeat(self) -> bytes:
+    def _heartbeat(self, progress: str | None) -> bytes:
         try:
-            self._given.heartbeat()
+            self._given.heartbeat(progress)
         except LeaseLost as error:
             return encode(error.message).encode()
         return b"null"

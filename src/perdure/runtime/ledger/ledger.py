@@ -41,6 +41,7 @@ from perdure.runtime.ledger import joint
 from perdure.runtime.ledger.attempt_registry import BROKEN_OFF, keep_late_outcome
 from perdure.runtime.ledger.execution import act
 from perdure.runtime.ledger.host import ActSite, Host, ProgramHost
+from perdure.runtime.ledger.progress_report import ProgressReport
 from perdure.runtime.recovery.recovery import Recovery
 from perdure.runtime.run.large_values import LIMIT
 from perdure.runtime.run.position import ExecutionLane
@@ -252,8 +253,8 @@ class Ledger:
         return await joint.act_and_record(self.run, tool, intent, arguments, dispatch, planned, self._in_order())
 
     def context(self, id: str, key: str, number: int) -> Call:
-        heartbeat, holder = self.run.runtime.heartbeat, self.run.holder
-        return Call(key, number, self.run.session.id, id, lambda: heartbeat.renew(holder))
+        report = ProgressReport(self.run.runtime.heartbeat, self.run.store, self.run.holder, id, number)
+        return Call(key, number, self.run.session.id, id, report)
 
     def _dispatch(self, tool: Tool[..., Any], site: ActSite) -> Dispatch:
         deadline = None if tool.timeout is None else self.run.clock.now() + tool.timeout

@@ -1,4 +1,4 @@
-"""Reads of attempts, with the time when each ended measured by the boot clock.
+"""Reads of attempts, with the time when each ended measured by the boot clock, and the report of a running tool.
 
 The store's time may be a wall clock, and a step forward would make an end look older than it is: an absence would count
 before `inflight` is over. So the end is also recorded on the boot clock; where the same boot clock can be read again,
@@ -12,7 +12,7 @@ import msgspec
 from perdure.clock import SECOND
 from perdure.domain.effect import Attempt
 from perdure.ids import boot_clock
-from perdure.store.move import StoreTransaction
+from perdure.store.move import StoreTransaction, plain_move
 
 MANY = 1_000_000
 
@@ -21,6 +21,12 @@ def attempts_of(tx: StoreTransaction, uid: str, id: str) -> list[Attempt]:
     """Every attempt of an effect, in order."""
     rows = tx.all("attempt.of_effect", uid=uid, effect_id=id, limit=MANY)
     return [with_current_end(tx, Attempt.from_row(row)) for row in rows]
+
+
+@plain_move
+def report(tx: StoreTransaction, uid: str, effect_id: str, number: int, progress: str | None) -> None:
+    """Record that the tool of an attempt is still running. An attempt with an outcome is left as it is."""
+    tx.run("attempt.report", uid=uid, effect_id=effect_id, number=number, progress=progress, now=tx.now)
 
 
 def boot_mark(tx: StoreTransaction) -> str | None:

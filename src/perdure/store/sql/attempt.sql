@@ -36,6 +36,11 @@ where session_uid = :uid and effect_id = :effect_id and number = :number;
 update attempt set ended_at = :now, ended_boot = :ended_boot
 where session_uid = :uid and effect_id = :effect_id and number = :number and ended_at is null;
 
+-- name: attempt.report
+-- Record that the tool of an attempt is still running, and what it reported.
+update attempt set heartbeat_at = :now, progress = coalesce(:progress, progress)
+where session_uid = :uid and effect_id = :effect_id and number = :number and outcome is null;
+
 -- name: attempt.of_effect
 -- Every attempt of an effect, in order.
 select {columns:attempt} from attempt where session_uid = :uid and effect_id = :effect_id order by number limit :limit;
