@@ -37,6 +37,8 @@ where deadline_at is not null and cancel_requested_at is null and status in ('re
 create index session_failed on session (queue, updated_at)
 where status = 'failed' and archived_at is null and removed_at is null;
 create index session_of_schedule on session (schedule_uid, scheduled_at) where schedule_uid is not null;
+create index session_of_schedule_open on session (schedule_uid, scheduled_at)
+where schedule_uid is not null and status in ('ready', 'running', 'waiting') and sealed_at is null;
 
 alter table attempt add column heartbeat_at {int}; -- when its tool last reported that it is still running
 alter table attempt add column progress text; -- what it reported
@@ -77,6 +79,7 @@ create table schedule (
     version {int} not null check (version >= 1),
     updated_by text not null,
     updated_at {int} not null,
+    outcomes text not null, -- the newest tick that was started, skipped, dropped or refused
     check ((cron is null) <> (every is null))
 ) {strict};
 
