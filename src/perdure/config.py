@@ -58,6 +58,18 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "connections", "PERDURE_CONNECTIONS", "How many PostgreSQL connections write at the same time.", "8", "number"
     ),
+    Setting(
+        "code_version",
+        "PERDURE_CODE_VERSION",
+        "The version of the deployed code, such as a commit.",
+        "a digest of the files of the app's modules",
+    ),
+    Setting(
+        "workspace",
+        "PERDURE_WORKSPACE",
+        "A name for the files of this machine; machines that share their folders share the name.",
+        "the machine",
+    ),
 )
 HARMLESS = frozenset({"connections"})  # what perdure.toml may set without trust
 FILE = "perdure.toml"

@@ -9,11 +9,13 @@ import pytest
 
 from perdure.clock import SECOND, SystemClock
 from perdure.control.migration import DAY, migrate_store
+from perdure.domain.worker import WorkerRecord
 from perdure.errors import ConfigError, IllegalMove, NotFound
 from perdure.runtime.workers.liveness import locks_of_store
 from perdure.store import migrate
-from perdure.store.moves import meta, worker
+from perdure.store.moves import lease, meta, session, worker
 from perdure.store.store import open_store
+from perdure.testing import ManualClock
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 
@@ -40,14 +42,27 @@ def test_older_store_is_migrated(target: str) -> None:
     assert (done.before, done.after) == (known, known + 2)
 
 
-def test_step_that_would_break_a_running_worker_is_postponed(target: str) -> None:
+def test_contract_step_is_postponed_while_an_older_worker_runs(target: str) -> None:
     known = len(steps(target)) - 2
     with open_store(target) as store, locks_of_store(store).enter(store) as me:
         for before in (known, known + 1):
-            with pytest.raises(IllegalMove, match=f"from version {before} to {known + 1}.* {me.id} on"):
-                migrate_store(target, steps(target))
+            done = migrate_store(target, steps(target))
+            assert (done.before, done.after, done.known) == (before, known + 1, known + 2)
+            assert done.waits_for == [f"{me.id} on {me.worker.host}"]
         assert store.read_now(meta.get, "schema_version") == str(known + 1)
-    assert migrate_store(target, steps(target)).after == known + 2
+    done = migrate_store(target, steps(target))
+    assert (done.after, done.waits_for) == (known + 2, [])
+
+
+def test_needed_step_that_would_break_a_running_worker_is_refused(target: str) -> None:
+    *others, contract = steps(target)
+    needed = [*others, msgspec.structs.replace(contract, phase="expand")]
+    known = len(needed) - 2
+    with open_store(target) as store, locks_of_store(store).enter(store) as me:
+        for before in (known, known + 1):
+            with pytest.raises(IllegalMove, match=f"from version {before} to {known + 1}.* {me.id} on"):
+                migrate_store(target, needed)
+    assert migrate_store(target, needed).after == known + 2
 
 
 @pytest.mark.parametrize(("silent_for", "counts"), [(DAY - 60 * SECOND, True), (DAY + 60 * SECOND, False)])
@@ -63,10 +78,20 @@ def test_worker_of_unknown_liveness_counts_for_a_day(target: str, silent_for: in
             )
         store.write_now(worker.register(afar))
     if counts:
-        with pytest.raises(IllegalMove, match="w-afar on elsewhere"):
-            migrate_store(target, steps(target))
+        assert migrate_store(target, steps(target)).waits_for == ["w-afar on elsewhere"]
     else:
         assert migrate_store(target, steps(target)).after == len(steps(target))
+
+
+def test_worker_of_unknown_liveness_counts_while_it_holds_a_lease(target: str) -> None:
+    known = len(steps(target)) - 2
+    old = WorkerRecord("w-afar", "elsewhere", "another", 1, "of another machine", known, known, [], 0, 0)
+    clock = ManualClock(now=SystemClock().now() - 2 * DAY)
+    with open_store(target, clock=clock) as store:
+        store.write_now(worker.register(old))
+        made = store.write_now(session.create(session.NewSession(id="s", program="p", arguments={}), by="ada"))
+        store.write_now(lease.acquire(made.uid, "w-afar@elsewhere:1", nonce="n", ttl=3 * DAY))
+    assert migrate_store(target, steps(target)).waits_for == ["w-afar on elsewhere"]
 
 
 def test_migrate_creates_no_store(tmp_path: Path) -> None:

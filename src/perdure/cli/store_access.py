@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from perdure.cli.shell import Shell
 from perdure.cli.text.plain import safe, span
@@ -40,11 +40,11 @@ def inspect_store(shell: Shell) -> Iterator[read_access.StoreReader]:
         if not properties:
             raise NotFound(f"{place.shown} holds no Perdure store.", hint="The first session creates it.")
         version, compatible = int(properties["schema_version"]), int(properties["compatible_from"])
-        known = len(migrate.load("postgres" if place.kind == "postgres" else "sqlite"))
-        migrate.check(version, compatible, known)
-        if version < known:
+        steps = migrate.load("postgres" if place.kind == "postgres" else "sqlite")
+        migrate.check(version, compatible, len(steps))
+        if version < migrate.needed(steps):
             raise SchemaMismatch(
-                f"The store has schema {version}, but this version of Perdure needs schema {known}.",
+                f"The store has schema {version}, but this version of Perdure needs schema {migrate.needed(steps)}.",
                 hint=f"Run `{shell.suggest('migrate')}`.",
             )
         yield found
@@ -70,9 +70,16 @@ def run_with_runtime(shell: Shell, work: Callable[[Runtime], Awaitable[T]], *, c
         async with open_runtime(
             shell.store, by=shell.by, connections=shell.connections, artifacts=artifacts
         ) as runtime:
+            runtime.worker_about |= announced_settings(shell)
             return await work(runtime)
 
     return asyncio.run(main())
+
+
+def announced_settings(shell: Shell) -> dict[str, Any]:
+    """The settings that this process announces as a worker."""
+    version, workspace = shell.settings.get("code_version"), shell.settings.get("workspace")
+    return ({"code_version": version} if version else {}) | ({"workspaces": [workspace]} if workspace else {})
 
 
 def load_arguments(shell: Shell, effect: Effect) -> Effect:

@@ -1,11 +1,16 @@
 """Migration: bring the schema of a store up to date, without breaking a worker that still runs older code.
 
-Steps that only add are always applied. A step after which a running worker could no longer use the store is postponed,
-and so are all steps after it. A worker whose liveness cannot be determined counts as alive for a day after it was last
-seen.
+Steps that only add are applied while workers run. A step after which a running worker could no longer use the store is
+postponed, and so are all steps after it; this code runs on the store meanwhile, if only contract steps are left.
+
+Who is alive: on the machine of a worker its lock decides. On another machine that cannot be known: a worker counts as
+alive for a day after it was last seen, and while it holds a lease that has not run out. A worker that was treated as
+gone and is not loses nothing: its next write is refused with `SchemaMismatch`, and its sessions continue elsewhere.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 import msgspec
 
@@ -21,16 +26,24 @@ DAY = 86_400 * SECOND
 
 
 class MigrationResult(msgspec.Struct, frozen=True):
-    """The schema version before and after, and the newest one that this code knows."""
+    """The schema version before and after, and the newest one that this code knows.
+
+    `waits_for` names the workers of older versions that must end before the rest can be applied. This code can use the
+    store already.
+    """
 
     place: str
     before: int
     after: int
     known: int
+    waits_for: list[str] = []
 
 
 def migrate_store(target: str | None, migrations: list[migrate.Migration] | None = None) -> MigrationResult:
-    """Migrate as far as running workers allow. Raises `IllegalMove`, which names them, if steps were postponed."""
+    """Migrate as far as running workers allow.
+
+    Raises `IllegalMove`, which names them, if that is not far enough for this code.
+    """
     place = read_access.locate_store(target)
     if place.kind in ("memory", "files"):
         raise ConfigError(f"{place.shown} needs no migration.", hint="It is migrated whenever it is opened.")
@@ -41,27 +54,30 @@ def migrate_store(target: str | None, migrations: list[migrate.Migration] | None
                 f"{place.shown} holds no Perdure store.", hint="The first use creates it with the newest schema."
             )
         locks = locks_at(place.folder, properties["store_id"], shared=place.kind == "postgres")
-        alive = [one for one in read_access.workers(found.tx) if may_be_alive(locks, one, found.tx.now)]
+        holders = read_access.holders(found.tx)
+        alive = [one for one in read_access.workers(found.tx) if may_be_alive(locks, one, found.tx.now, holders)]
     steps = migrate.load("postgres" if place.kind == "postgres" else "sqlite") if migrations is None else migrations
     before = int(properties["schema_version"])
     oldest = min((one.schema_to for one in alive), default=None)
     with migrator(place) as database:
         migrate.migrate(database, steps, oldest_alive=oldest)
         after, _ = database.version()
-    if after < len(steps):
-        raise _held_back(before, after, [one for one in alive if one.schema_to < steps[after].compatible_from])
-    return MigrationResult(place.shown, before, after, len(steps))
+    older = [one for one in alive if after < len(steps) and one.schema_to < steps[after].compatible_from]
+    names = [f"{one.id} on {one.host}" for one in older]
+    if after < migrate.needed(steps):
+        raise _held_back(before, after, names)
+    return MigrationResult(place.shown, before, after, len(steps), names)
 
 
-def may_be_alive(locks: WorkerLocks, one: WorkerRecord, now: int) -> bool:
+def may_be_alive(locks: WorkerLocks, one: WorkerRecord, now: int, holders: Collection[str] = ()) -> bool:
+    """Whether a worker may still use the store; `holders` are the ids of workers that hold a lease."""
     life = locks.life(one)
-    return life is Liveness.ALIVE or (life is Liveness.CANNOT_TELL and now - one.seen_at < DAY)
+    return life is Liveness.ALIVE or (life is Liveness.CANNOT_TELL and (now - one.seen_at < DAY or one.id in holders))
 
 
-def _held_back(before: int, after: int, by: list[WorkerRecord]) -> IllegalMove:
-    names = ", ".join(f"{one.id} on {one.host}" for one in by)
+def _held_back(before: int, after: int, names: list[str]) -> IllegalMove:
     return IllegalMove(
-        f"The schema was migrated from version {before} to {after} only: the next step would break {names}.",
+        f"The schema was migrated from version {before} to {after} only: the next step would break {', '.join(names)}.",
         hint="Upgrade or stop those workers, then run `perdure migrate` again.",
         before=before,
         after=after,

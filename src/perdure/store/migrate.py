@@ -14,6 +14,10 @@ would run that twice.
 Order of writes: lock, read the version, (SQLite) back up, one transaction for each migration with the version in it.
 A crash leaves the store at one version, complete. A store newer than this code is refused unless it declares that it is
 compatible; an older one is migrated.
+
+Live migration. Code runs on every schema from the last expand step that it knows: a contract step after it removes what
+only older code reads. So new workers can start beside old ones, and the contract step is applied when no old worker is
+left: by `perdure migrate`, by the next process that opens a SQLite file, or by the housekeeping of a running process.
 """
 
 from __future__ import annotations
@@ -101,6 +105,11 @@ def load(dialect: str, folder: Traversable | None = None) -> list[Migration]:
 def known() -> int:
     """The newest schema version of this code."""
     return len(load("sqlite"))
+
+
+def needed(migrations: list[Migration]) -> int:
+    """The oldest schema version that this code can use: contract steps after it remove what only older code reads."""
+    return max((one.number for one in migrations if one.phase == "expand"), default=0)
 
 
 def _has_statement(script: str) -> bool:

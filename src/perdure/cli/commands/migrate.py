@@ -11,14 +11,21 @@ def migrate(shell: Shell) -> None:
     """Bring the store's schema up to date.
 
     A SQLite store is also migrated when it is next used; PostgreSQL only by this command. Workers may keep running. A
-    migration that would break a running worker of an older version is not applied until that worker has stopped.
+    migration that would break a running worker of an older version is not applied until that worker has stopped; then
+    this command, or a running worker, applies it.
     """
     done = migrate_store(shell.store)
     if shell.json:
         shell.echo_json(done)
-    elif done.before == done.after:
+    elif done.before == done.after and not done.waits_for:
         shell.echo(
             f"The schema is at version {done.after}, the newest that this version of Perdure knows. Nothing to do."
         )
     else:
-        shell.echo(f"The schema was migrated from version {done.before} to {done.after}.")
+        was = f"was migrated from version {done.before} to" if done.before < done.after else "is at version"
+        shell.echo(f"The schema {was} {done.after}.")
+        if done.waits_for:
+            shell.echo(
+                f"Version {done.known} is applied when these workers of an older version have ended: "
+                f"{', '.join(done.waits_for)}."
+            )

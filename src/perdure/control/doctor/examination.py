@@ -87,15 +87,16 @@ def _inspect_store(report: DoctorReport, place: StoreLocation, found: StoreReade
             f"{place.shown} holds no Perdure store.", hint="Check the address; the first use creates a store."
         )
     report.exists = True
-    known = len(migrate.load("postgres" if place.kind == "postgres" else "sqlite"))
+    steps = migrate.load("postgres" if place.kind == "postgres" else "sqlite")
+    known, needed = len(steps), migrate.needed(steps)
     version, compatible_from = int(properties["schema_version"]), int(properties["compatible_from"])
-    report.store_id, report.schema = properties["store_id"], Schema(version, compatible_from, known)
+    report.store_id, report.schema = properties["store_id"], Schema(version, compatible_from, known, needed)
     if place.kind == "sqlite" and place.path is not None and is_writable(place.path.parent):
         report.durability = read_access.durability(found.tx, place.path)
     if place.kind == "postgres" and report.server is not None and not report.server.in_recovery:
         report.latency = measure(lambda: read_access.commit(found.tx), of="commit on the server")
     migrate.check(version, compatible_from, known)
-    if version < known:  # its rows may lack columns that this code reads
+    if version < needed:  # its rows may lack columns that this code reads
         return
     try:
         _inspect_rows(report, place, found)

@@ -92,11 +92,17 @@ def _schema(report: DoctorReport) -> Iterator[Finding]:
     schema = report.schema
     if schema is None:
         return
-    behind = f"The schema is at {schema.version}; this version of Perdure needs {schema.known}."
-    if schema.version < schema.known and report.kind == "postgres":
+    behind = f"The schema is at {schema.version}; this version of Perdure needs {schema.needed}."
+    if schema.version < schema.needed and report.kind == "postgres":
         yield wrong(behind, "Run `perdure migrate` once.")
-    elif schema.version < schema.known:
+    elif schema.version < schema.needed:
         yield note(behind, "The next use migrates it; `perdure migrate` does it now.")
+    elif schema.version < schema.known:
+        yield note(
+            f"The schema is at {schema.version}, so that workers of an older version can still use the store. "
+            f"The newest is {schema.known}.",
+            "Nothing to do: it is migrated when they have ended. `perdure migrate` names them.",
+        )
     elif schema.version > schema.known >= schema.compatible_from:
         yield note(
             f"The schema is at {schema.version}. This version of Perdure knows {schema.known}, which is compatible.",

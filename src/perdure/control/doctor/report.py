@@ -36,11 +36,12 @@ class Depth(msgspec.Struct, frozen=True):
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """The store's schema, and the newest one that this code knows."""
+    """The store's schema, the newest one that this code knows, and the oldest one that it can use."""
 
     version: int
     compatible_from: int
     known: int
+    needed: int
 
 
 class Latency(msgspec.Struct, frozen=True):

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from contextlib import suppress
 from typing import Any
 
 from perdure.domain.worker import Liveness, WorkerRecord
-from perdure.ids import encode, host, new_name
+from perdure.errors import StoreError
+from perdure.ids import digest, encode, host, new_name
 from perdure.process import forget_in_child
-from perdure.runtime.workers.liveness import RegisteredWorker, WorkerLocks, locks_of_store
+from perdure.runtime.workers.code_version import code_digests, current_version
+from perdure.runtime.workers.liveness import (
+    FIRST_NAMESPACE,
+    UNKNOWN,
+    RegisteredWorker,
+    WorkerLocks,
+    locks_of_store,
+    machine,
+    pid_namespace,
+)
+from perdure.store.moves import worker
 from perdure.store.store import Store
 
+WORKSPACE = "PERDURE_WORKSPACE"  # the environment variable that names the workspace
+HEARTBEAT = 30.0  # seconds between two heartbeats of a worker
 OWN_WORKERS: set[str] = set()  # the ids of the workers that this process is or was; names and numbers are less certain
 forget_in_child(OWN_WORKERS.clear)
 
@@ -39,18 +54,34 @@ def liveness_of(locks: WorkerLocks | None, process: Any) -> Liveness:
     return locks.life(row)
 
 
+def workspace_name(given: str | None = None) -> str:
+    """The name of the workspace: processes with the same name have the same files in their folders.
+
+    By default it is the machine. Two containers on one machine have different files, so there the host name counts too.
+    """
+    if named := (given or os.environ.get(WORKSPACE) or "").strip():
+        return named
+    found = machine()
+    if found != UNKNOWN and pid_namespace() in (FIRST_NAMESPACE, UNKNOWN):
+        return found
+    return digest(f"perdure {found} {host()}")[:16]
+
+
 class WorkerIdentity:
     """This process as a worker of a store. A store in memory has one process only, and needs no lock."""
 
     def __init__(self, store: Store, programs: list[str], **about: Any) -> None:
+        self._store = store
         self._presences: WorkerLocks | None = None
         self._alive: RegisteredWorker | None = None
+        self.code_version = current_version(about.get("code_version"))
+        self.workspace = workspace_name(next(iter(about.get("workspaces") or ()), None))
         if store.folder is None and store.database.dialect == "sqlite":
             self.id = new_name("w")
             shown: dict[str, Any] = {"id": self.id, "host": host(), "pid": os.getpid()}
         else:
             self._presences = locks_of_store(store)
-            self._alive = self._presences.enter(store, programs=programs, **about)
+            self._alive = self._presences.enter(store, programs=programs, **self._announcement(about))
             self.id = self._alive.id
             row = self._alive.worker
             shown = {
@@ -59,6 +90,23 @@ class WorkerIdentity:
         OWN_WORKERS.add(self.id)
         self.process = encode(shown)
         self.name = f"{self.id}@{host()}:{os.getpid()}"
+
+    def _announcement(self, about: dict[str, Any]) -> dict[str, Any]:
+        """What it announces, as columns of its row."""
+        return about | {
+            "code_version": self.code_version, "code": code_digests(), "workspaces": [self.workspace],
+        }  # fmt: skip
+
+    async def keep_seen(self) -> None:
+        """Record until cancelled that this worker is there, for machines that cannot test its lock.
+
+        A row that was removed meanwhile is written again.
+        """
+        while self._alive is not None:
+            await asyncio.sleep(HEARTBEAT)
+            with suppress(StoreError):
+                if not await self._store.write(worker.heartbeat(self.id)):
+                    await self._store.write(worker.register(self._alive.worker))
 
     def life_of(self, process: dict[str, Any]) -> Liveness:
         """Whether the process of an attempt, or a command that it started, is alive."""

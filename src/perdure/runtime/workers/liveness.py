@@ -78,10 +78,11 @@ class WorkerLocks:
             presence = Presence(self.folder, name)
         except OSError as error:
             raise StoreUnavailable(f"The lock of worker {name} cannot be taken: {error.strerror}.") from error
-        known = len(migrate.load(store.database.dialect))
+        steps = migrate.load(store.database.dialect)
         row = WorkerRecord(
             name, self.host, self.boot_id, os.getpid(), self._origin().token(),
-            known, known, list(programs), store.clock.now(), store.clock.now(), machine=self.machine, **about,
+            migrate.needed(steps), len(steps), list(programs), store.clock.now(), store.clock.now(),
+            machine=self.machine, **about,
         )  # fmt: skip
         try:
             store.write_now(worker.register(row))

@@ -32,6 +32,7 @@ from perdure.store.moves import meta, restore
 from perdure.store.writer.lock import holder_of
 
 SOME = 20
+MANY = 100_000
 
 Kind = Literal["sqlite", "files", "memory", "postgres"]
 
@@ -221,7 +222,12 @@ def properties(tx: StoreTransaction) -> dict[str, str]:
 
 def workers(tx: StoreTransaction) -> list[WorkerRecord]:
     """Every worker, whatever the store's schema."""
-    return [WorkerRecord.from_row(row) for row in tx.all("doctor.workers", limit=1000)]
+    return [WorkerRecord.from_row(row) for row in tx.all("doctor.workers", limit=MANY)]
+
+
+def holders(tx: StoreTransaction) -> set[str]:
+    """The ids of the workers that hold a lease which has not run out, whatever the store's schema."""
+    return {name.split("@")[0] for (name,) in tx.all("doctor.holders", now=tx.now, limit=MANY) if name}
 
 
 def sqlite_version() -> str:

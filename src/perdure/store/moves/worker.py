@@ -46,5 +46,10 @@ def forget(tx: StoreTransaction, ids: Sequence[str]) -> None:
         tx.run("worker.delete", id=id)
 
 
+def find(tx: StoreTransaction, id: str) -> WorkerRecord | None:
+    row = tx.one("worker.get", id=id)
+    return None if row is None else WorkerRecord.from_row(row)
+
+
 def listing(tx: StoreTransaction, *, limit: int = 1000) -> list[WorkerRecord]:
     return [WorkerRecord.from_row(row) for row in tx.all("worker.list", limit=limit)]

@@ -3,6 +3,10 @@
 select id, host, boot_id, pid, start_token, schema_from, schema_to, programs, started_at, seen_at from worker
 order by seen_at desc, id limit :limit;
 
+-- name: doctor.holders
+-- Who holds a lease that has not run out, by columns that the first schema had.
+select distinct lease_holder from session where status = 'running' and lease_until >= :now limit :limit;
+
 -- name: doctor.in_doubt
 -- How many effects are in doubt and wait for a person's verdict.
 select count(*) from effect where doubted_at is not null and state = 'dispatched';

@@ -23,6 +23,10 @@ update worker set draining_at = coalesce(draining_at, :now), seen_at = :now wher
 -- A worker's heartbeat.
 update worker set seen_at = :now where id = :id;
 
+-- name: worker.get
+-- One worker.
+select {columns:worker} from worker where id = :id;
+
 -- name: worker.delete
 -- Remove a worker.
 delete from worker where id = :id;

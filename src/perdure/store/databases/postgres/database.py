@@ -107,13 +107,18 @@ def prepare(db: psycopg.Connection[Row]) -> int:
     """Create the tables in an empty database; refuse one whose schema does not fit this code."""
     migrator, migrations = PostgresMigrator(db), migrate.load("postgres")
     version, compatible_from = migrator.version()
-    if version < len(migrations) and (version == 0 or not PostgresTransaction(db, 0, "open", 0).all("session.count")):
+    if version < len(migrations) and (version == 0 or _is_unused(PostgresTransaction(db, 0, "open", 0))):
         migrate.migrate(migrator, migrations)  # new, or its creation was interrupted: it is not in use yet
         version, compatible_from = migrator.version()
     migrate.check(version, compatible_from, len(migrations))
-    if version < len(migrations):
+    if version < migrate.needed(migrations):
         raise SchemaMismatch(
-            f"The store has schema {version}; this version of Perdure needs {len(migrations)}.",
+            f"The store has schema {version}; this version of Perdure needs {migrate.needed(migrations)}.",
             hint="Run `perdure migrate` once; workers may keep running.",
         )
     return version
+
+
+def _is_unused(tx: PostgresTransaction) -> bool:
+    """Whether a store has no session and no worker."""
+    return not tx.all("session.count") and not tx.all("doctor.workers", limit=1)

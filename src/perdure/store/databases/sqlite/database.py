@@ -161,7 +161,7 @@ class SQLite:
             )
 
     def _migrate(self, engine: SQLiteEngine) -> list[int]:
-        """Migrate, unless that would break a living worker of an older version."""
+        """Migrate as far as living workers of older versions allow; refused if that is not far enough for this code."""
         migrator, steps = SQLiteMigrator(engine, self.folder), migrate.load("sqlite")
         version, _ = migrator.version()
         if version in (0, len(steps)) or self.folder is None:
@@ -173,8 +173,9 @@ class SQLite:
             if life_of(self.folder / "workers", one.id) is Liveness.ALIVE
         ]
         applied = migrate.migrate(migrator, steps, oldest_alive=min((one.schema_to for one in alive), default=None))
-        if (version := migrator.version()[0]) < len(steps):
-            names = ", ".join(f"{one.id} (process {one.pid})" for one in alive)
+        if (version := migrator.version()[0]) < migrate.needed(steps):
+            broken = [one for one in alive if one.schema_to < steps[version].compatible_from]
+            names = ", ".join(f"{one.id} (process {one.pid})" for one in broken)
             raise SchemaMismatch(
                 f"The store has schema {version}, and the next migration would break older workers that are running: "
                 f"{names}.",
