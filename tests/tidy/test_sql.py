@@ -33,6 +33,7 @@ OVERRIDES = (
     "meta.exists@postgres",
     "meta.lock_migrations@postgres",
     "meta.notify@postgres",
+    "meta.notify_many@postgres",
     "meta.same_server@postgres",
     "meta.server_time@postgres",
     "meta.started@postgres",

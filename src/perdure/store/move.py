@@ -27,6 +27,7 @@ from perdure.domain.lease import Holder
 from perdure.errors import Conflict, LeaseLost, NotFound
 from perdure.ids import check_text, encode, new_uid, salt
 from perdure.store.transfer.seal import refusal
+from perdure.store.writer.wakeup import ALL_QUEUES, queue_topic
 
 if TYPE_CHECKING:
     from perdure.store.hot_move import GuardedWrite
@@ -54,8 +55,17 @@ class StoreTransaction(ABC):
         self.appended: list[tuple[str, int]] = []
         self.after_commit: list[Callable[[], None]] = []
         self.touched: set[str] = set()
+        self.topics: set[str] = set()  # whom the commit wakes besides readers of the sessions (`writer.wakeup`)
         self.wrote = False
         self.rolled_back: Exception | None = None  # the error of a user's statement that undid the whole transaction
+
+    def wake(self, queue: str) -> None:
+        """The commit wakes workers that wait for sessions of a queue."""
+        self.topics |= {ALL_QUEUES, queue_topic(queue)}
+
+    def wake_service(self, topic: str) -> None:
+        """The commit wakes a service, by its topic: what it waits for has changed."""
+        self.topics.add(topic)
 
     @abstractmethod
     def run(self, name: str, /, **values: Any) -> int:
@@ -123,6 +133,7 @@ class SessionHead(msgspec.Struct, frozen=True):
     sealed_at: int | None
     version: int
     removed_at: int | None = None
+    queue: str = "default"
 
 
 class Log:

@@ -89,4 +89,4 @@ async def test_a_run_waits_for_the_timeout_of_a_question(world: World) -> None:
             return "timed out"
 
     started = await world.run(asks_briefly.bind())
-    assert await world.rt.driver._next_due(started) == started.waits[0].due_at
+    assert await world.rt.driver._next_due(started, set(), lambda _: True) == started.waits[0].due_at

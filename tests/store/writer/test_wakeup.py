@@ -1,23 +1,16 @@
 """Wake-ups: a reader hears of news, in its own process or another; if it does not hear, it looks anyway."""
 
 import asyncio
-import threading
-import time
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-from typing import Any
 
-import apsw
 import pytest
 
 from perdure.domain.event import Event
 from perdure.domain.session import Status
-from perdure.store.databases.sqlite import engine
-from perdure.store.databases.sqlite.database import SQLite
 from perdure.store.moves import event, inbox, session, step
 from perdure.store.moves.step import NewStep
 from perdure.store.store import Store, open_store
-from perdure.store.writer.wakeup import Wakeups, watch_file
+from perdure.store.writer.wakeup import Wakeups
 from perdure.testing.proxy import wait_until
 from tests.store.support.process_group import ProcessGroup, Ready
 from tests.store.support.sessions import a_holder, a_session
@@ -134,16 +127,10 @@ async def events_seen(target: str, processes: ProcessGroup, patience: float) -> 
         return await asyncio.wait_for(follower, patience)
 
 
-@pytest.mark.databases("postgres")
+@pytest.mark.databases("sqlite", "postgres")
 @pytest.mark.slow
 async def test_a_follower_sees_events_of_another_process(target: str, processes: ProcessGroup) -> None:
     assert await events_seen(target, processes, SOON) == [2, 3, 4, 5, 6, 7]
-
-
-@pytest.mark.databases("sqlite")
-@pytest.mark.slow
-async def test_a_follower_of_a_file_sees_events_of_another_process(target: str, processes: ProcessGroup) -> None:
-    assert await events_seen(target, processes, 1.0) == [2, 3, 4, 5, 6, 7]
 
 
 @pytest.mark.databases("sqlite", "postgres")
@@ -157,42 +144,3 @@ async def test_a_follower_without_wakeups_polls(target: str, processes: ProcessG
         numbers, _ = await asyncio.gather(asyncio.wait_for(follower, SOON), writing)
     assert numbers == [2, 3, 4, 5, 6, 7]
     assert deaf.version == 0
-
-
-async def test_a_closed_file_is_complete_even_if_a_reader_just_waited(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A copy of the file after the last close is complete: the WAL is empty."""
-    reader = SQLite._reader
-
-    def slow(self: SQLite) -> Any:
-        if threading.current_thread().name == "perdure-watch":
-            time.sleep(0.1)
-        return reader(self)
-
-    monkeypatch.setattr(SQLite, "_reader", slow)
-    with open_store(folder / "a.db") as store:
-        await store.wakeups.wait(store.wakeups.version, timeout=0.01)
-    assert not (folder / "a.db-wal").exists()
-
-
-@pytest.mark.databases("sqlite")
-async def test_watching_a_file_resumes_after_a_failure(target: str, caplog: pytest.LogCaptureFixture) -> None:
-    tried: list[str] = []
-
-    def connect() -> apsw.Connection:
-        tried.append(target)
-        if len(tried) == 1:
-            raise apsw.CantOpenError("not now")
-        return engine.connect(target, readonly=True)
-
-    wakeups = Wakeups(watch_file(connect), patience=5.0)
-    with open_store(target) as other:
-        await wakeups.wait(wakeups.version, None, 60)  # woken by the first look that worked
-        seen = wakeups.version
-        waiting = asyncio.ensure_future(wakeups.wait(seen, None, 60))
-        await asyncio.to_thread(a_session, other)
-        await waiting
-    wakeups.close()
-    assert (len(tried), wakeups.version > seen) == (2, True)
-    assert "not now" in caplog.text

@@ -30,6 +30,7 @@ from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, wait
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
+from perdure.store.writer.wakeup import SLOW_POLL
 
 if TYPE_CHECKING:
     from perdure.runtime.runtime import Runtime
@@ -66,20 +67,22 @@ class Driver:
         `waits_out` selects the questions and messages with a time limit that are waited for until they are due.
         """
         while True:
+            seen = self._store.wakeups.version  # before the run: what changes meanwhile wakes the wait below
             view = await self.run(name)
             if view.status in TERMINAL:
                 return view
             if view.status == Status.READY:  # its wait was resolved meanwhile
                 continue
-            due = await self._next_due(view, waits_out)
+            watched = {view.uid}
+            due = await self._next_due(view, watched, waits_out)
             if due is None:
                 raise SessionWaiting(waiting_sentence(view), waits=list(view.waits))
-            seen = self._store.wakeups.version
             pause = max(0.0, (due - self._store.clock.now()) / SECOND)
-            await self._store.wakeups.wait(seen, view.uid, min(pause, 5.0))
+            await self._store.wakeups.wait_topics(seen, watched, min(pause, SLOW_POLL))
 
-    async def _next_due(self, view: SessionView, waits_out: Callable[[Wait], bool] = lambda _: True) -> int | None:
-        """When the session can continue without a person; None if it cannot."""
+    async def _next_due(self, view: SessionView, watched: set[str], waits_out: Callable[[Wait], bool]) -> int | None:
+        """When the session can continue without a person; None if it cannot. The uids of children are added to
+        `watched`."""
         dues: list[int] = []
         for one in view.waits:
             if one.kind == WaitKind.INPUT and not waits_out(one):
@@ -87,8 +90,10 @@ class Driver:
             if one.kind in (WaitKind.TIMER, WaitKind.INPUT) and one.due_at is not None:
                 dues.append(one.due_at)
             elif one.kind == WaitKind.CHILD and one.ref is not None:
+                watched.add(one.ref)
                 child = await self.run(one.ref)
-                due = self._store.clock.now() if child.status in TERMINAL else await self._next_due(child, waits_out)
+                is_over = child.status in TERMINAL
+                due = self._store.clock.now() if is_over else await self._next_due(child, watched, waits_out)
                 dues += [] if due is None else [due]
             elif one.kind == WaitKind.LEASE and (look := await self._store.read(leases.next_look, one)) is not None:
                 dues.append(look)

@@ -44,7 +44,7 @@ class SessionStream:
         """What is new, if anything is."""
         found: list[StreamEvent] = []
         now = asyncio.get_running_loop().time()
-        if self._store.wakeups.version != self._seen or now - self._read_at > SLOW_POLL:
+        if self._seen < 0 or self._store.wakeups.has_changed(self._seen, self._uid) or now - self._read_at > SLOW_POLL:
             version, self._read_at = self._store.wakeups.version, now
             page = await self._store.read(event.after, self._uid, self.builder.number)
             for line in page:

@@ -105,6 +105,7 @@ def expire(log: Log) -> bool:
     crashes = _crashes(log)
     log.tx.run("session.unlease", uid=log.uid, status=Status.READY, waiting_since=None, crash_count=crashes)
     log.append("lease.expired", {"from": head.lease_holder}, rows={"session": {"status": Status.READY}})
+    log.tx.wake(head.queue)
     return True
 
 

@@ -19,6 +19,7 @@ from perdure.store.move import Log, Move, SessionHead, StoreTransaction, expect_
 from perdure.store.moves import artifact
 from perdure.store.moves.artifact import ArtifactClaim
 from perdure.store.row_check import DamagedRow, records
+from perdure.store.writer.wakeup import TIMERS
 
 FOREVER = 2**62
 WITHOUT_ARCHIVED, ONLY_ARCHIVED, WITH_ARCHIVED = range(3)
@@ -88,6 +89,8 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
         log.append("session.created", {"receives": True} if new.receives else None, rows=rows)
         if columns["status"] == Status.WAITING:
             _wait_until(log, new.not_before)
+        else:
+            tx.wake(new.queue)
         for one in new.claims:
             artifact.claim(log, one)
         for line in new.lines:
@@ -115,6 +118,7 @@ def _wait_until(log: Log, due_at: int | None) -> None:
     log.tx.run("wait.insert", uid=log.uid, now=log.tx.now, number=log.cursor + 1, **columns)
     row = Wait.from_row(log.tx.one("wait.get", uid=log.uid, id=START) or ())
     log.append("wait.opened", rows={"wait": [row.to_dict()]})
+    log.tx.wake_service(TIMERS)
 
 
 def _refuse_removed(tx: StoreTransaction, uid: str) -> None:
@@ -152,6 +156,8 @@ def _unlease(log: Log, status: Status, kind: str, *, crash_count: int = 0, **bod
     since = log.tx.now if status is Status.WAITING else None
     log.tx.run("session.unlease", uid=log.uid, status=status, waiting_since=since, crash_count=crash_count)
     log.append(kind, body, rows={"session": {"status": status, "waiting_since": since}})
+    if status is Status.READY:
+        log.tx.wake(log.head.queue)
 
 
 def park_row(log: Log, waits: list[str], *, crashed: bool = False) -> None:
@@ -223,6 +229,8 @@ def describe(log: Log, /, *, expected: int, **changes: Any) -> int:
     changed = log.tx.run("session.describe", uid=log.uid, was=expected, version=version, **columns)
     expect_one(changed, f"Session {now.id} changed since version {expected} was read; it is at {now.version}.")
     log.append("session.described", rows={"session": changes | {"version": version}})
+    if log.head.status == Status.READY:
+        log.tx.wake(columns["queue"])
     return version
 
 
@@ -238,6 +246,7 @@ def make_ready(log: Log) -> dict[str, Any]:
     if log.head.status != Status.WAITING:
         return {}
     log.tx.run("session.enqueue", uid=log.uid)
+    log.tx.wake(log.head.queue)
     return {"status": Status.READY, "waiting_since": None}
 
 

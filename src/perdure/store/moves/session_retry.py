@@ -44,6 +44,7 @@ def retry(log: Log, *, with_parent: bool = False, lines: Sequence[Mapping[str, A
     again = check(log.tx, now, with_parent=with_parent)
     changed: dict[str, Any] = {"status": Status.READY, "error": None, "retries": (now.retries or 0) + 1}
     log.tx.run("session.retry", uid=log.uid, retries=changed["retries"])
+    log.tx.wake(log.head.queue)
     requests = ("cancel_requested_at", "pause_requested_at", "interrupt_requested_at", "archived_at")
     log.append(KIND, {"again": again}, rows={"session": changed | dict.fromkeys(requests)})
     for line in lines:

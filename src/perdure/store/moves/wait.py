@@ -20,6 +20,7 @@ from perdure.ids import check_name, check_text, encode
 from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move
 from perdure.store.moves import session
 from perdure.store.row_check import records
+from perdure.store.writer.wakeup import TIMERS
 
 MANY = 1_000_000
 TIMER = "timer"  # who resolves a wait that is due
@@ -42,6 +43,8 @@ def open_(
     wait = get(log.tx, log.uid, id)
     if fresh:
         log.append("wait.opened", rows={"wait": [wait.to_dict()]})
+        if due_at is not None:
+            log.tx.wake_service(TIMERS)
     elif (wait.kind, wait.ref) != (kind, ref):
         raise Conflict(f"Wait {id} of session {log.head.id} is for something else.")
     return wait

@@ -8,6 +8,7 @@ from typing import Any
 from perdure.domain.worker import WorkerRecord
 from perdure.ids import check_name, check_text, encode
 from perdure.store.move import StoreTransaction, plain_move
+from perdure.store.writer.wakeup import WORKERS
 
 
 @plain_move
@@ -19,6 +20,7 @@ def register(tx: StoreTransaction, worker: WorkerRecord) -> None:
     for column in WorkerRecord.json_columns:
         row[column] = None if row[column] is None else encode(row[column])
     tx.run("worker.put", **row, now=tx.now)
+    tx.wake_service(WORKERS)
 
 
 @plain_move

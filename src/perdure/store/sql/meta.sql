@@ -31,8 +31,13 @@ select 1 from sqlite_master where type = 'table' and name = 'meta';
 select 1 where to_regclass('meta') is not null;
 
 -- name: meta.notify@postgres
--- Notify other processes of a change.
+-- Notify other processes of a change, when this transaction is committed.
 select pg_notify(:channel, :payload);
+
+-- name: meta.notify_many@postgres
+-- Notify other processes of several changes.
+select pg_notify(one.channel, one.payload)
+from unnest(cast(:channels as text []), cast(:payloads as text [])) as one (channel, payload);
 
 -- name: meta.lock_migrations@postgres
 -- Keep other migrators out, for as long as this connection lives.

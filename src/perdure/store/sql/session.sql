@@ -25,7 +25,7 @@ insert into session (
 -- name: session.lock_head
 -- Lock a session's row and read what every move needs of it.
 select uid, id, status, cursor, chain, lease_holder, lease_nonce, lease_epoch, lease_until, restart_number,
-    cancel_requested_at, pause_requested_at, interrupt_requested_at, sealed_at, version, removed_at
+    cancel_requested_at, pause_requested_at, interrupt_requested_at, sealed_at, version, removed_at, queue
 from session where uid = :uid {lock};
 
 -- name: session.advance

@@ -30,6 +30,7 @@ from perdure.store.moves import effect as effects
 from perdure.store.moves import session
 from perdure.store.transfer.imported_approval import VoidedVotes, void_approvals
 from perdure.store.transfer.session_export import MANY, TABLES, Columns, StoredSession
+from perdure.store.writer.wakeup import TIMERS
 
 BATCH = 500
 LOCAL: Columns = {"turn": 0, **dict.fromkeys(  # what is true of a session in the store that it came from only
@@ -174,6 +175,8 @@ def _import_live(tx: StoreTransaction, stored: StoredSession, request: SessionIm
     rows = {"session": {"id": id, "sealed_at": None} | changed} | void.rows
     log.append("note", {"moved": request.origin} | void.body, rows=rows)
     log.close()
+    tx.wake(log.head.queue)
+    tx.wake_service(TIMERS)
     return ImportResult(session.get(tx, stored.uid), True, tuple(void.voters))
 
 
@@ -202,6 +205,7 @@ def _branch(tx: StoreTransaction, stored: StoredSession, request: SessionImport,
     rows = {"session": {name: value for name, value in shown.items() if name not in NOT_STATE}}
     log.append("session.created", {"copied": request.origin}, rows=rows)
     log.close()
+    tx.wake(log.head.queue)
     return ImportResult(session.get(tx, uid), True)
 
 

@@ -204,7 +204,7 @@ class GroupCommit:
         faults.point("commit.after")
         touched: set[str] = set()
         for _, tx in ran:
-            touched |= tx.touched
+            touched |= tx.touched | tx.topics
             for callback in tx.after_commit:
                 try:
                     callback()

@@ -68,7 +68,7 @@ class FilesDatabase:
         self._witness = Witness(folder)
         try:
             note = self._witness.note
-            self._commits = GroupCommit(self._writer, largest=1, on_commit=self.wakeups.bump, witness=note)
+            self._commits = GroupCommit(self._writer, largest=1, on_commit=self.wakeups.announce, witness=note)
         except BaseException:
             self._let_go()
             raise

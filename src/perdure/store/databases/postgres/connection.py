@@ -179,8 +179,8 @@ class Connection:
             else:
                 for callback in tx.after_commit:
                     callback()
-                if touched := tx.touched | {uid for uid, _ in tx.appended}:
-                    self._server.committed(touched)
+                if topics := tx.topics | tx.touched | {uid for uid, _ in tx.appended}:
+                    self._server.wakeups.announce(topics)
                 return tx.result
             finally:
                 self._server.stall_watch.forget(self)
@@ -266,6 +266,8 @@ class Connection:
                 if not tx.wrote:
                     tx.pipeline.roll_back()
                     return tx
+                for channel, payload in self._server.notifications.in_transaction(tx.topics):
+                    tx.send("meta.notify", channel=channel, payload=payload)
             faults.point("commit.before")
             self._waits()
             sent = tx if held is None else None

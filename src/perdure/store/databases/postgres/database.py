@@ -20,11 +20,13 @@ from perdure.store.databases.postgres.connection_settings import connect
 from perdure.store.databases.postgres.errors import translate
 from perdure.store.databases.postgres.history import REGISTRATION, History
 from perdure.store.databases.postgres.migrator import PostgresMigrator, PostgresTransaction
+from perdure.store.databases.postgres.notifications import Notifications
 from perdure.store.databases.postgres.stall import STALL_LIMIT, StallWatch
 from perdure.store.move import Row
+from perdure.store.moves import meta
 from perdure.store.writer.threads import Threads
 from perdure.store.writer.ticket import Ticket
-from perdure.store.writer.wakeup import Notifier, Wakeups, listen
+from perdure.store.writer.wakeup import Wakeups
 
 URGENT = 2  # connections for moves that must not wait behind others
 __all__ = ["PostgreSQL", "connect", "prepare", "translate"]
@@ -55,8 +57,9 @@ class PostgreSQL:
         with connect(url) as db:
             self.schema_version = prepare(db)
             self.history.check_timeline(db)
-        self._notifier = Notifier(lambda: connect(url))
-        self.wakeups = Wakeups(listen(lambda: connect(url)))
+            store = meta.get(PostgresTransaction(db, 0, "open", 0), "store_id") or ""
+        self.notifications = Notifications(store, lambda: connect(url), lambda: connect(url))
+        self.wakeups = Wakeups(self.notifications)
         self._places = count(REGISTRATION + 1)
         self._writers = Threads("perdure-writer", connections, self._connection, serve_write)
         self._urgent = Threads("perdure-urgent", URGENT, self._connection, serve_write)
@@ -75,17 +78,12 @@ class PostgreSQL:
     def submit_read(self, ticket: Ticket[Any]) -> None:
         self._readers.submit(ticket)
 
-    def committed(self, uids: set[str]) -> None:
-        self.wakeups.bump(uids)
-        self._notifier.notify(uids)
-
     def close(self) -> None:
         self.wakeups.close()
         self._readers.close()
         self._writers.close()
         self._urgent.close()
         self.history.leave(self.url)
-        self._notifier.close()
         self.stall_watch.close()
 
 

@@ -38,11 +38,12 @@ from perdure.store.databases.sqlite.location import (
 )
 from perdure.store.databases.sqlite.witness import Witness
 from perdure.store.moves import meta
+from perdure.store.writer.datagrams import Datagrams
 from perdure.store.writer.group_commit import GroupCommit
 from perdure.store.writer.lock import Presence, WriteLock, life_of
 from perdure.store.writer.threads import Threads
 from perdure.store.writer.ticket import Ticket
-from perdure.store.writer.wakeup import Wakeups, watch_file
+from perdure.store.writer.wakeup import Wakeups
 
 
 class SQLite:
@@ -71,13 +72,18 @@ class SQLite:
         self._file: tuple[int, int] | None = None  # which file was opened
         if path is not None:
             self._presence = with_reserve(companion(path), lambda: self._prepare(path))
-        self.wakeups = Wakeups(None if self._exclusive else watch_file(self._reader), patience=5.0)
+        self.wakeups = Wakeups(self._transport())
         try:
-            self._commits = GroupCommit(self._opened, on_commit=self.wakeups.bump, witness=self._note)
+            self._commits = GroupCommit(self._opened, on_commit=self.wakeups.announce, witness=self._note)
         except BaseException:
             self._let_go()
             raise
         self._readers = None if self._exclusive else Threads("perdure-reader", readers, self._reader, self._serve_read)
+
+    def _transport(self) -> Datagrams | None:
+        if self._exclusive or self.folder is None or self.path is None:
+            return None
+        return Datagrams(self.folder / "wake", self.path)
 
     def _prepare(self, path: Path) -> Presence:
         check_file_system(path.parent.resolve())

@@ -1,7 +1,8 @@
 """The location of a SQLite store: what is required of the file system, and the files beside the database.
 
 perdure.db       the record
-perdure.db.d/    gate and turn (locks), present/ (processes that have it open), witness, reserve, artifacts/, backups/
+perdure.db.d/    gate and turn (locks), present/ (processes that have it open), wake/ (sockets for wake-ups), witness,
+                 reserve, artifacts/, backups/
 
 New files are readable by their owner only, whatever the umask: a session contains what people and models wrote.
 Existing permissions are kept, so a store can be shared with `chmod`.
