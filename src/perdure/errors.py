@@ -12,6 +12,9 @@
     ├── NotFound
     ├── Conflict               it already exists with other content
     ├── IllegalMove            the current state does not allow this move
+    ├── QueueError
+    │   ├── QueueClosed        nothing new is started in this queue
+    │   └── QueueFull          as many sessions are ready as the queue allows
     ├── LeaseError
     │   ├── LeaseHeld          another worker runs this session now
     │   └── LeaseLost          another worker has taken over this session
@@ -140,6 +143,27 @@ class IllegalMove(PerdureError):
 
     code = "illegal-move"
     hint = "Check the current state first."
+
+
+class QueueError(PerdureError):
+    """The queue did not take the session; nothing was started."""
+
+    code = "queue"
+    retry = True
+
+
+class QueueClosed(QueueError):
+    """The queue is closed: nothing new is started in it."""
+
+    code = "queue-closed"
+    hint = "Choose another queue, or open it: `perdure queues set NAME --open`."
+
+
+class QueueFull(QueueError):
+    """The queue has as many ready sessions as it may."""
+
+    code = "queue-full"
+    hint = "Start it again when workers have taken some: `perdure queues` shows how many are ready."
 
 
 class LeaseError(PerdureError):

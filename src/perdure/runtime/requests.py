@@ -1,4 +1,4 @@
-"""Requests: what may be done to a session without its lease: start, send, answer, vote, settle, cancel, pause, fork.
+"""Requests: what may be done to a session without its lease: send, answer, vote, settle, cancel, pause, fork.
 
 Each is one move under the session's row lock, and each may make a waiting session ready.
 """
@@ -6,12 +6,10 @@ Each is one move under the session's row lock, and each may make a waiting sessi
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, TypeVar
 
 from perdure.domain.approval import Approval, ApprovalDecision
@@ -24,7 +22,6 @@ from perdure.domain.worker import Liveness
 from perdure.errors import ConfigError, Conflict, IllegalMove
 from perdure.ids import check_text, encode, new_name, new_uid
 from perdure.runtime.calls.message_type import message_body
-from perdure.runtime.definitions.program import Bound, check_bound
 from perdure.runtime.definitions.prompt import has_files, prompt_content
 from perdure.runtime.definitions.tool import TOOLS
 from perdure.runtime.ledger import leases
@@ -54,35 +51,6 @@ class Requests:
         self._values = values
         self._by = by
         self.own_votes: deque[str] = deque(maxlen=1000)  # the approvals that this process voted on
-
-    async def start(
-        self,
-        bound: Bound[Any],
-        *,
-        id: str | None = None,
-        owner: str | None = None,
-        repository: str | Path | None = None,
-        title: str | None = None,
-        priority: int = 0,
-    ) -> SessionView:
-        """Start a session. A known id with equal arguments is that session; with others it is a `Conflict`."""
-        check_bound(bound)
-        arguments, claims = self._values.place(bound.arguments)
-        claims = (*claims, *await asyncio.to_thread(self._values.put_files, bound.files))
-        new = sessions.NewSession(
-            id=new_name("s") if id is None else id,
-            program=bound.program.name,
-            arguments=arguments,
-            claims=claims,
-            owner=owner,
-            repository=None if repository is None else _absolute(repository),
-            title=title,
-            priority=priority,
-            under_policy=self._policy.is_given,
-            receives=bound.program.may_receive and not bound.program.reads_messages,
-        )
-        made = await self._store.write(sessions.create(new, by=owner or self._by))
-        return await self._queries.get(made.id)
 
     async def send(
         self, name: str, text: Any, *, message_id: str | None = None, mode: str = "queue", by: str | None = None
@@ -325,10 +293,6 @@ class Requests:
     async def _claims(self, uid: str, *arguments: Any) -> tuple[ArtifactClaim, ...]:
         names = {kept_as(one) for one in arguments} - {None}
         return await self._store.read(_claims, uid, names) if names else ()
-
-
-def _absolute(path: str | Path) -> str:
-    return os.path.abspath(path)
 
 
 def _claims(tx: StoreTransaction, uid: str, names: set[str | None]) -> tuple[ArtifactClaim, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -46,13 +47,15 @@ from perdure.runtime.ledger.late_outcomes import LateOutcomeWriter
 from perdure.runtime.ledger.policy import Intent, Policy
 from perdure.runtime.live_text import Delta, LiveText
 from perdure.runtime.queries import Queries, SessionView
-from perdure.runtime.queues import Queues
 from perdure.runtime.record_edits import RecordEdits
 from perdure.runtime.recovery.plan import RecoveryStep
 from perdure.runtime.requests import Requests
 from perdure.runtime.run.driver import Driver
 from perdure.runtime.run.large_values import Values
 from perdure.runtime.session_edits import SessionEdits
+from perdure.runtime.start.queues import Queues
+from perdure.runtime.start.starts import Starts
+from perdure.runtime.start_options import ConflictWord, StartOptions
 from perdure.runtime.stream.events import StreamEvent
 from perdure.runtime.stream.stream import stream
 from perdure.runtime.workers.heartbeat import Heartbeat
@@ -107,6 +110,7 @@ class Runtime:
         self.requests = Requests(store, self.queries, self.policy, self.values, by)
         self.record_edits = RecordEdits(store, by)
         self.session_edits = SessionEdits(store, self.queries, self.values, by)
+        self.starts = Starts(store, self.queries, self.requests, self.policy, self.values, by)
         self._queues = Queues(store, by)
         self.driver = Driver(self)
         self.heartbeat = Heartbeat(store, microseconds(lease))
@@ -165,12 +169,37 @@ class Runtime:
         owner: str | None = None,
         repository: str | Path | None = None,
         title: str | None = None,
+        queue: str = "default",
         priority: int = 0,
+        not_before: datetime | str | int | None = None,
+        key: str | None = None,
+        retries: int | None = None,
+        timeout: str | float | None = None,
+        pin: bool = False,
+        debounce: str | float | None = None,
+        on_conflict: ConflictWord = "queue",
     ) -> SessionView:
-        """Start a session. A known id with equal arguments is that session; with others it is a `Conflict`."""
-        return await self.requests.start(
-            bound, id=id, owner=owner, repository=repository, title=title, priority=priority
-        )
+        """Start a session. A known id with equal arguments is that session; with others it is a `Conflict`.
+
+        It begins not before a time, or a duration from now. It is cancelled when it has not ended `timeout` after
+        that. After a failure it is retried up to `retries` times. `key` names what limits per key count. With
+        `debounce`, requests of the same queue, program and key within that time are one session, with the newest
+        arguments. `on_conflict` decides what happens if a session of the same queue and key has not ended: start
+        another (`queue`), return that one (`keep`), or cancel it first (`replace`).
+        """
+        given: dict[str, Any] = {"owner": owner, "repository": repository, "title": title, "queue": queue, "key": key}
+        given |= {"priority": priority, "not_before": not_before, "retries": retries, "timeout": timeout, "pin": pin}
+        options = StartOptions.read(**given, debounce=debounce, on_conflict=on_conflict)
+        return await self.starts.start(bound, id, options)
+
+    async def start_many(
+        self, bounds: Sequence[Bound[Any]], *, ids: Sequence[str] | None = None, **options: Any
+    ) -> list[str]:
+        """Start many sessions with the options of `start`, a hundred in each transaction; returns their ids in order.
+
+        With ids, the same call again starts only what is missing.
+        """
+        return await self.starts.start_many(bounds, ids, StartOptions.read(**options))
 
     def queues(self) -> AsyncIterator[QueueView]:
         """The queues that have limits or sessions, with the numbers of their sessions, by name."""

@@ -67,7 +67,8 @@ def test_queues_are_listed_with_their_sessions(store: Store, clock: ManualClock)
     assert (other.name, other.ready, other.failed) == ("other", 0, 1)
 
 
-def test_a_queue_is_deep_from_its_limit_on(store: Store) -> None:
+def test_depth_is_counted_up_to_a_limit(store: Store) -> None:
     a_session(store, queue="builds")
     a_session(store, queue="builds")
-    assert [store.read_now(queue.is_deeper, "builds", most) for most in (1, 2, 3)] == [True, True, False]
+    a_session(store, queue="other")
+    assert [store.read_now(queue.depth, "builds", most) for most in (1, 2, 3)] == [1, 2, 2]

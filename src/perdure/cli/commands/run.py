@@ -91,7 +91,7 @@ def run(
         repo, title = repo or ".", title or words.splitlines()[0][:80]
 
     async def begin(runtime: Runtime) -> SessionView:
-        about = {"owner": owner or shell.by, "repository": repo, "title": title}
+        about: dict[str, Any] = {"owner": owner or shell.by, "repository": repo, "title": title}
         return await runtime.start(bound, id=id, priority=priority, **about)
 
     return start_detached(shell, begin) if detach else run_locally(shell, begin, create=True)

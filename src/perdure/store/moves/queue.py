@@ -74,9 +74,10 @@ def get(tx: StoreTransaction, name: str) -> Queue | None:
     return Queue.from_row(row) if row else None
 
 
-def is_deeper(tx: StoreTransaction, name: str, most: int) -> bool:
-    """Whether at least so many sessions of a queue are ready."""
-    return tx.one("queue.depth", queue=name, most=most - 1) is not None
+def depth(tx: StoreTransaction, name: str, most: int) -> int:
+    """How many sessions of a queue are ready, counted up to `most`."""
+    row = tx.one("queue.depth", queue=name, most=most)
+    return int(row[0]) if row else 0
 
 
 def listing(tx: StoreTransaction, *, limit: int = 1000) -> list[QueueView]:

@@ -25,6 +25,7 @@ FOREVER = 2**62
 WITHOUT_ARCHIVED, ONLY_ARCHIVED, WITH_ARCHIVED = range(3)
 DESCRIBED = frozenset({"title", "owner", "queue", "priority"})
 START = "start"  # the wait of a session that is to start later
+DEBOUNCE = {"debounce": True}  # its detail, while later requests may change the arguments
 READY: dict[str, Any] = {"status": Status.READY, "waiting_since": None}
 PASSWORD = re.compile(r"://[^/@\s]*:[^/\s]*@")  # in an address
 
@@ -55,6 +56,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     receives: bool = False  # its program may read messages although it is no agent
     uid: str | None = None  # given for a child: created again after a restore, it is the same child
     not_before: int | None = None  # it waits until then
+    debounced: bool = False  # and later requests may change its arguments
     max_retries: int | None = None
     deadline_at: int | None = None
     pinned_at: int | None = None
@@ -88,7 +90,7 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
         rows = {"session": {k: v for k, v in shown.items() if k not in NOT_STATE}}
         log.append("session.created", {"receives": True} if new.receives else None, rows=rows)
         if columns["status"] == Status.WAITING:
-            _wait_until(log, new.not_before)
+            _wait_until(log, new)
         else:
             tx.wake(new.queue)
         for one in new.claims:
@@ -104,7 +106,7 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
 def _columns(new: NewSession, now: int) -> dict[str, Any]:
     """The columns of a new session's row."""
     columns = msgspec.structs.asdict(new)
-    for name in ("claims", "lines", "under_policy", "receives", "not_before"):
+    for name in ("claims", "lines", "under_policy", "receives", "not_before", "debounced"):
         del columns[name]
     columns["policy_at"] = now if new.under_policy else None
     columns["restart_arguments"] = encode(new.restart_arguments) if new.restart_number else None
@@ -112,9 +114,10 @@ def _columns(new: NewSession, now: int) -> dict[str, Any]:
     return columns | ({"status": Status.WAITING, "waiting_since": now} if is_later else READY)
 
 
-def _wait_until(log: Log, due_at: int | None) -> None:
+def _wait_until(log: Log, new: NewSession) -> None:
     """Open the wait of a session that is to start later."""
-    columns = {"id": START, "kind": WaitKind.TIMER, "ref": None, "detail": None, "due_at": due_at}
+    detail = encode(DEBOUNCE) if new.debounced else None
+    columns = {"id": START, "kind": WaitKind.TIMER, "ref": None, "detail": detail, "due_at": new.not_before}
     log.tx.run("wait.insert", uid=log.uid, now=log.tx.now, number=log.cursor + 1, **columns)
     row = Wait.from_row(log.tx.one("wait.get", uid=log.uid, id=START) or ())
     log.append("wait.opened", rows={"wait": [row.to_dict()]})

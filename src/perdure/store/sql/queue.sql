@@ -37,8 +37,8 @@ select queue, 'failed', count(*) from session
 where status = 'failed' and archived_at is null and removed_at is null group by queue;
 
 -- name: queue.depth
--- Whether a queue has so many ready sessions: a row if it does. It reads no more of them.
-select 1 from session where status = 'ready' and queue = :queue limit 1 offset :most;
+-- How many sessions of a queue are ready, counted up to a number.
+select count(*) from (select 1 from session where status = 'ready' and queue = :queue limit :most) as ready;
 
 -- name: queue.oldest_ready
 -- Since when the next sessions of each priority have been ready; of each priority the first hundred are read.

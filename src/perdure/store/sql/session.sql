@@ -139,6 +139,10 @@ select interrupt_requested_at from session where uid = :uid;
 update session set title = :title, owner = :owner, queue = :queue, priority = :priority, version = :version
 where uid = :uid and version = :was;
 
+-- name: session.set_arguments
+-- Give a session that has not begun other arguments.
+update session set arguments = :arguments, version = :version where uid = :uid;
+
 -- name: session.remove
 -- Turn a session into a tombstone: its content is forgotten, and its id stays.
 update session set status = :status, waiting_since = null, arguments = '{}', result = null, error = null, title = null,
@@ -206,6 +210,13 @@ where removed_at is null and (:archived = 2 or (:archived = 1) = (archived_at is
     )))
     and (updated_at < :before or (updated_at = :before and uid < :before_uid))
 order by updated_at desc, uid desc limit :limit;
+
+-- name: session.by_key
+-- Sessions of a queue and a key that have not ended, the oldest first.
+select {columns:session} from session
+where queue = :queue and concurrency_key = :key and concurrency_key is not null
+    and status in ('ready', 'running', 'waiting') and sealed_at is null
+order by created_at, uid limit :limit;
 
 -- name: session.children
 -- The children of a session that have not ended.

@@ -1,0 +1,1 @@
+"""The start of sessions, and the queues that they wait in."""

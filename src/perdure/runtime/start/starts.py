@@ -1,0 +1,95 @@
+"""The start of sessions, one or many, with their options."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from perdure.errors import ConfigError, IllegalMove
+from perdure.ids import new_name
+from perdure.runtime.definitions.program import Bound, check_bound
+from perdure.runtime.ledger.policy import Policy
+from perdure.runtime.queries import Queries, SessionView
+from perdure.runtime.requests import Requests
+from perdure.runtime.run.large_values import Values
+from perdure.runtime.start_options import StartOptions
+from perdure.store.moves import session_start
+from perdure.store.moves.session import NewSession
+from perdure.store.moves.session_start import Started
+from perdure.store.store import Store
+
+BATCH = 100  # sessions that are started in one transaction
+
+
+class Starts:
+    """Starts sessions. `by` is who starts those that have no owner."""
+
+    def __init__(
+        self, store: Store, queries: Queries, requests: Requests, policy: Policy, values: Values, by: str
+    ) -> None:
+        self._store = store
+        self._queries = queries
+        self._requests = requests
+        self._policy = policy
+        self._values = values
+        self._by = by
+
+    async def start(self, bound: Bound[Any], id: str | None, options: StartOptions, **more: Any) -> SessionView:
+        """Start one session. `more` are columns of a `NewSession` that a schedule sets."""
+        new = await self._new(bound, id, options, more)
+        (made,) = await self._write([new], options)
+        await self._finish_replacement(made, options.owner or self._by)
+        return await self._queries.get(made.session.id)
+
+    async def start_many(
+        self, bounds: Sequence[Bound[Any]], ids: Sequence[str] | None, options: StartOptions
+    ) -> list[str]:
+        """Start many sessions, so many in each transaction; returns their ids in order.
+
+        A process that is killed in between has started the first ones. With ids, the same call starts the others.
+        """
+        if ids is not None and (len(ids) != len(bounds) or len(set(ids)) != len(ids)):
+            raise ConfigError(f"{len(bounds)} sessions need as many different ids; {len(set(ids))} were given.")
+        started: list[str] = []
+        for first in range(0, len(bounds), BATCH):
+            places = range(first, min(first + BATCH, len(bounds)))
+            new = [await self._new(bounds[one], ids[one] if ids else None, options, {}) for one in places]
+            for made in await self._write(new, options):
+                await self._finish_replacement(made, options.owner or self._by)
+                started.append(made.session.id)
+        return started
+
+    async def _new(self, bound: Bound[Any], id: str | None, options: StartOptions, more: dict[str, Any]) -> NewSession:
+        check_bound(bound)
+        arguments, claims = self._values.place(bound.arguments)
+        if bound.files:
+            claims = (*claims, *await asyncio.to_thread(self._values.put_files, bound.files))
+        return NewSession(
+            id=new_name("s") if id is None else id,
+            program=bound.program.name,
+            arguments=arguments,
+            claims=claims,
+            under_policy=self._policy.is_given,
+            receives=bound.program.may_receive and not bound.program.reads_messages,
+            debounced=options.debounce is not None,
+            **(options.columns(self._store.clock.now()) | more),
+        )
+
+    async def _write(self, new: list[NewSession], options: StartOptions) -> list[Started]:
+        move = session_start.start(
+            new,
+            by=options.owner or self._by,
+            debounce=options.debounce is not None,
+            on_conflict=options.on_conflict,
+        )
+        return await self._store.write(move)
+
+    async def _finish_replacement(self, made: Started, by: str) -> None:
+        """Stop the children of replaced sessions, and wake what waits for them. The next process that runs such a
+        session does the same, if this one is killed first."""
+        for uid in made.replaced:
+            with suppress(IllegalMove):  # it has ended meanwhile
+                await self._requests.cancel(uid, by=by)
+            await self._requests.wake_parent(uid)
