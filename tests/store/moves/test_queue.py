@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from perdure.domain.session import Status
-from perdure.errors import ConfigError
-from perdure.store.moves import lease, queue, session
+from perdure.errors import ConfigError, IllegalMove
+from perdure.store.moves import lease, meta, queue, session
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.support.sessions import TTL, a_holder, a_session
@@ -41,6 +41,13 @@ def test_wrong_limits_are_refused(store: Store, wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         store.write_now(queue.set_limits("builds", "ada", **wrong))
     assert store.read_now(queue.get, "builds") is None
+
+
+@pytest.mark.databases("memory")
+def test_limits_are_refused_while_older_workers_may_run(store: Store) -> None:
+    store.write_now(meta.put("compatible_from", "7"))
+    with pytest.raises(IllegalMove, match="older version"):
+        store.write_now(queue.set_limits("builds", "ada", concurrency=1))
 
 
 @pytest.mark.databases("memory")

@@ -12,13 +12,16 @@ from typing import Any
 
 from perdure.domain.queue import Queue, QueueView
 from perdure.domain.record import check_columns
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, IllegalMove
 from perdure.ids import check_name, check_text
 from perdure.store.move import StoreTransaction, plain_move
+from perdure.store.moves import meta
+from perdure.store.writer.wakeup import QUEUES
 
 LIMITS = frozenset({"concurrency", "per_key", "per_worker", "max_depth", "rate_count", "rate_period"})
 STATES = {"paused": "paused_at", "closed": "closed_at"}
 SMALLEST = {"concurrency": 0}  # a queue in which nothing runs; every other limit is at least 1
+SINCE = 8  # the oldest schema whose workers keep to limits
 SHOWN = frozenset(Queue.columns()) - {"rate_at"}
 
 
@@ -31,6 +34,11 @@ def set_limits(tx: StoreTransaction, /, name: str, by: str, **changes: Any) -> Q
     """
     check_text("The name of who changes the queue", by)
     _check(changes)
+    if int(meta.get(tx, "compatible_from") or 0) < SINCE:
+        raise IllegalMove(
+            f"Workers of an older version may run here, and would ignore the limits of the queue {name}.",
+            hint="Stop them, then run `perdure migrate`.",
+        )
     was = lock(tx, name, by)
     columns = was.to_dict() | {key: value for key, value in changes.items() if key in LIMITS}
     for state, column in STATES.items():
@@ -44,6 +52,8 @@ def set_limits(tx: StoreTransaction, /, name: str, by: str, **changes: Any) -> Q
         columns |= {"version": was.version + 1, "by": by, "now": tx.now}
         del columns["updated_by"], columns["updated_at"]
         tx.run("queue.update", **columns)
+        tx.wake(name)
+        tx.wake_service(QUEUES)
     return lock(tx, name, by)
 
 

@@ -93,6 +93,8 @@ def create(new: NewSession, *, by: str) -> Move[SessionRecord]:
             _wait_until(log, new)
         else:
             tx.wake(new.queue)
+        if new.deadline_at is not None:
+            tx.wake_service(TIMERS)
         for one in new.claims:
             artifact.claim(log, one)
         for line in new.lines:
