@@ -70,6 +70,7 @@ SETTINGS: tuple[Setting, ...] = (
         "A name for the files of this machine; machines that share their folders share the name.",
         "the machine",
     ),
+    Setting("lease", "PERDURE_LEASE", "After how long without a sign of life a worker loses its sessions.", "15s"),
 )
 HARMLESS = frozenset({"connections"})  # what perdure.toml may set without trust
 FILE = "perdure.toml"

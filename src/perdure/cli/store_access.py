@@ -57,6 +57,7 @@ def run_with_runtime(shell: Shell, work: Callable[[Runtime], Awaitable[T]], *, c
     """
     import asyncio
 
+    from perdure.runtime.runtime import LEASE
     from perdure.runtime.runtime import open as open_runtime
 
     if shell.run_inside is not None:
@@ -66,9 +67,9 @@ def run_with_runtime(shell: Shell, work: Callable[[Runtime], Awaitable[T]], *, c
             pass
 
     async def main() -> T:
-        artifacts = shell.settings.get("artifacts")
+        artifacts, lease = shell.settings.get("artifacts"), shell.settings.get("lease", LEASE)
         async with open_runtime(
-            shell.store, by=shell.by, connections=shell.connections, artifacts=artifacts
+            shell.store, by=shell.by, connections=shell.connections, artifacts=artifacts, lease=lease
         ) as runtime:
             runtime.worker_about |= announced_settings(shell)
             return await work(runtime)
