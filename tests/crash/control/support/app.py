@@ -48,6 +48,13 @@ async def soak_effects(s: Session, n: int) -> int:
 
 
 @program
+async def soak_charges(s: Session, n: int, count: int) -> int:
+    for number in range(count):
+        await s.do(charge, n=1000 * n + number)
+    return n
+
+
+@program
 async def soak_sleep(s: Session, n: int) -> int:
     await s.do(charge, n=n)
     await s.sleep("300ms")

@@ -23,7 +23,7 @@ from tests.crash.control.support.app import KINDS, expected
 from tests.crash.control.support.audit import QueueLimits, Verdict, doubled_and_lost, lease_events, over_limits
 from tests.crash.control.support.fleet import Fleet
 
-LIMITS = {"narrow": QueueLimits(concurrency=2), "keyed": QueueLimits(concurrency=4, per_key=1)}
+LIMITS: dict[str, QueueLimits] = {}
 QUEUES = ("default", "narrow", "keyed")
 PERSON = "ada"
 
@@ -75,7 +75,7 @@ class Soak:
 
     def _let_die(self, store: Store, fleet: Fleet, deadline: float, pause: float) -> list[str]:
         """Let something die again and again; returns the sessions that have not ended at the deadline."""
-        left = ["?"]
+        left, deaths = ["?"], list[Callable[[], None]]()
         next_death = time.monotonic() + pause
         while time.monotonic() < deadline:
             time.sleep(0.1)
@@ -89,14 +89,17 @@ class Soak:
                 return []
             if time.monotonic() >= next_death:
                 next_death = time.monotonic() + self._chance.uniform(0.5, 1.5) * pause
-                self._chance.choice(self._deaths(fleet))()
+                deaths = deaths or self._deaths(fleet)
+                deaths.pop()()
         return left
 
     def _deaths(self, fleet: Fleet) -> list[Callable[[], None]]:
+        """Every kind of death once, in an order by chance."""
         kill, stop = (lambda: fleet.kill(self._chance)), (lambda: fleet.stop(self._chance))
         found: list[Callable[[], None]] = [kill, kill, stop]
         if self._server is not None:
             found += [lambda: self._restart_server(fleet), lambda: self._cut_connections(fleet)]
+        self._chance.shuffle(found)
         return found
 
     def _restart_server(self, fleet: Fleet) -> None:
