@@ -14,7 +14,7 @@ import pytest
 
 from tests.no_skips import REQUIRED
 
-PACKAGES = {"bwrap": "bubblewrap", "git": "git"}  # by the program
+PACKAGES = {"bwrap": "bubblewrap", "git": "git", "pgbouncer": "pgbouncer"}  # by the program
 
 
 def installation(*packages: str) -> str:

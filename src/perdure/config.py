@@ -211,6 +211,7 @@ def default_store() -> Path:
 
 
 SECRETS = frozenset({"password", "sslpassword"})  # parameters of an address of PostgreSQL
+DIRECT_URL = "perdure_direct_url"  # a parameter that is an address itself
 
 
 def without_password(url: str, *, mask: str = "***") -> str:
@@ -223,6 +224,10 @@ def without_password(url: str, *, mask: str = "***") -> str:
     end = place.rfind("@") if "@" in place else rest.rfind("@") if port and not port.isdigit() else -1
     user, colon, _ = rest[: max(end, 0)].partition(":")
     address, _, query = rest[end + 1 :].partition("?")
-    pairs = [(key, mask if key in SECRETS else value) for key, value in parse_qsl(query) if mask or key not in SECRETS]
+    pairs = [
+        (key, mask if key in SECRETS else without_password(value, mask=mask) if key == DIRECT_URL else value)
+        for key, value in parse_qsl(query)
+        if mask or key not in SECRETS
+    ]
     login = "" if end < 0 else f"{user}:{mask}@" if colon and mask else f"{user}@"
     return f"{scheme}://{login}{address}" + (f"?{urlencode(pairs, safe='*/')}" if pairs else "")

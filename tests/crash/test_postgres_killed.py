@@ -13,6 +13,7 @@ import pytest
 
 from perdure.domain.lease import Holder
 from perdure.errors import PerdureError
+from perdure.store.databases.postgres.address import parse_address
 from perdure.store.databases.postgres.database import PostgreSQL
 from perdure.store.move import Move
 from perdure.store.moves import event, fact, message, meta, session
@@ -112,7 +113,7 @@ def write_through(url: str, crash: Callable[[], None], crashes: int) -> list[Wri
 
 def answers(url: str) -> bool:
     try:
-        psycopg.connect(url).close()
+        psycopg.connect(parse_address(url).url).close()
     except psycopg.OperationalError:
         return False
     return True

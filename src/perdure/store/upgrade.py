@@ -50,7 +50,7 @@ def _of_server(location: StoreLocation) -> Iterator[Migrator]:
     except ImportError:
         raise missing_driver() from None
     try:
-        with database.connect(location.address) as db:
+        with database.connect_direct(location.address) as db:
             yield PostgresMigrator(db)
     except psycopg.Error as error:
         raise database.translate(error) from error

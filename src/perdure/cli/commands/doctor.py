@@ -16,7 +16,7 @@ def doctor(shell: Shell, deep: bool) -> int:
 
     It changes nothing: it neither creates nor migrates a store. Exits with 1 if something is wrong.
     """
-    report = diagnose(shell.store, deep=deep)
+    report = diagnose(shell.store, deep=deep, connections=shell.connections)
     if shell.json:
         shell.echo_json(report)
     else:

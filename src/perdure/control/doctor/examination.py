@@ -14,7 +14,7 @@ from typing import Literal
 
 from perdure.clock import SECOND, boot_time
 from perdure.control.doctor import depth, findings
-from perdure.control.doctor.report import DiskStatus, DoctorReport, Latency, Schema, StaleSession, WorkerStatus
+from perdure.control.doctor.report import DiskStatus, DoctorReport, Latency, Schema, StaleSession, WorkerStatus, wrong
 from perdure.control.doctor.stuck_sessions import stuck
 from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.durable import FULL
@@ -38,18 +38,20 @@ BLOCK = bytes(4096)
 WEEK = 7 * 86_400 * SECOND
 
 
-def diagnose(target: str | None = None, *, deep: bool = False) -> DoctorReport:
+def diagnose(target: str | None = None, *, deep: bool = False, connections: int = 8) -> DoctorReport:
     """Inspect a store, and what running here means for the commands of agents in the current folder."""
-    report = examine(target, deep=deep)
+    report = examine(target, deep=deep, connections=connections)
     report.findings += findings.privileged(Path.cwd())
     return report
 
 
-def examine(target: str | None = None, *, deep: bool = False) -> DoctorReport:
+def examine(target: str | None = None, *, deep: bool = False, connections: int = 8) -> DoctorReport:
     """Inspect the store at `target`, which may not exist. `deep` reads every page and every chain."""
     place = read_access.locate_store(target)
     report = DoctorReport(kind=place.kind, place=place.shown)
     parts: list[Callable[[], None]] = [lambda: _inspect_inside(report, place, deep=deep)]
+    if place.kind == "postgres":
+        _describe_address(report, place, connections)
     if place.kind in ("sqlite", "files"):
         parts.insert(0, lambda: _inspect_disk(report, place))
     for inspect in parts:  # if this user may not read one of them, the other is still inspected
@@ -63,6 +65,14 @@ def examine(target: str | None = None, *, deep: bool = False) -> DoctorReport:
     report.depth = depth.of(report)
     report.healthy = not any(finding.level in ("wrong", "stuck") for finding in report.findings)
     return report
+
+
+def _describe_address(report: DoctorReport, place: StoreLocation, connections: int) -> None:
+    from perdure.store.databases.postgres.address import connection_budget, direct_address, parse_address
+
+    report.pooler = "transaction" if parse_address(place.address).pooled else None
+    report.direct = direct_address(place.address) is not None
+    report.connections_per_process = connection_budget(connections)
 
 
 def _inspect_inside(report: DoctorReport, place: StoreLocation, *, deep: bool) -> None:
@@ -101,7 +111,7 @@ def _inspect_store(report: DoctorReport, place: StoreLocation, found: StoreReade
     try:
         _inspect_rows(report, place, found)
     except Damaged as error:
-        report.findings.append(findings.wrong(error.message, error.hint))
+        report.findings.append(wrong(error.message, error.hint))
     if deep:
         _read_everything(report, found.tx)
 
@@ -156,7 +166,7 @@ def _inspect_disk(report: DoctorReport, place: StoreLocation) -> None:
         check_library()
         file_system = check_file_system(folder.resolve())
     except ConfigError as error:
-        report.findings.append(findings.wrong(error.message, error.hint))
+        report.findings.append(wrong(error.message, error.hint))
     there, reserve, full = os.statvfs(folder), Reserve(folder).path, False
     try:
         report.latency = measure_disk(folder)

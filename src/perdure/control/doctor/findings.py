@@ -8,7 +8,8 @@ from pathlib import Path
 
 from perdure.agent.commands import sandbox
 from perdure.clock import format_time
-from perdure.control.doctor.report import DoctorReport, Finding
+from perdure.control.doctor.report import DoctorReport, Finding, note, risk, stuck, wrong
+from perdure.control.doctor.server_findings import of_server, of_standbys
 from perdure.control.doctor.stuck_sessions import StuckSession
 from perdure.domain.worker import Liveness
 from perdure.errors import Damaged, NotFound, PerdureError
@@ -16,23 +17,6 @@ from perdure.store.databases.sqlite.location import MANY_PROCESSES
 
 SCARCE = 64 << 20
 FAST = 20  # microseconds: no disk that really syncs is faster than this
-SKEWED = 2_000_000
-
-
-def wrong(what: str, do: str) -> Finding:
-    return Finding("wrong", what, do)
-
-
-def stuck(what: str, do: str) -> Finding:
-    return Finding("stuck", what, do)
-
-
-def risk(what: str, do: str) -> Finding:
-    return Finding("risk", what, do)
-
-
-def note(what: str, do: str) -> Finding:
-    return Finding("note", what, do)
 
 
 def cannot_open(error: PerdureError, *, expected: bool) -> Finding:
@@ -65,7 +49,7 @@ def intact(sessions: int, more: int) -> Finding:
 
 def judge(report: DoctorReport) -> list[Finding]:
     """The findings of all rules."""
-    rules = (_schema, _durability, _disk, _server, _standbys, _restores, _sessions, _workers)
+    rules = (_schema, _durability, _disk, of_server, of_standbys, _restores, _sessions, _workers)
     return [finding for rule in rules for finding in rule(report)]
 
 
@@ -157,52 +141,6 @@ def _disk(report: DoctorReport) -> Iterator[Finding]:
     if report.processes and len(report.processes) > MANY_PROCESSES:
         yield note(
             f"{len(report.processes)} processes share one SQLite file.", "PostgreSQL is the better choice for so many."
-        )
-
-
-def _server(report: DoctorReport) -> Iterator[Finding]:
-    server = report.server
-    if server is None:
-        return
-    if server.in_recovery:
-        yield wrong("This server is a standby and accepts no writes.", "Use the address of the primary.")
-    if server.fsync != "on":
-        yield wrong("The server runs with fsync off: a crash can destroy the database.", "Set fsync = on and restart.")
-    if server.full_page_writes != "on":
-        yield wrong("full_page_writes is off: a crash can leave torn pages.", "Set full_page_writes = on and reload.")
-    if server.synchronous_commit == "off":
-        yield wrong(
-            "synchronous_commit is off: commits that were acknowledged can be lost in a crash.",
-            "Set synchronous_commit = on for this role or database.",
-        )
-    if abs(report.clock_offset or 0) > SKEWED:
-        yield note(
-            f"The server's clock is {(report.clock_offset or 0) / 1e6:+.1f} s from this machine's.",
-            "Leases use the clock of the server, so nothing breaks. Synchronise both, so that times in logs agree.",
-        )
-
-
-def _standbys(report: DoctorReport) -> Iterator[Finding]:
-    server = report.server
-    if server is None or server.in_recovery:
-        return
-    waited_for = bool(server.synchronous_standby_names) and server.synchronous_commit not in ("off", "local")
-    in_step = [name for name, state in server.standbys if state in ("sync", "quorum")]
-    if waited_for and not in_step and not any(state == "unknown" for _, state in server.standbys):
-        yield stuck(
-            f"Commits wait for a standby ({server.synchronous_standby_names}), and none is connected.",
-            "Start the standby again, or remove its name from synchronous_standby_names.",
-        )
-    if not waited_for and (server.standbys or server.absent_standbys):
-        yield risk(
-            "The standby is asynchronous: commits that were acknowledged can be lost in a failover. "
-            "In an experiment 374 of 1,040 were lost.",
-            "Add it to synchronous_standby_names, with synchronous_commit = on.",
-        )
-    if server.absent_standbys:
-        yield note(
-            f"There is a replication slot for a standby that is not connected: {', '.join(server.absent_standbys)}.",
-            "Start it again or drop its slot; until then the server keeps all WAL files for it.",
         )
 
 

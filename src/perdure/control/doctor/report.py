@@ -26,6 +26,22 @@ class Finding(msgspec.Struct, frozen=True):
     do: str
 
 
+def wrong(what: str, do: str) -> Finding:
+    return Finding("wrong", what, do)
+
+
+def stuck(what: str, do: str) -> Finding:
+    return Finding("stuck", what, do)
+
+
+def risk(what: str, do: str) -> Finding:
+    return Finding("risk", what, do)
+
+
+def note(what: str, do: str) -> Finding:
+    return Finding("note", what, do)
+
+
 class Depth(msgspec.Struct, frozen=True):
     """The level that the deployment reaches (None: not even the first), and what the next one needs."""
 
@@ -93,6 +109,9 @@ class DoctorReport(msgspec.Struct, kw_only=True):
     sqlite: str | None = None
     durability: Durability | None = None
     server: Server | None = None
+    pooler: str | None = None  # the mode of the pooler in front of the server
+    direct: bool = True  # whether the address of the server itself is known too
+    connections_per_process: int | None = None
     clock_offset: int | None = None
     disk: DiskStatus | None = None
     latency: Latency | None = None

@@ -273,14 +273,16 @@ class Server(msgspec.Struct, frozen=True):
     standbys: list[tuple[str, str]]
     absent_standbys: list[str]
     clients: dict[str, int]
+    most_connections: int = 0  # that it allows; 0 where that is not known
+    connections: int = 0  # that clients have now
 
 
 def server(tx: StoreTransaction) -> Server:
-    row = tx.one("doctor.server") or ()
+    *row, most, connected = tx.one("doctor.server") or ()
     standbys = tx.all("doctor.standbys", limit=SOME)
     absent = [name for (name,) in tx.all("doctor.absent_standbys", limit=SOME)]
     clients: dict[str, int] = dict(tx.all("doctor.clients", limit=SOME))
-    return Server(*(*row, standbys, absent, clients))
+    return Server(*(*row, standbys, absent, clients, most, connected))
 
 
 def commit(tx: StoreTransaction) -> None:

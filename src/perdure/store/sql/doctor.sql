@@ -50,7 +50,9 @@ pragma quick_check(5);
 select current_setting('server_version'), current_database(), pg_database_size(current_database()),
     current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes'),
     current_setting('synchronous_standby_names'), current_setting('archive_mode'),
-    pg_is_in_recovery(), (select timeline_id from pg_control_checkpoint());
+    pg_is_in_recovery(), (select timeline_id from pg_control_checkpoint()),
+    cast(current_setting('max_connections') as bigint) - cast(current_setting('superuser_reserved_connections') as bigint),
+    (select count(*) from pg_stat_activity where backend_type = 'client backend');
 
 -- name: doctor.standbys@postgres
 -- The standbys that are connected. A role without pg_monitor sees that there are some, and not how they replicate.

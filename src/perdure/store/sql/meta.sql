@@ -47,6 +47,15 @@ select pg_advisory_lock(7010073657);
 -- Let other migrators in.
 select pg_advisory_unlock(7010073657);
 
+-- name: meta.exclude_migrations@postgres
+-- Keep migrators out until this transaction ends.
+select pg_advisory_xact_lock(7010073657);
+
+-- name: meta.no_limits@postgres
+-- Let this transaction take any time. A server does not know every one of these settings.
+select set_config(name, '0', true) from pg_settings
+where name in ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout');
+
 -- name: meta.started@postgres
 -- When this server was started: with a pooler in between, the only sign that it is another one.
 select cast(extract(epoch from pg_postmaster_start_time()) * 1000000 as bigint);

@@ -38,10 +38,11 @@ from perdure import faults, process
 from perdure.domain.restore import LossUnknown
 from perdure.errors import CommitUnknown, LeaseLost, StoreUnavailable
 from perdure.store import failover, migrate
-from perdure.store.databases.postgres.connection_settings import connect
-from perdure.store.databases.postgres.history import is_warning
+from perdure.store.databases.postgres.connection_settings import LIMITS, PooledConnection, connect
+from perdure.store.databases.postgres.history import ANOTHER_SERVER, ServerIdentity, is_warning
 from perdure.store.databases.postgres.migrator import PostgresMigrator, PostgresTransaction
-from perdure.store.databases.postgres.pipeline import HotTransaction, PipelinedTransaction, StatementPipeline
+from perdure.store.databases.postgres.pipeline import StatementPipeline
+from perdure.store.databases.postgres.pipelined_transaction import HotTransaction, PipelinedTransaction
 from perdure.store.move import Move, Row
 from perdure.store.statements import load
 
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 ROLLED_BACK = (errors.SerializationFailure, errors.DeadlockDetected)  # reported by the server: nothing was committed
-ANOTHER_SERVER = "PD001"  # ours, raised by `meta.same_server`
+READ_ATTEMPTS = 5
 On = TypeVar("On")
 Tx = TypeVar("Tx", bound=PostgresTransaction)
 
@@ -73,7 +74,7 @@ class Connection:
         self._db: psycopg.Connection[Row] | None = None
         self._line: socket.socket | None = None
         self._born = process.generation
-        self._history = ""  # of the server that it is connected to
+        self._at = ServerIdentity("", 0)  # the one that it is connected to
         self._warned = ""
 
     def close(self) -> None:
@@ -86,7 +87,7 @@ class Connection:
             self._db = None
 
     def db(self) -> psycopg.Connection[Row]:
-        if self._db is None or self._db.closed or self._history != self._server.history.timeline:
+        if self._db is None or self._db.closed or self._at.timeline != self._server.history.timeline:
             self._open()
         elif self._server.server_clock.is_due():
             self._measure_clock()
@@ -101,13 +102,10 @@ class Connection:
         try:
             self._line = socket.socket(fileno=process.leave_to_parent(os.dup(self._db.fileno())))
             self._db.add_notice_handler(self._heard)
-            (started,) = PostgresTransaction(self._db, 0, "open", 0).one("meta.started") or (0,)
-            self._pipeline = StatementPipeline(
-                self._db, started
-            )  # before the check: a server that replaces this one later is detected by the pipeline
-            self._history = self._server.history.check_timeline(self._db)
+            self._at = self._server.history.check_timeline(self._db)
+            self._pipeline = StatementPipeline(self._db, self._at.started)
             self._measure_clock()
-            logger.debug("Connected to PostgreSQL, timeline %s.", self._history)
+            logger.debug("Connected to PostgreSQL, timeline %s.", self._at.timeline)
         except BaseException:
             self.close()
             raise
@@ -132,23 +130,34 @@ class Connection:
         self._server.stall_watch.forget(self)
 
     def read(self, move: Move[Any]) -> Any:
-        """Run a read on one snapshot of the database, for any number of queries. A lost connection is retried once."""
-        for last in (False, True):
+        """Run a read on one snapshot of the database, for any number of queries. A lost one is repeated."""
+        until = time.monotonic() + self._server.patience
+        for left in reversed(range(READ_ATTEMPTS)):
             try:
-                db = self.db()
+                db = self._within(until, self.db)
                 self._waits()
-                db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 try:
+                    self._begin_read(db)
                     return move.run(self._transaction(PostgresTransaction, db, move))
                 finally:
                     if not db.closed:
                         db.execute("ROLLBACK")
-            except psycopg.OperationalError as error:
-                if last or not (self._gone() or isinstance(error, ROLLED_BACK)):
+            except psycopg.DatabaseError as error:
+                replaced = error.sqlstate == ANOTHER_SERVER
+                if not left or not (self._gone() or replaced or isinstance(error, ROLLED_BACK)):
                     raise
+                if replaced:
+                    self.close()
             finally:
                 self._server.stall_watch.forget(self)
         raise AssertionError
+
+    def _begin_read(self, db: psycopg.Connection[Row]) -> None:
+        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        if isinstance(db, PooledConnection):  # which server answers is known only now
+            same = load("postgres")["meta.same_server"].replace("%(server)s", str(self._at.started))
+            begin = f"{begin}; {LIMITS}; {same}"
+        db.execute(begin.encode())
 
     def write(self, move: Move[Any]) -> Any:
         """Commit a move, even if the connection is lost meanwhile."""
@@ -156,7 +165,7 @@ class Connection:
         unsure: list[PostgresTransaction] = []
         while True:
             try:
-                self._connect_within(until)
+                self._within(until, self._registered)
                 tx = self._try(move, unsure)
                 self._note(tx)
             except ROLLED_BACK as error:
@@ -191,7 +200,7 @@ class Connection:
         It is treated as unknown if the server warned that it did not wait for its standby, or was replaced. Then the
         commit is searched for on the server that this process knows to be the primary.
         """
-        if tx.wrote and (self._warned or not self._server.history.note(self._place, tx, self._history)):
+        if tx.wrote and (self._warned or not self._server.history.note(self._place, tx, self._at.timeline)):
             raise ConnectionLost(tx, psycopg.OperationalError(self._warned or "another server has taken over"))
 
     def _give_up_after(self, until: float, unsure: list[PostgresTransaction], error: BaseException) -> None:
@@ -203,17 +212,19 @@ class Connection:
             raise StoreUnavailable(f"PostgreSQL failed repeatedly: {error}.") from error
         time.sleep(0.02)
 
-    def _connect_within(self, until: float) -> None:
-        """Connect and register. The server was there when the store was opened, so a lost one has time to return."""
+    def _registered(self) -> psycopg.Connection[Row]:
+        """Connect, and register before the first write."""
+        db, history = self.db(), self._server.history
+        db.prepare_threshold = None  # psycopg drops its prepared statements at a rollback, and the pipeline's with them
+        if self._server.clock.boot() >= history.registered_until:
+            history.register(db, self._at)
+        return db
+
+    def _within(self, until: float, connect: Callable[[], On]) -> On:
+        """The server was there when the store was opened, so a lost one has time to return."""
         while True:
             try:
-                db, history = self.db(), self._server.history
-                db.prepare_threshold = (
-                    None  # psycopg drops its prepared statements at a rollback, and the pipeline's with them
-                )
-                if self._server.clock.boot() >= history.registered_until:
-                    history.register(db, self._history)
-                return
+                return connect()
             except (StoreUnavailable, psycopg.OperationalError):
                 self.close()
                 if time.monotonic() > until:

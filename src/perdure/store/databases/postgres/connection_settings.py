@@ -1,7 +1,13 @@
-"""How a connection to PostgreSQL is opened: to the primary, with time limits, at one isolation level."""
+"""How a connection to PostgreSQL is opened: to the primary, with time limits, at one isolation level.
+
+The time limits are options of a connection of our own, and replace those of the server, database and role. Behind a
+pooler, where a connection keeps nothing, every transaction sets them for itself (`LIMITS`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -9,18 +15,29 @@ from psycopg import conninfo
 
 from perdure.errors import ConfigError, StoreUnavailable
 from perdure.process import leave_to_parent
+from perdure.store.databases.postgres.address import DIRECT, POOLER, direct_address, parse_address
 from perdure.store.move import Row
 
-SETTINGS = (
-    "-c synchronous_commit=on -c statement_timeout=30s -c lock_timeout=20s -c idle_in_transaction_session_timeout=60s"
-)
+_LIMITS = {
+    "synchronous_commit": "on",
+    "statement_timeout": "30s",
+    "lock_timeout": "20s",
+    "idle_in_transaction_session_timeout": "60s",
+}
+LIMITS = "SELECT " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in _LIMITS.items())
+OPTIONS = " ".join(f"-c {name}={value}" for name, value in _LIMITS.items()) + " -c idle_session_timeout=0"
 ISOLATION = "-c default_transaction_isolation=read\\ committed"
+
+
+class PooledConnection(psycopg.Connection[Row]):
+    """A connection to a pooler: every transaction may run on another connection of the server."""
 
 
 def connect(url: str) -> psycopg.Connection[Row]:
     """Open a connection to the primary, with time limits for a partitioned network."""
+    address = parse_address(url)
     try:
-        given = conninfo.conninfo_to_dict(url)
+        given = conninfo.conninfo_to_dict(address.url)
         defaults: dict[str, Any] = {
             "connect_timeout": 10,
             "tcp_user_timeout": 10_000,
@@ -30,13 +47,42 @@ def connect(url: str) -> psycopg.Connection[Row]:
             "target_session_attrs": "read-write",
             "application_name": "perdure",
         }
-        given["options"] = f"{SETTINGS} {given.get('options') or ''} {ISOLATION}"  # the last one wins
-        db = psycopg.connect(**(defaults | given), autocommit=True)
+        if not address.pooled:
+            given["options"] = f"{OPTIONS} {given.get('options') or ''} {ISOLATION}"  # the last one wins
+        elif given.get("options"):
+            raise ConfigError(
+                "Options of a connection do not reach the server through a pooler.",
+                hint="Take `options` out of the address, and set them for the role: ALTER ROLE … SET …",
+            )
+        kind = PooledConnection if address.pooled else psycopg.Connection[Row]
+        db = kind.connect(**(defaults | given), autocommit=True)
         leave_to_parent(db.fileno())  # a forked child that closed it would end the session for its parent
         db.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # of every `db.transaction()`
+        if address.pooled:
+            db.prepare_threshold = None  # no statement is prepared
         return db
     except psycopg.ProgrammingError as error:
         raise ConfigError(f"This is not a PostgreSQL address: {error}".strip() + ".") from error
     except psycopg.OperationalError as error:
         reason = str(error).strip().splitlines()[0].removeprefix("connection failed: ").rstrip(".")
         raise StoreUnavailable(f"PostgreSQL cannot be reached: {reason}.") from error
+
+
+def connect_direct(url: str) -> psycopg.Connection[Row]:
+    """Open a connection to the server itself, for what needs a connection that stays the same."""
+    direct = direct_address(url)
+    if direct is None:
+        raise ConfigError(
+            f"The schema cannot be created or migrated through a pooler in transaction mode, and {DIRECT} is not set.",
+            hint=f"Add {DIRECT} beside {POOLER}, or run `perdure migrate --store ADDRESS` with the server's address.",
+        )
+    return connect(direct)
+
+
+@contextmanager
+def limited_transaction(db: psycopg.Connection[Row]) -> Iterator[None]:
+    """A transaction with our time limits, also behind a pooler."""
+    with db.transaction():
+        if isinstance(db, PooledConnection):
+            db.execute(LIMITS)
+        yield

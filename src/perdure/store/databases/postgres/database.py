@@ -6,6 +6,7 @@ is handled, is in `connection.py`.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ import psycopg
 from perdure.clock import Clock, ServerClock
 from perdure.errors import SchemaMismatch
 from perdure.store import migrate
+from perdure.store.databases.postgres.address import URGENT, direct_address, readers
 from perdure.store.databases.postgres.connection import Connection
-from perdure.store.databases.postgres.connection_settings import connect
+from perdure.store.databases.postgres.connection_settings import PooledConnection, connect, connect_direct
 from perdure.store.databases.postgres.errors import translate
 from perdure.store.databases.postgres.history import REGISTRATION, History
 from perdure.store.databases.postgres.migrator import PostgresMigrator, PostgresTransaction
@@ -28,8 +30,7 @@ from perdure.store.writer.threads import Threads
 from perdure.store.writer.ticket import Ticket
 from perdure.store.writer.wakeup import Wakeups
 
-URGENT = 2  # connections for moves that must not wait behind others
-__all__ = ["PostgreSQL", "connect", "prepare", "translate"]
+__all__ = ["PostgreSQL", "connect", "connect_direct", "prepare", "translate"]
 
 
 class PostgreSQL:
@@ -55,15 +56,18 @@ class PostgreSQL:
         self.patience = patience
         self.stall_watch = StallWatch(stall_limit)
         with connect(url) as db:
-            self.schema_version = prepare(db)
+            self.schema_version = prepare(db, url)
             self.history.check_timeline(db)
             store = meta.get(PostgresTransaction(db, 0, "open", 0), "store_id") or ""
-        self.notifications = Notifications(store, lambda: connect(url), lambda: connect(url))
+        direct = direct_address(url)
+        self.notifications = Notifications(
+            store, lambda: connect(url), None if direct is None else lambda: connect(direct)
+        )
         self.wakeups = Wakeups(self.notifications)
         self._places = count(REGISTRATION + 1)
         self._writers = Threads("perdure-writer", connections, self._connection, serve_write)
         self._urgent = Threads("perdure-urgent", URGENT, self._connection, serve_write)
-        self._readers = Threads("perdure-reader", max(2, connections // 2), lambda: Connection(self), serve_read)
+        self._readers = Threads("perdure-reader", readers(connections), lambda: Connection(self), serve_read)
 
     @property
     def restore_epoch(self) -> int:
@@ -101,12 +105,14 @@ def serve_read(connection: Connection, ticket: Ticket[Any]) -> None:
         ticket.error = translate(error)
 
 
-def prepare(db: psycopg.Connection[Row]) -> int:
+def prepare(db: psycopg.Connection[Row], url: str) -> int:
     """Create the tables in an empty database; refuse one whose schema does not fit this code."""
     migrator, migrations = PostgresMigrator(db), migrate.load("postgres")
     version, compatible_from = migrator.version()
     if version < len(migrations) and (version == 0 or _is_unused(PostgresTransaction(db, 0, "open", 0))):
-        migrate.migrate(migrator, migrations)  # new, or its creation was interrupted: it is not in use yet
+        # new, or its creation was interrupted: it is not in use yet
+        with connect_direct(url) if isinstance(db, PooledConnection) else nullcontext(db) as direct:
+            migrate.migrate(PostgresMigrator(direct), migrations)
         version, compatible_from = migrator.version()
     migrate.check(version, compatible_from, len(migrations))
     if version < migrate.needed(migrations):

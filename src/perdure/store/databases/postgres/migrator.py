@@ -23,7 +23,6 @@ from perdure.store.statements import load
 
 LOCK_TIMEOUT = "500ms"
 ATTEMPTS = 40
-NO_LIMIT = "SET LOCAL statement_timeout = 0"
 
 
 _PARAMETER = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|\?""", re.DOTALL)
@@ -114,7 +113,7 @@ class PostgresMigrator(migrate.Migrator):
             try:
                 with self._db.transaction():
                     self._db.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
-                    self._db.execute(NO_LIMIT)
+                    self._tx().one("meta.no_limits")
                     for text in texts:
                         self._db.execute(text)
                     for key, value in properties.items():
@@ -128,5 +127,5 @@ class PostgresMigrator(migrate.Migrator):
 
     def batch(self, statement: str) -> int:
         with self._db.transaction():
-            self._db.execute(NO_LIMIT)
+            self._tx().one("meta.no_limits")
             return self._db.execute(statement).rowcount

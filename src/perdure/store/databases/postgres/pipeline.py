@@ -8,6 +8,9 @@ This is psycopg's pipeline without psycopg's cursors: libpq is called directly, 
 changes threads half as often. A statement that fails is reported with the next answer; the statements after it did not
 run, and a statement counts as prepared only when the server has confirmed it.
 
+Behind a pooler no statement is prepared, every transaction sets its own time limits, and a statement that runs alone is
+sent with a BEGIN and a COMMIT around it, in the same round trip.
+
 Every parameter is sent in binary with its type, text or integer, so that nothing is guessed or truncated.
 """
 
@@ -28,8 +31,7 @@ from psycopg.pq.abc import PGresult
 
 from perdure.ids import digest
 from perdure.store import migrate
-from perdure.store.databases.postgres.migrator import PostgresTransaction
-from perdure.store.hot_move import GuardedWrite
+from perdure.store.databases.postgres.connection_settings import LIMITS, PooledConnection
 from perdure.store.move import Row
 from perdure.store.statements import load
 
@@ -48,6 +50,7 @@ class StatementPipeline:
         """`server` is the start time of the server: a pooler may replace it by another one."""
         self.db = db
         self.server = server
+        self._pooled = isinstance(db, PooledConnection)
         self._libpq = db.pgconn
         self._in_pipeline = False
         self._prepared: set[Key] = set()
@@ -57,20 +60,26 @@ class StatementPipeline:
 
     def begin(self) -> None:
         """Begin a transaction. On another server than before, all its statements are refused."""
-        self._control(b"BEGIN ISOLATION LEVEL READ COMMITTED")
+        self._begin()
         self.send("meta.same_server", {"server": self.server})
+
+    def _begin(self) -> None:
+        self._control(b"BEGIN ISOLATION LEVEL READ COMMITTED")
+        if self._pooled:
+            self._control(LIMITS.encode())
 
     def commit(self) -> bool:
         """Commit, unless the schema is too new for this code, and return whether a standby has it too."""
         self.send("meta.check_schema", {"known": migrate.known()})
         self.send("meta.durability", {})
+        return is_synchronous(self._commit()[-2])
+
+    def _commit(self) -> list[PGresult]:
         self._control(b"COMMIT")
         answers = self._settle()
-        if (
-            not answers or answers[-1].command_status != b"COMMIT"
-        ):  # an earlier statement failed, and its error was ignored
+        if not answers or answers[-1].command_status != b"COMMIT":  # an earlier error was ignored
             raise errors.InFailedSqlTransaction("the transaction had failed and was rolled back")
-        return is_synchronous(answers[-2])
+        return answers
 
     def roll_back(self) -> None:
         with suppress(psycopg.DatabaseError):
@@ -80,6 +89,8 @@ class StatementPipeline:
 
     def run_alone(self, name: str, values: Mapping[str, Any]) -> PGresult:
         """Run a statement as a transaction of its own."""
+        if self._pooled:
+            return self._run_pooled(name, values)
         key, bound = bind(name, values)
         if key not in self._prepared:
             self._check(self._libpq.prepare(_prepared_name(key), numbered_statement(name)[0], key[1]))
@@ -88,10 +99,24 @@ class StatementPipeline:
         self._check(answer)
         return answer
 
+    def _run_pooled(self, name: str, values: Mapping[str, Any]) -> PGresult:
+        try:
+            self._begin()
+            self.send(name, values)
+            return self._commit()[-2]
+        except psycopg.DatabaseError:
+            with suppress(psycopg.Error):
+                self.roll_back()
+            raise
+
     def send(self, name: str, values: Mapping[str, Any]) -> None:
         """Add a statement to the pipeline."""
         key, bound = bind(name, values)
         self._enter()
+        if self._pooled:
+            self._libpq.send_query_params(numbered_statement(name)[0], bound, key[1], [BINARY] * len(bound))
+            self._unread.append(None)
+            return
         if key not in self._prepared and key not in self._unread:
             self._libpq.send_prepare(_prepared_name(key), numbered_statement(name)[0], key[1])
             self._unread.append(key)
@@ -164,62 +189,6 @@ class StatementPipeline:
                 return answers
             else:
                 answers.append(answer)
-
-
-class HotTransaction(PostgresTransaction):
-    """A transaction that is one statement."""
-
-    def __init__(self, pipeline: StatementPipeline, now: int, move_id: str, restore_epoch: int) -> None:
-        super().__init__(pipeline.db, now, move_id, restore_epoch)
-        self._pipeline = pipeline
-
-    def run(self, name: str, /, **values: Any) -> int:
-        self.wrote = True
-        self.waits()
-        return self._pipeline.run_alone(name, values).command_tuples or 0
-
-    def write_guarded(self, hot: GuardedWrite[Any]) -> bool:
-        self.wrote = True
-        self.waits()
-        values = hot.values | {"known": migrate.known(), "server": self._pipeline.server}
-        answer = self._pipeline.run_alone(hot.statement, values)
-        self.synchronous = is_synchronous(answer)
-        return bool(answer.command_tuples)
-
-
-class PipelinedTransaction(PostgresTransaction):
-    """A transaction that is open on the connection of a pipeline."""
-
-    def __init__(self, pipeline: StatementPipeline, now: int, move_id: str, restore_epoch: int) -> None:
-        self.pipeline = pipeline
-        super().__init__(pipeline.db, now, move_id, restore_epoch)
-
-    @property
-    def _db(self) -> psycopg.Connection[Row]:
-        """The connection itself, for a user's own statement; waits until the pipeline is empty."""
-        self.pipeline.settle()
-        return self._idle
-
-    @_db.setter
-    def _db(self, db: psycopg.Connection[Row]) -> None:
-        self._idle = db
-
-    def run(self, name: str, /, **values: Any) -> int:
-        self.wrote = True
-        self.waits()
-        return self.pipeline.ask(name, values).command_tuples or 0
-
-    def send(self, name: str, /, **values: Any) -> None:
-        self.wrote = True
-        self.pipeline.send(name, values)
-
-    def one(self, name: str, /, **values: Any) -> Row | None:
-        rows = self.all(name, **values)
-        return rows[0] if rows else None
-
-    def all(self, name: str, /, **values: Any) -> list[Row]:
-        self.waits()
-        return rows_of(self.pipeline.ask(name, values))
 
 
 @cache
