@@ -153,6 +153,18 @@ class Requests:
             )  # a refused effect may have held leases since a verdict of absent
         return await self._queries.get(view.uid)
 
+    async def expire_deadline(self, uid: str) -> None:
+        """Cancel a session and its children if its deadline has passed. Repeating it is harmless."""
+        view = await self._queries.get(uid)
+        due = view.deadline_at is not None and view.deadline_at <= self._store.clock.now()
+        if not due or view.status in TERMINAL or view.sealed_at is not None or view.cancel_requested_at is not None:
+            return
+        await self._store.write(session_end.expire_deadline(uid, wait.TIMER))
+        with suppress(IllegalMove):  # it has ended
+            await self.cancel(uid, by=wait.TIMER)
+        await self.wake_parent(uid)
+        await leases.wake_waiting(self._store, wait.TIMER)
+
     async def dead_holder(self, view: SessionView) -> str | None:
         """The holder of a session's lease, if its process is dead."""
         locks = worker_locks(self._store)  # this does not make the process a worker

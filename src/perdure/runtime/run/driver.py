@@ -26,6 +26,7 @@ from perdure.runtime.run.lineage import newest
 from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.run import Run
 from perdure.runtime.run.shared_runs import SharedRuns
+from perdure.runtime.start.deadline import watch_deadline
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, wait
 from perdure.store.moves import effect as effects
@@ -50,12 +51,15 @@ class Driver:
     async def run(self, name: str) -> SessionView:
         """Run a session here until it finishes or waits."""
         view = await self._runtime.get(name)
+        if view.deadline_at is not None:
+            await self._runtime.requests.expire_deadline(view.uid)
         await self._resolve_waits(view)
         view = await self._runtime.get(view.uid)
         if view.status in TERMINAL or view.status == Status.WAITING:
             return view
         try:
-            await self._shared_runs.join(view.uid, lambda: execute(self._runtime, view))
+            async with watch_deadline(self._runtime, view):
+                await self._shared_runs.join(view.uid, lambda: execute(self._runtime, view))
         except IllegalMove:
             if (await self._runtime.get(view.uid)).status not in (*TERMINAL, Status.WAITING):
                 raise  # otherwise another worker finished or parked it before the lease was requested
@@ -77,6 +81,7 @@ class Driver:
             due = await self._next_due(view, watched, waits_out)
             if due is None:
                 raise SessionWaiting(waiting_sentence(view), waits=list(view.waits))
+            due = due if view.deadline_at is None else min(due, view.deadline_at)
             pause = max(0.0, (due - self._store.clock.now()) / SECOND)
             await self._store.wakeups.wait_topics(seen, watched, min(pause, SLOW_POLL))
 
@@ -204,6 +209,7 @@ class Driver:
             repository=run.session.repository,
             queue=run.session.queue,
             priority=run.session.priority,
+            deadline_at=run.session.deadline_at,
             under_policy=self._runtime.policy.is_given or run.session.policy_at is not None,
             parent_uid=run.session.uid,
             parent_wait=wait_id,

@@ -1,1 +1,1 @@
-"""The start of sessions, and the queues that they wait in."""
+"""The start of sessions, the queues that they wait in, and their deadlines."""

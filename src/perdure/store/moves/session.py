@@ -198,13 +198,14 @@ def restart(log: Log, arguments: Any) -> int:
     return number
 
 
-def request_cancel(log: Log) -> None:
+def request_cancel(log: Log, because: str | None = None) -> None:
     """Record a request to cancel; a holder honours it between acts (`session_end.cancel`)."""
     refuse_finished(log)
     if log.head.cancel_requested_at is not None:
         return
     log.tx.run("session.request_cancel", uid=log.uid, now=log.tx.now)
-    log.append("cancel.requested", rows={"session": {"cancel_requested_at": log.tx.now}})
+    reason = None if because is None else {"because": because}
+    log.append("cancel.requested", reason, rows={"session": {"cancel_requested_at": log.tx.now}})
 
 
 @outsider_move

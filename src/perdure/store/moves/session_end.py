@@ -4,6 +4,7 @@
               or if it stopped for a pause whose request was withdrawn
     finish    the session ends; refused while an effect may be under way or an undo is requested
     cancel    requests cancellation, and ends the session at once if no worker runs it
+    expire_deadline    the same, for a session whose deadline has passed
     stop      honours a request to cancel: planned effects are refused, and the session ends if it can
     close     a person ends a session that only waits for the next message; refused while an effect is unsettled
     restart   the program starts again; effects that its last run had only planned are refused
@@ -20,12 +21,15 @@ from perdure.domain.effect import EffectState
 from perdure.domain.session import TERMINAL, Status
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import IllegalMove
-from perdure.store.move import Log, holder_move, outsider_move, read_head
+from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move, read_head
 from perdure.store.moves import approval, doubt, inbox, interrupt, lease, session, wait
 from perdure.store.moves import effect as effects
 
 CLOSED = "closed"  # resolves a wait that is no longer needed: it has no answer, and no branch inherits it
 STOPPED = {"type": "Cancelled", "code": "cancelled", "message": "The session was cancelled."}
+EXPIRED = {
+    "type": "DeadlinePassed", "code": "deadline-passed", "message": "The session had not ended at its deadline.",
+}  # fmt: skip
 CANCELLED = "cancelled"  # the code of an effect that was refused because its session ended
 
 
@@ -72,7 +76,9 @@ def finish(log: Log, status: Status, *, result: Any = None, error: Any = None, h
 def stop(log: Log) -> bool:
     """Honour a request to cancel."""
     _refuse_planned(log, "The session was cancelled first.")
-    return finish.on(log, Status.CANCELLED, error=STOPPED)
+    now = session.get(log.tx, log.uid)
+    expired = now.deadline_at is not None and (now.cancel_requested_at or 0) >= now.deadline_at
+    return finish.on(log, Status.CANCELLED, error=EXPIRED if expired else STOPPED)
 
 
 @outsider_move
@@ -83,7 +89,34 @@ def cancel(log: Log, *, dead: str | None = None, now: bool = False) -> bool:
     holder of the parent cancels them. An effect that may be under way or is in doubt keeps a session waiting as it was.
     `dead` names a holder whose process was found dead. With `now`, what a worker does at the moment is interrupted.
     """
-    session.request_cancel(log)
+    return _cancel(log, dead, now=now)
+
+
+@outsider_move
+def expire_deadline(log: Log, *, dead: str | None = None) -> bool:
+    """Cancel a session whose deadline has passed; False if it has not ended yet, or needs no end.
+
+    The deadline is compared here again: the store's time may have been set back since it was found to be due.
+    """
+    due = session.get(log.tx, log.uid).deadline_at
+    if due is None or due > log.tx.now or log.head.status in TERMINAL:
+        return False
+    return _cancel(log, dead, because=str(EXPIRED["code"]))
+
+
+def due_deadlines(tx: StoreTransaction, *, limit: int = 100) -> list[str]:
+    """The uids of sessions whose deadline has passed and that were not asked to stop."""
+    return [row[0] for row in tx.all("session.due_deadlines", now=tx.now, limit=limit)]
+
+
+def next_deadline(tx: StoreTransaction, after: int) -> int | None:
+    """When the next deadline after a time passes."""
+    row = tx.one("session.next_deadline", after=after)
+    return row[0] if row else None
+
+
+def _cancel(log: Log, dead: str | None, *, now: bool = False, because: str | None = None) -> bool:
+    session.request_cancel(log, because)
     if now and log.head.status == Status.RUNNING:
         interrupt.request.on(log)
     holds = (log.head.lease_until or 0) >= log.tx.now and log.head.lease_holder != dead
