@@ -35,12 +35,14 @@ class Holder:
     """
 
     __slots__ = (
+        "alone",
         "boot_deadline",
         "cancel_requested",
         "confirmed_epoch",
         "epoch",
         "head",
         "interrupt_requested",
+        "is_limited",
         "name",
         "nonce",
         "pause_requested",
@@ -61,6 +63,8 @@ class Holder:
         self.cancel_requested = False
         self.pause_requested = False
         self.interrupt_requested = False
+        self.alone = True  # its process runs no other session, as far as the store knows
+        self.is_limited = False  # its queue has limits: its children are claimed like other sessions
 
     @property
     def cursor(self) -> int:

@@ -47,3 +47,8 @@ class WorkerRecord(Record, frozen=True):
     workspaces: Any = None  # repositories on its machine
     draining_at: int | None = None
     tree: Any = None  # of a supervisor: its children, as it last saw them
+
+    @property
+    def holder(self) -> str:
+        """Its name as the holder of leases."""
+        return f"{self.id}@{self.host}:{self.pid}"

@@ -3,8 +3,8 @@
 A file under `sql/` holds the statements of one noun. Each begins with `-- name: noun.verb` and one line of purpose;
 `-- name: noun.verb@postgres` overrides for one database. Parameters are `:named`. Tokens: `{lock}` locks the selected
 row, `{skip_locked}` skips rows that others hold, `{greatest}` is the larger of two values, `{columns:table}` lists the
-columns of that table's record. Only PostgreSQL has `{same_server}`, whether it is the server of the earlier queries,
-and `{durability}`, which standbys a commit waits for.
+columns of that table's record; those in `CLAIM` are parts that the statements of a claim share. Only PostgreSQL has
+`{same_server}`, whether it is the server of the earlier queries, and `{durability}`, which standbys a commit waits for.
 """
 
 from __future__ import annotations
@@ -67,6 +67,15 @@ TOKENS: dict[str, dict[str, str]] = {
                  "current_setting('synchronous_commit') || ' ' || current_setting('synchronous_standby_names')"},
 }  # fmt: skip
 
+CLAIM = {
+    "claimable": "status = 'ready' and sealed_at is null and suspected_at is null",
+    "suspect": "status = 'ready' and sealed_at is null and suspected_at is not null",
+    "pin": "(case when pinned_at is null then '' else coalesce(code_version, '') end)",  # as the indexes have it
+    "candidate": "uid, id, status, cursor, chain, lease_holder, lease_nonce, lease_epoch, lease_until, restart_number, "
+    "cancel_requested_at, pause_requested_at, interrupt_requested_at, sealed_at, version, removed_at, queue, program, "
+    "priority, turn, concurrency_key, code_version, suspected_at, lease_alone",
+}  # parts that several statements of a claim share
+
 _NAME = re.compile(r"^-- name: ([a-z_]+\.[a-z_]+)(?:@(sqlite|postgres))?\n", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 _TOKEN = re.compile(r"\{(?:columns:([a-z_]+)|([a-z_]+))\}")
@@ -102,6 +111,6 @@ def expand(text: str, dialect: str) -> str:
     def token(match: re.Match[str]) -> str:
         if match[1]:
             return ", ".join(RECORDS[match[1]].columns())
-        return TOKENS[dialect][match[2]]
+        return CLAIM[match[2]] if match[2] in CLAIM else TOKENS[dialect][match[2]]
 
     return _TOKEN.sub(token, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,12 +67,16 @@ def migrate_to(target: str, folder: Path | None, version: int | None = None, **o
 def write(database: Any, move: Move[Any]) -> Any:
     """Commit a move on a schema that a store would not open; the head of a session has no later columns there."""
     statements = load(database.dialect)
-    whole = statements["session.lock_head"]
-    statements["session.lock_head"] = whole.replace("interrupt_requested_at", "null").replace("removed_at", "null")
+    later = ("interrupt_requested_at", "removed_at", "lease_alone", "code_version")
+    whole = {name: statements[name] for name in ("session.lock_head", "lease.crash_record", "session.lease")}
+    for name in ("session.lock_head", "lease.crash_record"):
+        for column in later:
+            statements[name] = statements[name].replace(column, "null")
+    statements["session.lease"] = re.sub(r", lease_alone = .*(?=\nwhere)", "", whole["session.lease"], flags=re.DOTALL)
     try:
         return _write(database, move)
     finally:
-        statements["session.lock_head"] = whole
+        statements.update(whole)
 
 
 def _write(database: Any, move: Move[Any]) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.clock import SECOND
 from perdure.domain.effect import Effect
+from perdure.domain.lease import Holder
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import Conflict, IllegalMove, LeaseError, PerdureError, SessionFailed, SessionWaiting
@@ -25,6 +26,7 @@ from perdure.runtime.run.interruption import Interrupted
 from perdure.runtime.run.lineage import newest
 from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.run import Run
+from perdure.runtime.run.session_lease import give_back
 from perdure.runtime.run.shared_runs import SharedRuns
 from perdure.runtime.start.deadline import watch_deadline
 from perdure.store.move import StoreTransaction
@@ -64,6 +66,26 @@ class Driver:
             if (await self._runtime.get(view.uid)).status not in (*TERMINAL, Status.WAITING):
                 raise  # otherwise another worker finished or parked it before the lease was requested
         return await self._runtime.get(view.uid)
+
+    async def run_claimed(self, view: SessionView, holder: Holder) -> None:
+        """Run a session that a worker has claimed."""
+        is_started = False
+
+        async def start() -> None:
+            nonlocal is_started
+            is_started = True
+            await execute(self._runtime, view, holder=holder)
+
+        try:
+            while not is_started:  # otherwise it has joined an earlier run, which is ending
+                try:
+                    await self._shared_runs.join(view.uid, start)
+                except PerdureError:
+                    if is_started:
+                        raise
+        finally:
+            if not is_started:
+                await asyncio.shield(give_back(self._runtime, holder))
 
     async def complete(self, name: str, *, waits_out: Callable[[Wait], bool] = lambda _: True) -> SessionView:
         """Run a session to its end, timers and children included, or until only a person can continue it.
@@ -151,6 +173,7 @@ class Driver:
             elif (one.kind == WaitKind.LEASE and await self._store.read(leases.is_free, one)) or (
                 (one.kind == WaitKind.PROGRAM and (one.ref in PROGRAMS or one.ref in TOOLS))
                 or (one.kind == WaitKind.POLICY and self._runtime.policy.is_given)
+                or one.kind == WaitKind.SLOT  # a run that was asked for needs no slot
             ):
                 await self._runtime.requests.resolve(one, None, self._runtime.by)
 
@@ -170,7 +193,8 @@ class Driver:
         await run.write(wait.open_(run.holder, wait_id, WaitKind.CHILD, ref=uid))
         with run.interruption.watch(lambda by: self._stop_child(run, uid, by)):
             try:
-                await self.run(uid)
+                if not run.holder.is_limited:  # otherwise it is claimed when its queue allows it
+                    await self.run(uid)
             except LeaseError:
                 pass  # another worker runs it; its end resolves the wait
             except PerdureError as error:  # the child cannot continue here, and its end is not known

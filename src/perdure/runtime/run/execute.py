@@ -1,6 +1,6 @@
 """Running a session: take the lease, settle what is in doubt, run the program, and leave it in a named state.
 
-    acquire      or take over from a process found dead
+    acquire      or take over from a process found dead; a worker has it from its claim
     recover      every effect that was dispatched and not settled is driven to its end, before the program runs
     run          the program from the top; what is on record is not done again
     leave        finished, parked on what it waits for, or given back
@@ -44,9 +44,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-async def execute(runtime: Runtime, session: SessionRecord, *, only_settle: bool = False) -> None:
-    """Run a session here until it finishes or waits, or only recover its effects."""
-    holder = await acquire_shielded(runtime, session)
+async def execute(
+    runtime: Runtime, session: SessionRecord, *, only_settle: bool = False, holder: Holder | None = None
+) -> None:
+    """Run a session here until it finishes or waits, or only recover its effects. `holder` is from a claim."""
+    holder = holder or await acquire_shielded(runtime, session)
     logger.info("Session %s (%s): the run begins.", session.uid, session.program)
     while True:
         try:

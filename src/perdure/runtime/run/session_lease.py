@@ -14,8 +14,11 @@ from perdure.domain.worker import Liveness
 from perdure.errors import LeaseHeld, NotFound, PerdureError, StoreError
 from perdure.ids import new_uid
 from perdure.runtime.ledger.attempt_registry import is_acting
+from perdure.store.moves import claim as claims
 from perdure.store.moves import lease, worker
 from perdure.store.moves import session as sessions
+from perdure.store.moves.claim import Claim, ClaimRequest
+from perdure.store.store import Store
 
 if TYPE_CHECKING:
     from perdure.runtime.runtime import Runtime
@@ -56,11 +59,13 @@ async def acquire_shielded(runtime: Runtime, session: SessionRecord) -> Holder:
 async def acquire(runtime: Runtime, session: SessionRecord) -> Holder:
     """Acquire the lease; from a holder that is known to be dead, before it expires."""
     nonce, name, asked_at = new_uid(), runtime.worker.name, runtime.store.clock.boot()
+    ttl, alone = runtime.heartbeat.ttl, all(other.alone for other in runtime.heartbeat.held)
+    version = runtime.worker.code_version
     if is_acting(session.uid):  # of a run that has ended, or has lost its lease
         holding = session.lease_holder or name
         raise LeaseHeld(f"An act of session {session.id} is still under way in this process.", holder=holding)
     try:
-        holder = await runtime.store.write(lease.acquire(session.uid, name, nonce=nonce, ttl=runtime.heartbeat.ttl))
+        holder = await runtime.store.write(lease.acquire(session.uid, name, nonce=nonce, ttl=ttl, alone=alone, code_version=version))
     except LeaseHeld as held:
         who = str(held.details.get("holder") or "")
         known = {one.id: one for one in await runtime.store.read(worker.listing)}
@@ -68,13 +73,39 @@ async def acquire(runtime: Runtime, session: SessionRecord) -> Holder:
         if row is None or runtime.worker.life(row) is not Liveness.DEAD:
             raise
         because = f"{who} was found dead"
-        move = lease.take_over(
-            session.uid, name, nonce=nonce, ttl=runtime.heartbeat.ttl, because=because, taken_from=who
-        )
+        move = lease.take_over(session.uid, name, nonce=nonce, ttl=ttl, because=because, taken_from=who, alone=alone, code_version=version)
         holder = await runtime.store.write(move)
         logger.info("Session %s: the lease was taken over from %s, which was found dead.", session.uid, who)
-    holder.boot_deadline = asked_at + runtime.heartbeat.ttl
+    holder.boot_deadline = asked_at + ttl
     return holder
+
+
+async def claim(runtime: Runtime, request: ClaimRequest) -> Claim:
+    """Take ready sessions. If the caller is cancelled meanwhile, they are given back."""
+    asked_at = runtime.store.clock.boot()
+    taking = asyncio.ensure_future(runtime.store.write(claims.claim(request)))
+    try:
+        claimed = await asyncio.shield(taking)
+    except asyncio.CancelledError:
+        with suppress(PerdureError):
+            for holder in (await taking).holders:
+                await give_back(runtime, holder)
+        raise
+    for holder in claimed.holders:
+        holder.boot_deadline = asked_at + request.ttl
+    return claimed
+
+
+async def free_holder(store: Store, holder: str, because: str, *, by: str) -> int:
+    """Make the sessions of a holder ready whose process is certainly dead; returns how many there were.
+
+    It frees leases only: whether an act of that process has ended is decided by the recovery of its effect.
+    """
+    found = await store.read(lease.of_holder, holder)
+    freed = [await store.write(lease.free(uid, by, holder=holder, because=because)) for uid in found]
+    if any(freed):
+        logger.info("Sessions of %s were freed: %s (%s).", holder, sum(freed), because)
+    return sum(freed)
 
 
 async def give_back(runtime: Runtime, holder: Holder) -> bool:

@@ -57,6 +57,12 @@ class Heartbeat:
                 self._thread = threading.Thread(target=self._beat, name="perdure-heart", daemon=True)
                 self._thread.start()
 
+    @property
+    def held(self) -> list[Holder]:
+        """The holders whose leases are kept."""
+        with self._lock:
+            return list(self._holders)
+
     def drop(self, holder: Holder) -> None:
         """Its run has ended: keep the lease only while an act of it is under way or a late outcome waits."""
         with self._lock:

@@ -1,27 +1,37 @@
 """The sessions that a worker runs at a time: one task each.
 
-Crash containment. A session whose last worker crashed may crash this one too. It runs alone until it has made progress,
-or for `ALONE` seconds, so that it cannot take other sessions down with it.
+Crash containment. A session whose last worker died may end this one too. It is taken by a worker that runs nothing, and
+runs alone until it has made progress, or for `ALONE` seconds, so that it cannot take other sessions down with it. If it
+waits longer than `PATIENCE` for such a worker, a busy one takes nothing more until it runs nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal
 
 import msgspec
 
+from perdure.domain.lease import Holder
 from perdure.domain.worker import Liveness
 from perdure.errors import LeaseHeld, LeaseLost, StoreFull, StoreUnavailable
+from perdure.ids import new_uid, random_fraction
+from perdure.runtime.definitions.program import PROGRAMS
+from perdure.runtime.ledger.attempt_registry import ACTING
+from perdure.runtime.run.session_lease import claim, give_back
 from perdure.runtime.runtime import Runtime
-from perdure.runtime.workers.queue import Entry, entry, next_in_line
+from perdure.runtime.workers.family import Entry, entry, runnable_family
+from perdure.store.moves import lease
 from perdure.store.moves import worker as worker_rows
+from perdure.store.moves.claim import Claim, ClaimRequest
 
 logger = logging.getLogger(__name__)
 POLL = 1.0  # seconds between two claims when no write wakes the worker
-ALONE = 60.0  # seconds that a session whose worker crashed runs alone, unless it makes progress earlier
+ALONE = 60.0  # seconds that a session whose worker died runs alone, unless it makes progress earlier
+PATIENCE = 10.0  # seconds that such a session waits for a worker that runs nothing
+FAILED_FOR = 60.0  # seconds before a session that could not be run here is tried again, if it has changed
 
 
 class WorkerNotice(msgspec.Struct, frozen=True):
@@ -38,18 +48,29 @@ class SessionTasks:
     """Starts sessions up to a limit. `only` is the uid of the one session that it is for, with its descendants."""
 
     def __init__(
-        self, runtime: Runtime, only: str | None, concurrency: int, notify: Callable[[WorkerNotice], None]
+        self,
+        runtime: Runtime,
+        only: str | None,
+        concurrency: int,
+        notify: Callable[[WorkerNotice], None],
+        queues: frozenset[str] | None = None,
     ) -> None:
         self.failed = False  # whether a session could not be run here
         self.running: dict[str, asyncio.Task[None]] = {}
         self.failed_at_cursor: dict[str, int] = {}  # where a session stood when it could not be run here
+        self.wake_at: int | None = None  # when another claim may take more, although nothing becomes ready
         self._runtime = runtime
         self._only = only
         self._concurrency = concurrency
         self._notify = notify
-        self._held_since: dict[str, int] = {}  # when another process was found to hold a session
-        self._suspect: Entry | None = None  # the session that runs alone, because its last worker crashed
-        self._suspect_since: dict[str, int] = {}  # when such a session was first passed over, or started
+        self._queues = queues
+        self._failed_since: dict[str, int] = {}
+        self._nonce: str | None = None  # of a claim whose answer has not arrived
+        self._rotation = 0
+        self._suspect: Holder | None = None  # the session that runs alone, because its last worker died
+        self._suspect_from = (0, 0)  # the event with which it was taken, and when
+        self._suspected_since: int | None = None  # since when such a session waits for a worker that runs nothing
+        self._patience = int(PATIENCE * (1 + random_fraction()) * 1_000_000)  # not all workers stop for one session
         self._store_failed_at: int | None = None  # when the store last failed a session that ran here
 
     def is_recovering(self) -> bool:
@@ -71,54 +92,133 @@ class SessionTasks:
         await asyncio.gather(*self.running.values(), return_exceptions=True)
 
     async def start(self) -> None:
-        """Start the next sessions, up to the concurrency limit; one whose last worker crashed runs alone."""
+        """Start the next sessions, up to the concurrency limit."""
+        self.forget_ended()
+        self.wake_at = None
+        if self._only is not None:
+            await self._start_family(self._only)
+            return
+        places = self._concurrency - len(self.running)
+        if places <= 0 or await self._runs_alone():
+            return
+        await self._start_claimed(places)
+
+    async def _start_claimed(self, places: int) -> None:
+        self._nonce = self._nonce or new_uid()
+        claimed = await claim(self._runtime, self._request(self._nonce, places))
+        self._nonce, self.wake_at = None, claimed.wake_at
+        self._rotation += 1
+        self._note(claimed)
+        for holder in claimed.holders:
+            self._begin(holder.uid, self._run_claimed(holder))
+
+    def _request(self, nonce: str, places: int) -> ClaimRequest:
+        held = self._runtime.heartbeat.held
+        suspect = None if self._suspect is None else self._suspect.uid
+        return ClaimRequest(
+            worker=self._runtime.worker.name,
+            nonce=nonce,
+            programs=frozenset(PROGRAMS),
+            limit=places,
+            ttl=self._runtime.heartbeat.ttl,
+            queues=self._queues,
+            code_version=self._runtime.worker.code_version,
+            is_idle=not self.running,
+            only_suspects=self._is_stopping_for_suspect(),
+            skip=self._skipped(),
+            alone=[holder.uid for holder in held if holder.alone and holder.uid != suspect],
+            rotation=self._rotation,
+        )
+
+    def _skipped(self) -> dict[str, int | None]:
+        """Sessions that are not run here: those that failed and have not changed, and those of acts under way."""
+        skipped: dict[str, int | None] = dict(self.failed_at_cursor)
+        skipped |= {uid: None for uid, at in self._failed_since.items() if not self.is_past(at, FAILED_FOR)}
+        return skipped | {attempt[0]: None for attempt in list(ACTING)}
+
+    def _is_stopping_for_suspect(self) -> bool:
+        """Whether a session that must run alone has waited so long that this worker takes nothing else first."""
+        since, now = self._suspected_since, self._runtime.store.clock.now()
+        return bool(self.running) and since is not None and now - since > self._patience
+
+    def _note(self, claimed: Claim) -> None:
+        self._suspected_since = claimed.suspected_since
+        for holder in self._runtime.heartbeat.held:
+            if holder.uid in claimed.shared:
+                holder.alone = False
+        if claimed.is_alone:
+            (holder,) = claimed.holders
+            logger.info("Session %s: its last worker died, so it runs alone at first.", holder.uid)
+            self._suspect, self._suspect_from = holder, (holder.cursor, self._runtime.store.clock.boot())
+
+    async def _runs_alone(self) -> bool:
+        """Whether a session that may end this worker was started and has made no progress yet."""
+        one, (after, since) = self._suspect, self._suspect_from
+        if one is None or one.uid not in self.running:
+            self._suspect = None
+            return False
+        if self.is_past(since, ALONE):  # it stays marked as alone: it is the first to blame
+            return False
+        if one.cursor > after and await self._runtime.store.read(lease.has_progress, one.uid, after, one.name):
+            self._suspect = None
+        return self._suspect is not None
+
+    async def _start_family(self, uid: str) -> None:
+        """Start the one session and its descendants, each if no other process runs it."""
         store = self._runtime.store
         rows = await store.read(worker_rows.listing)
         dead = {one.id for one in rows if self._runtime.worker.life(one) is Liveness.DEAD}
-        passed = len(self.running) + len(self.failed_at_cursor) + len(self._held_since)
-        found = await store.read(
-            next_in_line, dead,
-            limit=self._concurrency + passed, has_policy=self._runtime.policy.is_given, only=self._only,
-        )  # fmt: skip
-        free = [one for one in found if one.uid not in self.running and self._may_try(one)]
-        for one in free if self.running else sorted(free, key=lambda one: not one.has_crashed):
-            if len(self.running) >= self._concurrency or await self._runs_alone():
+        for one in await store.read(runnable_family, uid, dead, self._runtime.policy.is_given):
+            if len(self.running) >= self._concurrency:
                 return
-            if one.has_crashed:
-                since = self._suspect_since.setdefault(one.uid, store.clock.boot())
-                if self.running and not self.is_past(since, ALONE):
-                    continue
-                logger.info("Session %s: its last worker crashed, so it runs alone at first.", one.uid)
-                self._suspect, self._suspect_since[one.uid] = one, store.clock.boot()
-            self.running[one.uid] = asyncio.ensure_future(self._run(one))
-
-    async def _runs_alone(self) -> bool:
-        """Whether a session that may crash this worker was started and has made no progress yet."""
-        one = self._suspect
-        if one is None or one.uid not in self.running or self.is_past(self._suspect_since[one.uid], ALONE):
-            return False
-        now = await self._runtime.store.read(entry, one.uid)
-        return now is not None and now.cursor <= one.cursor + 1  # only its lease was acquired
+            if one.uid not in self.running and self._may_try(one):
+                self._begin(one.uid, self._run_member(one))
 
     def _may_try(self, one: Entry) -> bool:
-        held = self._held_since.get(one.uid)
-        return self.failed_at_cursor.get(one.uid) != one.cursor and (held is None or self.is_past(held, POLL))
+        failed = self._failed_since.get(one.uid)
+        return self.failed_at_cursor.get(one.uid) != one.cursor and (failed is None or self.is_past(failed, POLL))
 
-    async def _run(self, one: Entry) -> None:
+    def _begin(self, uid: str, run: Coroutine[Any, Any, None]) -> None:
+        self.running[uid] = asyncio.ensure_future(run)
+
+    async def _run_claimed(self, holder: Holder) -> None:
+        uid = holder.uid
         try:
-            view = await self._runtime.run(one.uid)
-        except (LeaseHeld, LeaseLost) as error:
-            logger.info("Session %s: it is not run here [%s].", one.uid, error.code)
-            self._held_since[one.uid] = self._runtime.store.clock.boot()
-            return
-        except (StoreUnavailable, StoreFull):  # late outcomes are written when the store is back; then it is run again
-            self._held_since[one.uid] = self._store_failed_at = self._runtime.store.clock.boot()
-            return
-        except Exception as error:  # a session that cannot be run must not block the others
-            now = await self._runtime.store.read(entry, one.uid)
-            self.failed_at_cursor[one.uid] = one.cursor if now is None else now.cursor
-            self.failed = True
-            logger.info("Session %s: it cannot be run here (%s).", one.uid, type(error).__name__)
-            self._notify(WorkerNotice("worker.failed", session=one.id, error=error))
+            try:
+                view = await self._runtime.get(uid)
+            except BaseException:
+                await asyncio.shield(give_back(self._runtime, holder))
+                raise
+            await self._runtime.driver.run_claimed(view, holder)
+            view = await self._runtime.get(uid)
+        except Exception as error:
+            await self._note_failure(uid, error)
             return
         self._notify(WorkerNotice("worker.left", session=view.id, status=view.status))
+
+    async def _run_member(self, one: Entry) -> None:
+        try:
+            view = await self._runtime.run(one.uid)
+        except Exception as error:
+            await self._note_failure(one.uid, error)
+            return
+        self._notify(WorkerNotice("worker.left", session=view.id, status=view.status))
+
+    async def _note_failure(self, uid: str, error: Exception) -> None:
+        """A session that cannot be run must not block the others."""
+        if isinstance(error, LeaseHeld | LeaseLost):
+            logger.info("Session %s: it is not run here [%s].", uid, error.code)
+            if self._only is not None:
+                self._failed_since[uid] = self._runtime.store.clock.boot()
+            return
+        if isinstance(error, StoreUnavailable | StoreFull):
+            self._store_failed_at = self._runtime.store.clock.boot()  # late outcomes are written when the store is back
+            return
+        self._failed_since[uid] = self._runtime.store.clock.boot()
+        now = await self._runtime.store.read(entry, uid)
+        if now is not None:
+            self.failed_at_cursor[uid] = now.cursor
+        self.failed = True
+        logger.info("Session %s: it cannot be run here (%s).", uid, type(error).__name__)
+        name = uid if now is None else now.id
+        self._notify(WorkerNotice("worker.failed", session=name, error=error))

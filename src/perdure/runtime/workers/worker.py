@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -20,11 +20,14 @@ from typing import Self
 from perdure.clock import SECOND
 from perdure.domain.literals import PolicyAnswer
 from perdure.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
+from perdure.ids import check_name
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.ledger.policy import Intent
 from perdure.runtime.run.lineage import wake_stale_branches
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.runtime import open as open_runtime
+from perdure.runtime.workers.lost_leases import LostLeases
+from perdure.runtime.workers.missing_code import MissingCode
 from perdure.runtime.workers.session_tasks import POLL, SessionTasks, WorkerNotice
 from perdure.store.moves import wait
 
@@ -37,7 +40,8 @@ CONCURRENCY = 4  # sessions at a time
 class Worker:
     """Claims and runs the sessions of a store: `async with perdure.Worker("work.db", concurrency=8) as worker:`.
 
-    `store`, `policy`, `by` and `artifacts` are those of `perdure.open`; or `store` is an open `Runtime`. With `only`,
+    `store`, `policy`, `by` and `artifacts` are those of `perdure.open`; or `store` is an open `Runtime`. With `queues`,
+    it takes sessions of these queues only. With `only`,
     the uid of one session, it runs that session and its descendants. When the block is left, nothing more is claimed;
     what runs gets the time `drain` to finish or to wait, and is then given back for other workers. An attempt that was
     dispatched is always awaited.
@@ -50,6 +54,7 @@ class Worker:
         store: Runtime | str | Path | None = None,
         *,
         concurrency: int = CONCURRENCY,
+        queues: Collection[str] | None = None,
         drain: str | float = "10s",
         policy: Callable[[Intent], PolicyAnswer] | None = None,
         by: str = "owner",
@@ -59,6 +64,9 @@ class Worker:
     ) -> None:
         if type(concurrency) is not int or concurrency < 1:
             raise ConfigError(f"A worker cannot run {concurrency!r} sessions at a time.", hint="Give a number from 1.")
+        if queues is not None and (isinstance(queues, str) or not queues):
+            raise ConfigError(f"{queues!r} are not names of queues.", hint='Give several names: ["default", "night"].')
+        names = None if queues is None else frozenset(check_name("The queue", one) for one in queues)
         if isinstance(store, Runtime) and (policy is not None or artifacts is not None):
             raise ConfigError("An open runtime has its policy and its folder for artifacts already.")
         self._drain = microseconds(drain) / SECOND
@@ -68,7 +76,9 @@ class Worker:
         )
         self._only = only
         self._notify = notify
-        self._sessions = SessionTasks(self._runtime, only, concurrency, notify)
+        self._sessions = SessionTasks(self._runtime, only, concurrency, notify, names)
+        self._missing_code = MissingCode(self._runtime)
+        self._lost_leases = LostLeases(self._runtime)
         self._draining = False
         self._outage_since: int | None = None
         self._unfired: dict[tuple[str, str], int] = {}  # when a wait that is due could not be resolved
@@ -155,6 +165,8 @@ class Worker:
             if (left <= 0 and not running) or (is_over and not running):
                 await self._report_next_due()
                 return
+            if (wake_at := self._sessions.wake_at) is not None:
+                left = min(left, (wake_at - store.clock.now()) / SECOND)
             await self._wait(seen, min(POLL, max(0.0, left)))
 
     def _report_idle(self) -> None:
@@ -190,6 +202,9 @@ class Worker:
         now = self._runtime.store.clock.now()
         if not self._draining:
             await self._fire()
+            if self._only is None:
+                await self._lost_leases.free()
+                await self._missing_code.wake()
             await self._sessions.start()
         if self._only is None:
             soon: int | None = await self._runtime.store.read(wait.next_due, now)

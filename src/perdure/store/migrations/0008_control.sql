@@ -19,10 +19,12 @@ alter table session add column slot_since {int}; -- it was ready, and now waits 
 alter table session add column schedule_uid text;
 alter table session add column scheduled_at {int}; -- the tick of the schedule that started it
 
-create index session_claimable on session (queue, program, priority desc, turn, uid)
-where status = 'ready' and sealed_at is null and suspected_at is null;
-create index session_suspect on session (queue, program, priority desc, turn, uid)
-where status = 'ready' and sealed_at is null and suspected_at is not null;
+create index session_claimable on session (
+    queue, program, (case when pinned_at is null then '' else coalesce(code_version, '') end), priority desc, turn, uid
+) where status = 'ready' and sealed_at is null and suspected_at is null;
+create index session_suspect on session (
+    queue, program, (case when pinned_at is null then '' else coalesce(code_version, '') end), priority desc, turn, uid
+) where status = 'ready' and sealed_at is null and suspected_at is not null;
 create index session_turn on session (queue, priority, turn) where status = 'ready';
 create index session_owner_turn on session (queue, priority, coalesce(owner, ''), turn) where status = 'ready';
 create index session_slot on session (queue, concurrency_key, priority desc, turn, uid)

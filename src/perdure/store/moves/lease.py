@@ -4,11 +4,15 @@
     renew            the same holder continues; fenced by epoch and nonce, leaves no event
     release          `session.release`, `wait.park` and `session.finish` release a session's lease
     take over        its holder is known to be dead, or a person insists: the epoch rises
+    expire, free     its time is over, or its holder is known to be dead: the session is ready again
     claim            the resources of an effect, all or none, in the transaction that dispatches it
     release claims   the same, in the transaction that settles it
 
 Each is one transaction, so a crash leaves the lease as it was before or after. A second request
 with the same nonce is the same acquisition, so a lost answer does not cost an epoch or lock its owner out.
+Blame. A session that loses its holder is a suspect: it is run alone until it has made progress. Its crash count rises
+only if its holder ran no other session and it made no progress: otherwise another session may have ended the process.
+
 What an effect claims has no time limit. It is held from dispatch to settlement, even if processes die in between and
 however long the effect is in doubt: claim and dispatch are one transaction, and so are settlement and release.
 The deadline that an act is checked against is kept on the boot clock of the holder's machine and begins *before* the
@@ -33,21 +37,36 @@ from perdure.store.moves import event, wait
 
 
 @outsider_move
-def acquire(log: Log, *, nonce: str, ttl: int) -> Holder:
+def acquire(log: Log, *, nonce: str, ttl: int, alone: bool = True, code_version: str | None = None) -> Holder:
     """Acquire the lease of a session that no process holds; the caller becomes the holder."""
     head = log.head
     if head.lease_nonce == nonce:
         return _holder(log, nonce, head.lease_epoch, ttl)
-    is_reserved = head.lease_nonce is not None and is_void(head.lease_epoch, log.tx.restore_epoch)
-    if is_reserved and (left := reserved_for(ttl, log.tx.switched_at, log.tx.boot)) > 0:
+    if (left := _reserved(log, ttl)) > 0:
         raise lease_held(f"Session {head.id}", head.lease_holder, left)
     if head.lease_until is not None and head.lease_until >= log.tx.now:
         raise lease_held(f"Session {head.id}", head.lease_holder, head.lease_until - log.tx.now)
-    return _take(log, nonce, ttl, "lease.acquired", because=None)
+    return _take(log, nonce, ttl, "lease.acquired", because=None, alone=alone, code_version=code_version)
+
+
+def _reserved(log: Log, ttl: int) -> int:
+    """How long the session is still reserved for a holder whose lease ended because another server took over."""
+    head, tx = log.head, log.tx
+    is_reserved = head.lease_nonce is not None and is_void(head.lease_epoch, tx.restore_epoch)
+    return reserved_for(ttl, tx.switched_at, tx.boot) if is_reserved else 0
 
 
 @outsider_move
-def take_over(log: Log, *, nonce: str, ttl: int, because: str, taken_from: str | None = None) -> Holder:
+def take_over(
+    log: Log,
+    *,
+    nonce: str,
+    ttl: int,
+    because: str,
+    taken_from: str | None = None,
+    alone: bool = True,
+    code_version: str | None = None,
+) -> Holder:
     """Take a session from its holder before its time is over; `because` is the reason: its process was found dead.
 
     `taken_from` is the dead holder; if another one holds the session by now, that one keeps it.
@@ -57,35 +76,51 @@ def take_over(log: Log, *, nonce: str, ttl: int, because: str, taken_from: str |
         return _holder(log, nonce, head.lease_epoch, ttl)
     if taken_from is not None and head.lease_holder not in (taken_from, None):
         raise lease_held(f"Session {head.id}", head.lease_holder, (head.lease_until or 0) - log.tx.now)
-    return _take(log, nonce, ttl, "lease.taken_over", because=because)
+    return _take(log, nonce, ttl, "lease.taken_over", because=because, alone=alone, code_version=code_version)
 
 
-def _take(log: Log, nonce: str, ttl: int, kind: str, *, because: str | None) -> Holder:
+def _take(
+    log: Log, nonce: str, ttl: int, kind: str, *, because: str | None, alone: bool, code_version: str | None
+) -> Holder:
     check_name("The lease's nonce", nonce)
     head = log.head
     epoch = next_epoch(head.lease_epoch, log.tx.restore_epoch)
     crashed = head.status == Status.RUNNING
     if not crashed:
         check_move("session", MOVES, Status(head.status), Status.RUNNING)
-    (crash_count,) = log.tx.one("lease.crash_count", uid=log.uid) or (0,)
+    crash_count, _, version = log.tx.one("lease.crash_record", uid=log.uid) or (0, None, None)
     log.tx.run(
         "session.lease",
-        uid=log.uid, holder=log.actor, nonce=nonce, epoch=epoch, until=log.tx.now + ttl,
-        crash_count=_crashes(log) if crashed else crash_count,
+        uid=log.uid, holder=log.actor, nonce=nonce, epoch=epoch, until=log.tx.now + ttl, alone=int(alone),
+        crash_count=_crashes(log) if crashed else crash_count, suspected_at=log.tx.now if crashed else None,
+        code_version=code_version,
     )  # fmt: skip
+    columns: dict[str, Any] = {"status": Status.RUNNING, "waiting_since": None}
+    if version is None and code_version is not None:
+        columns["code_version"] = code_version
     body = {"epoch": epoch, "from": head.lease_holder, "because": because}
-    log.append(kind, body, rows={"session": {"status": Status.RUNNING, "waiting_since": None}})
-    return _holder(log, nonce, epoch, ttl)
+    log.append(kind, body, rows={"session": columns})
+    holder = _holder(log, nonce, epoch, ttl)
+    holder.alone = alone
+    return holder
 
 
 def _crashes(log: Log) -> int:
-    """How often in a row the session has lost its worker without progress, this time included."""
-    (before,) = log.tx.one("lease.crash_count", uid=log.uid) or (0,)
+    """How often in a row the session has ended its worker without progress, this time included.
+
+    It is not counted if another session may have been the cause: one that its holder ran as well, or its child.
+    """
+    before, alone, _ = log.tx.one("lease.crash_record", uid=log.uid) or (0, None, None)
     taken = max(event.newest_of(log.tx, log.uid, kind) for kind in ("lease.acquired", "lease.taken_over"))
-    if log.tx.one("lease.progress", uid=log.uid, after=taken, holder=log.head.lease_holder):
-        return 1
-    blamed = log.tx.one("lease.running_child", uid=log.uid)  # it ran in the same worker; its parent only waited
-    return int(before) if blamed else before + 1
+    if has_progress(log.tx, log.uid, taken, log.head.lease_holder):
+        return 1 if alone == 1 else 0
+    is_suspect = alone == 1 and log.tx.one("lease.crashed_child", uid=log.uid) is None
+    return int(before) + is_suspect
+
+
+def has_progress(tx: StoreTransaction, uid: str, after: int, holder: str | None) -> bool:
+    """Whether a holder made progress since an event, other than trying again what was tried before."""
+    return tx.one("lease.progress", uid=uid, after=after, holder=holder) is not None
 
 
 def _holder(log: Log, nonce: str, epoch: int, ttl: int) -> Holder:
@@ -97,16 +132,39 @@ def _holder(log: Log, nonce: str, epoch: int, ttl: int) -> Holder:
 
 
 @outsider_move
-def expire(log: Log) -> bool:
-    """Make a session ready whose holder stopped renewing the lease; the crash count rises."""
+def expire(log: Log, *, ttl: int = 0) -> bool:
+    """Make a session ready whose holder stopped renewing the lease. `ttl` is how long leases last."""
     head = log.head
-    if head.status != Status.RUNNING or (head.lease_until or 0) >= log.tx.now:
+    if head.status != Status.RUNNING or (head.lease_until or 0) >= log.tx.now or _reserved(log, ttl) > 0:
         return False
-    crashes = _crashes(log)
-    log.tx.run("session.unlease", uid=log.uid, status=Status.READY, waiting_since=None, crash_count=crashes)
-    log.append("lease.expired", {"from": head.lease_holder}, rows={"session": {"status": Status.READY}})
-    log.tx.wake(head.queue)
+    _free(log, because=None)
     return True
+
+
+@outsider_move
+def free(log: Log, *, holder: str, because: str) -> bool:
+    """Make a session ready whose holder is certainly dead; False if that holder no longer holds it."""
+    if log.head.status != Status.RUNNING or log.head.lease_holder != holder:
+        return False
+    _free(log, because=because)
+    return True
+
+
+def _free(log: Log, because: str | None) -> None:
+    columns = {"status": Status.READY, "waiting_since": None}
+    log.tx.run("session.unlease", uid=log.uid, crash_count=_crashes(log), suspected_at=log.tx.now, **columns)
+    log.append("lease.expired", {"from": log.head.lease_holder, "because": because}, rows={"session": columns})
+    log.tx.wake(log.head.queue)
+
+
+def of_holder(tx: StoreTransaction, holder: str, *, limit: int = 1_000_000) -> list[str]:
+    """The uids of the sessions that a holder holds."""
+    return [row[0] for row in tx.all("lease.of_holder", holder=holder, limit=limit)]
+
+
+def ended(tx: StoreTransaction, *, limit: int = 1000) -> list[str]:
+    """The uids of sessions whose lease has ended."""
+    return [row[0] for row in tx.all("lease.ended", now=tx.now, limit=limit)]
 
 
 def renew(holder: Holder, ttl: int, *, wait: bool = True) -> Move[bool]:

@@ -159,7 +159,9 @@ def release(log: Log) -> None:
 def _unlease(log: Log, status: Status, kind: str, *, crash_count: int = 0, **body: Any) -> None:
     check_move("session", MOVES, Status(log.head.status), status)
     since = log.tx.now if status is Status.WAITING else None
-    log.tx.run("session.unlease", uid=log.uid, status=status, waiting_since=since, crash_count=crash_count)
+    log.tx.run(
+        "session.unlease", uid=log.uid, status=status, waiting_since=since, crash_count=crash_count, suspected_at=None
+    )
     log.append(kind, body, rows={"session": {"status": status, "waiting_since": since}})
     if status is Status.READY:
         log.tx.wake(log.head.queue)
@@ -167,7 +169,7 @@ def _unlease(log: Log, status: Status, kind: str, *, crash_count: int = 0, **bod
 
 def park_row(log: Log, waits: list[str], *, crashed: bool = False) -> None:
     """Park the session's row; `wait.park` decides whether it may. A quarantined session keeps its crash count."""
-    (crashes,) = (crashed and log.tx.one("lease.crash_count", uid=log.uid)) or (0,)
+    crashes, *_ = (crashed and log.tx.one("lease.crash_record", uid=log.uid)) or (0,)
     _unlease(log, Status.WAITING, "session.parked", crash_count=crashes, waits=waits)
 
 

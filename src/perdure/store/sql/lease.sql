@@ -48,10 +48,21 @@ select 1 from event where session_uid = :uid and number > :after and actor = :ho
 )
 limit 1;
 
--- name: lease.running_child
--- A child that is marked as running.
-select uid from session where parent_uid = :uid and status = 'running' limit 1;
+-- name: lease.crashed_child
+-- A child that ran in the same worker, and may have ended it.
+select uid from session
+where parent_uid = :uid and (status = 'running' or (status = 'ready' and suspected_at is not null)) limit 1;
 
--- name: lease.crash_count
--- How often in a row the session has lost its worker.
-select crash_count from session where uid = :uid;
+-- name: lease.crash_record
+-- How often in a row the session has lost its worker, whether its holder runs no other, and which code it began under.
+select crash_count, lease_alone, code_version from session where uid = :uid;
+
+-- name: lease.of_holder
+-- The sessions that a holder holds.
+select uid from session where status = 'running' and lease_holder = :holder and sealed_at is null
+order by uid limit :limit;
+
+-- name: lease.ended
+-- Sessions whose lease has ended; only their uids, so that a damaged value cannot break the query.
+select uid from session where status = 'running' and lease_until < :now and sealed_at is null
+order by lease_until limit :limit;

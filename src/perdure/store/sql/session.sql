@@ -83,7 +83,8 @@ where uid = :uid;
 -- name: session.lease
 -- Give the session to a holder.
 update session set status = 'running', waiting_since = null, lease_holder = :holder, lease_nonce = :nonce,
-    lease_epoch = :epoch, lease_until = :until, crash_count = :crash_count
+    lease_epoch = :epoch, lease_until = :until, crash_count = :crash_count, lease_alone = :alone,
+    suspected_at = coalesce(:suspected_at, suspected_at), code_version = coalesce(code_version, :code_version)
 where uid = :uid;
 
 -- name: session.renew
@@ -105,17 +106,17 @@ update session set lease_epoch = :epoch, lease_until = :until where uid = :uid;
 -- name: session.unlease
 -- Take the session from its holder, into another state.
 update session set status = :status, waiting_since = :waiting_since, lease_holder = null, lease_nonce = null,
-    lease_until = null, crash_count = :crash_count
+    lease_until = null, lease_alone = null, crash_count = :crash_count, suspected_at = :suspected_at
 where uid = :uid;
 
 -- name: session.forget_crashes
 -- Reset the crash count.
-update session set crash_count = 0 where uid = :uid;
+update session set crash_count = 0, suspected_at = null where uid = :uid;
 
 -- name: session.finish
 -- End the session with its result or its error.
 update session set status = :status, waiting_since = null, result = :result, error = :error, lease_holder = null,
-    lease_nonce = null, lease_until = null
+    lease_nonce = null, lease_until = null, lease_alone = null, suspected_at = null
 where uid = :uid;
 
 -- name: session.request_cancel
@@ -273,32 +274,9 @@ where uid in (
     and (cast(:repository as text) is null or repository = :repository)
 order by updated_at desc, uid desc limit :limit;
 
--- name: session.queues
--- The queues that have sessions which are ready.
-select distinct queue from session where status = 'ready' order by queue limit :limit;
-
--- name: session.ready
--- Ready sessions of one program, in the order in which they run.
-select uid, id, program, status, priority, updated_at, cursor, crash_count, lease_holder, lease_until from session
-where status = 'ready' and queue = :queue and program = :program and sealed_at is null
-order by priority desc, updated_at, uid limit :limit;
-
--- name: session.running
--- Running sessions whose lease ends before a time, held or abandoned.
-select uid, id, program, status, priority, updated_at, cursor, crash_count, lease_holder, lease_until from session
-where status = 'running' and lease_until < :before and sealed_at is null order by lease_until, uid limit :limit;
-
--- name: session.waiting_for
--- Sessions that wait for one kind of wait.
-select uid, id, program, status, priority, updated_at, cursor, crash_count, lease_holder, lease_until from session
-where status = 'waiting' and sealed_at is null and uid in (
-    select session_uid from wait where kind = :kind and resolved_at is null
-)
-order by updated_at, uid limit :limit;
-
 -- name: session.entry
 -- One session as workers see it, if it can be run.
-select uid, id, program, status, priority, updated_at, cursor, crash_count, lease_holder, lease_until from session
+select uid, id, program, status, priority, updated_at, cursor, lease_holder, lease_until from session
 where uid = :uid and sealed_at is null and status in ('ready', 'running', 'waiting');
 
 -- name: session.expired

@@ -254,7 +254,8 @@ def _extend(tx: StoreTransaction, stored: StoredSession, head: SessionHead, *, s
     row = stored.session | LOCAL | {"sealed_at": sealed_at, "lease_epoch": epoch}
     for status in _shortest_path(session_domain.MOVES, head.status, row["status"])[:-1]:
         if status == Status.RUNNING:
-            held = {"holder": "transfer", "nonce": "transfer", "until": tx.now, "epoch": epoch}
+            held = {"holder": "transfer", "nonce": "transfer", "until": tx.now, "epoch": epoch, "alone": None}
+            held |= {"suspected_at": None, "code_version": None}
             tx.run("session.lease", uid=stored.uid, crash_count=row["crash_count"], **held)
         else:
             tx.run("session.set_status", uid=stored.uid, status=status, waiting_since=None)
