@@ -65,7 +65,9 @@ async def acquire(runtime: Runtime, session: SessionRecord) -> Holder:
         holding = session.lease_holder or name
         raise LeaseHeld(f"An act of session {session.id} is still under way in this process.", holder=holding)
     try:
-        holder = await runtime.store.write(lease.acquire(session.uid, name, nonce=nonce, ttl=ttl, alone=alone, code_version=version))
+        holder = await runtime.store.write(
+            lease.acquire(session.uid, name, nonce=nonce, ttl=ttl, alone=alone, code_version=version)
+        )
     except LeaseHeld as held:
         who = str(held.details.get("holder") or "")
         known = {one.id: one for one in await runtime.store.read(worker.listing)}
@@ -73,7 +75,9 @@ async def acquire(runtime: Runtime, session: SessionRecord) -> Holder:
         if row is None or runtime.worker.life(row) is not Liveness.DEAD:
             raise
         because = f"{who} was found dead"
-        move = lease.take_over(session.uid, name, nonce=nonce, ttl=ttl, because=because, taken_from=who, alone=alone, code_version=version)
+        move = lease.take_over(
+            session.uid, name, nonce=nonce, ttl=ttl, because=because, taken_from=who, alone=alone, code_version=version
+        )
         holder = await runtime.store.write(move)
         logger.info("Session %s: the lease was taken over from %s, which was found dead.", session.uid, who)
     holder.boot_deadline = asked_at + ttl
