@@ -102,6 +102,7 @@ PLAIN: dict[str, Scene] = {
     "restore.release": released,
     "meta.put": lambda store, clock: meta.put("colour", "red"),
     "worker.forget": lambda store, clock: worker.forget(["w-1", "w-2"]),
+    "worker.forget_idle": lambda store, clock: worker.forget_idle([WORKER]),
     "worker.register": lambda store, clock: worker.register(WORKER),
     "worker.heartbeat": lambda store, clock: worker.heartbeat("w-1"),
     "worker.set_draining": lambda store, clock: worker.set_draining("w-1"),

@@ -22,6 +22,7 @@ PARTICIPLES = {"told", "came", "kept", "heard", "held", "found", "asked", "known
 ING = {
     "src/perdure/testing/": "`perdure.testing` is a public name",
     "tests/testing/": "it mirrors `perdure.testing`",
+    "src/perdure/runtime/services/housekeeping": "the usual word for it",
     "tests/packaging/": "packaging is the usual word for wheels",
 }
 

@@ -105,7 +105,7 @@ async def wake_stale_branches(store: Store, by: str) -> None:
 
 def _left_behind(tx: StoreTransaction) -> list[tuple[Effect, Wait]]:
     found = []
-    for one in wait.open_waits(tx, kind=WaitKind.EFFECT, limit=1000):
+    for one in wait.for_settled_effects(tx):
         with suppress(NotFound, Conflict):
             effect, is_unsettled = newest(tx, effects.find(tx, one.ref or ""))
             if not is_unsettled:

@@ -41,6 +41,7 @@ where status = 'failed' and archived_at is null and removed_at is null;
 create index session_of_schedule on session (schedule_uid, scheduled_at) where schedule_uid is not null;
 create index session_of_schedule_open on session (schedule_uid, scheduled_at)
 where schedule_uid is not null and status in ('ready', 'running', 'waiting') and sealed_at is null;
+create index wait_approval on wait (due_at) where kind = 'approval' and resolved_at is null and due_at is not null;
 
 alter table attempt add column heartbeat_at {int}; -- when its tool last reported that it is still running
 alter table attempt add column progress text; -- what it reported

@@ -20,7 +20,7 @@ from perdure.ids import check_name, check_text, encode
 from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move
 from perdure.store.moves import session
 from perdure.store.row_check import records
-from perdure.store.writer.wakeup import TIMERS
+from perdure.store.writer.wakeup import APPROVALS, TIMERS
 
 MANY = 1_000_000
 TIMER = "timer"  # who resolves a wait that is due
@@ -44,7 +44,7 @@ def open_(
     if fresh:
         log.append("wait.opened", rows={"wait": [wait.to_dict()]})
         if due_at is not None:
-            log.tx.wake_service(TIMERS)
+            log.tx.wake_service(APPROVALS if kind == WaitKind.APPROVAL else TIMERS)
     elif (wait.kind, wait.ref) != (kind, ref):
         raise Conflict(f"Wait {id} of session {log.head.id} is for something else.")
     return wait
@@ -183,17 +183,33 @@ def open_waits(tx: StoreTransaction, *, kind: str | None = None, limit: int = 10
     return records(tx, "wait", [], "wait.open", kind=kind, limit=limit)
 
 
+def for_settled_effects(tx: StoreTransaction, *, limit: int = 1000) -> list[Wait]:
+    """Open waits for effects that are settled, the longest wait first. A damaged row does not hide the others."""
+    return records(tx, "wait", [], "wait.for_settled_effects", limit=limit)
+
+
 class Due(NamedTuple):
-    """A wait that is due."""
+    """A wait that has a time at which it is due."""
 
     session_uid: str
     id: str
     kind: str
+    due_at: int
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.session_uid, self.id)
 
 
 def due(tx: StoreTransaction, *, limit: int = 100) -> list[Due]:
     """Waits that are due."""
     return [Due(*row) for row in tx.all("wait.due", now=tx.now, limit=limit)]
+
+
+def first_due(tx: StoreTransaction, *, approvals: bool = False, limit: int = 100) -> list[Due]:
+    """The waits that are due first, by time: those for approvals, or all others."""
+    name = "wait.first_approvals" if approvals else "wait.first_due"
+    return [Due(*row) for row in tx.all(name, limit=limit)]
 
 
 def next_due(tx: StoreTransaction, after: int) -> int | None:

@@ -53,5 +53,12 @@ def find(tx: StoreTransaction, id: str) -> WorkerRecord | None:
     return None if row is None else WorkerRecord.from_row(row)
 
 
+@plain_move
+def forget_idle(tx: StoreTransaction, workers: Sequence[WorkerRecord]) -> None:
+    """Remove workers that have ended, except those that still hold a session."""
+    for one in workers:
+        tx.run("worker.delete_idle", id=one.id, seen_at=one.seen_at, holder=f"{one.id}@{one.host}:{one.pid}")
+
+
 def listing(tx: StoreTransaction, *, limit: int = 1000) -> list[WorkerRecord]:
     return [WorkerRecord.from_row(row) for row in tx.all("worker.list", limit=limit)]

@@ -43,11 +43,36 @@ order by since, session_uid, id limit :limit;
 
 -- name: wait.due
 -- Due waits of sessions that are not sealed; only their keys, so that a damaged value cannot break the query.
-select session_uid, id, kind from wait
+select session_uid, id, kind, due_at from wait
 where resolved_at is null and due_at is not null and due_at <= :now and not exists (
     select 1 from session where session.uid = wait.session_uid and session.sealed_at is not null
 )
 order by due_at limit :limit;
+
+-- name: wait.first_due
+-- The waits that are due first, without approvals, of sessions that are not sealed; only their keys, so that a damaged
+-- value cannot break the query.
+select session_uid, id, kind, due_at from wait
+where resolved_at is null and due_at is not null and kind <> 'approval' and not exists (
+    select 1 from session where session.uid = wait.session_uid and session.sealed_at is not null
+)
+order by due_at limit :limit;
+
+-- name: wait.first_approvals
+-- The same for approvals.
+select session_uid, id, kind, due_at from wait
+where resolved_at is null and due_at is not null and kind = 'approval' and not exists (
+    select 1 from session where session.uid = wait.session_uid and session.sealed_at is not null
+)
+order by due_at limit :limit;
+
+-- name: wait.for_settled_effects
+-- Open waits for an effect that is settled.
+select {columns:wait} from wait
+where resolved_at is null and kind = 'effect' and exists (
+    select 1 from effect where effect.id = wait.ref and effect.state not in ('planned', 'dispatched')
+)
+order by since, session_uid, id limit :limit;
 
 -- name: wait.next_due
 -- When the next wait after a time is due.

@@ -31,6 +31,11 @@ select {columns:worker} from worker where id = :id;
 -- Remove a worker.
 delete from worker where id = :id;
 
+-- name: worker.delete_idle
+-- Remove a worker that was not seen since its row was read, and holds no session.
+delete from worker where id = :id and seen_at = :seen_at
+    and not exists (select 1 from session where status = 'running' and lease_holder = :holder);
+
 -- name: worker.list
 -- Workers, the most recently seen first.
 select {columns:worker} from worker order by seen_at desc, id limit :limit;

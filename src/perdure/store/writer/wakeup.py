@@ -21,7 +21,8 @@ from perdure.ids import digest
 SLOW_POLL = 5.0  # seconds: readers of a session
 IDLE_POLL = 60.0  # seconds: workers and services
 ALL_QUEUES = "queue"
-TIMERS, SCHEDULES, WORKERS, QUEUES = "service:timers", "service:schedules", "service:workers", "service:queues"
+TIMERS, APPROVALS, SCHEDULES = "service:timers", "service:approvals", "service:schedules"
+WORKERS, QUEUES = "service:workers", "service:queues"
 _ANY = "any"
 _REMEMBERED = 4096  # topics whose last change is known
 _KEPT = 128  # topics that are still delivered although no reader waits for them

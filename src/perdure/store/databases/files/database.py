@@ -91,8 +91,8 @@ class FilesDatabase:
         self._commits.submit(ticket)
 
     def close(self) -> None:
-        self.wakeups.close()
         self._commits.close()
+        self.wakeups.close()
         self._let_go()
 
     def _let_go(self) -> None:

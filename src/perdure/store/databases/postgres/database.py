@@ -83,10 +83,10 @@ class PostgreSQL:
         self._readers.submit(ticket)
 
     def close(self) -> None:
-        self.wakeups.close()
         self._readers.close()
         self._writers.close()
         self._urgent.close()
+        self.wakeups.close()
         self.history.leave(self.url)
         self.stall_watch.close()
 

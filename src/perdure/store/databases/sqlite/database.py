@@ -216,10 +216,10 @@ class SQLite:
         (self._readers or self._commits).submit(ticket)
 
     def close(self) -> None:
-        self.wakeups.close()
         if self._readers is not None:
             self._readers.close()
         self._commits.close()
+        self.wakeups.close()
         self._let_go()
 
     def _let_go(self) -> None:
