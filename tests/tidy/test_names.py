@@ -45,7 +45,9 @@ async def test_completion_lists_what_users_may_call() -> None:
         shown = {name for name in dir(rt) if not name.startswith("_")}
         methods = {name for name, one in vars(perdure.Runtime).items() if callable(one) and not name.startswith("_")}
         assert shown == methods - {"life_of"} | {"by", "on_delta"}
-        assert [name for name in dir(worker) if not name.startswith("_")] == ["failed", "idle", "run", "runtime"]
+        assert [name for name in dir(worker) if not name.startswith("_")] == [
+            "drain", "failed", "given_back", "idle", "run", "running", "runtime",
+        ]  # fmt: skip
     bound = perdure.Agent("completed", model="scripted:none.json", tools=[])
     for thing in (bound, perdure.program(completed_program), perdure.tool(completed_tool)):
         assert not {"signature", "ledger", "main", "rule", "source"} & set(dir(thing))

@@ -66,6 +66,7 @@ GROUPS = {
         "verify": "Check that the log of one session, or of all, is complete and unchanged.",
     },
     "Operations": {
+        "serve": "Run workers and services for a store, and restart those that fail.",
         "worker": "Run sessions that are ready, until it is stopped.",
         "queues": "List queues with their limits and the numbers of their sessions, and change limits.",
         "doctor": "Check the health of the store, which guarantees hold, and what to do.",

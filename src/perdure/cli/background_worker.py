@@ -18,7 +18,7 @@ from perdure.runtime.workers.private_folder import runtime_folder
 from perdure.store.inspection import read_access
 
 IDLE = 5.0  # seconds
-PERDURE = "from perdure.cli import main; main()"
+COMMAND = (sys.executable, "-P", "-c", "from perdure.cli import main; main()")
 TAIL = 2000  # bytes of a log
 
 
@@ -52,18 +52,23 @@ def start_worker(shell: Shell, uid: str, *, idle: float = IDLE) -> BackgroundWor
     words = ["worker", uid, "--idle", f"{idle:g}"]
     for one in shell.app:
         words += ["--app", one]
-    settings = {one.env: shell.settings[one.name] for one in SETTINGS if one.name in shell.settings}
-    store = {} if shell.store is None else {"PERDURE_STORE": shell.store}  # an address may contain a password
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", PERDURE, *words],
+            [*COMMAND, *words],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
             start_new_session=True,
-            env=os.environ | settings | store | {"PERDURE_BY": shell.by, IGNORE_FOLDER: "1"},
+            env=child_environment(shell),
         )
     return BackgroundWorker(process, log)
+
+
+def child_environment(shell: Shell) -> dict[str, str]:
+    """The environment of a process that uses the same store and settings as this one."""
+    settings = {one.env: shell.settings[one.name] for one in SETTINGS if one.name in shell.settings}
+    store = {} if shell.store is None else {"PERDURE_STORE": shell.store}  # an address may contain a password
+    return os.environ | settings | store | {"PERDURE_BY": shell.by, IGNORE_FOLDER: "1"}
 
 
 def log_path(shell: Shell, uid: str) -> Path:

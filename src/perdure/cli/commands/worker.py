@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-from contextlib import suppress
 from typing import Any
 
 import click
 
-from perdure.cli.shell import RenamedOption, Shell, by_option, command
+from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import safe, span
-from perdure.clock import format_time
+from perdure.cli.worker_options import worker_options
+from perdure.clock import SECOND, format_time
+from perdure.control.supervisor.notification import take_notifier
+from perdure.control.supervisor.worker_process import RecycleLimits, WorkerProcess
 from perdure.errors import PerdureError
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.workers.session_tasks import WorkerNotice
@@ -22,12 +22,10 @@ from perdure.runtime.workers.worker import Worker
 @command
 @click.argument("id", required=False)
 @click.option("--idle", type=click.FloatRange(0), metavar="SECONDS", help="Exit after SECONDS with nothing to do.")
-@click.option(
-    "--concurrency", "--at-once", "concurrency", type=click.IntRange(1, 1000), metavar="N", default=4,
-    show_default=True, cls=RenamedOption, help="Run up to N sessions at a time.",
-)  # fmt: skip
+@worker_options
+@click.option("--parent", hidden=True, help="The supervisor that started it.")
 @by_option
-def worker(shell: Shell, id: str | None, idle: float | None, concurrency: int) -> int:
+def worker(shell: Shell, id: str | None, idle: float | None, parent: str | None, **options: Any) -> int:
     """Run sessions that are ready, until it is stopped.
 
     A worker runs the sessions whose program it has loaded, and those whose worker died: higher priority first, then
@@ -35,25 +33,32 @@ def worker(shell: Shell, id: str | None, idle: float | None, concurrency: int) -
     person. With ID, the worker runs only that session and its children, and stays while the session waits for a timer.
     Without ID, --idle lets it exit even if a timer is due more than a minute from now; it then prints when to start a
     worker again. It is safe to kill a worker at any time.
+
+    SIGTERM lets it drain: it takes nothing new and exits with 0 when its sessions have finished or wait, or with 5 if
+    it gave sessions back after the time of --drain. A second SIGTERM gives them back at once.
     """
+    notifier = take_notifier()
     shell.load()
 
     async def work(runtime: Runtime) -> int:
-        task = asyncio.current_task()
-        assert task is not None
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         only = None if id is None else (await runtime.get(id)).uid
-        made = Worker(
+        runtime.worker_about |= {"parent": parent, "concurrency": options["concurrency"], "queues": options["queues"]}
+        process = WorkerProcess(
             runtime,
-            only=only,
-            concurrency=concurrency,
-            notify=lambda notice: show_notice(shell, notice, runtime.store.clock.now()),
+            notifier,
+            drain=options["drain"] / SECOND,
+            recycle=RecycleLimits(options["recycle_after"], options["recycle_sessions"], options["recycle_memory"]),
         )
+
+        def notify(notice: WorkerNotice) -> None:
+            show_notice(shell, notice, runtime.store.clock.now())
+            if notice.type in ("worker.left", "worker.failed"):
+                process.session_left()
+
+        made = Worker(runtime, only=only, concurrency=options["concurrency"], notify=notify)
         name = runtime.worker.name
         _show(shell, f"worker {name}", {"type": "worker.started", "worker": name})
-        with suppress(asyncio.CancelledError):  # SIGTERM: the sessions have been given back
-            await made.run(idle)
-        return 1 if made.failed else 0
+        return await process.run(made, idle)
 
     return run_with_runtime(shell, work)
 

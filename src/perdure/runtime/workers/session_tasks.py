@@ -56,6 +56,7 @@ class SessionTasks:
         queues: frozenset[str] | None = None,
     ) -> None:
         self.failed = False  # whether a session could not be run here
+        self.given_back = 0  # how many sessions were stopped before they had finished or waited
         self.running: dict[str, asyncio.Task[None]] = {}
         self.failed_at_cursor: dict[str, int] = {}  # where a session stood when it could not be run here
         self.wake_at: int | None = None  # when another claim may take more, although nothing becomes ready
@@ -88,7 +89,7 @@ class SessionTasks:
     async def stop(self) -> None:
         """Give the sessions back; an attempt that was dispatched is awaited."""
         for task in self.running.values():
-            task.cancel()
+            self.given_back += task.cancel()
         await asyncio.gather(*self.running.values(), return_exceptions=True)
 
     async def start(self) -> None:

@@ -96,6 +96,21 @@ class Worker:
         """Whether a session could not be run here."""
         return self._sessions.failed
 
+    @property
+    def running(self) -> int:
+        """How many sessions it runs now."""
+        return sum(not task.done() for task in self._sessions.running.values())
+
+    @property
+    def given_back(self) -> int:
+        """How many sessions it gave back because it had to stop."""
+        return self._sessions.given_back
+
+    def drain(self) -> None:
+        """Take nothing new from now on; `run` returns when the sessions that run here have finished or wait."""
+        self._draining = True
+        self._runtime.store.wakeups.bump()
+
     async def __aenter__(self) -> Self:
         if self._task is not None:
             raise ConfigError("This worker runs already.", hint="Make another one.")
@@ -162,7 +177,7 @@ class Worker:
             if busy or running or self._sessions.is_recovering():
                 quiet_since = store.clock.boot()
             left = POLL if idle is None else idle - (store.clock.boot() - quiet_since) / 1_000_000
-            if (left <= 0 and not running) or (is_over and not running):
+            if not running and (left <= 0 or is_over or self._draining):
                 await self._report_next_due()
                 return
             if (wake_at := self._sessions.wake_at) is not None:

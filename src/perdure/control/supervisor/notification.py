@@ -1,0 +1,84 @@
+"""The notification protocol of systemd (`sd_notify`), in both directions.
+
+A process sends lines such as `READY=1` as one datagram to the unix socket that `NOTIFY_SOCKET` names: to systemd, or to
+a supervisor, which is the same to it. A supervisor receives them from its children; the kernel attests the process that
+sent each one, so no other process can speak for a child.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from contextlib import suppress
+from typing import NamedTuple
+
+from perdure.clock import SECOND
+
+SOCKET, WATCHDOG, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
+WORKER = "X_PERDURE_WORKER"  # the name under which a worker holds leases
+CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+LONGEST = 65_536
+
+
+class ManagerNotifier:
+    """Notifies the process manager that started this process. Without one, it does nothing."""
+
+    def __init__(self, address: str | None, watchdog: float | None = None) -> None:
+        self._address = address
+        self.watchdog = watchdog  # seconds within which the process manager expects a sign of life
+
+    def send(self, **lines: str | int) -> None:
+        """Send these lines; a manager that cannot be reached is ignored."""
+        if not self._address:
+            return
+        address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
+        text = "\n".join(f"{name}={value}".replace("\n", " ") for name, value in lines.items())
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.settimeout(1.0)  # a manager whose buffer is full must not block a worker
+            sender.sendto(text.encode(errors="replace"), address)
+
+
+def take_notifier() -> ManagerNotifier:
+    """The notifier of this process. Its variables are removed, so that commands which it starts cannot use them."""
+    address, silence = os.environ.pop(SOCKET, None), os.environ.pop(WATCHDOG, "")
+    for_other = os.environ.pop(WATCHDOG_PID, None) not in (None, str(os.getpid()))
+    watchdog = int(silence) / SECOND if silence.isdecimal() and int(silence) and not for_other else None
+    return ManagerNotifier(address, watchdog)
+
+
+class Notification(NamedTuple):
+    """What a process sent."""
+
+    pid: int
+    lines: dict[str, str]
+
+
+class NotificationReceiver:
+    """The socket of a supervisor."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._socket.bind("")  # the kernel chooses a free abstract name
+        self.address = "@" + self._socket.getsockname()[1:].decode()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def receive(self) -> Notification | None:
+        """The next notification, or None. One that cannot be read is empty."""
+        try:
+            content, ancillary, _, _ = self._socket.recvmsg(LONGEST, socket.CMSG_SPACE(CREDENTIALS.size))
+        except BlockingIOError:
+            return None
+        attested = [
+            CREDENTIALS.unpack(data[: CREDENTIALS.size])[0]
+            for level, kind, data in ancillary
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS)
+        ]
+        pairs = (line.partition("=") for line in content.decode(errors="replace").split("\n"))
+        return Notification(attested[0] if attested else 0, {name: value for name, _, value in pairs})
+
+    def close(self) -> None:
+        self._socket.close()

@@ -1,0 +1,51 @@
+"""A supervisor as a process, without a store: `python -m ... NAME` runs one of these trees in the current folder."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import sys
+
+from perdure.clock import SECOND, SystemClock
+from perdure.control.supervisor.notification import take_notifier
+from perdure.control.supervisor.specification import ChildSpec, GroupSpec
+from perdure.control.supervisor.supervisor import Supervisor
+
+SUBREAPER = 36
+STUBBORN = """
+trap "" TERM
+setsid sleep 600 > /dev/null & echo $! > outside
+sleep 600 & echo $! > inside
+echo $$ > leader
+wait
+"""
+ORPHAN = "setsid sleep 0.1 > /dev/null & echo x >> starts; exec sleep 600"
+
+
+def shell(id: str, script: str, shutdown: int = SECOND // 5) -> ChildSpec:
+    return ChildSpec(id, ("/bin/sh", "-c", script), shutdown=shutdown)
+
+
+TREES = {
+    "sleepers": GroupSpec(
+        "root", (shell("a", "echo $$ > a; exec sleep 600"), shell("b", "echo $$ > b; exec sleep 600"))
+    ),
+    "stubborn": GroupSpec("root", (shell("a", STUBBORN),)),
+    "failing": GroupSpec("root", (shell("a", "echo start >> starts; exit 7"),), restarts=2),
+    "missing": GroupSpec("root", (ChildSpec("a", ("/does/not/exist",)),), restarts=1),
+    "orphans": GroupSpec(
+        "root", (shell("a", "setsid sleep 0.1 > /dev/null & sleep 0.01; echo x >> starts; exec sleep 600"),)
+    ),
+}
+
+
+async def main(name: str) -> int:
+    supervisor = Supervisor(TREES[name], SystemClock(), notifier=take_notifier())
+    ended = await supervisor.run()
+    print(ended.failure or "stopped")
+    return ended.exit_code
+
+
+if __name__ == "__main__":
+    ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)  # as process 1 of a container, it adopts orphans
+    sys.exit(asyncio.run(main(sys.argv[1])))
