@@ -38,6 +38,9 @@ FOR_A_PERSON = frozenset(
 )
 
 
+RETRY = "retry"  # the ids of waits before a retry without a person begin with it
+
+
 def needs_person(kind: str, ref: str | None, detail: Any) -> bool:
     """Whether a wait keeps work from continuing until a person acts.
 
@@ -69,3 +72,10 @@ class Wait(Record, frozen=True):
     def is_of_program(self) -> bool:
         """Whether it is for a message to a program (`s.receive`), and not to an agent."""
         return self.kind == WaitKind.INPUT and isinstance(self.detail, dict) and "receive" in self.detail
+
+    @property
+    def retry_numbers(self) -> tuple[int, int] | None:
+        """For a wait before a retry without a person: which retry it is, and of how many."""
+        detail = self.detail if self.kind == WaitKind.TIMER and isinstance(self.detail, dict) else {}
+        number, most = detail.get("retry"), detail.get("of")
+        return (number, most) if isinstance(number, int) and isinstance(most, int) else None

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from perdure.clock import format_time
 from perdure.domain.approval import Approval
 from perdure.domain.artifact import Artifact
 from perdure.domain.decision import Decision
@@ -42,6 +43,10 @@ class SessionView(SessionRecord, frozen=True):
 def waiting_sentence(view: SessionView) -> str:
     """What a session waits for, as a sentence: of several waits, those that only a person can resolve."""
     kinds = {one.kind for one in view.waits}
+    for one in view.waits:
+        if one.retry_numbers is not None:
+            number, most = one.retry_numbers
+            return f"Session {view.id} waits for retry {number} of {most}, at {format_time(one.due_at or 0)}."
     return f"Session {view.id} waits for {', '.join(sorted(kinds & FOR_A_PERSON or kinds))}."
 
 

@@ -5,7 +5,11 @@ Each is one move under the session's row lock, so a process that is killed leave
 
 from __future__ import annotations
 
-from perdure.domain.session import Status
+from typing import Any
+
+import msgspec
+
+from perdure.domain.session import SessionRecord, Status
 from perdure.domain.wait import WaitKind
 from perdure.errors import ConfigError, IllegalMove
 from perdure.runtime.definitions.program import get_program
@@ -42,9 +46,13 @@ class SessionEdits:
 
         What is on record answers as before; only what ended the session runs again. If its child failed, the child is
         retried first: a process that is killed in between leaves the child retried, and the session failed. All of them
-        are checked before the first is retried, because a refusal must not leave a child running.
+        are checked before the first is retried, because a refusal must not leave a child running. A session that waits
+        for its next retry without a person is retried now.
         """
         view = await self._queries.get(name)
+        if pending := [one for one in view.waits if one.retry_numbers is not None]:
+            await self._store.write(wait.resolve(view.uid, by or self._by, pending[0].id))
+            return await self._queries.get(view.uid)
         for move in await self._retries(view, by or self._by, with_parent=False):
             await self._store.write(move)
         return await self._queries.get(view.uid)
@@ -52,7 +60,31 @@ class SessionEdits:
     async def _retries(self, view: SessionView, by: str, *, with_parent: bool) -> list[Move[None]]:
         """The retries of a session and of the children that caused its failure, the children first."""
         again = await self._store.read(session_retry.check, view, with_parent=with_parent)
-        error, moves = view.error if isinstance(view.error, dict) else {}, list[Move[None]]()
+        error = view.error if isinstance(view.error, dict) else {}
+        lines = get_program(view.program).retry_lines(error)
+        children = await self._child_retries(view, again, by)
+        return [*children, session_retry.retry(view.uid, by, with_parent=with_parent, lines=lines)]
+
+    async def before_own_retry(self, session: SessionRecord, error: Any, by: str) -> bool:
+        """Retry the children whose failure ended a session that has retries left; False: it is not retried itself.
+
+        Its next run waits for them again. A process that is killed afterwards has retried the children only, and the
+        next one finds that the session ends with the same error.
+        """
+        now = msgspec.structs.replace(session, error=error)
+        try:
+            if not session_retry.has_retry_left(now, error):
+                return False
+            again = await self._store.read(session_retry.to_repeat, now)
+            for move in await self._child_retries(now, again, by):
+                await self._store.write(move)
+        except IllegalMove:  # what ended it, or a child, must stay as it is
+            return False
+        return True
+
+    async def _child_retries(self, view: SessionRecord, again: list[int], by: str) -> list[Move[None]]:
+        """The retries of the children that caused a failure."""
+        moves: list[Move[None]] = []
         for asked in await self._store.read(wait.of_session, view.uid) if again else ():
             if asked.number not in again or asked.kind != WaitKind.CHILD:
                 continue
@@ -64,8 +96,7 @@ class SessionEdits:
                     f"Session {view.id} cannot be retried: its child {child.id} was cancelled.",
                     hint=f"Branch before the child began: `perdure fork {view.id} --at {asked.number - 1}`.",
                 )
-        lines = get_program(view.program).retry_lines(error)
-        return [*moves, session_retry.retry(view.uid, by, with_parent=with_parent, lines=lines)]
+        return moves
 
     async def archive(self, name: str, *, undo: bool = False, by: str | None = None) -> SessionView:
         """Hide a session from the list, or with `undo` show it again. A message or a resume shows it again too."""

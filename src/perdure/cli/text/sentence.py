@@ -170,8 +170,17 @@ def _step(body: Body, _: str) -> str:
     return f"step {safe(own)} is recorded{f', retry {safe(number)}' if number else ''}"
 
 
+def _retried(body: Body, by: str) -> str:
+    if "of" not in body:
+        return f"{by} started it again after its failure"
+    number = _row(body, "session")["retries"]
+    return f"it failed and is retried, {number} of {safe(str(body['of']))}: {short(error(body.get('error')))}"
+
+
 def _described(body: Body, by: str) -> str:
     row = _row(body, "session")
+    if "arguments" in row:
+        return f"{by} requested it again: the arguments are {value(row['arguments'])}"
     if "archived_at" in row:
         return f"{by} {'archived it' if row['archived_at'] else 'showed it in the list again'}"
     return f"{by} chose the model {safe(row['model'])}" if "model" in row else f"{by} changed {value(row)}"
@@ -187,13 +196,15 @@ SENTENCES: dict[str, Callable[[Body, str], str]] = {
         f"the program was restarted, restart {body['rows']['session']['restart_number']}"
     ),
     "session.removed": lambda body, by: f"{by} removed its content: {short(body['because'])}",
-    "session.retried": lambda _body, by: f"{by} started it again after its failure",
+    "session.retried": _retried,
     "session.sealed": lambda _body, by: f"{by} sealed it; it continues elsewhere",
     "lease.acquired": lambda _body, by: f"{by} acquired the lease",
     "lease.taken_over": _taken,
     "lease.kept": lambda _body, by: f"another server took over, and {by} continues",
     "lease.expired": lambda body, _: f"its holder {safe(str(body.get('from')))} stopped renewing the lease",
-    "cancel.requested": lambda _body, by: f"{by} requested to cancel it",
+    "cancel.requested": lambda body, by: (
+        "its deadline has passed, so it is cancelled" if body.get("because") else f"{by} requested to cancel it"
+    ),
     "interrupt.requested": lambda body, by: (
         "the request to interrupt it was removed: nothing was under way"
         if body.get("over")

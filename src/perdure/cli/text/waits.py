@@ -9,13 +9,14 @@ import click
 import msgspec
 
 from perdure.cli.shell import Shell
-from perdure.cli.text.plain import CUT, intent, safe, short, span
+from perdure.cli.text.plain import CUT, error, intent, safe, short, span
 from perdure.clock import format_time
 from perdure.domain.session import SessionRecord
 from perdure.domain.wait import FOR_A_PERSON, Wait, WaitKind, needs_person
 from perdure.errors import NotFound
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, effect, session, wait
+from perdure.store.moves.session import START
 
 LIMIT = 20
 TEXT = "TEXT"
@@ -85,9 +86,19 @@ def describe_wait(tx: StoreTransaction, found: SessionRecord, one: Wait) -> Wait
             what = f"a person: {crashes} workers in a row were lost while they ran it, and it made no progress"
             show = Suggestion(("show", found.id, "--last", "20"), "shows what it did last")
             return WaitDescription(one, what, (show, Suggestion(("resume", found.id), "tries again", app=True)))
+        case WaitKind.TIMER if one.retry_numbers is not None:
+            after = short(error(_detail(one).get("error")))
+            now = Suggestion(("retry", found.id), "retries it now", app=True)
+            return WaitDescription(one, f"{describe_retry(one, tx.now)}, after {after}", (now,))
     due = f" until {format_time(one.due_at)}" if one.due_at is not None else ""
-    why = _detail(one).get("why")
+    why = "it is to start then" if one.kind == WaitKind.TIMER and one.id == START else _detail(one).get("why")
     return WaitDescription(one, f"the time{due}" + (f": {short(str(why))}" if why else ""))
+
+
+def describe_retry(one: Wait, now: int) -> str:
+    """A wait before a retry without a person: `retry 2 of 3 in 40s`."""
+    number, most = one.retry_numbers or (0, 0)
+    return f"retry {number} of {most} in {span(max(0, (one.due_at or now) - now))}"
 
 
 def _detail(one: Wait) -> Mapping[str, Any]:
@@ -211,6 +222,8 @@ def summarize_waits(tx: StoreTransaction, waits: list[Wait]) -> tuple[str, int |
     first = open_[0]
     detail = _detail(first)
     about = detail.get("question") or detail.get("tool") or first.ref or detail.get("why") or ""
+    if first.retry_numbers is not None:
+        return describe_retry(first, tx.now), first.since, False
     if first.kind == WaitKind.TIMER and first.due_at is not None:
         about = f"{span(first.due_at - tx.now)} more"
     elif first.kind == WaitKind.CHILD:

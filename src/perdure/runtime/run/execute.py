@@ -35,7 +35,7 @@ from perdure.runtime.run.interruption import Interrupted
 from perdure.runtime.run.records import load_session_only
 from perdure.runtime.run.run import Run
 from perdure.runtime.run.session_lease import acquire_shielded, give_back, reacquire
-from perdure.store.moves import doubt, restore, session_end, wait
+from perdure.store.moves import doubt, restore, session_end, session_retry, wait
 from perdure.store.moves import session as sessions
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ async def _leave(run: Run, ended: Completion) -> bool:
             return not await _finish(run, Status.DONE, result=done)
     run.runtime.causes.note(run.session.uid, error)
     failure, cause = program_error(error, program.function), cause_of(error)
-    return not await _finish(run, Status.FAILED, error=failure | ({"cause": cause} if cause else {}))
+    return not await _fail(run, failure | ({"cause": cause} if cause else {}))
 
 
 async def _suspend(run: Run) -> bool:
@@ -265,9 +265,20 @@ async def _stopped(run: Run) -> bool:
     return stopped
 
 
-async def _finish(run: Run, status: Status, *, result: Any = None, error: Any = None) -> bool:
+async def _fail(run: Run, error: dict[str, Any]) -> bool:
+    """The program raised an error: its session waits for a retry, or has failed."""
+    retry = await run.runtime.session_edits.before_own_retry(run.session, error, run.holder.name)
+    lines = PROGRAMS[run.session.program].retry_lines(error) if retry else ()
+    left = await run.write(session_retry.fail(run.holder, error, retry=retry, lines=lines))
+    if left:
+        logger.info("Session %s: the run has ended with %s.", run.session.uid, error.get("type"))
+        await run.runtime.requests.wake_parent(run.session.uid)
+    return left
+
+
+async def _finish(run: Run, status: Status, *, result: Any = None) -> bool:
     hears = PROGRAMS[run.session.program].reads_messages and status is Status.DONE
-    finished = await run.write(session_end.finish(run.holder, status, result=result, error=error, hears=hears))
+    finished = await run.write(session_end.finish(run.holder, status, result=result, hears=hears))
     if finished:
         logger.info("Session %s: the run has ended, the session is %s.", run.session.uid, status)
         await run.runtime.requests.wake_parent(run.session.uid)

@@ -65,9 +65,9 @@ def park(
 @holder_move
 def finish(log: Log, status: Status, *, result: Any = None, error: Any = None, hears: bool = False) -> bool:
     """End the session, if no effect may be under way; with `hears`, only if it has read every message."""
-    if _under_way(log) or (hears and inbox.unread(log.tx, log.uid, limit=1)):
+    if is_under_way(log) or (hears and inbox.unread(log.tx, log.uid, limit=1)):
         return False
-    _close(log, f"The session is {status}.")
+    close_waits(log, f"The session is {status}.")
     session.finish.on(log, status, result=result, error=error)
     return True
 
@@ -150,7 +150,7 @@ def close(log: Log, wait_id: str, *, nonce: str, result: Any) -> None:
         )
     if inbox.unread(log.tx, log.uid, limit=1):
         raise IllegalMove(f"Session {log.head.id} has a message that it has not read; it was not closed.")
-    _close(log, "The session was closed.")
+    close_waits(log, "The session was closed.")
     log.head = read_head(log.tx, log.uid)  # it is ready now
     lease.acquire.on(log, nonce=nonce, ttl=1)
     log.head = read_head(log.tx, log.uid)
@@ -178,11 +178,12 @@ def is_message_wait(asked: Wait) -> bool:
 @holder_move
 def restart(log: Log, arguments: Any) -> int:
     """Restart the program; return the new restart number."""
-    _close(log, "The program was restarted first.")
+    close_waits(log, "The program was restarted first.")
     return session.restart.on(log, arguments)
 
 
-def _under_way(log: Log) -> bool:
+def is_under_way(log: Log) -> bool:
+    """Whether an effect may be under way or is to be undone: then no session ends."""
     left = doubt.unfinished(log.tx, log.uid)
     return any(one.state == EffectState.DISPATCHED or one.undo_requested_at is not None for one in left)
 
@@ -195,7 +196,7 @@ def _refuse_planned(log: Log, because: str) -> None:
                 approval.lapse(log, one.approval_id, because)
 
 
-def _close(log: Log, because: str) -> None:
+def close_waits(log: Log, because: str) -> None:
     """Refuse planned effects, and resolve every wait that is not for an effect under way."""
     _refuse_planned(log, because)
     under_way = {one.id for one in effects.unsettled(log.tx, log.uid)}

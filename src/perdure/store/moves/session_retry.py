@@ -1,4 +1,7 @@
-"""Retry of a failed session, in place: it becomes ready, and its program runs again from its records.
+"""Retry of a failed session, in place: its program runs again from its records.
+
+    retry    a person makes a failed session ready
+    fail     a program ends with an error: if retries are left, its session waits and runs again, else it has failed
 
 What is on record stays on record and answers as before, also an error that the program caught. Only what ended the
 program runs again. The event names it by the numbers of its events:
@@ -13,7 +16,10 @@ only being handled when the program ended was caught: it is repeated only if not
 handler may have acted instead.
 
 A person's decision is not taken back by a retry: an effect that was denied, abandoned or undone stays that way. Neither
-is a result that could not be stored: its effect has happened.
+is a result that could not be stored: its effect has happened. Such a session fails although retries are left.
+
+A retry without a person is one transaction: what would end the session as failed makes it wait instead. A process that
+is killed leaves the session running, and the next one ends it in the same way; it never sees it as failed.
 """
 
 from __future__ import annotations
@@ -21,20 +27,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from perdure.clock import SECOND
 from perdure.domain.effect import Effect, EffectState, Verdict
 from perdure.domain.record import check_move
 from perdure.domain.session import MOVES, SessionRecord, Status
 from perdure.domain.step import INHERITED
-from perdure.domain.wait import WaitKind
-from perdure.errors import IllegalMove, ProgramChanged
-from perdure.store.move import Log, StoreTransaction, outsider_move
+from perdure.domain.wait import RETRY, WaitKind
+from perdure.errors import ConfigError, IllegalMove, ProgramChanged
+from perdure.ids import digest
+from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move
 from perdure.store.moves import effect as effects
 from perdure.store.moves import event, session, wait
 from perdure.store.moves import step as steps
-from perdure.store.moves.session_end import CANCELLED, CLOSED
+from perdure.store.moves.session_end import CANCELLED, CLOSED, close_waits, is_under_way
 
 KIND = "session.retried"
 DENIED = ("approval-denied", "policy-denied")
+FINAL = frozenset({*DENIED, ConfigError.code, ProgramChanged.code})  # errors that a retry would only repeat
+FIRST_DELAY, LONGEST_DELAY = 10 * SECOND, 3600 * SECOND
 
 
 @outsider_move
@@ -43,12 +55,67 @@ def retry(log: Log, *, with_parent: bool = False, lines: Sequence[Mapping[str, A
     now = session.get(log.tx, log.uid)
     again = check(log.tx, now, with_parent=with_parent)
     changed: dict[str, Any] = {"status": Status.READY, "error": None, "retries": (now.retries or 0) + 1}
-    log.tx.run("session.retry", uid=log.uid, retries=changed["retries"])
+    log.tx.run("session.retry", uid=log.uid, retries=changed["retries"], now=log.tx.now)
+    log.tx.run("session.enqueue", uid=log.uid)
     log.tx.wake(log.head.queue)
     requests = ("cancel_requested_at", "pause_requested_at", "interrupt_requested_at", "archived_at")
     log.append(KIND, {"again": again}, rows={"session": changed | dict.fromkeys(requests)})
     for line in lines:
         log.append("message", line)
+
+
+@holder_move
+def fail(log: Log, error: Any, *, retry: bool = True, lines: Sequence[Mapping[str, Any]] = ()) -> bool:
+    """End a program that raised an error; False: an effect may be under way, so it runs again first.
+
+    `retry`: the caller has retried the children that caused the error. `lines` are added to an agent's transcript.
+    """
+    if is_under_way(log):
+        return False
+    close_waits(log, f"The session is {Status.FAILED}.")
+    now = msgspec.structs.replace(session.get(log.tx, log.uid), error=error)
+    again = _repeated_by_itself(log.tx, now) if retry else None
+    if again is None:
+        session.finish.on(log, Status.FAILED, error=error)
+        return True
+    number = (now.retries or 0) + 1
+    log.tx.run("session.count_retry", uid=log.uid, retries=number)
+    log.append(KIND, {"again": again, "error": error, "of": now.max_retries}, rows={"session": {"retries": number}})
+    for line in lines:
+        log.append("message", line)
+    detail = {"retry": number, "of": now.max_retries, "error": _short(error)}
+    asked = wait.open_.on(
+        log, f"{RETRY}-{number}", WaitKind.TIMER, detail=detail, due_at=log.tx.now + delay(log.uid, number)
+    )
+    session.park_row(log, [asked.id])
+    return True
+
+
+def has_retry_left(now: SessionRecord, error: Any) -> bool:
+    """Whether a session that ends with an error is retried without a person, if nothing that ended it must stay."""
+    code = error.get("code") if isinstance(error, dict) else None
+    spent = (now.retries or 0) >= (now.max_retries or 0)
+    return not spent and now.cancel_requested_at is None and code not in FINAL
+
+
+def _repeated_by_itself(tx: StoreTransaction, now: SessionRecord) -> list[int] | None:
+    """What a retry without a person repeats; None: the session fails."""
+    if not has_retry_left(now, now.error):
+        return None
+    try:
+        return to_repeat(tx, now)
+    except IllegalMove:
+        return None
+
+
+def delay(uid: str, number: int) -> int:
+    """The time before a retry, in microseconds: it doubles each time, and differs between sessions by up to a half."""
+    longest = min(FIRST_DELAY << min(number - 1, 40), LONGEST_DELAY)
+    return longest * (750 + int(digest(f"{uid} {number}")[:8], 16) % 500) // 1000
+
+
+def _short(error: Any) -> dict[str, Any]:
+    return {key: error.get(key) for key in ("type", "code", "message")} if isinstance(error, dict) else {}
 
 
 def check(tx: StoreTransaction, now: SessionRecord, *, with_parent: bool = False) -> list[int]:

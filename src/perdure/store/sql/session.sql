@@ -156,10 +156,14 @@ where uid = :uid;
 update session set archived_at = :at where uid = :uid;
 
 -- name: session.retry
--- Make a failed session ready again.
-update session set status = 'ready', error = null, retries = :retries, cancel_requested_at = null,
+-- Take a failed session out of its end; it is made ready next.
+update session set status = 'waiting', waiting_since = :now, error = null, retries = :retries, cancel_requested_at = null,
     pause_requested_at = null, interrupt_requested_at = null, archived_at = null, crash_count = 0
 where uid = :uid;
+
+-- name: session.count_retry
+-- Count a retry of a session that runs.
+update session set retries = :retries where uid = :uid;
 
 -- name: session.set_model
 -- Choose the model of an agent's next calls.
@@ -248,7 +252,10 @@ limit 1;
 -- A row if a session's program recorded anything.
 select 1 where exists (select 1 from step where session_uid = :uid)
     or exists (select 1 from effect where session_uid = :uid)
-    or exists (select 1 from wait where session_uid = :uid and kind in ('input', 'timer', 'child'));
+    or exists (
+        select 1 from wait where session_uid = :uid and kind in ('input', 'timer', 'child')
+            and not (kind = 'timer' and (id = 'start' or substr(id, 1, 6) = 'retry-'))
+    );
 
 -- name: session.branches
 -- The branches that were forked from a session.
