@@ -22,6 +22,7 @@ NAVIGATION = {
         "how-to/terminal",
         "how-to/interrupt",
         "how-to/stuck-sessions",
+        "how-to/schedules",
         "how-to/approvals",
         "how-to/sessions",
         "how-to/recipes",

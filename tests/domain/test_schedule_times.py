@@ -209,8 +209,8 @@ def test_missing_time_zone_database_is_reported_and_not_needed_for_utc(monkeypat
     def missing(name: str) -> ZoneInfo:
         raise zoneinfo.ZoneInfoNotFoundError(name)
 
-    monkeypatch.setattr(schedule_times, "ZoneInfo", missing)
-    monkeypatch.setattr(schedule_times, "available_timezones", set)
+    monkeypatch.setattr(zoneinfo, "ZoneInfo", missing)
+    monkeypatch.setattr(zoneinfo, "available_timezones", set)
     schedule_times.zone.cache_clear()
     with pytest.raises(ConfigError, match="no time zone database") as error:
         schedule_times.check_times("* * * * *", None, BERLIN, 0, now=0)

@@ -9,8 +9,10 @@ import pytest
 from perdure.domain.artifact import Retention
 from perdure.domain.lease import Holder
 from perdure.domain.restore import Cause
+from perdure.domain.schedule import Schedule
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import WorkerRecord
+from perdure.runtime.start.schedules import build_session
 from perdure.store.move import Move
 from perdure.store.moves import (
     artifact,
@@ -23,6 +25,7 @@ from perdure.store.moves import (
     meta,
     queue,
     restore,
+    schedule,
     session,
     session_end,
     task,
@@ -59,6 +62,21 @@ def with_fact(make: Callable[[], Move[Any]]) -> Scene:
         store.write_now(fact.set_shared("orders", "style", "plain", by="ada"))
         clock.advance(seconds=1)
         return make()
+
+    return scene
+
+
+DEFINITION: dict[str, Any] = {
+    "cron": None, "every": 600_000_000, "timezone": "UTC", "jitter": 0, "overlap": "queue", "catch_up": "last",
+    "program": "p", "arguments": {}, "options": {},
+}  # fmt: skip
+
+
+def with_schedule(make: Callable[[Schedule], Move[Any]]) -> Scene:
+    def scene(store: Store, clock: ManualClock) -> Move[Any]:
+        made = store.write_now(schedule.put("nightly", DEFINITION, by="ada"))
+        clock.advance(hours=1)
+        return make(made)
 
     return scene
 
@@ -101,6 +119,10 @@ PLAIN: dict[str, Scene] = {
     "restore.declare": lambda store, clock: restore.declare(by="ada", because="from a backup", known=0),
     "restore.release": released,
     "meta.put": lambda store, clock: meta.put("colour", "red"),
+    "schedule.drop": with_schedule(lambda made: schedule.drop(made.uid, 1, made.next_due or 0, made.next_due or 0)),
+    "schedule.postpone": with_schedule(lambda made: schedule.postpone(made.uid, 1, 2**50, "full")),
+    "schedule.remove": with_schedule(lambda made: schedule.remove(made.uid, by="ada")),
+    "schedule.set_paused": with_schedule(lambda made: schedule.set_paused("nightly", True, by="ada")),
     "worker.forget": lambda store, clock: worker.forget(["w-1", "w-2"]),
     "worker.forget_idle": lambda store, clock: worker.forget_idle([WORKER]),
     "worker.register": lambda store, clock: worker.register(WORKER),
@@ -115,10 +137,17 @@ WITHOUT_EVENT: dict[str, Scene] = {
     ),
     "lease.renew": with_holder(lambda holder: lease.renew(holder, 2 * TTL)),
     "inbox.promote": with_holder(inbox.promote),
+    "schedule.put": lambda store, clock: schedule.put("nightly", DEFINITION, by="ada"),
 }
 
 RETRIED: dict[str, Scene] = {
     "session.create": create,
+    "schedule.backfill_tick": with_schedule(
+        lambda made: schedule.backfill_tick(made.uid, 1, 600_000_000, build_session)
+    ),
+    "schedule.trigger": with_schedule(
+        lambda made: schedule.trigger(made.uid, build_session, by="ada", session_uid="7" * 32)
+    ),
     "leave.cancel": with_holder(lambda holder: session_end.cancel(holder.uid, "ada")),
     "session.request_pause": with_holder(lambda holder: session.request_pause(holder.uid, "ada")),
     "lease.acquire": lambda store, clock: lease.acquire(a_session(store).uid, "w", nonce="n", ttl=TTL),
@@ -174,7 +203,10 @@ def test_a_move_run_twice_is_the_same_as_once(store: Store, clock: ManualClock, 
 
 
 @pytest.mark.parametrize(
-    "name", sorted(RETRIED.keys() - {"lease.expire", "event.erase", "lease.acquire", "lease.take_over"})
+    "name",
+    sorted(
+        RETRIED.keys() - {"lease.expire", "event.erase", "lease.acquire", "lease.take_over", "schedule.backfill_tick"}
+    ),
 )
 @pytest.mark.databases("memory", "postgres")
 def test_a_retry_gets_the_same_answer(store: Store, clock: ManualClock, name: str) -> None:

@@ -13,6 +13,7 @@ import click
 import pytest
 
 from perdure import cli
+from perdure.cli.subcommands import ListingCommand
 from tests.tidy.source import ROOT, files, relative, text
 
 PAGES = [*sorted(ROOT.glob("*.md")), *files("docs", suffix=".md")]
@@ -50,6 +51,8 @@ def unknown_in(line: str) -> list[str]:
     found = cli.perdure.get_command(click.Context(cli.perdure), name) if name in cli.COMMANDS else None
     if found is None:
         return [name]
+    if isinstance(found, ListingCommand) and len(line.split()) > 2:
+        found = found.subcommands.get(line.split()[2], found)
     known = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
     used = re.findall(r"(?<![\w-])--[a-z][a-z-]*", re.sub(r"(['\"]).*?\1", "", line))
     return [option for option in used if option not in known | {"--help"}]

@@ -30,3 +30,5 @@ WaitWord = Literal[
     "slot",
     "workspace",
 ]
+OverlapWord = Literal["skip", "queue", "cancel"]
+CatchUpWord = Literal["all", "last", "none"]

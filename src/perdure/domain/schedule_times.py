@@ -19,15 +19,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import islice, takewhile
-from typing import NamedTuple
-from zoneinfo import ZoneInfo, available_timezones
-
-from cronsim import CronSim, CronSimError
+from typing import TYPE_CHECKING, NamedTuple
 
 from perdure.clock import SECOND, format_time
 from perdure.domain.schedule import CatchUp, Schedule
 from perdure.errors import ConfigError
 from perdure.ids import digest
+
+if TYPE_CHECKING:  # every command imports this module, and few compute a tick
+    from cronsim import CronSim
 
 CATCH_UP = 100  # missed ticks that are made up at a time, the newest
 GRACE = 60 * SECOND  # a tick that is handled later than this after it was due was missed
@@ -63,6 +63,8 @@ def check_times(cron: str | None, every: int | None, timezone: str, jitter: int,
 
 def parse(cron: str, start: datetime | None = None) -> CronSim:
     """A matcher of an expression of five fields, that begins after a local time without a zone."""
+    from cronsim import CronSim, CronSimError
+
     try:
         if len(cron.split()) != 5:
             raise CronSimError("Wrong number of fields")
@@ -77,6 +79,8 @@ def parse(cron: str, start: datetime | None = None) -> CronSim:
 @lru_cache
 def zone(name: str) -> tzinfo:
     """A time zone by its name in the database of the system, or of the package `tzdata`. UTC needs no database."""
+    from zoneinfo import ZoneInfo, available_timezones
+
     try:
         if name == "UTC":
             return UTC

@@ -34,6 +34,7 @@ from perdure.runtime.workers.identity import worker_locks
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, artifact, doubt, event, inbox, interrupt, message, session_end, wait, worker
 from perdure.store.moves import effect as effects
+from perdure.store.moves import schedule as schedules
 from perdure.store.moves import session as sessions
 from perdure.store.moves.artifact import JSON, ArtifactClaim
 from perdure.store.store import Store
@@ -180,6 +181,8 @@ class Requests:
         if child.status not in TERMINAL:
             return
         await wake_branches_of_session(self._store, uid, self._by)
+        if child.schedule_uid is not None and await self._store.read(schedules.has_next, child.schedule_uid):
+            await self._store.write(schedules.promote(child.schedule_uid))
         answer = {"id": child.id, "status": child.status, "result": child.result, "error": child.error}
         large = await self._claims(child.uid, child.result)
         for asked in await self._store.read(wait.for_ref, child.uid):

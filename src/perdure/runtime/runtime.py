@@ -22,9 +22,11 @@ from perdure.domain.event import Event
 from perdure.domain.fact import Fact
 from perdure.domain.inbox import InboxMessage
 from perdure.domain.literals import (
+    CatchUpWord,
     DecisionWord,
     EffectStateWord,
     MessageMode,
+    OverlapWord,
     PolicyAnswer,
     StatusWord,
     TaskStateWord,
@@ -32,6 +34,7 @@ from perdure.domain.literals import (
     WaitWord,
 )
 from perdure.domain.queue import Queue, QueueView
+from perdure.domain.schedule import Schedule
 from perdure.domain.session import SessionRecord
 from perdure.domain.state import SessionState
 from perdure.domain.task import Task
@@ -54,6 +57,7 @@ from perdure.runtime.run.driver import Driver
 from perdure.runtime.run.large_values import Values
 from perdure.runtime.session_edits import SessionEdits
 from perdure.runtime.start.queues import Queues
+from perdure.runtime.start.schedules import Schedules
 from perdure.runtime.start.starts import Starts
 from perdure.runtime.start_options import ConflictWord, StartOptions
 from perdure.runtime.stream.events import StreamEvent
@@ -112,6 +116,7 @@ class Runtime:
         self.session_edits = SessionEdits(store, self.queries, self.values, by)
         self.starts = Starts(store, self.queries, self.requests, self.policy, self.values, by)
         self._queues = Queues(store, by)
+        self.schedule_handler = Schedules(store, by, self.requests.cancel, under_policy=lambda: self.policy.is_given)
         self.driver = Driver(self)
         self.heartbeat = Heartbeat(store, microseconds(lease))
         self.live_text = LiveText(store)
@@ -226,6 +231,71 @@ class Runtime:
         limits: dict[str, Any] = {"concurrency": concurrency, "per_key": per_key, "per_worker": per_worker}
         limits |= {"max_depth": max_depth, "paused": paused, "closed": closed}
         return await self._queues.set(name, rate=rate, by=by, **limits)
+
+    async def add_schedule(
+        self,
+        name: str,
+        bound: Bound[Any],
+        *,
+        cron: str | None = None,
+        every: str | float | None = None,
+        timezone: str = "UTC",
+        jitter: str | float = 0,
+        overlap: OverlapWord = "skip",
+        catch_up: CatchUpWord = "last",
+        owner: str | None = None,
+        repository: str | Path | None = None,
+        title: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        key: str | None = None,
+        retries: int | None = None,
+        timeout: str | float | None = None,
+        pin: bool = False,
+        by: str | None = None,
+    ) -> Schedule:
+        """Start a session at certain times: at those of a cron expression in a time zone, or periodically.
+
+        A schedule of the same name is changed. A worker or `perdure serve` must run; each tick starts exactly one
+        session, however many run. `overlap` decides what a tick does while a session of the schedule has not ended,
+        `catch_up` which missed ticks are made up, up to 100. The other options are those of `start`.
+        """
+        options = StartOptions.read(
+            owner=owner, repository=repository, title=title, queue=queue, priority=priority, key=key, retries=retries,
+            timeout=timeout, pin=pin,
+        )  # fmt: skip
+        return await self.schedule_handler.put(
+            name, bound, cron=cron, every=every, timezone=timezone, jitter=jitter, overlap=overlap, catch_up=catch_up,
+            options=options, by=by,
+        )  # fmt: skip
+
+    def schedules(self) -> AsyncIterator[Schedule]:
+        """The schedules, by name."""
+        return self.schedule_handler.listing()
+
+    async def pause_schedule(self, name: str, *, by: str | None = None) -> Schedule:
+        """Start no sessions of a schedule until it is resumed."""
+        return await self.schedule_handler.pause(name, True, by=by)
+
+    async def resume_schedule(self, name: str, *, by: str | None = None) -> Schedule:
+        """Resume a paused schedule. Its `catch_up` decides about the ticks of the pause."""
+        return await self.schedule_handler.pause(name, False, by=by)
+
+    async def remove_schedule(self, name: str, *, by: str | None = None) -> Schedule:
+        """Remove a schedule; returns it as it was. Its sessions stay, and its name can be used again."""
+        return await self.schedule_handler.remove(name, by=by)
+
+    async def backfill(self, name: str, since: datetime | str, until: datetime | str) -> list[str]:
+        """Start a session of a schedule for each past tick from `since` up to `until` that has none; returns their ids.
+
+        A time without an offset is a local time of the schedule. Repeating it is harmless.
+        """
+        return [one.session for one in await self.schedule_handler.backfill(name, since, until)]
+
+    async def trigger_schedule(self, name: str, *, by: str | None = None) -> SessionView:
+        """Start a session of a schedule now, beside its ticks, whether it is paused or not. Its `overlap` holds."""
+        made = await self.schedule_handler.trigger(name, by=by)
+        return await self.queries.get(made.uid)
 
     async def run(self, name: str) -> SessionView:
         """Run a session here until it finishes or waits."""

@@ -13,11 +13,12 @@ select {columns:restore} from restore order by epoch desc limit :limit;
 
 -- name: restore.over
 -- The newest restore that is not released, of those that a session or one of its ancestors was alive at and in which it
--- may have lost something.
+-- may have lost something. The session of a tick that is created again may have been alive since its tick.
 with recursive line (parent_uid, created_at) as (
-    select parent_uid, created_at from session where uid = :uid
+    select parent_uid, coalesce(scheduled_at, created_at) from session where uid = :uid
     union all
-    select session.parent_uid, session.created_at from session join line on session.uid = line.parent_uid
+    select session.parent_uid, coalesce(session.scheduled_at, session.created_at)
+    from session join line on session.uid = line.parent_uid
 )
 select {columns:restore} from restore where released_at is null and began_at >= (select min(created_at) from line)
     and not exists (

@@ -1,0 +1,1 @@
+"""Services: loops that do what no session does itself."""

@@ -1,0 +1,208 @@
+"""Schedules as people define them, and the handling of their ticks.
+
+A scheduler is any process that calls `handle_due` when a tick is due; several may do so at the same time. It needs
+neither the code of the programs nor anything of its own: what it knows is in the store (`store.moves.schedule`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Protocol
+
+from perdure.clock import SECOND, format_time
+from perdure.domain import schedule_times
+from perdure.domain.schedule import CatchUp, Overlap, Schedule, TickOutcome
+from perdure.domain.session import SessionRecord
+from perdure.errors import ConfigError, IllegalMove, StoreFull, StoreUnavailable
+from perdure.ids import check_name, check_text, encode, new_uid
+from perdure.runtime.definitions.durations import microseconds
+from perdure.runtime.definitions.program import Bound, check_bound
+from perdure.runtime.start_options import StartOptions
+from perdure.store.moves import schedule
+from perdure.store.moves.schedule import TickResult
+from perdure.store.moves.session import NewSession
+from perdure.store.store import Store
+
+logger = logging.getLogger(__name__)
+LONGEST_NAME = 150  # characters: ids of sessions begin with the name
+LARGEST = 64 * 1024  # bytes of the arguments
+MOST_BACKFILLED = 1000  # ticks
+RETRY = 60 * SECOND  # after a session could not be started
+LINE = 15 * SECOND  # how often lines are examined: the process that ended a session normally wakes the next one
+OWN_OPTIONS = ("receives", "under_policy")
+
+
+class Cancel(Protocol):
+    """How a session is cancelled (`Requests.cancel`)."""
+
+    async def __call__(self, name: str, *, by: str | None = None) -> Any: ...
+
+
+class Schedules:
+    """The schedules of a store. `by` is who changes them, unless a call names another person."""
+
+    def __init__(self, store: Store, by: str, cancel: Cancel, *, under_policy: Callable[[], bool]) -> None:
+        self._store = store
+        self._by = by
+        self._cancel = cancel
+        self._under_policy = under_policy
+
+    async def put(
+        self,
+        name: str,
+        bound: Bound[Any],
+        *,
+        cron: str | None,
+        every: str | float | None,
+        timezone: str,
+        jitter: str | float,
+        overlap: str,
+        catch_up: str,
+        options: StartOptions,
+        by: str | None,
+    ) -> Schedule:
+        """Add a schedule, or change the one of this name."""
+        check_bound(bound)
+        check_name("The schedule", name)
+        if len(name) > LONGEST_NAME:
+            raise ConfigError(f"The name of a schedule has up to {LONGEST_NAME} characters.")
+        period, delay = None if every is None else microseconds(every), microseconds(jitter)
+        schedule_times.check_times(cron, period, timezone, delay, now=self._store.clock.now())
+        for word, known in ((overlap, Overlap), (catch_up, CatchUp)):
+            if word not in set(known):
+                raise ConfigError(f"{word!r:.40} is not one of {', '.join(known)}.")
+        if bound.files or len(encode(bound.arguments).encode()) > LARGEST:
+            raise ConfigError(
+                f"The arguments of a schedule have up to {LARGEST >> 10} KiB, without images and documents.",
+                hint="Name a file that the program reads.",
+            )
+        if options.not_before is not None or options.delay is not None or options.debounce is not None:
+            raise ConfigError("The times of a schedule decide when its sessions begin.")
+        receives = bound.program.may_receive and not bound.program.reads_messages
+        own = {"receives": receives, "under_policy": self._under_policy()}
+        definition = {
+            "cron": cron, "every": period, "timezone": timezone, "jitter": delay, "overlap": str(overlap),
+            "catch_up": str(catch_up), "program": bound.program.name, "arguments": bound.arguments,
+            "options": options.stored() | {key: True for key, value in own.items() if value},
+        }  # fmt: skip
+        return await self._store.write(schedule.put(name, definition, by=self._actor(by)))
+
+    async def listing(self) -> AsyncIterator[Schedule]:
+        """All schedules, by name."""
+        for one in await self._store.read(schedule.listing):
+            yield one
+
+    async def get(self, name: str) -> Schedule:
+        return await self._store.read(schedule.get, name)
+
+    async def pause(self, name: str, paused: bool, *, by: str | None) -> Schedule:
+        """Pause a schedule, or resume it."""
+        return await self._store.write(schedule.set_paused(name, paused, by=self._actor(by)))
+
+    async def remove(self, name: str, *, by: str | None) -> Schedule:
+        """Remove a schedule; returns it as it was."""
+        found = await self.get(name)
+        await self._store.write(schedule.remove(found.uid, by=self._actor(by)))
+        return found
+
+    async def trigger(self, name: str, *, by: str | None) -> SessionRecord:
+        """Start a session of a schedule now, whether it is paused or not. Its `overlap` holds."""
+        found, actor = await self.get(name), self._actor(by)
+        if found.overlap == Overlap.CANCEL:
+            await self._cancel_open(found, actor)
+        return await self._store.write(schedule.trigger(found.uid, build_session, by=actor, session_uid=new_uid()))
+
+    async def backfill(self, name: str, since: datetime | str, until: datetime | str) -> list[TickResult]:
+        """Start a session for each tick from one time up to another that has none. Repeating it is harmless."""
+        found = await self.get(name)
+        first, end = (_moment(one, found) for one in (since, until))
+        if end > self._store.clock.now():
+            raise ConfigError("The end of a backfill is in the future.", hint="Ticks to come start their sessions.")
+        missing = list(_limited(found, first, end))
+        started: list[TickResult] = []
+        for tick in missing:
+            result = await self._store.write(schedule.backfill_tick(found.uid, found.version, tick, build_session))
+            started += [] if result is None else [result]
+        return started
+
+    async def handle_due(self) -> int | None:
+        """Handle every tick that is due; returns when the next one is. One bad schedule does not stop the others."""
+        for found in await self._store.read(schedule.due):
+            try:
+                await self._handle(found)
+            except (StoreUnavailable, StoreFull):
+                raise
+            except Exception as error:
+                logger.warning("Schedule %s: its session could not be started (%s).", found.name, error)
+                until = self._store.clock.now() + RETRY
+                await self._store.write(schedule.postpone(found.uid, found.version, until, str(error)[:500]))
+        lines = await self._store.read(schedule.lines)
+        for uid in lines:  # afterwards: a session may have ended while the next one was put behind it
+            await self._store.write(schedule.promote(uid))
+        due = await self._store.read(schedule.first_due)
+        soon = self._store.clock.now() + LINE
+        return due if not lines or (due is not None and due < soon) else soon
+
+    async def _handle(self, found: Schedule) -> None:
+        store_id = await self._store.read(schedule.store_id)
+        pending = schedule_times.pending_ticks(store_id, found, self._store.clock.now())
+        if pending.dropped is not None:
+            first, last = pending.dropped
+            times = (found.name, format_time(first), format_time(last))
+            logger.warning("Schedule %s: missed ticks from %s to %s are not made up.", *times)
+            await self._store.write(schedule.drop(found.uid, found.version, first, last))
+        for tick in pending.starts:
+            if found.overlap == Overlap.CANCEL:  # first: if this process dies in between, the tick is handled again
+                await self._cancel_open(found, schedule.actor(found))
+            result = await self._store.write(schedule.start_tick(found.uid, found.version, tick, build_session))
+            if result is not None and result.outcome is TickOutcome.SKIPPED:
+                at = format_time(tick)
+                logger.info("Schedule %s: the tick of %s is skipped; %s has not ended.", found.name, at, result.session)
+        if pending == ([], None):
+            await self._store.write(schedule.postpone(found.uid, found.version, None))
+
+    async def _cancel_open(self, found: Schedule, by: str) -> None:
+        for one in await self._store.read(schedule.open_sessions, found.uid, limit=1000):
+            with suppress(IllegalMove):  # it has ended meanwhile
+                await self._cancel(one.uid, by=by)
+
+    def _actor(self, by: str | None) -> str:
+        return check_text("The name of who changes the schedule", by or self._by)
+
+
+def build_session(found: Schedule, now: int, tick: int, id: str, uid: str) -> NewSession:
+    """The session of a tick, with the options of its schedule."""
+    given = {key: value for key, value in found.options.items() if key not in OWN_OPTIONS}
+    own: dict[str, Any] = {key: bool(found.options.get(key)) for key in OWN_OPTIONS}
+    columns = StartOptions.from_stored(given).columns(now)
+    about: dict[str, Any] = {"schedule_uid": found.uid, "scheduled_at": tick}
+    return NewSession(id=id, uid=uid, program=found.program, arguments=found.arguments, **columns, **own, **about)
+
+
+def _moment(given: datetime | str, found: Schedule) -> int:
+    """A time in microseconds; without an offset it is a local time of the schedule."""
+    try:
+        moment = datetime.fromisoformat(given) if isinstance(given, str) else given
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=schedule_times.zone(found.timezone))
+        return int((moment - schedule_times.EPOCH).total_seconds() * SECOND)
+    except (ValueError, OverflowError):
+        raise ConfigError(f"{given!r:.60} is no time.", hint="Write it as 2026-11-16T17:05, or 2026-11-16.") from None
+
+
+def _limited(found: Schedule, first: int, end: int) -> list[int]:
+    """The ticks from a time up to another, that one not included."""
+    if first >= end:
+        raise ConfigError("The end of a backfill is not after its begin.")
+    ticks: list[int] = []
+    for tick in schedule_times.ticks(found, first - 1, end - 1):
+        ticks.append(tick)
+        if len(ticks) > MOST_BACKFILLED:
+            raise ConfigError(
+                f"There are more than {MOST_BACKFILLED:,} ticks in this time; nothing was started.",
+                hint="Backfill a shorter time, several times.",
+            )
+    return ticks
