@@ -18,6 +18,7 @@ RAW = "src/perdure/store/databases/sqlite/raw_rows.py"  # reads any row as bytes
 
 # Queries for one database only. Each needs its own tests, so this list is exact.
 OVERRIDES = (
+    "claim.use_indexes@postgres",
     "doctor.absent_standbys@postgres",
     "doctor.clients@postgres",
     "doctor.commit@postgres",

@@ -3,8 +3,9 @@
 A file under `sql/` holds the statements of one noun. Each begins with `-- name: noun.verb` and one line of purpose;
 `-- name: noun.verb@postgres` overrides for one database. Parameters are `:named`. Tokens: `{lock}` locks the selected
 row, `{skip_locked}` skips rows that others hold, `{greatest}` is the larger of two values, `{columns:table}` lists the
-columns of that table's record; those in `CLAIM` are parts that the statements of a claim share. Only PostgreSQL has
-`{same_server}`, whether it is the server of the earlier queries, and `{durability}`, which standbys a commit waits for.
+columns of that table's record, `{index:name}` demands an index of SQLite; those in `CLAIM` are parts that the
+statements of a claim share. Only PostgreSQL has `{same_server}`, whether it is the server of the earlier queries, and
+`{durability}`, which standbys a commit waits for.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ CLAIM = {
 
 _NAME = re.compile(r"^-- name: ([a-z_]+\.[a-z_]+)(?:@(sqlite|postgres))?\n", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
-_TOKEN = re.compile(r"\{(?:columns:([a-z_]+)|([a-z_]+))\}")
+_TOKEN = re.compile(r"\{(?:columns:([a-z_]+)|index:([a-z_]+)|([a-z_]+))\}")
 
 
 @cache
@@ -111,6 +112,8 @@ def expand(text: str, dialect: str) -> str:
     def token(match: re.Match[str]) -> str:
         if match[1]:
             return ", ".join(RECORDS[match[1]].columns())
-        return CLAIM[match[2]] if match[2] in CLAIM else TOKENS[dialect][match[2]]
+        if match[2]:
+            return f"indexed by {match[2]}" if dialect == "sqlite" else ""
+        return CLAIM[match[3]] if match[3] in CLAIM else TOKENS[dialect][match[3]]
 
     return _TOKEN.sub(token, text)

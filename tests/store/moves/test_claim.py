@@ -13,6 +13,7 @@ from perdure.store.moves import event, lease, queue, session, wait
 from perdure.store.moves.claim import Claim, ClaimRequest, claim
 from perdure.store.store import Store
 from perdure.testing import ManualClock
+from tests.store.support.claim_cost import cost_of_claim, many_sessions
 from tests.store.support.sessions import TTL, a_session, session_of
 
 TWO = pytest.mark.databases("sqlite", "postgres")
@@ -261,3 +262,18 @@ def test_queues_take_turns(store: Store) -> None:
     assert sorted(id[0] for id in found) == ["a", "a", "b", "b"]
     one_at_a_time = [ids(store, ask(store, 1, rotation=turn))[0][0] for turn in range(4)]
     assert sorted(one_at_a_time) == ["a", "a", "b", "b"]
+
+
+@pytest.mark.slow
+@TWO
+@pytest.mark.parametrize("programs", [1, 4])
+def test_a_claim_reads_no_more_rows_with_many_waiting_sessions(store: Store, programs: int) -> None:
+    """On SQLite the steps of the virtual machine are counted, on PostgreSQL rows."""
+    many_sessions(store, 200, programs)
+    few, cost_of_few = cost_of_claim(store, programs)
+    many_sessions(store, 100_000, programs, first=1000)
+    many, cost_of_many = cost_of_claim(store, programs)
+    assert (len(few.holders), len(many.holders)) == (10, 10)
+    assert cost_of_many <= cost_of_few * 1.1
+    if store.database.dialect == "postgres":
+        assert cost_of_many <= 3 * len(many.holders) + programs

@@ -86,6 +86,7 @@ class _Claiming:
     def run(self) -> Claim:
         if (adopted := self._adopt()) is not None:
             return adopted
+        self._tx.one("claim.use_indexes")
         suspects = self._sources("claim.suspect_sources")
         sources = [] if self._request.only_suspects else self._sources("claim.sources")
         slots = [name for (name,) in self._tx.all("claim.slot_queues") if self._is_announced(name)]
