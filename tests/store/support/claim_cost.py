@@ -39,7 +39,8 @@ def many_sessions(store: Store, count: int, programs: int = 1, first: int = 0) -
 def cost_of_claim(store: Store, programs: int = 1, limit: int = 10) -> tuple[Claim, int]:
     """One claim, and what it read: rows on PostgreSQL, steps of the virtual machine on SQLite."""
     names = frozenset(f"program-{number}" for number in range(programs))
-    move = claim(ClaimRequest(worker="w", nonce=new_uid(), programs=names, limit=limit, ttl=TTL))
+    asked = ClaimRequest(worker="w", nonce=new_uid(), is_first=True, programs=names, limit=limit, ttl=TTL)
+    move = claim(asked)
     measure = _rows if store.database.dialect == "postgres" else _steps
     return store.write_now(Move("claim.cost", "plain", lambda tx: measure(tx, move)))
 

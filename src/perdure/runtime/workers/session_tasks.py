@@ -105,20 +105,21 @@ class SessionTasks:
         await self._start_claimed(places)
 
     async def _start_claimed(self, places: int) -> None:
-        self._nonce = self._nonce or new_uid()
-        claimed = await claim(self._runtime, self._request(self._nonce, places))
+        is_first, self._nonce = self._nonce is None, self._nonce or new_uid()
+        claimed = await claim(self._runtime, self._request(self._nonce, places, is_first=is_first))
         self._nonce, self.wake_at = None, claimed.wake_at
         self._rotation += 1
         self._note(claimed)
         for holder in claimed.holders:
             self._begin(holder.uid, self._run_claimed(holder))
 
-    def _request(self, nonce: str, places: int) -> ClaimRequest:
+    def _request(self, nonce: str, places: int, *, is_first: bool) -> ClaimRequest:
         held = self._runtime.heartbeat.held
         suspect = None if self._suspect is None else self._suspect.uid
         return ClaimRequest(
             worker=self._runtime.worker.name,
             nonce=nonce,
+            is_first=is_first,
             programs=frozenset(PROGRAMS),
             limit=places,
             ttl=self._runtime.heartbeat.ttl,

@@ -40,6 +40,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     worker: str  # the name of the holder
     nonce: str  # of this claim; the same again is the same claim
+    is_first: bool = False  # this nonce was never used before, so there is nothing to adopt
     programs: frozenset[str]  # whose code it has
     limit: int  # sessions that it has places for
     ttl: int
@@ -84,7 +85,7 @@ class _Claiming:
         self._limits: dict[str, QueueLimits] = {}
 
     def run(self) -> Claim:
-        if (adopted := self._adopt()) is not None:
+        if not self._request.is_first and (adopted := self._adopt()) is not None:
             return adopted
         self._tx.one("claim.use_indexes")
         suspects = self._sources("claim.suspect_sources")
