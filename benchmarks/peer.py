@@ -15,8 +15,18 @@ def installed() -> bool:
 
 def dbos(what: str, database: str, count: int) -> float:
     """Run the benchmark of DBOS and return its number."""
-    command = [str(PYTHON), str(HERE / "peers" / "dbos_peer.py"), what, database, str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    return _number("dbos_peer.py", what, database, str(count))
+
+
+def absurd(database: str, count: int) -> float:
+    """Let one worker of Absurd run so many tasks, and return how many it ran in a second."""
+    return _number("absurd_peer.py", database, str(count))
+
+
+def _number(script: str, *words: str) -> float:
+    done = subprocess.run(
+        [str(PYTHON), str(HERE / "peers" / script), *words], capture_output=True, text=True, check=False, timeout=600
+    )
     if done.returncode:
-        raise RuntimeError(f"DBOS failed: {done.stderr.strip()[-500:]}")
+        raise RuntimeError(f"{script} failed: {done.stderr.strip()[-500:]}")
     return float(done.stdout.strip().splitlines()[-1])

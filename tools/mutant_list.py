@@ -6,13 +6,17 @@ from typing import NamedTuple
 
 
 class Mutant(NamedTuple):
-    """One mistake. `old` occurs once in the file, whose path is relative to `src/perdure`."""
+    """One mistake. `old` occurs once in the file, whose path is relative to `src/perdure`.
+
+    With `postgres` its tests run on PostgreSQL too, because other databases do not have the mistake.
+    """
 
     name: str
     file: str
     old: str
     new: str
     tests: tuple[str, ...]
+    postgres: bool = False
 
 
 RECOVERY, DOMAIN = "domain/recovery_decision.py", ("tests/domain/test_recovery_decision.py",)
@@ -20,6 +24,8 @@ EFFECT, LEDGER = (
     "store/moves/effect.py",
     ("tests/runtime/ledger/test_effect_states.py", "tests/runtime/ledger/test_replay_rules.py"),
 )
+
+CLAIMS = ("tests/store/moves/test_claim_side_by_side.py",)
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant("key_ttl counts from the last attempt", RECOVERY, "attempts[0].dispatched_at", "attempts[-1].dispatched_at", DOMAIN),
@@ -105,4 +111,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("the kernel's settings are writable", "agent/commands/bubblewrap.py", '            line += ["--ro-bind-try", door, door]', "            pass", ("tests/security/test_sandbox_doors.py",)),
     Mutant("a set-user-ID file can be made", "agent/commands/seccomp.py", "        if name in _MODE:", "        if name in ():", ("tests/security/test_rights.py",)),
     Mutant("a secret of the environment is passed on", "agent/commands/sandbox.py", "if name in added or (", "if name not in () or (", ("tests/security/test_own_code.py",)),
+    Mutant("a claim does not skip what another one took", "store/sql/claim.sql", "where {claimable} and queue = :queue and program = :program and {pin} = :version\norder by priority desc, turn, uid limit :limit {skip_locked};", "where {claimable} and queue = :queue and program = :program and {pin} = :version\norder by priority desc, turn, uid limit :limit;", CLAIMS, postgres=True),
+    Mutant("a claim waits for what another one took", "store/sql/claim.sql", "where {claimable} and queue = :queue and program = :program and {pin} = :version\norder by priority desc, turn, uid limit :limit {skip_locked};", "where {claimable} and queue = :queue and program = :program and {pin} = :version\norder by priority desc, turn, uid limit :limit {lock};", CLAIMS, postgres=True),
+    Mutant("a limit is counted from a stale snapshot", "store/sql/claim.sql", "    or paused_at is not null\n) {lock};", "    or paused_at is not null\n);", CLAIMS, postgres=True),
+    Mutant("a waiting session holds a slot of its queue", "store/sql/claim.sql", "select 1 from session where status = 'running' and queue = :queue limit :limit", "select 1 from session where status in ('running', 'waiting') and queue = :queue limit :limit", CLAIMS),
+    Mutant("a waiting session holds a slot of its key", "store/sql/claim.sql", "where status = 'running' and queue = :queue and concurrency_key = :key limit :limit", "where status in ('running', 'waiting') and queue = :queue and concurrency_key = :key limit :limit", ("tests/store/moves/test_claim.py",)),
+    Mutant("sessions of a crowd are blamed for a crash", "store/moves/lease.py", "is_suspect = alone == 1 and log.tx.one(", "is_suspect = log.tx.one(", ("tests/store/moves/test_claim.py",)),
+    Mutant("a suspect is claimed beside others", "store/moves/claim.py", "                if self._request.is_idle:\n                    self._take(one)", "                if True:\n                    self._take(one)", ("tests/store/moves/test_claim.py",)),
+    Mutant("a worker is dead before that is certain", "runtime/workers/lost_leases.py", "self._runtime.worker.life(row) is Liveness.DEAD", "self._runtime.worker.life(row) is not Liveness.ALIVE", ("tests/runtime/workers/test_lost_leases.py",)),
+    Mutant("a direct run takes over before death is certain", "runtime/run/session_lease.py", "runtime.worker.life(row) is not Liveness.DEAD", "runtime.worker.life(row) is Liveness.ALIVE", ("tests/runtime/workers/test_lost_leases.py",)),
+    Mutant("a stopping worker drops its sessions", "runtime/workers/worker.py", "        finally:\n            await self._sessions.stop()", "        finally:\n            pass", ("tests/runtime/workers/test_worker.py",)),
+    Mutant("a supervisor restarts for ever", "control/supervisor/decision.py", "elif len(recent) >= group.restarts:", "elif False:", ("tests/control/supervisor/test_decision.py",)),
 )  # fmt: skip

@@ -37,7 +37,7 @@ def copy_tree(target: Path) -> None:
             shutil.copy2(ROOT / name, target / name)
 
 
-def run_tests(tree: Path, tests: Iterable[str]) -> int:
+def run_tests(tree: Path, tests: Iterable[str], *, postgres: bool = False) -> int:
     """Run tests with the code of this tree; return the exit status of pytest."""
     environment = os.environ | {"PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [
@@ -49,7 +49,7 @@ def run_tests(tree: Path, tests: Iterable[str]) -> int:
         "-p",
         "no:cacheprovider",
         "-m",
-        "not postgres and not soak",
+        "not soak" if postgres else "not postgres and not soak",
         *tests,
     ]
     try:
@@ -80,7 +80,7 @@ def plant(tree: Path, mutant: Mutant) -> str:
 def verdict(tree: Path, mutant: Mutant) -> str:
     before = plant(tree, mutant)
     try:
-        code = run_tests(tree, mutant.tests)
+        code = run_tests(tree, mutant.tests, postgres=mutant.postgres)
     finally:
         (tree / "src" / "perdure" / mutant.file).write_text(before, encoding="utf-8")
     return {PASSED: "survived", FAILED: "caught"}.get(code, f"pytest ended with {code}")

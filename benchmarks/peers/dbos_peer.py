@@ -1,4 +1,4 @@
-"""DBOS doing the same work, in its own environment: `dbos_peer.py rate|alone|prepare|resume DATABASE COUNT`."""
+"""DBOS doing the same work, in its own environment: `dbos_peer.py rate|alone|prepare|resume|queue DATABASE COUNT`."""
 
 import os
 import random
@@ -56,6 +56,17 @@ def long(steps: int) -> int:
     return steps
 
 
+spans = []
+
+
+@DBOS.workflow()
+def one_step(content: str) -> int:
+    began = time.perf_counter()
+    done = len(echo(content))
+    spans.append((began, time.perf_counter()))
+    return done
+
+
 began = time.perf_counter()
 if what == "prepare":
     os.environ["DBOS_STOP"] = "yes"
@@ -68,6 +79,13 @@ elif what == "rate":
     handles = [DBOS.start_workflow(flow, 20) for _ in range(count)]
     done = sum(handle.get_result() for handle in handles)
     print(done / (time.perf_counter() - began))
+elif what == "queue":
+    handles = [DBOS.enqueue_workflow("bench", one_step, text(1)) for _ in range(count)]
+    DBOS.register_queue("bench")  # only now they are claimed
+    for handle in handles:
+        handle.get_result()
+    first, last = min(one for one, _ in spans), max(one for _, one in spans)
+    print(count / (last - first))
 elif what == "prepare":
     print(0, flush=True)
     with SetWorkflowID("long"):

@@ -23,7 +23,7 @@ from tests.crash.control.support.app import KINDS, expected
 from tests.crash.control.support.audit import QueueLimits, Verdict, doubled_and_lost, lease_events, over_limits
 from tests.crash.control.support.fleet import Fleet
 
-LIMITS: dict[str, QueueLimits] = {}
+LIMITS = {"narrow": QueueLimits(concurrency=2), "keyed": QueueLimits(concurrency=4, per_key=1)}
 QUEUES = ("default", "narrow", "keyed")
 PERSON = "ada"
 
