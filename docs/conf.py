@@ -31,6 +31,7 @@ NAVIGATION = {
         "how-to/record",
         "how-to/branches",
         "how-to/postgres",
+        "how-to/limits",
         "how-to/write-an-agent",
         "how-to/agent-tools",
         "how-to/mcp",

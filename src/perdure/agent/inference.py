@@ -16,6 +16,7 @@ from typing import Any
 from perdure.agent.history.transcript import Line, line_of
 from perdure.agent.ledger import AgentLedger
 from perdure.agent.model import Model, OnText, PartialReply, Reply, Request, ToolCall, Usage
+from perdure.agent.models.request_limits import HELD, REF, RequestLimits
 from perdure.clock import SECOND
 from perdure.domain.effect import AttemptOutcome, Replay, idempotency_key, intent_digest
 from perdure.domain.event import Event
@@ -31,7 +32,6 @@ from perdure.store.moves.interrupt import INTERRUPTED
 
 logger = logging.getLogger(__name__)
 ATTEMPTS = 6
-HELD = 30.0  # seconds; a longer delay becomes a durable wait, which holds no process
 LONGEST = 3600.0  # the longest delay that a server can ask for
 TIMEOUT = 600.0
 MAX_TEXT = 400_000  # characters
@@ -59,14 +59,19 @@ class ModelCall:
         """The seconds until the next attempt; raises `ModelError` when there is none."""
         wanted = error.retry_after if error.retry_after is not None else 0.25 * 2**self.asked
         seconds = min(wanted, LONGEST)
-        why = f"It was asked {self.asked} times." if self.asked >= ATTEMPTS else ""
-        if not why and self.until is not None and self.waited + seconds * SECOND > self.until:
+        if self.asked >= ATTEMPTS:
+            why = f"It was asked {self.asked} times."
+            raise ModelError(f"{error.message} {why}", hint=error.hint, **error.details) from error
+        self.spend(seconds, error)
+        return seconds
+
+    def spend(self, seconds: float, error: ModelError) -> None:
+        """Count time that is spent waiting; raises `ModelError` when the agent may not wait for so long."""
+        if self.until is not None and self.waited + seconds * SECOND > self.until:
             left = max(self.until, 0) // SECOND
             why = f"It asks for a delay of {seconds:g} s, and the agent may wait {left:,} s in all."
-        if why:
             raise ModelError(f"{error.message} {why}", hint=error.hint, **error.details) from error
         self.waited += round(seconds * SECOND)
-        return seconds
 
 
 class ReplyCut(Exception):
@@ -83,27 +88,21 @@ async def ask(
 ) -> Reply:
     """Call the model until it answers. Raises `ModelError` when another attempt cannot help, `ReplyCut` when the
     session is interrupted."""
-    interruption = ledger.run.interruption
+    interruption, limits = ledger.run.interruption, RequestLimits(ledger, model, call.position)
     while True:
         received = PartialReply(publisher(speech))
-        call.asked += 1
         try:
             await interruption.check()
-            async with asyncio.timeout(TIMEOUT):
-                return clean(await interruption.race(model.reply(request, received)))
+            await limits.wait_turn(request, call, ATTEMPTS, speech)
+            call.asked += 1
+            reply = await _request(ledger, model, request, received)
+            await limits.correct(reply.usage)
+            return reply
         except Interrupted:
             raise ReplyCut(received) from None
-        except asyncio.CancelledError:
-            this = asyncio.current_task()
-            if this is not None and this.cancelling():
-                raise
-            error = ModelError(f"{model.name} cancelled its own request.", retry=False)
-        except TimeoutError:
-            error = ModelError(f"{model.name} did not answer within {TIMEOUT:g} s.")
         except ModelError as raised:
             error = raised
-        except Exception as raised:  # a user's own model: its exceptions prove nothing
-            error = ModelError(f"{model.name} failed: {type(raised).__name__}: {raised}", retry=False)
+        await limits.heed(error)
         if not error.retry:
             raise error
         delay = call.delay(error)
@@ -116,6 +115,24 @@ async def ask(
             await _pause(ledger, delay, call)
         except Interrupted:
             raise ReplyCut from None
+
+
+async def _request(ledger: AgentLedger, model: Model, request: Request, received: PartialReply) -> Reply:
+    """Send one request. Every failure is a `ModelError`."""
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            return clean(await ledger.run.interruption.race(model.reply(request, received)))
+    except (Interrupted, ModelError):
+        raise
+    except asyncio.CancelledError:
+        this = asyncio.current_task()
+        if this is not None and this.cancelling():
+            raise
+        raise ModelError(f"{model.name} cancelled its own request.", retry=False) from None
+    except TimeoutError:
+        raise ModelError(f"{model.name} did not answer within {TIMEOUT:g} s.") from None
+    except Exception as raised:  # a user's own model: its exceptions prove nothing
+        raise ModelError(f"{model.name} failed: {type(raised).__name__}: {raised}", retry=False) from None
 
 
 def publisher(speech: LiveTextWriter | None) -> OnText:
@@ -150,8 +167,9 @@ def waited_for(events: Iterable[Event], what: str) -> tuple[int, int]:
         if one.kind == "session.described" and "model" in (one.body or {}).get("rows", {}).get("session", {}):
             asked, waited = 0, 0  # another model is asked from here on
         for row in ((one.body or {}).get("rows", {}).get("wait") or ()) if one.kind == "wait.opened" else ():
-            if row["kind"] == WaitKind.TIMER and row["ref"] == NAME and (row["detail"] or {}).get("for") == what:
-                asked, waited = asked + 1, waited + row["due_at"] - row["since"]
+            refs = (NAME, REF) if row["kind"] == WaitKind.TIMER and (row["detail"] or {}).get("for") == what else ()
+            if row["ref"] in refs:  # a wait for a limit is no attempt
+                asked, waited = asked + (row["ref"] == NAME), waited + row["due_at"] - row["since"]
     return asked, waited
 
 

@@ -70,6 +70,7 @@ GROUPS = {
         "worker": "Run sessions that are ready, until it is stopped.",
         "queues": "List queues with their limits and the numbers of their sessions, and change limits.",
         "schedules": "List schedules, which start sessions at certain times, and add, pause or change one.",
+        "limits": "List and set how many requests and tokens model providers accept, for all workers.",
         "doctor": "Check the health of the store, which guarantees hold, and what to do.",
         "migrate": "Bring the store's schema up to date.",
         "restores": "List restores: when the store was set back to an earlier state, and who released each.",

@@ -34,6 +34,7 @@ from perdure.domain.literals import (
     WaitWord,
 )
 from perdure.domain.queue import Queue, QueueView
+from perdure.domain.rate_limit import RateLimit
 from perdure.domain.schedule import Schedule
 from perdure.domain.session import SessionRecord
 from perdure.domain.state import SessionState
@@ -57,6 +58,7 @@ from perdure.runtime.run.driver import Driver
 from perdure.runtime.run.large_values import Values
 from perdure.runtime.session_edits import SessionEdits
 from perdure.runtime.start.queues import Queues
+from perdure.runtime.start.rate_limits import RateLimits
 from perdure.runtime.start.schedules import Schedules
 from perdure.runtime.start.starts import Starts
 from perdure.runtime.start_options import ConflictWord, StartOptions
@@ -117,6 +119,7 @@ class Runtime:
         self.starts = Starts(store, self.queries, self.requests, self.policy, self.values, by)
         self._queues = Queues(store, by)
         self.schedule_handler = Schedules(store, by, self.requests.cancel, under_policy=lambda: self.policy.is_given)
+        self._rate_limits = RateLimits(store, by)
         self.driver = Driver(self)
         self.heartbeat = Heartbeat(store, microseconds(lease))
         self.live_text = LiveText(store)
@@ -296,6 +299,24 @@ class Runtime:
         """Start a session of a schedule now, beside its ticks, whether it is paused or not. Its `overlap` holds."""
         made = await self.schedule_handler.trigger(name, by=by)
         return await self.queries.get(made.uid)
+
+    def rate_limits(self) -> AsyncIterator[RateLimit]:
+        """The limits of model providers that all workers share, by name."""
+        return self._rate_limits.listing()
+
+    async def set_rate_limit(
+        self,
+        name: str,
+        *,
+        requests: int | UnsetType | None = UNSET,
+        tokens: int | UnsetType | None = UNSET,
+        by: str | None = None,
+    ) -> RateLimit:
+        """Set how many requests and tokens a minute a provider (`anthropic`) or a model (`anthropic:NAME`) accepts.
+
+        All workers of the store keep to it together. What is not given stays, and None removes a limit.
+        """
+        return await self._rate_limits.set(name, requests, tokens, by)
 
     async def run(self, name: str) -> SessionView:
         """Run a session here until it finishes or waits."""

@@ -11,7 +11,7 @@ from perdure.domain.lease import Holder
 from perdure.errors import Conflict, LeaseHeld, LeaseLost
 from perdure.ids import new_uid
 from perdure.store.move import Move
-from perdure.store.moves import event, fact, inbox, lease, session
+from perdure.store.moves import event, fact, inbox, lease, rate_limit, session
 from perdure.store.store import Store, open_store
 from perdure.testing.proxy import wait_until
 from tests.store.support.linearizability import Kind, Operation
@@ -113,3 +113,10 @@ class Contender:
 
     def _note(self, kind: Kind, epoch: int | None, number: int | None, called: int, *, refused: bool = False) -> None:
         self.history.append(Operation(self.who, kind, epoch, number, called, time.monotonic_ns(), refused))
+
+
+def reserve_requests(ready: Ready, target: str, names: tuple[str, ...], count: int) -> list[int]:
+    """Reserve requests of a model; returns when each of them may be sent."""
+    with open_store(target, connections=2) as store:
+        ready()
+        return [store.write_now(rate_limit.reserve(names, 0)).at for _ in range(count)]

@@ -152,6 +152,12 @@ def has_branches(tx: StoreTransaction, uid: str) -> bool:
     return tx.one("session.a_branch", uid=uid, limit=1) is not None
 
 
+def newest_due(tx: StoreTransaction, uid: str, prefix: str) -> int | None:
+    """When the newest of the waits is due whose ids begin with a prefix."""
+    row = tx.one("wait.newest_due", uid=uid, first=prefix, last=prefix + "~")
+    return row[0] if row else None
+
+
 def of_session(tx: StoreTransaction, uid: str) -> list[Wait]:
     return [Wait.from_row(row) for row in tx.all("wait.of_session", uid=uid, limit=MANY)]
 

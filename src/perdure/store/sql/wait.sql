@@ -13,6 +13,10 @@ where session_uid = :uid and id = :id and resolved_at is null;
 -- One wait.
 select {columns:wait} from wait where session_uid = :uid and id = :id;
 
+-- name: wait.newest_due
+-- When the newest of the waits is due whose ids are between two texts.
+select max(due_at) from wait where session_uid = :uid and id >= :first and id < :last;
+
 -- name: wait.of_session
 -- Every wait of a session, in order.
 select {columns:wait} from wait where session_uid = :uid order by since, id limit :limit;

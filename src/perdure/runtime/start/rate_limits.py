@@ -1,0 +1,32 @@
+"""Limits of model providers as people see and change them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from msgspec import UNSET, UnsetType
+
+from perdure.domain.rate_limit import RateLimit
+from perdure.errors import ConfigError
+from perdure.store.moves import rate_limit
+from perdure.store.store import Store
+
+
+class RateLimits:
+    """The limits of a store. `by` is who changes them, unless a call names another person."""
+
+    def __init__(self, store: Store, by: str) -> None:
+        self._store = store
+        self._by = by
+
+    async def listing(self) -> AsyncIterator[RateLimit]:
+        for one in await self._store.read(rate_limit.listing, limit=1_000_000):
+            yield one
+
+    async def set(
+        self, name: str, requests: int | UnsetType | None, tokens: int | UnsetType | None, by: str | None
+    ) -> RateLimit:
+        """Change a limit; what is UNSET stays."""
+        if requests is UNSET and tokens is UNSET:
+            raise ConfigError(f"Nothing of the limit {name} was to be changed.", hint="Name requests, tokens or both.")
+        return await self._store.write(rate_limit.set_limit(name, by or self._by, requests, tokens))
