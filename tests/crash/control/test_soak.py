@@ -37,7 +37,7 @@ def timed_server(victim: PostgresServer) -> PostgresServer:
 @pytest.mark.slow
 def test_sessions_survive_deaths_of_workers_on_sqlite(tmp_path: Path) -> None:
     soak = Soak(tmp_path, str(tmp_path / "perdure.db"), workers=3, sessions=40, lease=2, chance=chance())
-    verdict = soak.run(patience=90, pause=0.7)
+    verdict = soak.run(patience=90, pause=1, rounds=1)
     report("SQLite", verdict)
     assert verdict.wrong == []
 
@@ -46,8 +46,8 @@ def test_sessions_survive_deaths_of_workers_on_sqlite(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_sessions_survive_deaths_of_workers_and_server(timed_server: PostgresServer, tmp_path: Path) -> None:
     url = timed_server.create_database()
-    soak = Soak(tmp_path, url, workers=3, sessions=40, lease=2, chance=chance(), server=timed_server)
-    verdict = soak.run(patience=90, pause=0.7)
+    soak = Soak(tmp_path, url, workers=3, sessions=60, lease=2, chance=chance(), server=timed_server)
+    verdict = soak.run(patience=90, pause=1, rounds=1)
     report("PostgreSQL", verdict)
     assert verdict.wrong == []
 

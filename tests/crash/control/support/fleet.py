@@ -1,4 +1,4 @@
-"""The processes of the control soak: workers and their children, found by a token in their environment."""
+"""The processes of the control soak: a supervisor with its workers, found by a token in their environment."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from perdure.testing.proxy import wait_until
 
 APP = Path(__file__).with_name("app.py")
 TOKEN = "CONTROL_SOAK_TOKEN"
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Fleet:
-    """So many workers on one store, each started again when it ends."""
+    """`perdure serve` on a store. It is started again when it ends."""
 
     def __init__(
         self, folder: Path, target: str, sink: str, *, workers: int, lease: float, concurrency: int = 4
@@ -31,33 +31,28 @@ class Fleet:
         self.token = secrets.token_hex(8)
         self.deaths: Counter[str] = Counter()
         self.lease = lease
-        self._log = folder / "workers.log"
+        self._log = folder / "serve.log"
         self._command = [
-            sys.executable, "-m", "perdure", "worker", "--app", str(APP), "--store", target,
-            "--concurrency", str(concurrency), "--json",
+            sys.executable, "-m", "perdure", "serve", "--app", str(APP), "--store", target, "--workers", str(workers),
+            "--concurrency", str(concurrency), "--drain", "5s", "--json",
         ]  # fmt: skip
         self._environment = os.environ | {
             TOKEN: self.token, "PERDURE_SINK": sink, "PERDURE_LEASE": f"{lease}s", "PERDURE_IGNORE_FOLDER": "1",
             "XDG_RUNTIME_DIR": str(folder), "XDG_DATA_HOME": str(folder / "data"), "HOME": str(folder),
             "PYTHONPATH": str(Path.cwd()),
         }  # fmt: skip
-        self._workers: list[subprocess.Popen[bytes]] = []
-        self._wanted = workers
         self._stopped: dict[int, float] = {}
 
     def __enter__(self) -> Self:
-        while len(self._workers) < self._wanted:
-            self._workers.append(self._start())
+        self._serve = self._start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for pid in processes_of(self.token):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        for process in self._workers:
-            process.wait()
+            _send(pid, signal.SIGKILL)
+        self._serve.wait()
 
     def _start(self) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:
@@ -66,56 +61,62 @@ class Fleet:
             )
 
     def tend(self) -> None:
-        """Start workers that have ended again, and let stopped ones continue when their lease is over."""
-        for place, process in enumerate(self._workers):
-            if process.poll() is not None:
-                if process.returncode != -signal.SIGKILL:
-                    self.deaths["ended by itself"] += 1
-                self._workers[place] = self._start()
+        """Start a supervisor that has ended again, and let stopped workers continue when their leases are over."""
+        if self._serve.poll() is not None:
+            if self._serve.returncode != -signal.SIGKILL:
+                self.deaths["supervisors ended by themselves"] += 1
+            self._serve = self._start()
         for pid, until in list(self._stopped.items()):
             if time.monotonic() >= until:
                 del self._stopped[pid]
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
+                _send(pid, signal.SIGCONT)
 
-    def kill(self, chance: random.Random) -> None:
-        """Kill a worker that runs."""
-        process = chance.choice(self._workers)
-        if process.poll() is None and process.pid not in self._stopped:
-            process.kill()
-            process.wait()
+    def kill_worker(self, chance: random.Random) -> None:
+        """Kill a worker or a service."""
+        if children := [pid for pid in processes_of(self.token) if pid != self._serve.pid and pid not in self._stopped]:
+            _send(chance.choice(children), signal.SIGKILL)
             self.deaths["workers killed"] += 1
 
-    def stop(self, chance: random.Random) -> None:
+    def stop_worker(self, chance: random.Random) -> None:
         """Stop a worker until after its leases have ended."""
-        process = chance.choice(self._workers)
-        if process.poll() is None and process.pid not in self._stopped:
-            process.send_signal(signal.SIGSTOP)
-            self._stopped[process.pid] = time.monotonic() + 1.5 * self.lease
+        running = [
+            pid for pid in processes_of(self.token) if " worker " in command_of(pid) and pid not in self._stopped
+        ]
+        if running:
+            pid = chance.choice(running)
+            _send(pid, signal.SIGSTOP)
+            self._stopped[pid] = time.monotonic() + 1.5 * self.lease
             self.deaths["workers stopped past the lease"] += 1
 
-    def end(self) -> list[str]:
-        """Ask every worker to stop. Returns what is left of them afterwards: orphans, and workers that did not stop."""
-        for pid in self._stopped:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+    def kill_supervisor(self) -> None:
+        """Kill the supervisor, with which its children end."""
+        self._serve.kill()
+        self._serve.wait()
         self._stopped.clear()
-        for process in self._workers:
-            process.terminate()
+        self.deaths["supervisors killed"] += 1
+
+    def end(self) -> list[str]:
+        """Ask everything to stop. Returns what is left afterwards: orphans, and a supervisor that did not stop."""
+        for pid in self._stopped:
+            _send(pid, signal.SIGCONT)
+        self._stopped.clear()
+        self._serve.terminate()
         left = []
-        for process in self._workers:
-            try:
-                process.wait(PATIENCE)
-            except subprocess.TimeoutExpired:
-                left.append(f"worker {process.pid} did not stop")
-                process.kill()
-                process.wait()
+        try:
+            self._serve.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            left.append("the supervisor did not stop")
         with suppress(TimeoutError):
-            wait_until(lambda: not processes_of(self.token), "no process is left", patience=5)
+            wait_until(lambda: not processes_of(self.token), "no process is left", patience=10)
         return left + [f"process {pid}: {command_of(pid)}" for pid in processes_of(self.token)]
 
     def log_text(self) -> str:
         return self._log.read_text(errors="replace")
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def processes_of(token: str) -> list[int]:

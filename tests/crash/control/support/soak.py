@@ -40,14 +40,17 @@ class Soak:
         self._chance = chance
         self._person: Counter[str] = Counter()
 
-    def run(self, *, patience: float, pause: float) -> Verdict:
-        """Start the sessions and the workers; every `pause` seconds something dies, until all sessions have ended."""
+    def run(self, *, patience: float, pause: float, rounds: int = 1_000_000) -> Verdict:
+        """Start the sessions and the workers. Every `pause` seconds something dies, until all sessions have ended.
+
+        In a round, everything that can die does so once.
+        """
         with Sink(self._folder / "sink") as sink, open_store(self._target) as store:
             wanted = self._start(store)
             fleet = Fleet(self._folder, self._target, sink.url, workers=self._workers, lease=self._lease)
             with fleet:
                 began = time.monotonic()
-                stuck = self._let_die(store, fleet, began + patience, pause)
+                stuck = self._let_die(store, fleet, began + patience, pause, rounds)
                 seconds, orphans = time.monotonic() - began, fleet.end()
                 if stuck:
                     orphans += [f"(the log of the workers ends with) {fleet.log_text()[-3000:]}"]
@@ -73,7 +76,7 @@ class Soak:
             wanted += expected(kind, n)
         return wanted
 
-    def _let_die(self, store: Store, fleet: Fleet, deadline: float, pause: float) -> list[str]:
+    def _let_die(self, store: Store, fleet: Fleet, deadline: float, pause: float, rounds: int) -> list[str]:
         """Let something die again and again; returns the sessions that have not ended at the deadline."""
         left, deaths = ["?"], list[Callable[[], None]]()
         next_death = time.monotonic() + pause
@@ -87,16 +90,17 @@ class Soak:
                 continue
             if not left:
                 return []
-            if time.monotonic() >= next_death:
+            if time.monotonic() >= next_death and (deaths or rounds):
                 next_death = time.monotonic() + self._chance.uniform(0.5, 1.5) * pause
-                deaths = deaths or self._deaths(fleet)
+                if not deaths:
+                    deaths, rounds = self._deaths(fleet), rounds - 1
                 deaths.pop()()
         return left
 
     def _deaths(self, fleet: Fleet) -> list[Callable[[], None]]:
         """Every kind of death once, in an order by chance."""
-        kill, stop = (lambda: fleet.kill(self._chance)), (lambda: fleet.stop(self._chance))
-        found: list[Callable[[], None]] = [kill, kill, stop]
+        kill, stop = (lambda: fleet.kill_worker(self._chance)), (lambda: fleet.stop_worker(self._chance))
+        found: list[Callable[[], None]] = [kill, kill, stop, fleet.kill_supervisor]
         if self._server is not None:
             found += [lambda: self._restart_server(fleet), lambda: self._cut_connections(fleet)]
         self._chance.shuffle(found)
