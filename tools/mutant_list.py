@@ -24,6 +24,8 @@ EFFECT, LEDGER = (
     "store/moves/effect.py",
     ("tests/runtime/ledger/test_effect_states.py", "tests/runtime/ledger/test_replay_rules.py"),
 )
+SCHEDULE, TICKS = "store/moves/schedule.py", ("tests/runtime/test_schedules.py",)
+TIMES = ("tests/domain/test_schedule_times.py",)
 
 CLAIMS = ("tests/store/moves/test_claim_side_by_side.py",)
 
@@ -122,4 +124,11 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a direct run takes over before death is certain", "runtime/run/session_lease.py", "runtime.worker.life(row) is not Liveness.DEAD", "runtime.worker.life(row) is Liveness.ALIVE", ("tests/runtime/workers/test_lost_leases.py",)),
     Mutant("a stopping worker drops its sessions", "runtime/workers/worker.py", "        finally:\n            await self._sessions.stop()", "        finally:\n            pass", ("tests/runtime/workers/test_worker.py",)),
     Mutant("a supervisor restarts for ever", "control/supervisor/decision.py", "elif len(recent) >= group.restarts:", "elif False:", ("tests/control/supervisor/test_decision.py",)),
+    Mutant("a tick is doubled after a restore", SCHEDULE, "uid = uid or tick_uid(store_id(tx), found, tick)", "uid = uid or new_uid()", TICKS),
+    Mutant("a tick is handled again", SCHEDULE, 'columns = {"last_tick": tick,', 'columns = {"last_tick": found.last_tick,', TICKS),
+    Mutant("a session does not wait in line", SCHEDULE, "in_line = found.overlap == Overlap.QUEUE and", "in_line = False and", TICKS),
+    Mutant("a line skips a session that has not ended", SCHEDULE, "return bool(still) and still[0].in_line", "return bool(still)", TICKS),
+    Mutant("a tick of the lost time counts as new", "store/sql/restore.sql", "select parent_uid, coalesce(scheduled_at, created_at)", "select parent_uid, created_at", TICKS),
+    Mutant("a local time that occurs twice ticks twice", "domain/schedule_times.py", "local.replace(tzinfo=zone, fold=0)", "local.replace(tzinfo=zone, fold=1)", TIMES),
+    Mutant("a change of the clocks is not noticed", "domain/schedule_times.py", "if change is None:", "if change is None or True:", TIMES),
 )  # fmt: skip

@@ -64,7 +64,8 @@ async def test_tick_starts_one_session_with_a_readable_id(world: World) -> None:
     assert (at % (10 * MINUTE), started.schedule_uid) == (0, made.uid)
     assert (started.queue, started.priority, started.owner, started.concurrency_key) == ("reports", 3, "ada", "k")
     assert (started.max_retries, started.deadline_at) == (2, started.created_at + 60 * MINUTE)
-    assert (await the(world)).outcomes["started"]["session"] == started.id
+    now = await the(world)
+    assert (now.last_tick, now.outcomes["started"]["session"]) == (at, started.id)
     view = await world.rt.run(started.id)
     assert (view.status, view.result) == ("done", "daily")
     world.verify(started.id)

@@ -13,15 +13,15 @@ import pytest
 
 import perdure
 from perdure import Session, program
-from perdure.control.services.schedules import ScheduleService
 from perdure.domain.schedule_times import ticks
+from perdure.runtime.services.schedules import ScheduleService
 from tests.seed import kill_points
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 SCHEDULER = """
 import asyncio, itertools, os, signal, sys, perdure
 from perdure import faults
-from perdure.control.services.schedules import ScheduleService
+from perdure.runtime.services.schedules import ScheduleService
 
 points, kill_at = itertools.count(1), int(sys.argv[2])
 
@@ -33,7 +33,7 @@ async def main():
     async with perdure.open(sys.argv[1]) as rt:
         print("ready", flush=True)
         faults.arm(reach)
-        await ScheduleService().run(rt)
+        await ScheduleService(rt).run()
 
 asyncio.run(main())
 """
@@ -95,7 +95,7 @@ async def test_service_wakes_for_a_new_schedule_and_is_idle_otherwise(target: st
             return await read(query, *given, **named)
 
         rt.store.read = counted  # type: ignore[method-assign]
-        service = asyncio.ensure_future(ScheduleService().run(rt))
+        service = asyncio.ensure_future(ScheduleService(rt).run())
         try:
             async with asyncio.timeout(30):
                 while len(reads) < 3:

@@ -1,1 +1,0 @@
-"""Services: loops that do what no session does itself."""

@@ -1,0 +1,19 @@
+"""Schedules: the sessions of their ticks are started when they are due.
+
+Any number of processes may run it: a tick is handled by the first of them, in one transaction (`store.moves.schedule`).
+"""
+
+from __future__ import annotations
+
+from perdure.runtime.services.service import Service
+from perdure.store.writer.wakeup import SCHEDULES
+
+
+class ScheduleService(Service):
+    """Starts the sessions of all ticks that are due."""
+
+    name = "schedules"
+    topics = (SCHEDULES,)
+
+    async def look(self) -> int | None:
+        return await self.runtime.schedule_handler.handle_due()
