@@ -8,6 +8,7 @@ import pytest
 
 from perdure import Session, SessionFailed, program
 from perdure.clock import SECOND
+from perdure.runtime.services.timers import Timers
 from perdure.store.moves import session_end
 from tests.runtime.support.scripted_world import Outside, World
 
@@ -23,21 +24,19 @@ async def test_a_waiting_session_ends_at_its_deadline_with_its_children(world: W
     async def parent(s: Session) -> str:
         return await s.child(asking.bind())
 
-    store = world.rt.store
     due = world.clock.now() + 60 * SECOND
     assert (await world.run(parent.bind(), timeout="1m")).status == "waiting"
-    assert await store.read(session_end.next_deadline, 0) == due
+    timers = Timers(world.rt)
+    await timers.look_if_due()
+    assert timers.next_due == due
     world.clock.advance(seconds=59)
-    assert await store.read(session_end.due_deadlines) == []
     await world.rt.requests.expire_deadline((await world.rt.get("s")).uid)
     assert (await world.rt.get("s")).status == "waiting"
     world.clock.advance(seconds=1)
-    for uid in await store.read(session_end.due_deadlines):
-        await world.rt.requests.expire_deadline(uid)
+    await timers.look_if_due()
     found = [one async for one in world.rt.sessions()]
     assert [(one.status, one.error["code"]) for one in found] == [("cancelled", "deadline-passed")] * 2
-    assert await store.read(session_end.due_deadlines) == []
-    assert await store.read(session_end.next_deadline, 0) is None
+    assert timers.next_due is None
     with pytest.raises(SessionFailed, match="had not ended at its deadline"):
         await world.rt.result("s")
     for one in found:

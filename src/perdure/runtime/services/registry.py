@@ -8,11 +8,14 @@ from collections.abc import Collection
 from perdure.errors import NotFound
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.services.housekeeping import Housekeeping
+from perdure.runtime.services.leases import Leases
 from perdure.runtime.services.schedules import ScheduleService
 from perdure.runtime.services.service import Failed, Service, ServiceGroup, log_failure
 from perdure.runtime.services.timers import Approvals, Timers
 
-SERVICES: dict[str, type[Service]] = {one.name: one for one in (Timers, ScheduleService, Approvals, Housekeeping)}
+SERVICES: dict[str, type[Service]] = {
+    one.name: one for one in (Timers, ScheduleService, Approvals, Leases, Housekeeping)
+}
 
 
 def make_services(runtime: Runtime, names: Collection[str] | None = None, failed: Failed = log_failure) -> ServiceGroup:

@@ -43,7 +43,7 @@ class Service(ABC):
         self.failed = failed
         self.next_due: int | None = None  # when there is more to do, as of the last look
         self._seen = -1  # the version of the wake-ups at the last look
-        self._look_at = 0  # when the next look is due, on the boot clock
+        self.look_at = 0  # when the next look is due, on the boot clock
         self._looking = asyncio.Lock()
 
     @abstractmethod
@@ -53,14 +53,15 @@ class Service(ABC):
     async def look_if_due(self) -> None:
         """Look if a topic has changed or the time has come. An error leaves the look due."""
         async with self._looking:
-            if not self._is_due():
+            if not self.is_due():
                 return
             seen = self.store.wakeups.version
             self.next_due = await self.look()
-            self._seen, self._look_at = seen, self.store.clock.boot() + self._pause()
+            self._seen, self.look_at = seen, self.store.clock.boot() + self._pause()
 
-    def _is_due(self) -> bool:
-        if self._seen < 0 or self.store.clock.boot() >= self._look_at:
+    def is_due(self) -> bool:
+        """Whether to look now."""
+        if self._seen < 0 or self.store.clock.boot() >= self.look_at:
             return True
         return any(self.store.wakeups.has_changed(self._seen, topic) for topic in self.topics)
 
@@ -73,6 +74,7 @@ class Service(ABC):
         """Run until cancelled. The service survives an error of the store."""
         reported = False
         while True:
+            seen = self.store.wakeups.version
             try:
                 await self.look_if_due()
             except StoreError as error:
@@ -86,8 +88,8 @@ class Service(ABC):
                 await asyncio.sleep(RETRY)
                 continue
             reported = False
-            left = (self._look_at - self.store.clock.boot()) / SECOND
-            await self.store.wakeups.wait_topics(self._seen, self.topics, max(0.0, left))
+            left = (self.look_at - self.store.clock.boot()) / SECOND
+            await self.store.wakeups.wait_topics(seen, self.topics, max(0.0, left))
 
 
 class ServiceGroup:
@@ -106,6 +108,11 @@ class ServiceGroup:
                 raise
             except Exception:
                 logger.exception("The service %s failed; it tries again.", service.name)
+
+    def next_due(self, *names: str) -> int | None:
+        """When these services have more to do, as of their last look."""
+        found = [one.next_due for name, one in self.services.items() if name in names]
+        return min((due for due in found if due is not None), default=None)
 
     async def __aenter__(self) -> Self:
         self._tasks = [asyncio.ensure_future(one.run()) for one in self.services.values()]

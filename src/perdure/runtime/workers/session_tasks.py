@@ -26,9 +26,10 @@ from perdure.runtime.workers.family import Entry, entry, runnable_family
 from perdure.store.moves import lease
 from perdure.store.moves import worker as worker_rows
 from perdure.store.moves.claim import Claim, ClaimRequest
+from perdure.store.writer.wakeup import IDLE_POLL
 
 logger = logging.getLogger(__name__)
-POLL = 1.0  # seconds between two claims when no write wakes the worker
+POLL = 1.0  # seconds between two claims while a session that runs here, or could, depends on the time
 ALONE = 60.0  # seconds that a session whose worker died runs alone, unless it makes progress earlier
 PATIENCE = 10.0  # seconds that such a session waits for a worker that runs nothing
 FAILED_FOR = 60.0  # seconds before a session that could not be run here is tried again, if it has changed
@@ -73,6 +74,12 @@ class SessionTasks:
         self._suspected_since: int | None = None  # since when such a session waits for a worker that runs nothing
         self._patience = int(PATIENCE * (1 + random_fraction()) * 1_000_000)  # not all workers stop for one session
         self._store_failed_at: int | None = None  # when the store last failed a session that ran here
+
+    @property
+    def poll(self) -> float:
+        """How many seconds the worker may wait before it claims again, if no wake-up reports new work."""
+        is_timed = self._only is not None or self._suspect is not None or self._suspected_since is not None
+        return POLL if is_timed or self.is_recovering() else IDLE_POLL
 
     def is_recovering(self) -> bool:
         """Whether a session that the store failed may still be leased to this process."""

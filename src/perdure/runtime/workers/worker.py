@@ -1,4 +1,4 @@
-"""A worker: claims sessions that are ready, runs several of them at a time, and fires timers that are due.
+"""A worker: claims sessions that are ready, runs several of them at a time, and runs the services of a store.
 
 It holds nothing that matters: killed at any moment, it loses no work, because sessions are recovered from the store by
 the next process that claims them.
@@ -23,13 +23,15 @@ from perdure.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from perdure.ids import check_name
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.ledger.policy import Intent
-from perdure.runtime.run.lineage import wake_stale_branches
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.runtime import open as open_runtime
-from perdure.runtime.workers.lost_leases import LostLeases
+from perdure.runtime.services.registry import make_services
+from perdure.runtime.services.service import ServiceGroup
+from perdure.runtime.services.timers import Approvals, Timers
 from perdure.runtime.workers.missing_code import MissingCode
 from perdure.runtime.workers.session_tasks import POLL, SessionTasks, WorkerNotice
 from perdure.store.moves import wait
+from perdure.store.writer.wakeup import IDLE_POLL
 
 logger = logging.getLogger(__name__)
 SOON = 60.0  # seconds: a worker that could exit stays for a timer that is due by then
@@ -41,10 +43,10 @@ class Worker:
     """Claims and runs the sessions of a store: `async with perdure.Worker("work.db", concurrency=8) as worker:`.
 
     `store`, `policy`, `by` and `artifacts` are those of `perdure.open`; or `store` is an open `Runtime`. With `queues`,
-    it takes sessions of these queues only. With `only`,
-    the uid of one session, it runs that session and its descendants. When the block is left, nothing more is claimed;
-    what runs gets the time `drain` to finish or to wait, and is then given back for other workers. An attempt that was
-    dispatched is always awaited.
+    it takes sessions of these queues only. With `only`, the uid of one session, it runs that session and its
+    descendants. Without `services`, other processes must run the services, such as timers. When the block is left,
+    nothing more is claimed; what runs gets the time `drain` to finish or to wait, and is then given back for other
+    workers. An attempt that was dispatched is always awaited.
     """
 
     __module__ = "perdure"
@@ -60,6 +62,7 @@ class Worker:
         by: str = "owner",
         artifacts: str | Path | None = None,
         only: str | None = None,
+        services: bool = True,
         notify: Callable[[WorkerNotice], None] = lambda _: None,
     ) -> None:
         if type(concurrency) is not int or concurrency < 1:
@@ -78,13 +81,21 @@ class Worker:
         self._notify = notify
         self._sessions = SessionTasks(self._runtime, only, concurrency, notify, names)
         self._missing_code = MissingCode(self._runtime)
-        self._lost_leases = LostLeases(self._runtime)
+        self._services = self._make_services() if services else ServiceGroup([])
+        self._heartbeat: asyncio.Task[None] | None = None
+        self._queues = names
         self._draining = False
         self._outage_since: int | None = None
-        self._unfired: dict[tuple[str, str], int] = {}  # when a wait that is due could not be resolved
         self._task: asyncio.Task[None] | None = None  # it runs between `__aenter__` and `__aexit__`
         self._looks = 0  # how often it has looked for work
         self._idle: list[tuple[int, asyncio.Future[None]]] = []  # the look from which each caller of `idle` waits
+
+    def _make_services(self) -> ServiceGroup:
+        def report(session: str, error: Exception) -> None:
+            self._notify(WorkerNotice("worker.failed", session=session, error=error))
+
+        names = None if self._only is None else (Timers.name, Approvals.name)
+        return make_services(self._runtime, names, report)
 
     @property
     def runtime(self) -> Runtime:
@@ -152,9 +163,12 @@ class Worker:
         back; an attempt that was dispatched is awaited.
         """
         try:
-            await self._run(idle)
+            async with self._services:
+                await self._run(idle)
         finally:
             await self._sessions.stop()
+            if self._heartbeat is not None:
+                self._heartbeat.cancel()
 
     async def _run(self, idle: float | None) -> None:
         store = self._runtime.store
@@ -171,18 +185,20 @@ class Worker:
             if self._outage_since is not None:
                 logger.info("The store is available again.")
                 self._outage_since = None
+            if self._heartbeat is None:
+                self._heartbeat = asyncio.ensure_future(self._runtime.worker.keep_seen())
             running = self._sessions.running
             if not running and not self._sessions.is_recovering():
                 self._report_idle()
             if busy or running or self._sessions.is_recovering():
                 quiet_since = store.clock.boot()
-            left = POLL if idle is None else idle - (store.clock.boot() - quiet_since) / 1_000_000
+            left = IDLE_POLL if idle is None else idle - (store.clock.boot() - quiet_since) / 1_000_000
             if not running and (left <= 0 or is_over or self._draining):
                 await self._report_next_due()
                 return
             if (wake_at := self._sessions.wake_at) is not None:
                 left = min(left, (wake_at - store.clock.now()) / SECOND)
-            await self._wait(seen, min(POLL, max(0.0, left)))
+            await self._wait(seen, min(self._sessions.poll, max(0.0, left)))
 
     def _report_idle(self) -> None:
         """Wake the callers of `idle` that came before this look."""
@@ -206,43 +222,30 @@ class Worker:
             self._notify(WorkerNotice("worker.idle", next_due=due))
 
     async def _wait(self, seen: int, seconds: float) -> None:
-        waiting = asyncio.ensure_future(self._runtime.store.wakeups.wait(seen, None, seconds))
+        wakeups = self._runtime.store.wakeups
+        waiting = asyncio.ensure_future(
+            wakeups.wait(seen, None, seconds)
+            if self._only is not None
+            else wakeups.wait_queues(seen, self._queues, seconds)
+        )
         await asyncio.wait([waiting, *self._sessions.running.values()], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         self._sessions.forget_ended()
 
     async def _claim(self) -> bool:
-        """Fire due timers and start ready sessions. Returns whether there is a reason not to exit."""
-        now = self._runtime.store.clock.now()
+        """Do what is due, and start ready sessions. Returns whether there is a reason not to exit."""
         if not self._draining:
-            await self._fire()
+            await self._services.look_if_due()
             if self._only is None:
-                await self._lost_leases.free()
                 await self._missing_code.wake()
             await self._sessions.start()
         if self._only is None:
-            soon: int | None = await self._runtime.store.read(wait.next_due, now)
-            return soon is not None and (soon - now) / 1_000_000 <= SOON
+            soon = self._services.next_due(Timers.name, Approvals.name)
+            return soon is not None and soon - self._runtime.store.clock.now() <= SOON * SECOND
         view = await self._runtime.get(self._only)
         timed = any(one.due_at is not None and one.kind in ("timer", "input") for one in view.waits)
         return timed or (view.status == "running" and view.uid not in self._sessions.failed_at_cursor)
-
-    async def _fire(self) -> None:
-        """Resolve waits that are due. One that cannot be resolved is reported once and does not block the others."""
-        await wake_stale_branches(self._runtime.store, self._runtime.worker.name)
-        for due in await self._runtime.store.read(wait.due, limit=100 + len(self._unfired)):
-            known = self._unfired.get((due.session_uid, due.id))
-            if known is not None and not self._sessions.is_past(known, SOON):
-                continue
-            try:
-                await self._runtime.driver.fire(due)
-            except (StoreUnavailable, StoreFull):
-                raise
-            except Exception as error:
-                self._unfired[due.session_uid, due.id] = self._runtime.store.clock.boot()
-                if known is None:
-                    self._notify(WorkerNotice("worker.failed", session=due.session_uid, error=error))
 
     async def _is_over(self) -> bool:
         """Whether the one session that this worker is for has ended, or cannot be run here."""

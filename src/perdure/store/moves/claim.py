@@ -30,7 +30,7 @@ from perdure.domain.session import Status
 from perdure.domain.wait import Wait, WaitKind
 from perdure.ids import check_name
 from perdure.store.move import Log, Move, StoreTransaction, next_event, note_requests
-from perdure.store.moves.claim_limits import Candidate, QueueLimits, Source
+from perdure.store.moves.claim_limits import RETRY, Candidate, QueueLimits, Source
 
 MOVED = 4  # sessions that wait for a slot after one claim, for each that it may take
 
@@ -103,6 +103,8 @@ class _Claiming:
         wakes = [one.wake_at for one in self._limits.values() if one.wake_at is not None and one.free <= 0]
         if self._moved >= MOVED * self._request.limit:
             wakes.append(self._tx.now)
+        if slots:
+            wakes.append(self._tx.now + RETRY)
         since, shared = self._suspected_since, tuple(self._shared)
         return Claim(tuple(self._holders), min(wakes, default=None), self._has_suspect, since, shared)
 

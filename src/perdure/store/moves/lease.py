@@ -162,9 +162,9 @@ def of_holder(tx: StoreTransaction, holder: str, *, limit: int = 1_000_000) -> l
     return [row[0] for row in tx.all("lease.of_holder", holder=holder, limit=limit)]
 
 
-def ended(tx: StoreTransaction, *, limit: int = 1000) -> list[str]:
-    """The uids of sessions whose lease has ended."""
-    return [row[0] for row in tx.all("lease.ended", now=tx.now, limit=limit)]
+def first_ends(tx: StoreTransaction, *, limit: int = 1000) -> list[tuple[str, int]]:
+    """The uids of the sessions whose leases end first, or have ended, and when."""
+    return [(uid, until) for uid, until in tx.all("lease.first_ends", limit=limit)]
 
 
 def renew(holder: Holder, ttl: int, *, wait: bool = True) -> Move[bool]:

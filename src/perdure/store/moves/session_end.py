@@ -21,7 +21,7 @@ from perdure.domain.effect import EffectState
 from perdure.domain.session import TERMINAL, Status
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import IllegalMove
-from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move, read_head
+from perdure.store.move import Log, holder_move, outsider_move, read_head
 from perdure.store.moves import approval, doubt, inbox, interrupt, lease, session, wait
 from perdure.store.moves import effect as effects
 
@@ -102,17 +102,6 @@ def expire_deadline(log: Log, *, dead: str | None = None) -> bool:
     if due is None or due > log.tx.now or log.head.status in TERMINAL:
         return False
     return _cancel(log, dead, because=str(EXPIRED["code"]))
-
-
-def due_deadlines(tx: StoreTransaction, *, limit: int = 100) -> list[str]:
-    """The uids of sessions whose deadline has passed and that were not asked to stop."""
-    return [row[0] for row in tx.all("session.due_deadlines", now=tx.now, limit=limit)]
-
-
-def next_deadline(tx: StoreTransaction, after: int) -> int | None:
-    """When the next deadline after a time passes."""
-    row = tx.one("session.next_deadline", after=after)
-    return row[0] if row else None
 
 
 def _cancel(log: Log, dead: str | None, *, now: bool = False, because: str | None = None) -> bool:

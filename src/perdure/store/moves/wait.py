@@ -24,6 +24,7 @@ from perdure.store.writer.wakeup import APPROVALS, TIMERS
 
 MANY = 1_000_000
 TIMER = "timer"  # who resolves a wait that is due
+DEADLINE = "deadline"  # the kind of a deadline among what is due
 
 
 @holder_move
@@ -195,7 +196,7 @@ def for_settled_effects(tx: StoreTransaction, *, limit: int = 1000) -> list[Wait
 
 
 class Due(NamedTuple):
-    """A wait that has a time at which it is due."""
+    """A wait, or the deadline of a session, and when it is due."""
 
     session_uid: str
     id: str
@@ -207,13 +208,8 @@ class Due(NamedTuple):
         return (self.session_uid, self.id)
 
 
-def due(tx: StoreTransaction, *, limit: int = 100) -> list[Due]:
-    """Waits that are due."""
-    return [Due(*row) for row in tx.all("wait.due", now=tx.now, limit=limit)]
-
-
 def first_due(tx: StoreTransaction, *, approvals: bool = False, limit: int = 100) -> list[Due]:
-    """The waits that are due first, by time: those for approvals, or all others."""
+    """What is due first, by time: waits for approvals; or all other waits, and the deadlines of sessions."""
     name = "wait.first_approvals" if approvals else "wait.first_due"
     return [Due(*row) for row in tx.all(name, limit=limit)]
 

@@ -62,7 +62,7 @@ select crash_count, lease_alone, code_version from session where uid = :uid;
 select uid from session where status = 'running' and lease_holder = :holder and sealed_at is null
 order by uid limit :limit;
 
--- name: lease.ended
--- Sessions whose lease has ended; only their uids, so that a damaged value cannot break the query.
-select uid from session where status = 'running' and lease_until < :now and sealed_at is null
+-- name: lease.first_ends
+-- The sessions whose leases end first; only their keys, so that a damaged value cannot break the query.
+select uid, lease_until from session where status = 'running' and lease_until is not null and sealed_at is null
 order by lease_until limit :limit;

@@ -223,20 +223,6 @@ where queue = :queue and concurrency_key = :key and concurrency_key is not null
     and status in ('ready', 'running', 'waiting') and sealed_at is null
 order by created_at, uid limit :limit;
 
--- name: session.due_deadlines
--- Sessions whose deadline has passed and that were not asked to stop.
-select uid from session
-where deadline_at is not null and cancel_requested_at is null and status in ('ready', 'running', 'waiting')
-    and deadline_at <= :now and sealed_at is null
-order by deadline_at limit :limit;
-
--- name: session.next_deadline
--- When the next deadline after a time passes.
-select deadline_at from session
-where deadline_at is not null and cancel_requested_at is null and status in ('ready', 'running', 'waiting')
-    and deadline_at > :after and sealed_at is null
-order by deadline_at limit 1;
-
 -- name: session.children
 -- The children of a session that have not ended.
 select uid from session where parent_uid = :uid and status in ('ready', 'running', 'waiting') and sealed_at is null

@@ -45,25 +45,27 @@ order by since, id limit :limit;
 select {columns:wait} from wait where resolved_at is null and (cast(:kind as text) is null or kind = :kind)
 order by since, session_uid, id limit :limit;
 
--- name: wait.due
--- Due waits of sessions that are not sealed; only their keys, so that a damaged value cannot break the query.
-select session_uid, id, kind, due_at from wait
-where resolved_at is null and due_at is not null and due_at <= :now and not exists (
-    select 1 from session where session.uid = wait.session_uid and session.sealed_at is not null
-)
-order by due_at limit :limit;
-
 -- name: wait.first_due
--- The waits that are due first, without approvals, of sessions that are not sealed; only their keys, so that a damaged
--- value cannot break the query.
-select session_uid, id, kind, due_at from wait
-where resolved_at is null and due_at is not null and kind <> 'approval' and not exists (
-    select 1 from session where session.uid = wait.session_uid and session.sealed_at is not null
-)
+-- The waits that are due first, without approvals, and the first deadlines, of sessions that are not sealed; only their
+-- keys, so that a damaged value cannot break the query.
+select session_uid, id, kind, due_at from (
+    select session_uid, id, kind, due_at from wait
+    where resolved_at is null and due_at is not null and kind <> 'approval' and not exists (
+        select 1 from session where session.uid = wait.session_uid and session.sealed_at is not null
+    )
+    order by due_at limit :limit
+) as due_wait
+union all
+select session_uid, id, kind, due_at from (
+    select uid as session_uid, '' as id, 'deadline' as kind, deadline_at as due_at from session
+    where deadline_at is not null and cancel_requested_at is null and status in ('ready', 'running', 'waiting')
+        and sealed_at is null
+    order by deadline_at limit :limit
+) as due_deadline
 order by due_at limit :limit;
 
 -- name: wait.first_approvals
--- The same for approvals.
+-- The first waits for approvals.
 select session_uid, id, kind, due_at from wait
 where resolved_at is null and due_at is not null and kind = 'approval' and not exists (
     select 1 from session where session.uid = wait.session_uid and session.sealed_at is not null

@@ -9,8 +9,8 @@ import perdure
 from perdure.domain.worker import WorkerRecord
 from perdure.errors import LeaseHeld
 from perdure.runtime.runtime import Runtime
+from perdure.runtime.services.leases import Leases
 from perdure.runtime.workers.liveness import locks_of_store
-from perdure.runtime.workers.lost_leases import LostLeases
 from perdure.store.moves import worker
 from tests.store.support.sessions import a_holder, a_session, session_of
 
@@ -39,7 +39,7 @@ async def test_only_a_worker_that_is_certainly_dead_loses_its_sessions(target: s
     async with perdure.open(target) as runtime:
         with locks_of_store(runtime.store).enter(runtime.store) as me:
             held = other_workers(runtime, me.worker)
-            await LostLeases(runtime).free()
+            await Leases(runtime).look()
             status = {id: session_of(runtime.store, uid).status for id, uid in held.items()}
             assert status == {me.id: "running", "w-gone": "ready", "w-afar": "running"}
 
