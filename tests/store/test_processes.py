@@ -7,7 +7,7 @@ import pytest
 
 from perdure.domain.event import Event
 from perdure.ids import new_uid
-from perdure.store.moves import event, fact, inbox, meta, session
+from perdure.store.moves import event, fact, inbox, meta, queue, session
 from perdure.store.store import Store, open_store
 from tests.store.support import process_tasks
 from tests.store.support.linearizability import Kind, Operation, State, unplaceable
@@ -113,3 +113,24 @@ def make_store(ready: Ready, target: str) -> str | None:
     with open_store(target) as store:
         a_session(store, new_uid())
         return store.read_now(meta.get, "store_id")
+
+
+@pytest.mark.parametrize("limits", [{"concurrency": 2}, {"per_key": 1}], ids=str)
+def test_claims_of_eight_processes_keep_the_limits(
+    target: str, processes: ProcessGroup, folder: Path, limits: dict[str, int]
+) -> None:
+    """What the processes note lies within the time that their sessions run, so an overlap of notes is one of runs."""
+    with open_store(target) as store:
+        keys = {a_session(store, concurrency_key=f"k-{number % 3}").uid: number % 3 for number in range(60)}
+        store.write_now(queue.set_limits("default", "ada", **limits))
+    notes = folder / "notes"
+    done = processes.run(process_tasks.run_claimed, [(target, str(notes), who) for who in EIGHT])
+    running: set[str] = set()
+    most = most_of_key = 0
+    for line in notes.read_text().splitlines():
+        word, uid = line.split()
+        running = running | {uid} if word == "begin" else running - {uid}
+        most = max(most, len(running))
+        most_of_key = max([most_of_key, *Counter(keys[one] for one in running).values()])
+    assert sum(done) == 60
+    assert (most if "concurrency" in limits else most_of_key) <= next(iter(limits.values()))

@@ -8,10 +8,12 @@ from typing import Any
 
 from perdure.clock import SECOND
 from perdure.domain.lease import Holder
+from perdure.domain.session import Status
 from perdure.errors import Conflict, LeaseHeld, LeaseLost
 from perdure.ids import new_uid
 from perdure.store.move import Move
 from perdure.store.moves import event, fact, inbox, lease, rate_limit, session
+from perdure.store.moves.claim import ClaimRequest, claim
 from perdure.store.store import Store, open_store
 from perdure.testing.proxy import wait_until
 from tests.store.support.linearizability import Kind, Operation
@@ -120,3 +122,22 @@ def reserve_requests(ready: Ready, target: str, names: tuple[str, ...], count: i
     with open_store(target, connections=2) as store:
         ready()
         return [store.write_now(rate_limit.reserve(names, 0)).at for _ in range(count)]
+
+
+def run_claimed(ready: Ready, target: str, log: str, who: str) -> int:
+    """Claim sessions until none is left, and note in a file that each begins and ends; returns how many were run."""
+    done = 0
+    with open_store(target, connections=2) as store, open(log, "ab", buffering=0) as file:
+        ready()
+        quiet = 0
+        while quiet < 20:
+            asked = ClaimRequest(worker=who, nonce=new_uid(), programs=frozenset({"review"}), limit=3, ttl=LONG)
+            claimed = store.write_now(claim(asked))
+            quiet = 0 if claimed.holders else quiet + 1
+            file.writelines(f"begin {holder.uid}\n".encode() for holder in claimed.holders)
+            time.sleep(0.002)
+            for holder in claimed.holders:
+                file.write(f"end {holder.uid}\n".encode())
+                store.write_now(session.finish(holder, Status.DONE))
+                done += 1
+    return done

@@ -216,6 +216,9 @@ class _Claiming:
             if not self._must_wait(one):
                 self._take(one)
             push(place)
+        left = {one.queue for _, _, one in heap} | {source.queue for source in open_ if source.has_more}
+        for queue in sorted(left):
+            self._tx.wake(queue)  # other workers skipped these sessions while this transaction held their rows
 
     def _is_skipped(self, one: Candidate) -> bool:
         wanted = self._request.skip

@@ -37,6 +37,11 @@ class Source:
         self._skipped = 0  # read, still ready, and read again by the next statement
         self._is_exhausted = False
 
+    @property
+    def has_more(self) -> bool:
+        """Whether sessions were read and not asked for."""
+        return bool(self._read)
+
     def next(self, skip: Callable[[Candidate], bool]) -> Candidate | None:
         while True:
             if not self._read and not self._is_exhausted:
