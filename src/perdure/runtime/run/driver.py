@@ -57,7 +57,8 @@ class Driver:
             await self._runtime.requests.expire_deadline(view.uid)
         await self._resolve_waits(view)
         view = await self._runtime.get(view.uid)
-        if view.status in TERMINAL or view.status == Status.WAITING:
+        is_kept_out = any(one.kind == WaitKind.SLOT for one in view.waits)  # a run that was asked for needs no slot
+        if view.status in TERMINAL or (view.status == Status.WAITING and not is_kept_out):
             return view
         try:
             async with watch_deadline(self._runtime, view):
@@ -173,7 +174,6 @@ class Driver:
             elif (one.kind == WaitKind.LEASE and await self._store.read(leases.is_free, one)) or (
                 (one.kind == WaitKind.PROGRAM and (one.ref in PROGRAMS or one.ref in TOOLS))
                 or (one.kind == WaitKind.POLICY and self._runtime.policy.is_given)
-                or one.kind == WaitKind.SLOT  # a run that was asked for needs no slot
             ):
                 await self._runtime.requests.resolve(one, None, self._runtime.by)
 

@@ -32,7 +32,17 @@ from perdure.domain.session import MOVES, SessionRecord, Status
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import LeaseHeld, LeaseLost
 from perdure.ids import check_name
-from perdure.store.move import Log, Move, StoreTransaction, hold, holder_move, note_requests, outsider_move, plain_move
+from perdure.store.move import (
+    Log,
+    Move,
+    StoreTransaction,
+    hold,
+    holder_move,
+    note_requests,
+    outsider_move,
+    plain_move,
+    read_head,
+)
 from perdure.store.moves import event, wait
 
 
@@ -46,6 +56,10 @@ def acquire(log: Log, *, nonce: str, ttl: int, alone: bool = True, code_version:
         raise lease_held(f"Session {head.id}", head.lease_holder, left)
     if head.lease_until is not None and head.lease_until >= log.tx.now:
         raise lease_held(f"Session {head.id}", head.lease_holder, head.lease_until - log.tx.now)
+    if head.status == Status.WAITING:  # a run that was asked for needs no slot
+        for asked in wait.open_of_kind(log.tx, log.uid, WaitKind.SLOT):
+            wait.settle(log, asked, None)
+            log.head = read_head(log.tx, log.uid)
     return _take(log, nonce, ttl, "lease.acquired", because=None, alone=alone, code_version=code_version)
 
 
