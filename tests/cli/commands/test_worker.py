@@ -131,7 +131,7 @@ def test_attach_stops_starting_workers_without_progress(terminal: Terminal, monk
 
 @pytest.mark.slow
 def test_session_that_kills_five_workers_waits_for_a_person(terminal: Terminal) -> None:
-    """The first death is not counted: other sessions ran in the same worker. They finish, and none of them is blamed."""
+    """The first death is not counted: other sessions ran in the same worker. They finish, and none is blamed."""
     store = str(terminal.folder / "perdure.db")
     begin(store, "before-1", "before-2")
     start(store, programs.user_kills.bind(folder=str(terminal.folder)), "deadly")
