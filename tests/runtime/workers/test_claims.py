@@ -13,6 +13,7 @@ from perdure.errors import CommitUnknown
 from perdure.store.move import Move
 from perdure.store.moves import queue
 from perdure.store.moves import session as sessions
+from perdure.store.moves.claim import Claim
 
 TWO = pytest.mark.databases("sqlite", "postgres")
 RUNNING: list[int] = []
@@ -98,7 +99,8 @@ async def test_sessions_of_a_claim_whose_answer_was_lost_are_adopted(
     async with perdure.open(target) as rt:
         for n in range(3):
             await rt.start(claims_counted.bind(n), id=f"s{n}")
-        write, lost = rt.store.write, []
+        write = rt.store.write
+        lost: list[Claim] = []
 
         async def losing(move: Move[Any]) -> Any:
             answer = await write(move)
