@@ -32,6 +32,7 @@ NAVIGATION = {
         "how-to/branches",
         "how-to/postgres",
         "how-to/limits",
+        "how-to/deploy",
         "how-to/write-an-agent",
         "how-to/agent-tools",
         "how-to/mcp",

@@ -14,7 +14,12 @@ import pytest
 
 from tests.no_skips import REQUIRED
 
-PACKAGES = {"bwrap": "bubblewrap", "git": "git", "pgbouncer": "pgbouncer"}  # by the program
+PACKAGES = {
+    "bwrap": "bubblewrap",
+    "git": "git",
+    "pgbouncer": "pgbouncer",
+    "systemd-analyze": "systemd",
+}  # by the program
 
 
 def installation(*packages: str) -> str:
