@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import statistics
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -15,8 +18,8 @@ from benchmarks import peer
 from benchmarks.measure import COUNT, MICROSECONDS, MILLISECONDS, PER_SECOND, TIMES, Budget, Line, judged
 from benchmarks.payload import text
 from benchmarks.sessions import SHORT
-from benchmarks.worker_app import bench_one_step, bench_parked
-from benchmarks.worker_processes import memory, processor_time, workers
+from benchmarks.worker_app import bench_busy, bench_one_step, bench_parked
+from benchmarks.worker_processes import memory, processor_time, supervised, workers
 from perdure.ids import new_uid
 from perdure.runtime.definitions.program import Bound
 from perdure.store.moves import queue, session
@@ -29,8 +32,8 @@ SESSIONS = int(os.environ.get("BENCH_SESSIONS", "400"))
 PARKED = int(os.environ.get("BENCH_PARKED", "10000"))
 WAKEUP = Budget("≤", 0.050)
 RATE = Budget("≥", 1.0)
-SPAN = "select min(at), max(at) from event where kind in ('lease.acquired', 'session.finished') and session_uid in "
-EVENTS = "(select uid from session where queue = {mark})"
+TAKEOVER = Budget("≤", 1.0)
+OF_QUEUE = "session_uid in (select uid from session where queue = :name)"
 
 
 def lines(folder: Path, server: PostgresServer | None, rounds: int) -> Iterator[Line]:
@@ -39,6 +42,7 @@ def lines(folder: Path, server: PostgresServer | None, rounds: int) -> Iterator[
     with open_store(target) as store:
         yield from side_by_side(store, rounds)
         yield wake_up(store)
+        yield takeover(store)
         yield from parked(store)
     if server is not None and peer.installed():
         yield from against_peers(server, rounds)
@@ -52,27 +56,22 @@ def start(store: Store, bound: Bound[int], name: str, count: int) -> None:
         store.write_now(session.create(new, by="bench"))
 
 
-def ended(store: Store, name: str, *, status: str = "done") -> int:
-    def count(tx: object) -> int:
-        mark = ":name" if store.database.dialect == "sqlite" else "%(name)s"
-        question = f"select count(*) from session where queue = {mark} and status = '{status}'"
-        rows = tx._db.execute(question, {"name": name})  # type: ignore[attr-defined]
-        return int(next(iter(rows))[0])
+def ask(store: Store, question: str, **values: Any) -> tuple[Any, ...]:
+    """The first row that a question returns. Its parameters are written as for SQLite."""
+    text = re.sub(r":([a-z]+)", r"%(\1)s", question) if store.database.dialect == "postgres" else question
+    return store.read_now(lambda tx: tuple(next(iter(tx._db.execute(text, values)))))  # type: ignore[attr-defined]
 
-    return store.read_now(count)
+
+def ended(store: Store, name: str, *, status: str = "done") -> int:
+    question = "select count(*) from session where queue = :name and status = :status"
+    return int(ask(store, question, name=name, status=status)[0])
 
 
 def span_of(store: Store, name: str) -> float:
     """Seconds from the first claim to the last end of the sessions of a queue."""
-
-    def read(tx: object) -> tuple[int, int]:
-        mark = ":name" if store.database.dialect == "sqlite" else "%(name)s"
-        rows = tx._db.execute(SPAN + EVENTS.format(mark=mark), {"name": name})  # type: ignore[attr-defined]
-        first, last = next(iter(rows))
-        return int(first), int(last)
-
-    first, last = store.read_now(read)
-    return (last - first) / 1e6
+    kinds = "kind in ('lease.acquired', 'session.finished')"
+    first, last = ask(store, f"select min(at), max(at) from event where {kinds} and {OF_QUEUE}", name=name)
+    return float(last - first) / 1e6
 
 
 def drain(store: Store, count: int, sessions: int) -> dict[str, float]:
@@ -176,17 +175,40 @@ def wake_up(store: Store, times: int = 40) -> Line:
 
 def claim_delay(store: Store, name: str) -> float:
     """From the event that created the session of a queue to the event that claimed it."""
+    claimed = "max(case when kind = 'lease.acquired' then at end)"
+    created = "min(case when kind = 'session.created' then at end)"
+    (delay,) = ask(store, f"select {claimed} - {created} from event where {OF_QUEUE}", name=name)
+    return float(delay) / 1e6
 
-    def read(tx: object) -> float:
-        mark = ":name" if store.database.dialect == "sqlite" else "%(name)s"
-        question = (
-            "select max(case when kind = 'lease.acquired' then at end) - min(case when kind = 'session.created' then at"
-            " end) from event where session_uid in "
-        )
-        rows = tx._db.execute(question + EVENTS.format(mark=mark), {"name": name})  # type: ignore[attr-defined]
-        return float(next(iter(rows))[0]) / 1e6
 
-    return store.read_now(read)
+def takeover(store: Store, kills: int = 7) -> Line:
+    """From the SIGKILL of the worker that runs a session to the next event of that session, in another worker."""
+    name = f"q-{new_uid()[:12]}"
+    with supervised(store, 2):
+        start(store, bench_busy.bind(100_000), name, 1)
+        taken = [one_takeover(store, name) for _ in range(kills)]
+    value = statistics.median(taken)
+    shown = f"{MILLISECONDS.show(value)} (largest of {kills}: {MILLISECONDS.show(max(taken))})"
+    case = "SIGKILL of a worker to the next step, under `perdure serve`"
+    return Line(case=case, perdure=shown, **judged(TAKEOVER, value, MILLISECONDS))
+
+
+def one_takeover(store: Store, name: str) -> float:
+    steps = f"from event where kind = 'step.recorded' and {OF_QUEUE}"
+
+    def count() -> int:
+        return int(ask(store, f"select count(*) {steps}", name=name)[0])
+
+    before = count()
+    wait_until(lambda: count() > before + 10, "the session makes progress", patience=120)
+    (holder,) = ask(store, "select lease_holder from session where queue = :name", name=name)
+    os.kill(int(str(holder).rpartition(":")[2]), signal.SIGKILL)
+    killed_at = time.time_ns() // 1000
+    ended_at = int(ask(store, f"select max(at) {steps}", name=name)[0])  # a commit may have been under way
+    last = max(killed_at, ended_at)
+    wait_until(lambda: int(ask(store, f"select max(at) {steps}", name=name)[0]) > last, "it continues", patience=120)
+    (first,) = ask(store, f"select min(at) {steps} and at > :last", name=name, last=last)
+    return float(first - killed_at) / 1e6
 
 
 def parked(store: Store) -> Iterator[Line]:

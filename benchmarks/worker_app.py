@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from perdure import Session, program
 
 
@@ -19,3 +21,16 @@ async def bench_one_step(s: Session, text: str) -> int:
 async def bench_parked(s: Session, text: str) -> int:
     """A session that waits for a person."""
     return len(str(await s.ask(text)))
+
+
+def short_work(number: int) -> int:
+    time.sleep(0.01)
+    return number
+
+
+@program
+async def bench_busy(s: Session, count: int) -> int:
+    """A session that records a step every ten milliseconds."""
+    for number in range(count):
+        await s.step(f"work {number}", short_work, number)
+    return count

@@ -54,3 +54,19 @@ def memory(process: subprocess.Popen[bytes]) -> int:
         if line.startswith("Private_Dirty:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+@contextmanager
+def supervised(store: Store, count: int) -> Iterator[None]:
+    """`perdure serve` with so many workers."""
+    command = [sys.executable, "-m", "perdure", "serve", "--app", str(APP), "--store", store.target, "--json"]
+    environment = os.environ | {"PERDURE_IGNORE_FOLDER": "1", "PERDURE_LOG": "error"}
+    process = subprocess.Popen(
+        [*command, "--workers", str(count), "--drain", "1s"], env=environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()

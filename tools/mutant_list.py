@@ -131,4 +131,5 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a tick of the lost time counts as new", "store/sql/restore.sql", "select parent_uid, coalesce(scheduled_at, created_at)", "select parent_uid, created_at", TICKS),
     Mutant("a local time that occurs twice ticks twice", "domain/schedule_times.py", "local.replace(tzinfo=zone, fold=0)", "local.replace(tzinfo=zone, fold=1)", TIMES),
     Mutant("a change of the clocks is not noticed", "domain/schedule_times.py", "if change is None:", "if change is None or True:", TIMES),
+    Mutant("a tick that was skipped is handled again", "store/moves/schedule.py", "if found is None or found.paused_at is not None or tick <= (found.last_tick or 0):", "if found is None or found.paused_at is not None:", ("tests/store/moves/test_schedule.py",)),
 )  # fmt: skip
