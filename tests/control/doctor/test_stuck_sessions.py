@@ -10,6 +10,7 @@ from perdure.clock import SECOND
 from perdure.control.doctor.stuck_sessions import SILENCE, Fleet, StuckSession, stuck
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import WorkerRecord
+from perdure.errors import Damaged
 from perdure.store.inspection.stuck_rows import ReadySession
 from perdure.store.moves import event, wait, worker
 from perdure.store.moves.attempt import report
@@ -128,3 +129,14 @@ def plan_of(tx: Any, name: str) -> list[str]:
     """How SQLite executes a statement, one line for each table."""
     values = dict.fromkeys(("now", "before", "limit"), 1) | dict.fromkeys(("queue", "program", "kind"), "x")
     return [row[3] for row in connection_of(tx).execute(f"explain query plan {load('sqlite')[name]}", values)]
+
+
+@pytest.mark.databases("sqlite")
+def test_row_that_cannot_be_read_hides_no_other_reason(store: Store, clock: ManualClock) -> None:
+    a_session(store, "s-1")
+    holder = a_holder(store, a_session(store, "s-2").uid, ttl=100 * SILENCE)
+    raw(store, f"update session set lease_holder = cast(x'ff61' as text) where uid = '{holder.uid}'")
+    clock.advance(seconds=SILENCE / SECOND + 1)
+    damaged: list[Damaged] = []
+    assert reasons(find(store, clock, damaged=damaged)) == {"s-1": "No worker is running."}
+    assert len(damaged) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import psycopg
@@ -13,6 +14,9 @@ from tests.crash.control.support.soak import Soak
 from tests.figures import record
 from tests.seed import chance
 
+SESSIONS, WORKERS = (
+    int(os.environ.get(name, most)) for name, most in (("SOAK_SESSIONS", "2000"), ("SOAK_WORKERS", "8"))
+)
 HEADS = ("workers", "sessions", "seconds", "deaths", "doubled", "lost", "stuck", "over a limit", "orphans")
 
 
@@ -49,6 +53,27 @@ def test_sessions_survive_deaths_of_workers_and_server(timed_server: PostgresSer
     soak = Soak(tmp_path, url, workers=3, sessions=60, lease=2, chance=chance(), server=timed_server)
     verdict = soak.run(patience=90, pause=1, rounds=1)
     report("PostgreSQL", verdict)
+    assert verdict.wrong == []
+
+
+@pytest.mark.soak
+def test_many_sessions_survive_many_deaths_on_sqlite(tmp_path: Path) -> None:
+    target = str(tmp_path / "perdure.db")
+    soak = Soak(tmp_path, target, workers=WORKERS, sessions=SESSIONS, lease=3, chance=chance())
+    verdict = soak.run(patience=3600, pause=3)
+    report("SQLite, long", verdict)
+    assert verdict.wrong == []
+
+
+@pytest.mark.postgres
+@pytest.mark.soak
+def test_many_sessions_survive_many_deaths_on_postgres(timed_server: PostgresServer, tmp_path: Path) -> None:
+    url = timed_server.create_database()
+    soak = Soak(
+        tmp_path, url, workers=WORKERS, sessions=SESSIONS, lease=3, chance=chance(), server=timed_server
+    )  # fmt: skip
+    verdict = soak.run(patience=3600, pause=3)
+    report("PostgreSQL, long", verdict)
     assert verdict.wrong == []
 
 

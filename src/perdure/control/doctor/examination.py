@@ -144,7 +144,11 @@ def _inspect_rows(report: DoctorReport, place: StoreLocation, found: StoreReader
     report.unheard = failover.missing_writers(found.tx)
     report.unrecorded_restore = read_access.unrecorded_restore(found)
     report.workers = [_with_life(one, locks.life(one)) for one in survey.workers]
-    report.stuck = stuck(found.tx, found.tx.now, is_alive=lambda one: locks.life(one) is not Liveness.DEAD)
+    damaged: list[Damaged] = []
+    report.stuck = stuck(
+        found.tx, found.tx.now, is_alive=lambda one: locks.life(one) is not Liveness.DEAD, damaged=damaged
+    )
+    report.findings += [wrong(error.message, error.hint) for error in damaged[:1]]
     report.stale_sessions = [
         StaleSession(one.id, one.lease_holder or "", found.tx.now - (one.lease_until or 0))
         for one in survey.stale_sessions

@@ -20,6 +20,7 @@ from perdure.clock import SECOND
 from perdure.domain.session import Status
 from perdure.domain.wait import WaitKind
 from perdure.domain.worker import WorkerRecord
+from perdure.errors import Damaged
 from perdure.store.inspection import stuck_rows
 from perdure.store.inspection.stuck_rows import ReadySession, WaitingSession
 from perdure.store.move import StoreTransaction
@@ -48,16 +49,27 @@ def stuck(
     *,
     is_alive: Callable[[WorkerRecord], bool] = lambda _worker: True,
     silence: int = SILENCE,
+    damaged: list[Damaged] | None = None,
 ) -> list[StuckSession]:
-    """The sessions that do not continue by themselves, each with its reason. `is_alive` judges a registered worker."""
+    """The sessions that do not continue by themselves, each with its reason. `is_alive` judges a registered worker.
+
+    A row that cannot be read ends the search for one kind of reason, and is added to `damaged`.
+    """
     fleet = Fleet([one for one in workers.listing(tx) if is_alive(one)])
     closed = stuck_rows.closed_queues(tx)
-    return [
-        *_silent(tx, now, silence),
-        *_ready(tx, now, fleet, closed),
-        *_waiting(tx, now, fleet, closed),
-        *_overdue(tx, now, fleet),
-    ]
+    found: list[StuckSession] = []
+    for part in (
+        _silent(tx, now, silence),
+        _ready(tx, now, fleet, closed),
+        _waiting(tx, now, fleet, closed),
+        _overdue(tx, now, fleet),
+    ):
+        try:
+            found.extend(part)
+        except Damaged as error:
+            if damaged is not None:
+                damaged.append(error)
+    return found
 
 
 class Fleet:
