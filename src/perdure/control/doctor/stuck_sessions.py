@@ -5,8 +5,8 @@
     waiting   for code, files, a policy or a slot that no process provides, or for a person after crashes
     overdue   a timer or a deadline has passed, and no service handled it
 
-Every read follows an index of what may be stuck, and is limited. Ready sessions are read once per queue and program,
-because one reason holds for all of them: the first in line stands for the others.
+Every read follows an index of what may be stuck, and is limited. Of the ready sessions of one queue, program and pinned
+version only the first in line is read: one reason holds for all of them.
 """
 
 from __future__ import annotations
@@ -79,27 +79,18 @@ class Fleet:
         self.workers = [one for one in alive if one.role == "worker" and one.draining_at is None]
         self.has_services = any(one.role != "supervisor" for one in alive)
 
-    def missing(self, queue: str, program: str) -> tuple[str, str] | None:
-        """Why no worker takes sessions of a queue and program, and what to do."""
+    def missing(self, queue: str, program: str, version: str = "") -> tuple[str, str] | None:
+        """Why no worker takes sessions of a queue, program and pinned version, and what to do."""
         if not self.workers:
             return "No worker is running.", START
-        of_queue = [one for one in self.workers if one.queues is None or queue in one.queues]
-        if not of_queue:
+        able = [one for one in self.workers if one.queues is None or queue in one.queues]
+        if not able:
             return f"No running worker takes queue {queue}.", f"Start one: `perdure worker --queues {queue}`."
-        if not self._with_program(of_queue, program):
+        if not (able := self._with_program(able, program)):
             return f"No running worker has the program {program}.", LOAD
-        return None
-
-    def missing_for(self, one: ReadySession, queue: str, program: str) -> tuple[str, str] | None:
-        """Why no worker takes this session, although some take others of its queue and program."""
-        able = self._with_program([two for two in self.workers if two.queues is None or queue in two.queues], program)
-        if one.pinned_at is not None and one.code_version not in {two.code_version for two in able}:
-            return (
-                f"It is pinned to version {one.code_version}, which no running worker has.",
-                "Start a worker with that version of the code.",
-            )
-        if one.workspace is not None and one.workspace not in {two.machine for two in able}:
-            return f"Its files are on machine {one.workspace}, where no worker is running.", "Start a worker there."
+        if version and version not in {one.code_version for one in able}:
+            why = f"It is pinned to version {version}, which no running worker has."
+            return why, "Start a worker with that version of the code."
         return None
 
     def has_program(self, program: str) -> bool:
@@ -126,18 +117,13 @@ def _silent(tx: StoreTransaction, now: int, silence: int) -> Iterator[StuckSessi
 def _ready(
     tx: StoreTransaction, now: int, fleet: Fleet, closed: dict[str, stuck_rows.ClosedQueue]
 ) -> Iterator[StuckSession]:
-    for queue, program in stuck_rows.ready_pairs(tx):
-        first = [one for one in stuck_rows.first_ready(tx, queue, program) if one.at < now - GRACE]
-        if not first:
+    for one in stuck_rows.first_ready(tx):
+        if one.at >= now - GRACE:
             continue
-        if queue in closed:
-            yield _closed(closed[queue], first[0].uid, first[0].id, Status.READY, first[0].at)
-        elif why := fleet.missing(queue, program):
-            yield _ready_session(first[0], *why)
-        else:
-            for one in first:
-                if why := fleet.missing_for(one, queue, program):
-                    yield _ready_session(one, *why)
+        if one.queue in closed:
+            yield _closed(closed[one.queue], one.uid, one.id, Status.READY, one.at)
+        elif why := fleet.missing(one.queue, one.program, one.version):
+            yield _ready_session(one, *why)
 
 
 def _ready_session(one: ReadySession, reason: str, do: str) -> StuckSession:

@@ -9,7 +9,6 @@ from perdure.domain.wait import WaitKind
 from perdure.store.inspection.read_access import SOME
 from perdure.store.move import StoreTransaction
 
-PAIRS = 1000
 QUEUES = 1000
 
 
@@ -24,14 +23,14 @@ class SilentSession(NamedTuple):
 
 
 class ReadySession(NamedTuple):
-    """A ready session; `at` is when it became ready."""
+    """The first in line of a queue, program and pinned version; `at` is when it became ready."""
 
+    queue: str
+    program: str
+    version: str  # empty: not pinned
     uid: str
     id: str
     at: int
-    pinned_at: int | None
-    code_version: str | None
-    workspace: str | None
 
 
 class WaitingSession(NamedTuple):
@@ -57,20 +56,14 @@ def silent(tx: StoreTransaction, *, now: int, before: int) -> list[SilentSession
     return [SilentSession(*row) for row in tx.all("stuck.silent", now=now, before=before, limit=SOME)]
 
 
-def ready_pairs(tx: StoreTransaction) -> Iterator[tuple[str, str]]:
-    """The queues and programs that have ready sessions; one index lookup for each."""
-    pair = ("", "")
-    for _ in range(PAIRS):
-        row = tx.one("stuck.next_pair", queue=pair[0], program=pair[1])
-        if row is None:
-            return
-        pair = (row[0], row[1])
-        yield pair
-
-
-def first_ready(tx: StoreTransaction, queue: str, program: str) -> list[ReadySession]:
-    """The sessions of a queue and program that are first in line."""
-    return [ReadySession(*row) for row in tx.all("stuck.first_ready", queue=queue, program=program, limit=SOME)]
+def first_ready(tx: StoreTransaction) -> Iterator[ReadySession]:
+    """The ready session that is first in line, of each queue, program and pinned version."""
+    tx.one("claim.use_indexes")
+    for sources, first in (("claim.sources", "stuck.first_ready"), ("claim.suspect_sources", "stuck.first_suspect")):
+        for queue, program, version in tx.all(sources):
+            row = tx.one(first, queue=queue, program=program, version=version)
+            if row is not None:
+                yield ReadySession(queue, program, version, row[0], row[1], row[2])
 
 
 def waits(tx: StoreTransaction, kind: WaitKind) -> list[WaitingSession]:

@@ -12,39 +12,20 @@ where session.status = 'running' and session.lease_until >= :now and session.sea
     )
 order by event.at, session.uid limit :limit;
 
--- name: stuck.next_pair
--- The queue and program after a pair, in order, that have sessions which are ready.
-select queue, program from (
-    select * from (
-        select queue, program from session
-        where status = 'ready' and sealed_at is null and suspected_at is null and (queue, program) > (:queue, :program)
-        order by queue, program limit 1
-    ) as claimable
-    union all
-    select * from (
-        select queue, program from session
-        where status = 'ready' and sealed_at is null and suspected_at is not null
-            and (queue, program) > (:queue, :program)
-        order by queue, program limit 1
-    ) as suspect
-) as pair
-order by queue, program limit 1;
-
 -- name: stuck.first_ready
--- The sessions of a queue and program that are first in line, and when each became ready.
-select found.uid, found.id, event.at, found.pinned_at, found.code_version, found.workspace from (
-    select * from (
-        select uid, id, cursor, pinned_at, code_version, workspace from session
-        where status = 'ready' and sealed_at is null and suspected_at is null and queue = :queue and program = :program
-        order by priority desc, turn, uid limit :limit
-    ) as claimable
-    union all
-    select * from (
-        select uid, id, cursor, pinned_at, code_version, workspace from session
-        where status = 'ready' and sealed_at is null and suspected_at is not null and queue = :queue
-            and program = :program
-        order by priority desc, turn, uid limit :limit
-    ) as suspect
+-- The session that is first in line of a queue, program and pinned version, and when it became ready.
+select found.uid, found.id, event.at from (
+    select uid, id, cursor from session {index:session_claimable}
+    where {claimable} and queue = :queue and program = :program and {pin} = :version
+    order by priority desc, turn, uid limit 1
+) as found join event on event.session_uid = found.uid and event.number = found.cursor;
+
+-- name: stuck.first_suspect
+-- The same for sessions that must run alone.
+select found.uid, found.id, event.at from (
+    select uid, id, cursor from session {index:session_suspect}
+    where {suspect} and queue = :queue and program = :program and {pin} = :version
+    order by priority desc, turn, uid limit 1
 ) as found join event on event.session_uid = found.uid and event.number = found.cursor;
 
 -- name: stuck.waits
