@@ -34,22 +34,32 @@ def find_program(name: str) -> Program[..., Any]:
 
 def bind_program(program: Program[..., Any], given: Sequence[str]) -> Bound[Any]:
     """The program with its arguments, validated."""
+    values = parse_arguments(program, given)
+    try:
+        return Bound(program, program.signature.bind((), values))
+    except ConfigError as error:
+        raise ConfigError(error.message, hint=f"Type `{_usage(program)}`.") from None
+
+
+def parse_arguments(program: Program[..., Any], given: Sequence[str]) -> dict[str, Any]:
+    """The arguments `key=value` by name."""
     schemas = program.signature.json_schema().get("properties", {})
-    usage = " ".join(["perdure", "run", program.name, *(f"{name}=VALUE" for name in schemas)])
     values: dict[str, Any] = {}
     for one in given:
         key, equals, text = one.partition("=")
         if not equals or not key:
-            raise ConfigError(f"{one!r} is not of the form key=value.", hint=f"Type `{usage}`.")
+            raise ConfigError(f"{one!r} is not of the form key=value.", hint=f"Type `{_usage(program)}`.")
         if key in values:
             raise ConfigError(f"{key} is given twice.", hint="Give each argument once.")
         value = parse_value(text)
         is_text = schemas.get(key, {}).get("type") == "string"
         values[key] = text if is_text and not isinstance(value, str) else value
-    try:
-        return Bound(program, program.signature.bind((), values))
-    except ConfigError as error:
-        raise ConfigError(error.message, hint=f"Type `{usage}`.") from None
+    return values
+
+
+def _usage(program: Program[..., Any]) -> str:
+    names = program.signature.json_schema().get("properties", {})
+    return " ".join(["perdure", "run", program.name, *(f"{name}=VALUE" for name in names)])
 
 
 def parse_value(text: str) -> Any:

@@ -57,6 +57,7 @@ from perdure.runtime.requests import Requests
 from perdure.runtime.run.driver import Driver
 from perdure.runtime.run.large_values import Values
 from perdure.runtime.session_edits import SessionEdits
+from perdure.runtime.start.failed_sessions import BulkEdit, FailedSessions
 from perdure.runtime.start.queues import Queues
 from perdure.runtime.start.rate_limits import RateLimits
 from perdure.runtime.start.schedules import Schedules
@@ -118,6 +119,7 @@ class Runtime:
         self.session_edits = SessionEdits(store, self.queries, self.values, by)
         self.starts = Starts(store, self.queries, self.requests, self.policy, self.values, by)
         self._queues = Queues(store, by)
+        self._failed_sessions = FailedSessions(store, self.session_edits)
         self.schedule_handler = Schedules(store, by, self.requests.cancel, under_policy=lambda: self.policy.is_given)
         self._rate_limits = RateLimits(store, by)
         self.driver = Driver(self)
@@ -418,6 +420,52 @@ class Runtime:
     async def archive(self, name: str, *, undo: bool = False, by: str | None = None) -> SessionView:
         """Hide a session from the list, or with `undo` show it again. A message or a resume shows it again too."""
         return await self.session_edits.archive(name, undo=undo, by=by)
+
+    def failed(
+        self,
+        *,
+        queue: str | None = None,
+        program: str | None = None,
+        owner: str | None = None,
+        error: str | None = None,
+        since: str | float | None = None,
+    ) -> AsyncIterator[SessionRecord]:
+        """Failed sessions that are not retried any more, not archived, and no children.
+
+        `error` is the code or the type of the error; `since` is a duration back from now.
+        """
+        part = self._failed_sessions
+        return part.listing(part.filter(queue=queue, program=program, owner=owner, error=error, since=since))
+
+    async def retry_all(
+        self,
+        *,
+        queue: str | None = None,
+        program: str | None = None,
+        owner: str | None = None,
+        error: str | None = None,
+        since: str | float | None = None,
+        by: str | None = None,
+    ) -> BulkEdit:
+        """Retry every failed session that a filter selects, as `failed` does. A refusal does not stop the others."""
+        part = self._failed_sessions
+        wanted = part.filter(queue=queue, program=program, owner=owner, error=error, since=since)
+        return await part.retry(wanted, by=by)
+
+    async def archive_all(
+        self,
+        *,
+        queue: str | None = None,
+        program: str | None = None,
+        owner: str | None = None,
+        error: str | None = None,
+        since: str | float | None = None,
+        by: str | None = None,
+    ) -> BulkEdit:
+        """Archive every failed session that a filter selects, as `failed` does."""
+        part = self._failed_sessions
+        wanted = part.filter(queue=queue, program=program, owner=owner, error=error, since=since)
+        return await part.archive(wanted, by=by)
 
     async def removal(self, name: str) -> Removal:
         """What a removal of a session would forget; refused if the session cannot be removed."""

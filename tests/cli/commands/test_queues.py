@@ -32,3 +32,42 @@ def test_failed_sessions_are_counted(terminal: Terminal) -> None:
     terminal("run", "user_fails", "--id", "s-1", "--app", PROGRAMS_FILE)
     (listed,) = terminal("queues", "--json").lines
     assert (listed["name"], listed["failed"], listed["ready"]) == ("default", 1, 0)
+
+
+def test_failed_sessions_are_retried_and_archived_in_bulk(terminal: Terminal) -> None:
+    app = ("--app", PROGRAMS_FILE)
+    for id in ("s-1", "s-2"):
+        terminal("run", "user_fails", "--id", id, "--queue", "builds", *app)
+    terminal("run", "user_fails", "--id", "s-3", *app)
+    assert [one["id"] for one in terminal("ls", "--failed", "--json").lines] == ["s-3", "s-2", "s-1"]
+    planned = terminal("retry", "--all", "--queue", "builds", "--dry-run", *app)
+    assert (planned.code, planned.out.splitlines()[-1]) == (0, "2 sessions would be retried.")
+    refused = terminal("retry", "--all", *app)
+    assert (refused.code, "3 sessions would be retried, and no one can be asked" in refused.err) == (2, True)
+    nothing = terminal("retry", "--all", "--error", "no-such-code", "--yes", *app)
+    assert (nothing.code, nothing.out) == (0, "0 sessions would be retried.\n")
+    done = terminal("retry", "--all", "--queue", "builds", "--error", "ValueError", "--since", "1h", "--yes", *app)
+    assert (done.code, done.out) == (0, "2 sessions are retried.\n")
+    (builds, default) = terminal("queues", "--json").lines
+    assert (builds["ready"], builds["failed"], default["failed"]) == (2, 0, 1)
+    assert terminal("archive", "--all", "--owner", "nobody-else", "--yes").out == "0 sessions would be archived.\n"
+    assert terminal("archive", "--all", "--yes", "--json").json == {"changed": ["s-3"], "refused": {}}
+    assert terminal("ls", "--failed", "--json").lines == []
+
+
+def test_a_session_that_cannot_be_retried_is_named_and_the_others_continue(terminal: Terminal) -> None:
+    app = ("--app", PROGRAMS_FILE)
+    terminal("run", "user_gated", "--id", "denied", *app)
+    assert terminal("deny", terminal.wait_of("denied"), "--because", "no", "--by", "grace").code == 0
+    assert terminal("resume", "denied", *app).code == 1
+    terminal("run", "user_fails", "--id", "s-1", *app)
+    done = terminal("retry", "--all", "--yes", *app)
+    assert (done.code, done.out) == (1, "1 session is retried.\n")
+    assert "denied: Session denied cannot be retried" in done.err
+
+
+def test_bulk_options_need_all_and_no_id(terminal: Terminal) -> None:
+    retries = [["retry"], ["retry", "s", "--all"], ["retry", "s", "--queue", "q"], ["retry", "--all", "--detach"]]
+    others = [["archive", "--all", "--undo"], ["archive", "s", "--dry-run"]]
+    for wrong in retries + others:
+        assert terminal(*wrong).code == 2, wrong

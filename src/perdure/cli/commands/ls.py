@@ -15,14 +15,14 @@ from perdure.cli.text.waits import summarize_waits
 from perdure.config import default_store
 from perdure.control.session_list import PAGE, list_sessions, search_sessions
 from perdure.domain.session import SessionRecord
-from perdure.domain.wait import Wait
+from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import Damaged
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import session
 from perdure.store.row_check import DamagedRow, records
 
 STATUSES = ("ready", "running", "waiting", "done", "failed", "cancelled")
-KINDS = ("approval", "input", "timer", "doubt", "effect", "lease", "child", "paused", "program", "policy", "quarantine")
+KINDS = tuple(map(str, WaitKind))
 SEALED = "nothing here: it is sealed, and continues elsewhere"
 SILENT = "a worker: its lease has expired"
 LOST = "lost, resumable"
@@ -34,6 +34,7 @@ NO_SESSIONS = 'There are no sessions yet. `perdure run "PROMPT"` starts one; `pe
 
 @command
 @click.option("--status", type=click.Choice(STATUSES), help="Only sessions in this state.")
+@click.option("--failed", "status", flag_value="failed", help="Only failed sessions; they are not retried any more.")
 @click.option("--waiting-for", type=click.Choice(KINDS), help="Only sessions that wait for this.")
 @click.option("--owner", metavar="NAME", help="Only sessions of this owner.")
 @click.option(

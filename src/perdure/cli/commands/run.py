@@ -14,13 +14,15 @@ from perdure.agent.agent import Agent
 from perdure.cli.agent_prompt import bind_agent, is_prompt, named_agent
 from perdure.cli.background_worker import check_background, start_worker
 from perdure.cli.live.local_run import run_locally
+from perdure.cli.options.each_line import start_each
+from perdure.cli.options.start import given_start_options, start_options
 from perdure.cli.program_arguments import bind_program, find_program
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import safe
 from perdure.domain.text import content_text
 from perdure.errors import ConfigError
-from perdure.runtime.definitions.program import PROGRAMS
+from perdure.runtime.definitions.program import PROGRAMS, Bound
 from perdure.runtime.runtime import Runtime, SessionView
 
 
@@ -54,14 +56,12 @@ class Dollars(click.FloatRange):
 @click.option("--repo", metavar="DIR", help="The repository that it works on.")
 @click.option("--owner", metavar="NAME", help="The owner of the session (default: the user who starts it).")
 @click.option("--title", metavar="TEXT", help="A title for people.")
-@click.option(
-    "--priority", type=click.IntRange(-1000, 1000), default=0, show_default=True,
-    help="Workers run sessions with a higher priority first.",
-)  # fmt: skip
+@click.option("--each", metavar="FILE", help="Start a session for each line of FILE (- for standard input).")
+@start_options
 @by_option
 def run(
     shell: Shell, what: str | None, arguments: tuple[str, ...], id: str | None, repo: str | None, owner: str | None,
-    title: str | None, priority: int, detach: bool, prompt: str | None, **options: Any,
+    title: str | None, detach: bool, prompt: str | None, each: str | None, **options: Any,
 ) -> int:  # fmt: skip
     """Run a program or an agent as a session, until it ends or needs a person.
 
@@ -73,28 +73,39 @@ def run(
     attached to the given prompt (ignored if nothing arrives within 10 s). Attachments have up to 256 KiB together. A
     VALUE that is JSON is parsed as JSON. After a crash, run it again with the same --id to continue.
 
-    At a terminal, everything is shown as it happens, and questions are asked there. Escape or Ctrl-C
-    stops what the session does; a second Ctrl-C leaves, and a worker continues in the background. A SIGINT that was
-    ignored at the start stays ignored. Otherwise the command exits with 3 if the session needs a person, and with 4 if
-    another process holds it.
+    At a terminal, everything is shown as it happens, and questions are asked there. Escape or Ctrl-C stops what the
+    session does; a second Ctrl-C leaves, and a worker continues in the background. A SIGINT that was ignored at the
+    start stays ignored. The exit code is 3 if the session needs a person, and 4 if another process holds it.
+
+    With --each, sessions are only started, and workers run them. Each line of FILE is a JSON object of arguments, and
+    may have the session's "id"; with --id, the ids are that text and a number. The same command starts what is missing.
     """
     shell.load()
     check_options(id, repo)
-    asked = find_prompt(what, arguments, prompt)
-    if asked is None:
+    starting = given_start_options(options)
+    about: dict[str, Any] = {"owner": owner or shell.by, "repository": repo, "title": title}
+    if each is not None:
+        if prompt is not None or detach or what not in PROGRAMS:
+            raise ConfigError("--each needs the name of a program.", hint="perdure run PROGRAM --each FILE")
+        return start_each(shell, find_program(what), arguments, each, id, about | starting)
+    if (asked := find_prompt(what, arguments, prompt)) is None:
         bound = bind_program(find_program(what or ""), arguments)
     else:
-        limits = {key: value for key in ("turns", "cost") if (value := options.pop(key)) is not None}
-        lists = {key: list(options.pop(key)) for key in ("tools", "allow")}
-        bound = bind_agent(shell, asked.agent, asked.text, Path(repo or "."), limits=limits, **lists, **options)
+        bound = bind_prompt(shell, asked, Path(repo or "."), options)
         words = (content_text(bound.arguments["prompt"]) or "").strip()
-        repo, title = repo or ".", title or words.splitlines()[0][:80]
+        about |= {"repository": repo or ".", "title": title or words.splitlines()[0][:80]}
 
     async def begin(runtime: Runtime) -> SessionView:
-        about: dict[str, Any] = {"owner": owner or shell.by, "repository": repo, "title": title}
-        return await runtime.start(bound, id=id, priority=priority, **about)
+        return await runtime.start(bound, id=id, **about, **starting)
 
     return start_detached(shell, begin) if detach else run_locally(shell, begin, create=True)
+
+
+def bind_prompt(shell: Shell, asked: AgentPrompt, folder: Path, options: dict[str, Any]) -> Bound[Any]:
+    """The agent that a prompt is for, with the prompt and its options."""
+    limits = {key: value for key in ("turns", "cost") if (value := options.pop(key)) is not None}
+    lists = {key: list(options.pop(key)) for key in ("tools", "allow")}
+    return bind_agent(shell, asked.agent, asked.text, folder, limits=limits, **lists, **options)
 
 
 def check_options(id: str | None, repo: str | None) -> None:

@@ -37,7 +37,7 @@ create index session_nonce on session (lease_nonce) where status = 'running';
 create index session_deadline on session (deadline_at)
 where deadline_at is not null and cancel_requested_at is null and status in ('ready', 'running', 'waiting');
 create index session_failed on session (queue, updated_at)
-where status = 'failed' and archived_at is null and removed_at is null;
+where status = 'failed' and archived_at is null and removed_at is null and parent_uid is null;
 create index session_of_schedule on session (schedule_uid, scheduled_at) where schedule_uid is not null;
 create index session_of_schedule_open on session (schedule_uid, scheduled_at)
 where schedule_uid is not null and status in ('ready', 'running', 'waiting') and sealed_at is null;

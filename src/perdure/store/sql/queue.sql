@@ -34,7 +34,7 @@ union all
 select queue, 'slot', count(*) from session where status = 'waiting' and slot_since is not null group by queue
 union all
 select queue, 'failed', count(*) from session
-where status = 'failed' and archived_at is null and removed_at is null group by queue;
+where status = 'failed' and archived_at is null and removed_at is null and parent_uid is null group by queue;
 
 -- name: queue.depth
 -- How many sessions of a queue are ready, counted up to a number.

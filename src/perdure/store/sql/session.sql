@@ -223,6 +223,16 @@ where queue = :queue and concurrency_key = :key and concurrency_key is not null
     and status in ('ready', 'running', 'waiting') and sealed_at is null
 order by created_at, uid limit :limit;
 
+-- name: session.failed
+-- Failed sessions that no process retries and that are not archived, by uid. A child belongs to its parent.
+select {columns:session} from session
+where status = 'failed' and archived_at is null and removed_at is null and parent_uid is null and sealed_at is null
+    and (cast(:queue as text) is null or queue = :queue)
+    and (cast(:program as text) is null or program = :program)
+    and (cast(:owner as text) is null or owner = :owner)
+    and updated_at >= :since and uid > :after
+order by uid limit :limit;
+
 -- name: session.children
 -- The children of a session that have not ended.
 select uid from session where parent_uid = :uid and status in ('ready', 'running', 'waiting') and sealed_at is null

@@ -1,0 +1,67 @@
+"""Failed sessions in bulk: they are listed, retried or archived by a filter."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from perdure.domain.session import SessionRecord
+from perdure.errors import PerdureError, StoreError
+from perdure.runtime.definitions.durations import microseconds
+from perdure.runtime.session_edits import SessionEdits
+from perdure.store.moves import failed_session
+from perdure.store.moves.failed_session import FailedSessionFilter
+from perdure.store.store import Store
+
+
+class BulkEdit(msgspec.Struct, frozen=True):
+    """The ids of the sessions that were changed, and of those that were refused, with the reason."""
+
+    changed: tuple[str, ...]
+    refused: dict[str, str]
+
+
+class FailedSessions:
+    """The failed sessions of a store that are not retried any more and not archived."""
+
+    def __init__(self, store: Store, edits: SessionEdits) -> None:
+        self._store = store
+        self._edits = edits
+
+    def filter(self, *, since: str | float | None = None, **given: str | None) -> FailedSessionFilter:
+        """A filter; `since` is a duration back from now."""
+        first = 0 if since is None else self._store.clock.now() - microseconds(since)
+        return FailedSessionFilter(since=max(0, first), **given)
+
+    async def listing(self, wanted: FailedSessionFilter) -> AsyncIterator[SessionRecord]:
+        """Failed sessions, the oldest first."""
+        after: str | None = ""
+        while after is not None:
+            found, after = await self._store.read(failed_session.page, wanted, after)
+            for one in found:
+                yield one
+
+    async def retry(self, wanted: FailedSessionFilter, *, by: str | None) -> BulkEdit:
+        """Retry each of them."""
+        return await self._change(wanted, lambda uid: self._edits.retry(uid, by=by))
+
+    async def archive(self, wanted: FailedSessionFilter, *, by: str | None) -> BulkEdit:
+        """Archive each of them."""
+        return await self._change(wanted, lambda uid: self._edits.archive(uid, by=by))
+
+    async def _change(self, wanted: FailedSessionFilter, change: Callable[[str], Awaitable[Any]]) -> BulkEdit:
+        """Change each in a transaction of its own. One that is refused does not stop the others; the store does."""
+        changed: list[str] = []
+        refused: dict[str, str] = {}
+        async for one in self.listing(wanted):
+            try:
+                await change(one.uid)
+            except StoreError:
+                raise
+            except PerdureError as error:
+                refused[one.id] = error.message
+            else:
+                changed.append(one.id)
+        return BulkEdit(tuple(changed), refused)
