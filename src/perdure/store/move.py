@@ -26,8 +26,8 @@ from perdure.domain import event as event_domain
 from perdure.domain.lease import Holder
 from perdure.errors import Conflict, LeaseLost, NotFound
 from perdure.ids import check_text, encode, new_uid, salt
+from perdure.store.topics import ALL_QUEUES, queue_topic
 from perdure.store.transfer.seal import refusal
-from perdure.store.writer.wakeup import ALL_QUEUES, queue_topic
 
 if TYPE_CHECKING:
     from perdure.store.hot_move import GuardedWrite

@@ -19,7 +19,7 @@ from perdure.runtime.services.retries import Retries
 from perdure.runtime.services.service import Failed, Service, log_failure
 from perdure.store.move import Move
 from perdure.store.moves import lease, worker
-from perdure.store.writer.wakeup import ALL_QUEUES, WORKERS
+from perdure.store.topics import ALL_QUEUES, WORKERS
 
 BATCH = 100
 TEST = 1.0  # seconds between two tests of the locks of workers

@@ -6,7 +6,7 @@ Any number of processes may run it: a tick is handled by the first of them, in o
 from __future__ import annotations
 
 from perdure.runtime.services.service import Service
-from perdure.store.writer.wakeup import SCHEDULES
+from perdure.store.topics import SCHEDULES
 
 
 class ScheduleService(Service):

@@ -15,7 +15,7 @@ from perdure.runtime.runtime import Runtime
 from perdure.runtime.services.retries import Retries
 from perdure.runtime.services.service import Failed, Service, log_failure
 from perdure.store.moves import wait
-from perdure.store.writer.wakeup import APPROVALS, TIMERS
+from perdure.store.topics import APPROVALS, TIMERS
 
 BATCH = 100
 STALE = 300 * SECOND  # between two searches for branches that were not woken

@@ -16,7 +16,7 @@ from perdure.errors import ConfigError, IllegalMove
 from perdure.ids import check_name, check_text
 from perdure.store.move import StoreTransaction, plain_move
 from perdure.store.moves import meta
-from perdure.store.writer.wakeup import QUEUES
+from perdure.store.topics import QUEUES
 
 LIMITS = frozenset({"concurrency", "per_key", "per_worker", "max_depth", "rate_count", "rate_period"})
 STATES = {"paused": "paused_at", "closed": "closed_at"}

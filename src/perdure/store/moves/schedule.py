@@ -27,7 +27,7 @@ from perdure.ids import encode, new_uid
 from perdure.store.move import Move, StoreTransaction, enter, plain_move
 from perdure.store.moves import meta, session_start, wait
 from perdure.store.moves.session import START, NewSession
-from perdure.store.writer.wakeup import SCHEDULES
+from perdure.store.topics import SCHEDULES
 
 DEFINITION = ("cron", "every", "timezone", "jitter", "overlap", "catch_up", "program", "arguments", "options")
 Builder = Callable[[Schedule, int, int, str, str], NewSession]  # of a schedule, the time, the tick, an id and a uid

@@ -19,7 +19,7 @@ from perdure.store.move import Log, Move, SessionHead, StoreTransaction, expect_
 from perdure.store.moves import artifact
 from perdure.store.moves.artifact import ArtifactClaim
 from perdure.store.row_check import DamagedRow, records
-from perdure.store.writer.wakeup import TIMERS
+from perdure.store.topics import TIMERS
 
 FOREVER = 2**62
 WITHOUT_ARCHIVED, ONLY_ARCHIVED, WITH_ARCHIVED = range(3)

@@ -20,7 +20,7 @@ from perdure.ids import check_name, check_text, encode
 from perdure.store.move import Log, StoreTransaction, holder_move, outsider_move
 from perdure.store.moves import session
 from perdure.store.row_check import records
-from perdure.store.writer.wakeup import APPROVALS, TIMERS
+from perdure.store.topics import APPROVALS, TIMERS
 
 MANY = 1_000_000
 TIMER = "timer"  # who resolves a wait that is due

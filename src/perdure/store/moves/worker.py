@@ -8,7 +8,7 @@ from typing import Any
 from perdure.domain.worker import WorkerRecord
 from perdure.ids import check_name, check_text, encode
 from perdure.store.move import StoreTransaction, plain_move
-from perdure.store.writer.wakeup import WORKERS
+from perdure.store.topics import WORKERS
 
 
 @plain_move

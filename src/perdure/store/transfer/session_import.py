@@ -28,9 +28,9 @@ from perdure.ids import check_name, check_text, encode
 from perdure.store.move import Move, SessionHead, StoreTransaction, enter
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session
+from perdure.store.topics import TIMERS
 from perdure.store.transfer.imported_approval import VoidedVotes, void_approvals
 from perdure.store.transfer.session_export import MANY, TABLES, Columns, StoredSession
-from perdure.store.writer.wakeup import TIMERS
 
 BATCH = 500
 LOCAL: Columns = {"turn": 0, **dict.fromkeys(  # what is true of a session in the store that it came from only

@@ -16,13 +16,10 @@ import threading
 from collections.abc import Collection, Iterable
 from typing import Protocol
 
-from perdure.ids import digest
+from perdure.store.topics import ALL_QUEUES, queue_topic
 
 SLOW_POLL = 5.0  # seconds: readers of a session
 IDLE_POLL = 60.0  # seconds: workers and services
-ALL_QUEUES = "queue"
-TIMERS, APPROVALS, SCHEDULES = "service:timers", "service:approvals", "service:schedules"
-WORKERS, QUEUES = "service:workers", "service:queues"
 _ANY = "any"
 _REMEMBERED = 4096  # topics whose last change is known
 _KEPT = 128  # topics that are still delivered although no reader waits for them
@@ -160,11 +157,6 @@ class Wakeups:
         if self._transport is not None:
             with self._listening:
                 self._transport.close()
-
-
-def queue_topic(queue: str) -> str:
-    """The topic of a queue: short, whatever the queue is called."""
-    return f"queue:{digest(queue)[:24]}"
 
 
 def _wake(future: asyncio.Future[None]) -> None:
