@@ -67,6 +67,8 @@ GROUPS = {
     },
     "Operations": {
         "serve": "Run workers and services for a store, and restart those that fail.",
+        "tree": "Show the processes that run a store, as their supervisors see them.",
+        "top": "Show processes, queues and stuck sessions, live.",
         "worker": "Run sessions that are ready, until it is stopped.",
         "queues": "List queues with their limits and the numbers of their sessions, and change limits.",
         "schedules": "List schedules, which start sessions at certain times, and add, pause or change one.",
@@ -80,6 +82,7 @@ GROUPS = {
         "completion": "Print a completion script for a shell.",
     },
 }
+HIDDEN = ("service",)  # what other commands start
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
 # Words of other tools, and the command that does the same here.
@@ -111,7 +114,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, _: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
+        if name not in COMMANDS and name not in HIDDEN:
             return None
         own = f"{name}_" if iskeyword(name) else name
         found: click.Command = getattr(importlib.import_module(f"perdure.cli.commands.{own}"), own)
@@ -124,7 +127,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command and its arguments; the shared options that were given before it come first."""
-        if args[0] not in COMMANDS and not ctx.resilient_parsing:
+        if args[0] not in COMMANDS and args[0] not in HIDDEN and not ctx.resilient_parsing:
             ctx.fail(_unknown_command(args[0]))
         name, found, rest = super().resolve_command(ctx, args)
         return name, found, [*_leading_options(ctx), *rest]

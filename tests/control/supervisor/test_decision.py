@@ -213,6 +213,12 @@ def test_wrong_use_stops_the_tree_at_once() -> None:
     )
 
 
+def test_program_cannot_stop_the_tree_by_the_exit_code_of_its_worker() -> None:
+    simulated = run(group(A, B))
+    simulated.send(Ready("b"))
+    assert simulated.exit("b", 2) == [Start("b")]
+
+
 def test_process_without_sign_of_life_is_killed_once() -> None:
     simulated = run(group(process("a", watchdog=10 * SECOND)))
     simulated.now += 100 * SECOND

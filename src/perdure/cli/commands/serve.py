@@ -7,16 +7,9 @@ from typing import Any
 
 import click
 
-from perdure.cli.background_worker import COMMAND, check_background, child_environment
 from perdure.cli.shell import Shell, by_option, command
-from perdure.cli.store_access import run_with_runtime
-from perdure.cli.worker_options import worker_options, worker_words
-from perdure.control.supervisor.notification import take_notifier
-from perdure.control.supervisor.specification import WRONG_USE
-from perdure.control.supervisor.store_supervisor import StoreSupervisor
-from perdure.control.supervisor.tree import SERVICES, serve_tree
-from perdure.errors import ConfigError, PerdureError
-from perdure.runtime.runtime import Runtime
+from perdure.cli.workers.options import worker_options
+from perdure.cli.workers.supervised_tree import run_tree
 
 
 @command
@@ -24,36 +17,21 @@ from perdure.runtime.runtime import Runtime
     "--workers", type=click.IntRange(1, 256), metavar="N", help="Run N worker processes (default: one for each CPU)."
 )
 @worker_options
+@click.option("--lease", metavar="TIME", help="How long leases last without renewal (default: the setting, or 15s).")
+@click.option(
+    "--restarts", type=click.IntRange(0), metavar="N",
+    help="How often workers may fail within a minute (default: 10, and 10 for each).",
+)  # fmt: skip
 @by_option
-def serve(shell: Shell, workers: int | None, **options: Any) -> int:
+def serve(shell: Shell, workers: int | None, lease: str | None, restarts: int | None, **options: Any) -> int:
     """Run workers and services for a store, and restart those that fail.
 
     One supervisor process starts the services (leases, timers, schedules, approvals, housekeeping) and N workers. A
     process that ends is restarted; one that fails too often ends everything, and `perdure serve` exits with 1. If the
     supervisor is killed, its processes end as well; starting it again continues every session.
 
+    With --isolate there is a process for each session that runs, up to the product of --workers and --concurrency.
+
     SIGTERM and Ctrl-C stop the tree: workers drain first, then services end. A second signal gives back at once.
     """
-    notifier = take_notifier()
-    check_background(shell)
-    workers = workers or len(os.sched_getaffinity(0))
-
-    async def work(runtime: Runtime) -> int:
-        runtime.worker_about |= {"role": "supervisor", "concurrency": workers * options["concurrency"]}
-        words = [*worker_words(options), "--parent", runtime.worker.id]
-        for one in shell.app:
-            words += ["--app", one]
-        tree = serve_tree(COMMAND, words, workers=workers, drain=options["drain"], services=SERVICES)
-        serving = StoreSupervisor(runtime, tree, environment=child_environment(shell), notifier=notifier)
-        name = runtime.worker.name
-        if shell.json:
-            shell.echo_json({"type": "serve.started", "supervisor": name, "workers": workers})
-        else:
-            shell.echo(f"supervisor {name}, {workers} workers. `{shell.suggest('top')}` shows them.")
-        ended = await serving.run()
-        if ended.failure is not None:
-            kind = ConfigError if ended.exit_code == WRONG_USE else PerdureError
-            raise kind(f"Everything was stopped: {ended.failure}.", hint="The messages of that process are above.")
-        return 0
-
-    return run_with_runtime(shell, work, create=True)
+    return run_tree(shell, options, workers=workers or len(os.sched_getaffinity(0)), lease=lease, restarts=restarts)

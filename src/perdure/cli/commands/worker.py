@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -9,11 +10,12 @@ import click
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import safe, span
-from perdure.cli.worker_options import worker_options
+from perdure.cli.workers.options import worker_options
+from perdure.cli.workers.supervised_tree import run_tree
 from perdure.clock import SECOND, format_time
-from perdure.control.supervisor.notification import take_notifier
+from perdure.control.supervisor.notification import ManagerNotifier, take_notifier
 from perdure.control.supervisor.worker_process import RecycleLimits, WorkerProcess
-from perdure.errors import PerdureError
+from perdure.errors import ConfigError, PerdureError
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.workers.session_tasks import WorkerNotice
 from perdure.runtime.workers.worker import Worker
@@ -36,31 +38,49 @@ def worker(shell: Shell, id: str | None, idle: float | None, parent: str | None,
 
     SIGTERM lets it drain: it takes nothing new and exits with 0 when its sessions have finished or wait, or with 5 if
     it gave sessions back after the time of --drain. A second SIGTERM gives them back at once.
+
+    With --isolate, a supervisor runs each session in a process of its own, which ends with it: a session that exits,
+    crashes, blocks or uses up memory takes no other along. It contains accidents; it is no security boundary.
     """
+    if options["isolate"]:
+        if id is not None or idle is not None:
+            raise ConfigError("A worker with --isolate takes neither an ID nor --idle.", hint="Leave them out.")
+        return run_tree(shell, options, workers=1)
     notifier = take_notifier()
     shell.load()
 
     async def work(runtime: Runtime) -> int:
-        only = None if id is None else (await runtime.get(id)).uid
         runtime.worker_about |= {"parent": parent, "concurrency": options["concurrency"], "queues": options["queues"]}
-        process = WorkerProcess(
-            runtime,
-            notifier,
-            drain=options["drain"] / SECOND,
-            recycle=RecycleLimits(options["recycle_after"], options["recycle_sessions"], options["recycle_memory"]),
-        )
-
-        def notify(notice: WorkerNotice) -> None:
-            show_notice(shell, notice, runtime.store.clock.now())
-            if notice.type in ("worker.left", "worker.failed"):
-                process.session_left()
-
-        made = Worker(runtime, only=only, concurrency=options["concurrency"], notify=notify)
-        name = runtime.worker.name
-        _show(shell, f"worker {name}", {"type": "worker.started", "worker": name})
-        return await process.run(made, idle)
+        if options["code_version"] is not None:
+            runtime.worker_about["code_version"] = options["code_version"]
+        return await run_worker(shell, runtime, notifier, id, idle, options)
 
     return run_with_runtime(shell, work)
+
+
+async def run_worker(
+    shell: Shell, runtime: Runtime, notifier: ManagerNotifier, id: str | None, idle: float | None,
+    options: Mapping[str, Any],
+) -> int:  # fmt: skip
+    """Run a worker in this process; returns the exit code."""
+    process = WorkerProcess(
+        runtime,
+        notifier,
+        drain=options["drain"] / SECOND,
+        hang=options["hang"] / SECOND,
+        recycle=RecycleLimits(options["recycle_after"], options["recycle_sessions"], options["recycle_memory"]),
+    )
+
+    def notify(notice: WorkerNotice) -> None:
+        show_notice(shell, notice, runtime.store.clock.now())
+        if notice.type in ("worker.left", "worker.failed"):
+            process.session_left()
+
+    only = None if id is None else (await runtime.get(id)).uid
+    made = Worker(runtime, only=only, concurrency=options["concurrency"], queues=options["queues"], notify=notify)
+    name = runtime.worker.name
+    _show(shell, f"worker {name}", {"type": "worker.started", "worker": name})
+    return await process.run(made, idle)
 
 
 def show_notice(shell: Shell, notice: WorkerNotice, now: int) -> None:

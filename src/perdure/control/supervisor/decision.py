@@ -9,8 +9,9 @@
     stop           SIGTERM, after the shutdown time SIGKILL. A second request repeats SIGTERM
 
 A permanent process that reported to be ready and ended normally asked for a fresh start: it restarts without delay and
-costs no budget. One that was never ready did not work, and counts as a failure whatever its exit code. An exit code
-that is `fatal` ends the tree, because the same command would end in the same way.
+costs no budget. One that was never ready did not work, and counts as a failure whatever its exit code. If it ended with
+a `fatal` code before it was ready, the tree stops, because the same command would end in the same way. Later the code
+proves nothing: a program may end its worker with any.
 
 The first restart is immediate. Each further restart within the period waits twice as long as the one before, with
 jitter, up to `LONGEST`.
@@ -129,7 +130,7 @@ class DecisionTurn:
                 self._change(spec.id, phase=Phase.WAITING)
         elif spec.restart is Restart.TEMPORARY or (spec.restart is Restart.TRANSIENT and status in spec.normal):
             return
-        elif status in spec.fatal:
+        elif status in spec.fatal and not was_ready:
             self._fail_tree(f"{spec.id} ended with {describe_exit(status)}; starting it again cannot help", status)
         elif status in spec.normal and was_ready:
             self._change(spec.id, phase=Phase.WAITING, start_at=self._now, batch=self._next_batch())

@@ -79,7 +79,7 @@ def groups(spec: Spec) -> Iterator[GroupSpec]:
 
 
 def check_ids(tree: GroupSpec) -> None:
-    """Refuse a tree in which an id occurs twice."""
-    ids = [one.id for one in groups(tree)] + [one.id for one in processes(tree)]
-    if twice := {id for id in ids if ids.count(id) > 1}:
-        raise ConfigError(f"A supervised tree has two children of the name {min(twice)!r}.")
+    """Refuse a tree in which two processes, or two groups, have the same id."""
+    for ids in ([one.id for one in groups(tree)], [one.id for one in processes(tree)]):
+        if twice := {id for id in ids if ids.count(id) > 1}:
+            raise ConfigError(f"A supervised tree has two children of the name {min(twice)!r}.")

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from perdure.clock import SECOND
 from perdure.control.supervisor.specification import ChildSpec, GroupSpec
+from perdure.runtime.services.registry import SERVICES
 
 GROUPS = {  # the services of each group
     "leases": ("leases",),
@@ -20,26 +21,31 @@ GROUPS = {  # the services of each group
     "approvals": ("approvals",),
     "housekeeping": ("housekeeping",),
 }
-SERVICES: tuple[str, ...] = ()  # those that run in processes of their own
 RESTARTS, PER_WORKER = 10, 10  # of workers within a minute
 GRACE = 15 * SECOND  # what a worker gets after its drain to await dispatched attempts
 WATCHDOG = 120 * SECOND  # a process that gives no sign of life for so long is killed
 
 
 def serve_tree(
-    program: Sequence[str], worker_words: Sequence[str], *, workers: int, drain: int, services: Sequence[str]
+    program: Sequence[str],
+    worker_words: Sequence[str],
+    *,
+    parent: str,
+    workers: int,
+    drain: int,
+    restarts: int | None = None,
 ) -> GroupSpec:
-    """The tree. `program` starts `perdure`; `worker_words` are the options of every worker."""
+    """The tree. `program` starts `perdure`, `worker_words` are the options of workers, `parent` is the supervisor."""
 
     def service(name: str) -> ChildSpec:
-        return ChildSpec(name, (*program, "service", name))
+        return ChildSpec(name, (*program, "service", name, "--parent", parent))
 
     def worker(number: int) -> ChildSpec:
-        command = (*program, "worker", *worker_words)
+        command = (*program, "worker", *worker_words, "--parent", parent)
         return ChildSpec(f"worker-{number}", command, shutdown=drain + GRACE, watchdog=WATCHDOG)
 
     groups = [
-        GroupSpec(group, tuple(service(name) for name in names if name in services)) for group, names in GROUPS.items()
+        GroupSpec(group, tuple(service(name) for name in names if name in SERVICES)) for group, names in GROUPS.items()
     ]
     return GroupSpec(
         "serve",
@@ -48,7 +54,7 @@ def serve_tree(
             GroupSpec(
                 "workers",
                 tuple(worker(number) for number in range(1, workers + 1)),
-                restarts=RESTARTS + PER_WORKER * workers,
+                restarts=RESTARTS + PER_WORKER * workers if restarts is None else restarts,
                 stops_together=True,
             ),
         ),

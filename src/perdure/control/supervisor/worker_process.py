@@ -18,6 +18,7 @@ import signal
 import msgspec
 
 from perdure.clock import SECOND
+from perdure.control.supervisor.hang import HangWatch
 from perdure.control.supervisor.notification import WORKER, ManagerNotifier
 from perdure.control.supervisor.specification import GIVEN_BACK
 from perdure.ids import random_fraction
@@ -39,11 +40,14 @@ class RecycleLimits(msgspec.Struct, frozen=True):
 class WorkerProcess:
     """Runs a worker until it is idle, is asked to stop, or reaches a limit; `run` returns the exit code."""
 
-    def __init__(self, runtime: Runtime, notifier: ManagerNotifier, *, drain: float, recycle: RecycleLimits) -> None:
+    def __init__(
+        self, runtime: Runtime, notifier: ManagerNotifier, *, drain: float, hang: float, recycle: RecycleLimits
+    ) -> None:
         self._runtime = runtime
         self._notifier = notifier
         self._drain = drain
         self._recycle = recycle
+        self._hang = HangWatch(runtime, notifier, hang)
         self._served = 0
         self._draining = False
         self._worker: Worker | None = None
@@ -58,20 +62,20 @@ class WorkerProcess:
     async def run(self, worker: Worker, idle: float | None) -> int:
         loop = asyncio.get_running_loop()
         self._worker = worker
+        loop.add_signal_handler(signal.SIGTERM, self.terminate)
         self._notifier.send(**{WORKER: self._runtime.worker.name}, READY=1)
         self._task = asyncio.ensure_future(worker.run(idle))
-        loop.add_signal_handler(signal.SIGTERM, self.terminate)
-        watches = [asyncio.ensure_future(one) for one in (self._watch_limits(), self._give_signs_of_life())]
+        limits = asyncio.ensure_future(self._watch_limits())
         try:
-            await asyncio.wait([self._task])
+            with self._hang:
+                await asyncio.wait([self._task])
         except asyncio.CancelledError:  # Ctrl-C
             self._task.cancel()
             await asyncio.wait([self._task])
             raise
         finally:
-            for watch in watches:
-                watch.cancel()
-            await asyncio.gather(*watches, return_exceptions=True)
+            limits.cancel()
+            await asyncio.gather(limits, return_exceptions=True)
         if not self._task.cancelled():  # otherwise the sessions have been given back
             self._task.result()
         if self._draining:
@@ -108,11 +112,6 @@ class WorkerProcess:
                 self._begin_drain("it has reached its limit of memory")
                 return
             await asyncio.sleep(CHECK)
-
-    async def _give_signs_of_life(self) -> None:
-        while self._notifier.watchdog is not None:
-            self._notifier.send(WATCHDOG=1)
-            await asyncio.sleep(self._notifier.watchdog / 3)
 
 
 def resident_memory() -> int:

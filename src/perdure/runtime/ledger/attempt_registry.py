@@ -5,6 +5,7 @@ It outlives a runtime that is closed and opened again in the same process. A for
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 from weakref import WeakSet
 
@@ -22,6 +23,7 @@ class Wakeable(Protocol):
 
 AttemptKey = tuple[str, str, int]
 ACTING: set[AttemptKey] = set()  # acts under way in this process
+IN_THREADS: dict[AttemptKey, Callable[[], None]] = {}  # of these, those in threads, and how to stop waiting for each
 BROKEN_OFF: set[AttemptKey] = set()  # coroutines that were cancelled; work that they started may still be running
 LATE: dict[
     AttemptKey, tuple[AttemptResult, int]
@@ -29,6 +31,7 @@ LATE: dict[
 REFUSED: set[AttemptKey] = set()  # of the late outcomes, those that the store refused; the reason is in the log
 WRITERS: WeakSet[Wakeable] = WeakSet()  # the writers of late outcomes, one for each runtime of this process
 forget_in_child(ACTING.clear)
+forget_in_child(IN_THREADS.clear)
 forget_in_child(BROKEN_OFF.clear)
 forget_in_child(LATE.clear)
 
@@ -48,6 +51,16 @@ def has_late_outcome(uid: str) -> bool:
 def is_acting(uid: str) -> bool:
     """Whether an act of a session is under way in this process."""
     return any(attempt[0] == uid for attempt in list(ACTING))
+
+
+def leave_threads() -> bool:
+    """Let every act in a thread write its outcome without the task that waits for it; returns whether one is under way.
+
+    For a process whose event loop does not turn: an outcome that is known there would otherwise be lost with it.
+    """
+    for leave in list(IN_THREADS.values()):
+        leave()
+    return any(attempt in ACTING for attempt in list(IN_THREADS))
 
 
 def liveness_here(attempt: Attempt) -> Liveness:

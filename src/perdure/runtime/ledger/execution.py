@@ -23,7 +23,7 @@ from perdure.ids import encode
 from perdure.runtime.definitions.tool import Call, Tool
 from perdure.runtime.description import describe, short_repr, summary, type_name
 from perdure.runtime.function_call import Completion, call, call_to_end, is_awaitable
-from perdure.runtime.ledger.attempt_registry import ACTING, BROKEN_OFF, AttemptKey, keep_late_outcome
+from perdure.runtime.ledger.attempt_registry import ACTING, BROKEN_OFF, IN_THREADS, AttemptKey, keep_late_outcome
 from perdure.runtime.ledger.isolation import IsolatedFunction
 from perdure.runtime.run.interruption import StoppableCoroutine
 from perdure.runtime.run.run import Run
@@ -68,6 +68,8 @@ async def act(run: Run, tool: Tool[..., Any], context: Call, arguments: dict[str
             BROKEN_OFF.add(attempt)
             ACTING.discard(attempt)
         raise
+    finally:
+        IN_THREADS.pop(attempt, None)
     known = _name_stopper(outcome(tool, ended, context.given_reference), context.stopped_by)
     if not known.over and tool.replay is not Replay.PURE:
         BROKEN_OFF.add(attempt)
@@ -104,6 +106,7 @@ class ThreadedAct:
         self._given = given
         self._ended: Completion | None = None
         self._left = False
+        IN_THREADS[attempt] = self.leave
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         ended = call_to_end(self._function, args, kwargs)
@@ -118,7 +121,9 @@ class ThreadedAct:
         return ended.value
 
     def leave(self) -> None:
-        """No task waits for it any more: its outcome is kept as a late outcome."""
+        """No task waits for it any more: its outcome is kept as a late outcome, once."""
+        if self._left:
+            return
         self._left = True
         if self._ended is not None:  # it ended just now, and may not have seen `_left`
             self._keep_outcome()

@@ -45,6 +45,7 @@ class Heartbeat:
         self._left: set[Holder] = set()  # holders whose run has ended while an act or a late outcome has not
         self._given_back: dict[Holder, Ticket[None]] = {}
         self._lock = threading.Lock()
+        self._one_round = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -77,6 +78,30 @@ class Heartbeat:
             if holder in self._holders:
                 self._left.add(holder)
 
+    def give_up(self, *, keeping: str | None) -> list[str]:
+        """Give back every lease but that of one session, because this process cannot run them; returns their uids.
+
+        Each is given back as soon as no act of it is under way and its outcomes are written; its run is told now, and
+        begins nothing more.
+        """
+        with self._lock:
+            given_up = {
+                holder: lost
+                for holder, lost in self._holders.items()
+                if holder.uid != keeping and holder not in self._left
+            }
+            self._left.update(given_up)
+        for holder, lost in given_up.items():
+            holder.boot_deadline = 0
+            lost(LeaseLost(f"Session {holder.uid} was given back, because another session blocked this worker."))
+        return [holder.uid for holder in given_up]
+
+    def give_back_left(self) -> None:
+        """Give back now what waits to be given back, without waiting for the next heartbeat."""
+        with self._lock:
+            left = [(holder, lost) for holder, lost in self._holders.items() if holder in self._left]
+        self._round(left)
+
     def renew(self, holder: Holder) -> None:
         """Renew one lease now. An unavailable store ends no act while the lease lasts."""
         asked_at = self._store.clock.boot()
@@ -107,6 +132,10 @@ class Heartbeat:
 
     def _round(self, held: Iterable[tuple[Holder, Lost]]) -> set[Holder]:
         """Renew these leases, or give back those that are no longer needed; returns those that are busy."""
+        with self._one_round:
+            return self._send_round(held)
+
+    def _send_round(self, held: Iterable[tuple[Holder, Lost]]) -> set[Holder]:
         sent: list[tuple[Holder, Lost, int, Ticket[bool]]] = []
         busy: set[Holder] = set()
         for holder, lost in held:

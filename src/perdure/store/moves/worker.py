@@ -62,3 +62,12 @@ def forget_idle(tx: StoreTransaction, workers: Sequence[WorkerRecord]) -> None:
 
 def listing(tx: StoreTransaction, *, limit: int = 1000) -> list[WorkerRecord]:
     return [WorkerRecord.from_row(row) for row in tx.all("worker.list", limit=limit)]
+
+
+def running_sessions(tx: StoreTransaction) -> dict[str, int]:
+    """How many sessions each worker runs, by the id of the worker."""
+    found: dict[str, int] = {}
+    for holder, number in tx.all("worker.running_sessions"):
+        id = (holder or "").split("@", 1)[0]
+        found[id] = found.get(id, 0) + number
+    return found

@@ -39,3 +39,7 @@ delete from worker where id = :id and seen_at = :seen_at
 -- name: worker.list
 -- Workers, the most recently seen first.
 select {columns:worker} from worker order by seen_at desc, id limit :limit;
+
+-- name: worker.running_sessions
+-- How many sessions each holder runs, from an index of running sessions.
+select lease_holder, count(*) from session where status = 'running' group by lease_holder;

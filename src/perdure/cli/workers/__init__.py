@@ -1,0 +1,1 @@
+"""Worker processes of the command line: their options, and the supervised tree."""
