@@ -77,7 +77,14 @@ async def run_worker(
             process.session_left()
 
     only = None if id is None else (await runtime.get(id)).uid
-    made = Worker(runtime, only=only, concurrency=options["concurrency"], queues=options["queues"], notify=notify)
+    made = Worker(
+        runtime,
+        only=only,
+        concurrency=options["concurrency"],
+        queues=options["queues"],
+        services=runtime.worker_about["parent"] is None,  # a supervisor runs them in processes of their own
+        notify=notify,
+    )
     name = runtime.worker.name
     _show(shell, f"worker {name}", {"type": "worker.started", "worker": name})
     return await process.run(made, idle)

@@ -89,23 +89,27 @@ class ProcessReader:
     def _supervisor(self, one: WorkerRecord) -> ProcessView:
         tree = one.tree if isinstance(one.tree, dict) else {}
         self._shown.add(one.id)
-        children = [self._child(child) for child in _children(tree)]
+        is_dead = self._lives[one.id] is Liveness.DEAD
+        children = [self._child(child, is_dead) for child in _children(tree)]
         known = {id for id, row in self._rows.items() if row.parent == one.id} - self._shown
         children += [self._process(self._rows[id], id, self._state(self._rows[id])) for id in sorted(known)]
-        state = DEAD if self._lives[one.id] is Liveness.DEAD else str(tree.get("state") or self._state(one))
+        state = DEAD if is_dead else str(tree.get("state") or self._state(one))
         return msgspec.structs.replace(self._process(one, one.id, state), children=children)
 
-    def _child(self, child: dict[str, Any]) -> ProcessView:
-        """A child as its supervisor recorded it, with the state that it has now."""
+    def _child(self, child: dict[str, Any], is_orphan: bool) -> ProcessView:
+        """A child as its supervisor recorded it, with the state that it has now.
+
+        A child that has no row never ran or has left; if its supervisor is dead, so is the child.
+        """
         id, state = str(child.get("id")), str(child.get("state"))
         if _children(child) or child.get("strategy"):
-            children = [self._child(one) for one in _children(child)]
+            children = [self._child(one, is_orphan) for one in _children(child)]
             states = {one.state for one in children}
             state = states.pop() if len(states) == 1 else "mixed"
             return ProcessView(id=id, state=state, strategy=child.get("strategy"), children=children)
         row = self._rows.get(str(child.get("worker") or "").split("@", 1)[0])
         if row is None:
-            return ProcessView(id=id, state=state, pid=child.get("pid"), **_history(child))
+            return ProcessView(id=id, state=DEAD if is_orphan else state, pid=child.get("pid"), **_history(child))
         if self._lives[row.id] is Liveness.DEAD:
             state = DEAD
         elif row.draining_at is not None:

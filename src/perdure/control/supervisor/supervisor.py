@@ -83,6 +83,7 @@ class Supervisor:
         self._tasks: set[asyncio.Task[None]] = set()
         self._shown: ChildReport | None = None
         self._dirty = asyncio.Event()
+        self._sign_sent_at = 0  # the last sign of life to the manager of this process
 
     def stop(self) -> None:
         """Stop the tree; a second call asks every process again."""
@@ -120,12 +121,14 @@ class Supervisor:
     async def _next_event(self) -> SupervisorEvent:
         wake = next_wake(self.state)
         left = None if wake is None else max(0.0, (wake - self._clock.boot()) / SECOND)
-        silence = None if self._notifier.watchdog is None else self._notifier.watchdog / 2
+        silence = None if self._notifier.watchdog is None else self._notifier.watchdog / 3
+        if silence is not None and self._clock.boot() - self._sign_sent_at >= silence * SECOND / 2:
+            self._notifier.send(WATCHDOG=1)
+            self._sign_sent_at = self._clock.boot()
         try:
             async with asyncio.timeout(min((one for one in (left, silence) if one is not None), default=None)):
                 return await self._events.get()
         except TimeoutError:
-            self._notifier.send(WATCHDOG=1)
             return Tick()
 
     def _handle(self, event: SupervisorEvent) -> None:
