@@ -21,6 +21,7 @@ NAVIGATION = {
         "how-to/crash-sweep",
         "how-to/terminal",
         "how-to/interrupt",
+        "how-to/serve",
         "how-to/stuck-sessions",
         "how-to/schedules",
         "how-to/approvals",
