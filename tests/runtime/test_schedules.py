@@ -268,6 +268,17 @@ async def test_tick_that_cannot_start_is_reported_and_tried_again(world: World) 
     assert "refused" not in started.outcomes
 
 
+async def test_damaged_schedule_does_not_stop_the_others(world: World) -> None:
+    made = await add(world)
+    other = await world.rt.add_schedule("other", report.bind(), every="10m")
+    spoil = {"last_tick": made.last_tick, "next_due": made.next_due, "outcomes": "{"}
+    await world.rt.store.write(Move("spoil", "plain", lambda tx: tx.run("schedule.advance", uid=made.uid, **spoil)))
+    await tick(world)
+    assert [one.schedule_uid for one in await sessions(world)] == [other.uid]
+    due = await world.rt.schedule_handler.handle_due()
+    assert (due or 0) > world.clock.now()  # it is not tried again at once
+
+
 async def test_restored_tick_creates_the_same_session_again(world: World) -> None:
     made = await add(world)
     world.clock.advance(seconds=60 * 10)

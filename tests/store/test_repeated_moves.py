@@ -120,6 +120,7 @@ PLAIN: dict[str, Scene] = {
     "restore.release": released,
     "meta.put": lambda store, clock: meta.put("colour", "red"),
     "schedule.drop": with_schedule(lambda made: schedule.drop(made.uid, 1, made.next_due or 0, made.next_due or 0)),
+    "schedule.hold": with_schedule(lambda made: schedule.hold(made.uid, 2**50)),
     "schedule.postpone": with_schedule(lambda made: schedule.postpone(made.uid, 1, 2**50, "full")),
     "schedule.remove": with_schedule(lambda made: schedule.remove(made.uid, by="ada")),
     "schedule.set_paused": with_schedule(lambda made: schedule.set_paused("nightly", True, by="ada")),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 HEADINGS = ("schedule", "when~", "next", "last", "starts~", "state~")
 COMING = 5  # ticks that `show` lists
 SESSIONS = 5
+DROPPED = 86400 * 1_000_000  # how long missed ticks are mentioned, in microseconds
 
 
 @command
@@ -271,7 +272,7 @@ def describe_state(one: Schedule, now: int) -> str:
         found.append(f"{count(skipped['count'], 'tick')} skipped: {safe(skipped['session'])} has not ended")
     if refused:
         found.append(f"cannot start: {short(refused['error'], 120)}")
-    if dropped:
+    if dropped and now - dropped["at"] < DROPPED:
         found.append(f"missed {format_time(dropped['first'])} to {format_time(dropped['tick'])}")
     return "; ".join(found)
 

@@ -16,7 +16,7 @@ from perdure.clock import SECOND, format_time
 from perdure.domain import schedule_times
 from perdure.domain.schedule import CatchUp, Overlap, Schedule, TickOutcome
 from perdure.domain.session import SessionRecord
-from perdure.errors import ConfigError, IllegalMove, StoreFull, StoreUnavailable
+from perdure.errors import ConfigError, Damaged, IllegalMove, StoreFull, StoreUnavailable
 from perdure.ids import check_name, check_text, encode, new_uid
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.program import Bound, check_bound
@@ -130,18 +130,28 @@ class Schedules:
 
     async def handle_due(self) -> int | None:
         """Handle every tick that is due; returns when the next one is. One bad schedule does not stop the others."""
-        for found in await self._store.read(schedule.due):
+        for uid, found in await self._store.read(schedule.due):
             try:
+                if isinstance(found, Damaged):
+                    raise found
                 await self._handle(found)
             except (StoreUnavailable, StoreFull):
                 raise
             except Exception as error:
-                logger.warning("Schedule %s: its session could not be started (%s).", found.name, error)
-                until = self._store.clock.now() + RETRY
-                await self._store.write(schedule.postpone(found.uid, found.version, until, str(error)[:500]))
+                until, name = self._store.clock.now() + RETRY, uid if isinstance(found, Damaged) else found.name
+                logger.warning("Schedule %s: its session could not be started (%s).", name, error)
+                postponed = schedule.hold(uid, until)
+                if isinstance(found, Schedule):
+                    postponed = schedule.postpone(uid, found.version, until, str(error)[:500])
+                await self._store.write(postponed)
         lines = await self._store.read(schedule.lines)
         for uid in lines:  # afterwards: a session may have ended while the next one was put behind it
-            await self._store.write(schedule.promote(uid))
+            try:
+                await self._store.write(schedule.promote(uid))
+            except (StoreUnavailable, StoreFull):
+                raise
+            except Exception as error:
+                logger.warning("Schedule %s: the next session in line could not begin (%s).", uid, error)
         due = await self._store.read(schedule.first_due)
         soon = self._store.clock.now() + LINE
         return due if not lines or (due is not None and due < soon) else soon
@@ -165,7 +175,7 @@ class Schedules:
             await self._store.write(schedule.postpone(found.uid, found.version, None))
 
     async def _cancel_open(self, found: Schedule, by: str) -> None:
-        for one in await self._store.read(schedule.open_sessions, found.uid, limit=1000):
+        for one in await self._store.read(schedule.open_sessions, found.uid, limit=schedule.MOST_OPEN):
             with suppress(IllegalMove):  # it has ended meanwhile
                 await self._cancel(one.uid, by=by)
 

@@ -22,13 +22,14 @@ from perdure.domain.schedule import Overlap, Schedule, TickOutcome
 from perdure.domain.schedule_times import next_due, session_id, tick_uid
 from perdure.domain.session import SessionRecord, Status
 from perdure.domain.wait import WaitKind
-from perdure.errors import Conflict, NotFound
+from perdure.errors import Conflict, Damaged, NotFound
 from perdure.ids import encode, new_uid
 from perdure.store.move import Move, StoreTransaction, enter, plain_move
 from perdure.store.moves import meta, session_start, wait
 from perdure.store.moves.session import START, NewSession
 from perdure.store.topics import SCHEDULES
 
+MOST_OPEN = 1000  # sessions of a schedule that have not ended: with so many, ticks are skipped
 DEFINITION = ("cron", "every", "timezone", "jitter", "overlap", "catch_up", "program", "arguments", "options")
 Builder = Callable[[Schedule, int, int, str, str], NewSession]  # of a schedule, the time, the tick, an id and a uid
 
@@ -102,7 +103,9 @@ def start_tick(uid: str, version: int, tick: int, build: Builder) -> Move[TickRe
         known = _session_at(tx, found, tick)
         if known is not None:  # started by a backfill
             result = TickResult(tick, TickOutcome.STARTED, known.id)
-        elif found.overlap == Overlap.SKIP and (still := open_sessions(tx, uid, limit=1)):
+        elif len(still := open_sessions(tx, uid, limit=MOST_OPEN)) >= (
+            1 if found.overlap == Overlap.SKIP else MOST_OPEN
+        ):
             result = TickResult(tick, TickOutcome.SKIPPED, still[0].id)
         else:
             result = TickResult(tick, TickOutcome.STARTED, _create(tx, found, tick, build).id)
@@ -134,6 +137,12 @@ def postpone(tx: StoreTransaction, uid: str, version: int, until: int | None, er
     said = {} if error is None else {TickOutcome.REFUSED: {"error": error, "at": tx.now}}
     columns = {"last_tick": found.last_tick, "next_due": at, "outcomes": encode(found.outcomes | said)}
     tx.run("schedule.advance", uid=uid, **columns)
+
+
+@plain_move
+def hold(tx: StoreTransaction, uid: str, until: int) -> None:
+    """Handle a schedule later, although its row cannot be read."""
+    tx.run("schedule.hold", uid=uid, next_due=until)
 
 
 def backfill_tick(uid: str, version: int, tick: int, build: Builder) -> Move[TickResult | None]:
@@ -191,7 +200,7 @@ def _create(
     id = session_id(found, tick)
     if tx.one("session.get_by_id", id=id) is not None:  # of another session; its own is known by its tick
         id = f"{id}-{uid[-8:]}"
-    in_line = found.overlap == Overlap.QUEUE and bool(before := open_sessions(tx, found.uid, limit=1000))
+    in_line = found.overlap == Overlap.QUEUE and bool(before := open_sessions(tx, found.uid, limit=MOST_OPEN))
     (started,) = session_start.start([build(found, tx.now, tick, id, uid)], by=by or actor(found)).run(tx)
     made = started.session
     if made.uid != uid:
@@ -199,7 +208,7 @@ def _create(
     if in_line and made.status == Status.READY:
         log = enter(tx, made.uid, by or actor(found))
         detail = {"schedule": found.name, "session": before[-1].id}
-        columns = {"id": START, "kind": WaitKind.SLOT, "ref": found.uid, "detail": encode(detail), "due_at": None}
+        columns = {"id": START, "kind": WaitKind.SLOT, "ref": before[-1].id, "detail": encode(detail), "due_at": None}
         tx.run("wait.insert", uid=log.uid, now=tx.now, number=log.cursor + 1, **columns)
         tx.run("session.set_status", uid=log.uid, status=Status.WAITING, waiting_since=tx.now)
         rows = {"wait": [wait.get(tx, log.uid, START).to_dict()]}
@@ -259,9 +268,15 @@ def listing(tx: StoreTransaction, *, limit: int = 1_000_000) -> list[Schedule]:
     return [Schedule.from_row(row) for row in tx.all("schedule.list", limit=limit)]
 
 
-def due(tx: StoreTransaction, *, limit: int = 100) -> list[Schedule]:
-    """Schedules with a tick that is due, the longest overdue first."""
-    return [Schedule.from_row(row) for row in tx.all("schedule.due", now=tx.now, limit=limit)]
+def due(tx: StoreTransaction, *, limit: int = 100) -> list[tuple[str, Schedule | Damaged]]:
+    """Schedules with a tick that is due, by uid, the longest overdue first; one that cannot be read is its error."""
+    found: list[tuple[str, Schedule | Damaged]] = []
+    for row in tx.all("schedule.due", now=tx.now, limit=limit):
+        try:
+            found.append((row[0], Schedule.from_row(row)))
+        except Damaged as error:
+            found.append((row[0], error))
+    return found
 
 
 def first_due(tx: StoreTransaction) -> int | None:

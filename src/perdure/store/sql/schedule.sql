@@ -27,6 +27,10 @@ update schedule set removed_at = :now, next_due = null, updated_by = :by, update
 -- Record which tick was handled last, what became of it, and when the next one is due.
 update schedule set last_tick = :last_tick, next_due = :next_due, outcomes = :outcomes where uid = :uid;
 
+-- name: schedule.hold
+-- Handle a schedule later.
+update schedule set next_due = :next_due where uid = :uid;
+
 -- name: schedule.lock
 -- Lock and read a schedule until the transaction ends.
 select {columns:schedule} from schedule where uid = :uid {lock};
