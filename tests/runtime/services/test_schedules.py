@@ -111,3 +111,13 @@ async def test_service_wakes_for_a_new_schedule_and_is_idle_otherwise(target: st
             service.cancel()
             with suppress(asyncio.CancelledError):
                 await service
+
+
+@pytest.mark.databases("sqlite")
+async def test_worker_alone_starts_and_runs_the_sessions_of_a_schedule(target: str) -> None:
+    async with perdure.open(target) as rt, perdure.Worker(rt):
+        await rt.add_schedule("job", scheduled_report.bind(), every="1s")
+        async with asyncio.timeout(30):
+            while not (done := [one async for one in rt.sessions(status="done")]):
+                await asyncio.sleep(0.02)
+        assert {one.schedule_uid for one in done} == {(await anext(rt.schedules())).uid}
