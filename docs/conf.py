@@ -23,6 +23,7 @@ NAVIGATION = {
         "how-to/interrupt",
         "how-to/serve",
         "how-to/stuck-sessions",
+        "how-to/queues",
         "how-to/schedules",
         "how-to/approvals",
         "how-to/sessions",

@@ -12,7 +12,9 @@ import pytest
 from perdure import ConfigError, Conflict, Program, QueueClosed, QueueFull, Session, program
 from perdure.clock import SECOND
 from perdure.runtime.start_options import StartOptions
+from tests.runtime.support.killed_calls import run_and_kill
 from tests.runtime.support.scripted_world import World
+from tests.seed import kill_points
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 Build = Program[[int], int]
@@ -222,3 +224,40 @@ async def test_a_batch_that_does_not_fit_starts_nothing(world: World, build: Bui
     with pytest.raises(QueueFull):
         await world.rt.start_many([build.bind(n) for n in range(4)], queue="builds")
     assert await count(world) == 0
+
+
+STARTS = """
+@perdure.program
+async def asking(s: perdure.Session) -> str:
+    return await s.ask("Which?")
+
+@perdure.program
+async def parent(s: perdure.Session) -> str:
+    return await s.child(asking.bind(), id="child")
+
+@perdure.program
+async def build(s: perdure.Session, n: int) -> int:
+    return n
+
+await rt.start(parent.bind(), id="old", key="repo")
+await rt.run("old")
+await rt.start(build.bind(1), id="new", key="repo", on_conflict="replace")
+await rt.start(build.bind(1), id="late", key="other", debounce="1h")
+await rt.start(build.bind(2), key="other", debounce="1h")
+"""
+CHECKED = """
+if (await rt.get("old")).status == "ready":
+    await rt.run("old")
+found = {one.id: one async for one in rt.sessions()}
+assert {id: one.status for id, one in found.items()} == {
+    "old": "cancelled", "child": "cancelled", "new": "ready", "late": "waiting"}, found
+assert found["late"].arguments == {"n": 2}
+assert (await rt.verify()).damaged == []
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill_at", kill_points(48, every=16))
+async def test_a_kill_in_the_middle_of_starts_is_repaired_by_a_repetition(target: str, kill_at: int) -> None:
+    await run_and_kill(target, STARTS, kill_at)
+    assert await run_and_kill(target, STARTS + CHECKED, 0) == 0
