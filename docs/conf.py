@@ -25,6 +25,7 @@ NAVIGATION = {
         "how-to/stuck-sessions",
         "how-to/queues",
         "how-to/schedules",
+        "how-to/deploy-new-versions",
         "how-to/approvals",
         "how-to/sessions",
         "how-to/recipes",

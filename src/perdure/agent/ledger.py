@@ -22,11 +22,12 @@ from perdure.agent.settings import Settings
 from perdure.agent.toolbox import call_details, shipped
 from perdure.agent.tools.command import stop as stop_command
 from perdure.agent.tools.result import source_of
-from perdure.domain.effect import SETTLED, Effect, EffectState, next_generation
+from perdure.domain.effect import SETTLED, Effect, EffectState, Replay, next_generation
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import NotDone, PerdureError
 from perdure.ids import encode, host
 from perdure.runtime.definitions.tool import Tool
+from perdure.runtime.deploy.workspace import bind_workspace
 from perdure.runtime.ledger.host import ActSite, OpenDoubt, Reattachment
 from perdure.runtime.ledger.ledger import Ledger
 from perdure.runtime.ledger.policy import Intent, Ruling
@@ -65,6 +66,8 @@ class AgentLedger:
         """Do one call until it is settled: a new effect, an unfinished one of this session, or one of its lineage."""
         if there is not None and there.session_uid != self._uid:
             there = await inherited(self.run, there)
+        if tool.replay is not Replay.PURE and self.workspace is not None:
+            await bind_workspace(self.run, self.workspace.root)
         if there is None:
             await self._policy.refresh()
             return await self.effects.begin(tool, arguments, position, None)

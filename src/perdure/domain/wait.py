@@ -69,6 +69,17 @@ class Wait(Record, frozen=True):
     resolved_number: int | None
 
     @property
+    def versions_tried(self) -> frozenset[str]:
+        """Of a wait for `program`: the versions of the code that the records of the session do not fit."""
+        found = self.detail.get("versions") if isinstance(self.detail, dict) else None
+        return frozenset(map(str, found)) if isinstance(found, list) else frozenset()
+
+    @property
+    def restart_tried(self) -> int | None:
+        """Of such a wait: the restart of the program whose records they are."""
+        return self.detail.get("restart") if isinstance(self.detail, dict) else None
+
+    @property
     def is_of_program(self) -> bool:
         """Whether it is for a message to a program (`s.receive`), and not to an agent."""
         return self.kind == WaitKind.INPUT and isinstance(self.detail, dict) and "receive" in self.detail

@@ -17,7 +17,7 @@ from perdure.domain.session import SessionRecord
 from perdure.domain.state import SessionState
 from perdure.domain.task import Task
 from perdure.domain.wait import FOR_A_PERSON, Wait
-from perdure.domain.worker import Liveness
+from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.errors import NotFound
 from perdure.runtime.effect_details import EffectDetails, read_details, with_artifacts
 from perdure.runtime.ledger.attempt_registry import liveness_here
@@ -26,7 +26,7 @@ from perdure.runtime.recovery import plan
 from perdure.runtime.run.large_values import Values
 from perdure.runtime.workers.identity import is_here, liveness_of, worker_locks
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import approval, artifact, decision, event, fact, task, wait
+from perdure.store.moves import approval, artifact, decision, event, fact, task, wait, worker
 from perdure.store.moves import effect as effects
 from perdure.store.moves import session as sessions
 from perdure.store.store import Store
@@ -47,6 +47,12 @@ def waiting_sentence(view: SessionView) -> str:
         if one.retry_numbers is not None:
             number, most = one.retry_numbers
             return f"Session {view.id} waits for retry {number} of {most}, at {format_time(one.due_at or 0)}."
+    if pinned := [one.detail["pinned"] for one in view.waits if one.versions_tried and "pinned" in one.detail]:
+        return f"Session {view.id} waits for code of version {pinned[0]}, to which it is pinned."
+    if tried := sorted({name for one in view.waits for name in one.versions_tried}):
+        began = f" It began under {view.code_version}." if view.code_version else ""
+        other = f"other code of {view.program}: its records do not fit {', '.join(tried)}"
+        return f"Session {view.id} waits for {other}.{began}"
     return f"Session {view.id} waits for {', '.join(sorted(kinds & FOR_A_PERSON or kinds))}."
 
 
@@ -95,6 +101,11 @@ class Queries:
         ):
             for before in page:
                 yield before
+
+    async def workers(self) -> AsyncIterator[WorkerRecord]:
+        """The workers and supervisors that are registered, the most recently seen first."""
+        for one in await self._store.read(worker.listing, limit=100_000):
+            yield one
 
     async def events(self, name: str, *, after: int = 0, follow: bool = False) -> AsyncIterator[Event]:
         """A session's events; with `follow`, each new one as it comes."""

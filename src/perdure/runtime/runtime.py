@@ -40,7 +40,7 @@ from perdure.domain.session import SessionRecord
 from perdure.domain.state import SessionState
 from perdure.domain.task import Task
 from perdure.domain.wait import Wait
-from perdure.domain.worker import Liveness
+from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.errors import ConfigError
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.program import PROGRAMS, Bound
@@ -467,6 +467,10 @@ class Runtime:
         wanted = part.filter(queue=queue, program=program, owner=owner, error=error, since=since)
         return await part.archive(wanted, by=by)
 
+    async def unpin(self, name: str, *, by: str | None = None) -> SessionView:
+        """Let workers of any version of the code run a session that was pinned to its version."""
+        return await self.session_edits.unpin(name, by=by)
+
     async def removal(self, name: str) -> Removal:
         """What a removal of a session would forget; refused if the session cannot be removed."""
         return await self.session_edits.removal(name)
@@ -518,6 +522,10 @@ class Runtime:
     ) -> AsyncIterator[SessionRecord]:
         """Sessions, the most recently changed first."""
         return self.queries.sessions(status=status, waiting_for=waiting_for, owner=owner, repository=repository)
+
+    def workers(self) -> AsyncIterator[WorkerRecord]:
+        """The workers and supervisors that are registered, the most recently seen first."""
+        return self.queries.workers()
 
     def events(self, name: str, *, after: int = 0, follow: bool = False) -> AsyncIterator[Event]:
         """A session's events; with `follow`, each new one as it comes."""

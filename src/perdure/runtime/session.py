@@ -27,6 +27,7 @@ from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.program import Bound, check_bound, get_program
 from perdure.runtime.definitions.signature import Signature, argument_digest
 from perdure.runtime.definitions.tool import Call, Tool
+from perdure.runtime.deploy.code_fit import read_record
 from perdure.runtime.description import recorded_summary
 from perdure.runtime.ledger.errors import failure, has_result
 from perdure.runtime.ledger.joint import Transaction
@@ -238,7 +239,8 @@ class Session:
                 effect = await self._ledger.begin(tool, arguments, stored, lane, generation=generation)
             if not has_result(effect):
                 raise failure(effect)
-            return tool.signature.decode_result(self._run.runtime.values.get(effect.result, effect.artifact))
+            text = self._run.runtime.values.get(effect.result, effect.artifact)
+            return read_record(self._run, lambda: tool.signature.decode_result(text), is_old=recorded is not None)
 
     def ask(
         self, question: str, *, choices: Sequence[str] | None = None, timeout: str | float | None = None

@@ -17,7 +17,7 @@ from perdure.runtime.queries import Queries, SessionView
 from perdure.runtime.run.large_values import Values
 from perdure.store.databases.files.database import FilesDatabase
 from perdure.store.move import Move
-from perdure.store.moves import session_end, session_model, session_removal, session_retry, wait
+from perdure.store.moves import session_code, session_end, session_model, session_removal, session_retry, wait
 from perdure.store.moves.session_removal import Removal
 from perdure.store.store import Store
 
@@ -102,6 +102,12 @@ class SessionEdits:
         """Hide a session from the list, or with `undo` show it again. A message or a resume shows it again too."""
         view = await self._queries.get(name)
         await self._store.write(session_end.archive(view.uid, by or self._by, undo=undo))
+        return await self._queries.get(view.uid)
+
+    async def unpin(self, name: str, *, by: str | None = None) -> SessionView:
+        """Let workers of any version of the code run a session that was pinned to its version."""
+        view = await self._queries.get(name)
+        await self._store.write(session_code.unpin(view.uid, by or self._by))
         return await self._queries.get(view.uid)
 
     async def removal(self, name: str) -> Removal:

@@ -20,6 +20,7 @@ from perdure.runtime.awaitable import UnawaitedCalls
 from perdure.runtime.calls.step_retries import AttemptFailed
 from perdure.runtime.definitions.durations import microseconds
 from perdure.runtime.definitions.signature import Signature, argument_digest
+from perdure.runtime.deploy.code_fit import read_record
 from perdure.runtime.description import describe
 from perdure.runtime.function_call import INTERRUPTIONS, call
 from perdure.runtime.ledger.errors import step_failed
@@ -57,7 +58,8 @@ class SessionRecords:
                 return await self._run.see_through(self._first(position, shape, function, arguments, is_last))
             if recorded.error is not None:
                 raise self._recorded_failure(position, recorded)
-            return shape.decode_result(self._run.runtime.values.get(recorded.result, recorded.artifact))
+            text = self._run.runtime.values.get(recorded.result, recorded.artifact)
+            return read_record(self._run, lambda: shape.decode_result(text))
 
     async def _first(
         self, position: CallPosition, shape: Signature, function: Callable[..., Any], arguments: dict[str, Any],

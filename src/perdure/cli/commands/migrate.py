@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.cli.shell import Shell, command
-from perdure.control.migration import migrate_store
+from perdure.runtime.deploy.migration import migrate_store
 
 
 @command

@@ -35,10 +35,12 @@ WIDE = 150  # columns from which the reason is in the same line
 @click.option("--last", is_flag=True, help="The most recently active session that has not ended; first of this folder.")
 @click.option("--plan", is_flag=True, help="Only show what would be done.")
 @click.option("--model", metavar="NAME", help="The model that answers from now on: anthropic:NAME, openai:NAME.")
+@click.option("--unpin", is_flag=True, help="Let workers of any version run it from now on.")
 @by_option
 def resume(
-    shell: Shell, id: str | None, message: str | None, prompt: str | None, last: bool, plan: bool, model: str | None
-) -> int:
+    shell: Shell, id: str | None, message: str | None, prompt: str | None, last: bool, plan: bool, model: str | None,
+    unpin: bool,
+) -> int:  # fmt: skip
     """Resume a session after a crash, a pause or an answer, or with your next message.
 
     First shows what recovery does with each unsettled effect, and why. Ends a pause. A message is sent before the
@@ -68,13 +70,20 @@ def resume(
         was_free = not is_held
         if not shell.json and found.status not in TERMINAL and not is_held:
             shell.echo(*plan_lines(shell, await runtime.recovery_plan(found.uid), runtime.store.clock.now()))
-        if model is not None:
-            await runtime.set_model(found.uid, model, by=shell.by)
+        await _edit(runtime, found.uid, shell.by, model=model, unpin=unpin)
         if text is not None:
             await send_message(shell, runtime, found, text, with_pipe=True)
         return await runtime.resume(found.uid)
 
     return run_with_runtime(shell, show_plan) if plan else run_locally(shell, begin, was_free=lambda: was_free)
+
+
+async def _edit(runtime: Runtime, uid: str, by: str, *, model: str | None, unpin: bool) -> None:
+    """Change the session as the options say, before it runs."""
+    if unpin:
+        await runtime.unpin(uid, by=by)
+    if model is not None:
+        await runtime.set_model(uid, model, by=by)
 
 
 def check_plan_alone(plan: bool, text: str | None) -> None:

@@ -75,12 +75,12 @@ def describe_wait(tx: StoreTransaction, found: SessionRecord, one: Wait) -> Wait
         case WaitKind.PAUSED:
             return WaitDescription(one, "a person to resume it", (Suggestion(("resume", found.id), app=True),))
         case WaitKind.PROGRAM:
-            program = safe(one.ref or "its program")
-            load = Suggestion(("resume", found.id, "--app", "MODULE"), f"loads the module that defines {program}")
-            return WaitDescription(one, f"the code of {program}, which was not loaded", (load,))
+            return _code(found, one)
         case WaitKind.POLICY:
             what = "a process that has a policy: run it from code that opens the store with policy=..."
             return WaitDescription(one, what)
+        case WaitKind.WORKSPACE:
+            return _workspace(found, one)
         case WaitKind.QUARANTINE:
             crashes = _detail(one).get("crashes")
             what = f"a person: {crashes} workers in a row were lost while they ran it, and it made no progress"
@@ -99,6 +99,32 @@ def describe_retry(one: Wait, now: int) -> str:
     """A wait before a retry without a person: `retry 2 of 3 in 40s`."""
     number, most = one.retry_numbers or (0, 0)
     return f"retry {number} of {most} in {span(max(0, (one.due_at or now) - now))}"
+
+
+def _workspace(found: SessionRecord, one: Wait) -> WaitDescription:
+    """A session whose files are on another machine."""
+    detail = _detail(one)
+    place = f"host {safe(str(detail['host']))}" if detail.get("host") else "another machine"
+    what = f"a worker on {place}, which has its files in {safe(str(detail.get('folder') or found.repository))}"
+    there = Suggestion(("worker",), "on that machine continues it", app=True)
+    return WaitDescription(one, what, (there, Suggestion(("export", found.id), "there, and import it here, moves it")))
+
+
+def _code(found: SessionRecord, one: Wait) -> WaitDescription:
+    """A session whose code was not loaded, or that was handed back by code that its records do not fit."""
+    program = safe(one.ref or "its program")
+    if not one.versions_tried:
+        load = Suggestion(("resume", found.id, "--app", "MODULE"), f"loads the module that defines {program}")
+        return WaitDescription(one, f"the code of {program}, which was not loaded", (load,))
+    tried = ", ".join(sorted(map(safe, one.versions_tried)))
+    began = f"began under {safe(found.code_version)}" if found.code_version else "began under a version without a name"
+    if (pinned := _detail(one).get("pinned")) is not None:
+        what = f"a worker with version {safe(str(pinned))} of {program}, to which it is pinned"
+        free = Suggestion(("resume", found.id, "--unpin"), "lets any version run it", app=True)
+        return WaitDescription(one, what, (Suggestion(("worker",), "with that version", app=True), free))
+    what = f"code of {program} that fits its records: it {began}, and does not fit {tried}"
+    run = Suggestion(("worker",), "in a checkout of a version that fits; each other version is tried once", app=True)
+    return WaitDescription(one, what, (run, Suggestion(("cancel", found.id), "gives it up")))
 
 
 def _detail(one: Wait) -> Mapping[str, Any]:
@@ -230,6 +256,8 @@ def summarize_waits(tx: StoreTransaction, waits: list[Wait]) -> tuple[str, int |
         about = session_name(tx, first.ref)
     elif first.kind == WaitKind.LEASE:
         about = f"{first.ref}, held by {detail.get('holder')}"
+    if first.versions_tried:
+        about = f"{first.ref}, not of version {', '.join(sorted(first.versions_tried))}"
     text = f"{first.kind}: {short(str(about))}" if about else str(first.kind)
     more = f" (+{len(open_) - 1})" if len(open_) > 1 else ""
     return text + more, first.since, needs_person(first.kind, first.ref, first.detail)

@@ -90,7 +90,7 @@ class Fleet:
             return f"No running worker has the program {program}.", LOAD
         if version and version not in {one.code_version for one in able}:
             why = f"It is pinned to version {version}, which no running worker has."
-            return why, "Start a worker with that version of the code."
+            return why, "Start a worker with that version of the code, or unpin it: `perdure resume ID --unpin`."
         return None
 
     def has_program(self, program: str) -> bool:

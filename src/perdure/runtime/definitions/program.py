@@ -14,6 +14,7 @@ from perdure.runtime.definitions.prompt import File
 from perdure.runtime.definitions.session_use import may_call
 from perdure.runtime.definitions.signature import Signature
 from perdure.runtime.definitions.tool import register
+from perdure.runtime.deploy.code_fit import read_record
 from perdure.runtime.ledger.ledger import Ledger
 from perdure.runtime.run.records import Records, load
 from perdure.runtime.run.run import Run
@@ -112,7 +113,8 @@ class Program(Generic[P, T]):
 
         given = run.session.restart_arguments if run.session.restart_number else run.session.arguments
         function: Callable[..., Coroutine[Any, Any, T]] = self.function
-        return await run_program(run, ledger, function, self.signature.unbind(given))
+        arguments = read_record(run, lambda: self.signature.unbind(given))
+        return await run_program(run, ledger, function, arguments)
 
     def __dir__(self) -> list[str]:
         """What users may use."""

@@ -16,7 +16,8 @@ from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import Conflict, IllegalMove, LeaseError, PerdureError, SessionFailed, SessionWaiting
 from perdure.ids import digest, encode
 from perdure.runtime.definitions.program import PROGRAMS, Bound, get_program
-from perdure.runtime.definitions.tool import TOOLS
+from perdure.runtime.deploy.code_version import meets
+from perdure.runtime.deploy.workspace import is_elsewhere
 from perdure.runtime.description import recorded_summary
 from perdure.runtime.ledger import leases
 from perdure.runtime.ledger.late_outcomes import write_late_outcomes
@@ -172,8 +173,9 @@ class Driver:
                 if not is_open:
                     await self._runtime.requests.resolve(one, found.state, self._runtime.by)
             elif (one.kind == WaitKind.LEASE and await self._store.read(leases.is_free, one)) or (
-                (one.kind == WaitKind.PROGRAM and (one.ref in PROGRAMS or one.ref in TOOLS))
+                (one.kind == WaitKind.PROGRAM and meets(one, self._runtime.worker.code_version))
                 or (one.kind == WaitKind.POLICY and self._runtime.policy.is_given)
+                or (one.kind == WaitKind.WORKSPACE and not is_elsewhere(self._runtime, view, is_agent=True))
             ):
                 await self._runtime.requests.resolve(one, None, self._runtime.by)
 
@@ -231,6 +233,7 @@ class Driver:
             claims=claims,
             owner=run.session.owner,
             repository=run.session.repository,
+            workspace=run.session.workspace,
             queue=run.session.queue,
             priority=run.session.priority,
             deadline_at=run.session.deadline_at,

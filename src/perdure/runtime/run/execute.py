@@ -19,9 +19,11 @@ from perdure.domain.effect import Effect, EffectState
 from perdure.domain.lease import Holder
 from perdure.domain.session import CRASHES, SessionRecord, Status
 from perdure.domain.wait import WaitKind
-from perdure.errors import ConfigError, LeaseLost, Suspended
+from perdure.errors import ConfigError, LeaseLost, ProgramChanged, Suspended
 from perdure.runtime.definitions.program import PROGRAMS, Program, get_program
 from perdure.runtime.definitions.tool import TOOLS
+from perdure.runtime.deploy.code_fit import hand_back, pinned_elsewhere
+from perdure.runtime.deploy.workspace import describe_place, is_elsewhere
 from perdure.runtime.description import program_error
 from perdure.runtime.function_call import Completion
 from perdure.runtime.ledger import leases
@@ -35,7 +37,7 @@ from perdure.runtime.run.interruption import Interrupted
 from perdure.runtime.run.records import load_session_only
 from perdure.runtime.run.run import Run
 from perdure.runtime.run.session_lease import acquire_shielded, give_back, reacquire
-from perdure.store.moves import doubt, restore, session_end, session_retry, wait
+from perdure.store.moves import doubt, restore, session_end, session_retry
 from perdure.store.moves import session as sessions
 
 if TYPE_CHECKING:
@@ -90,6 +92,8 @@ async def _once(
     try:
         if run.session.cancel_requested_at is not None and await _stopped(run):
             return False
+        if (move := pinned_elsewhere(run)) is not None:
+            return not await run.write(move)
         if held := _held_back(run):
             return await _park_for(run, *held)
         assert program is not None
@@ -117,7 +121,11 @@ def _held_back(run: Run) -> tuple[WaitKind, str | None] | None:
     if run.session.policy_at is not None and not run.runtime.policy.is_given:
         return WaitKind.POLICY, None
     missing = _missing_code(run)
-    return None if missing is None else (WaitKind.PROGRAM, missing)
+    if missing is not None:
+        return WaitKind.PROGRAM, missing
+    if is_elsewhere(run.runtime, run.session, is_agent=PROGRAMS[run.session.program].reads_messages):
+        return WaitKind.WORKSPACE, run.session.workspace
+    return None
 
 
 def _missing_code(run: Run) -> str | None:
@@ -137,13 +145,10 @@ def _missing_code(run: Run) -> str | None:
 
 async def _park_for(run: Run, kind: WaitKind, ref: str | None) -> bool:
     """Wait for what this process does not have. Nothing else of the session changes, so requests to it stay."""
-    there = [one.id for one in await run.read(wait.open_of_kind, run.session.uid, kind) if one.ref == ref]
-    id = there[0] if there else f"{kind}-{run.session.cursor}"
-    if not there:
-        detail = {"crashes": run.session.crash_count} if kind is WaitKind.QUARANTINE else None
-        await run.write(wait.open_(run.holder, id, kind, ref=ref, detail=detail))
-    asked = {one.id for one in await run.read(doubt.unfinished, run.session.uid) if one.undo_requested_at is not None}
-    return not await run.write(session_end.park(run.holder, [id], stopping=True, undos=asked))
+    detail: dict[str, Any] | None = {"crashes": run.session.crash_count} if kind is WaitKind.QUARANTINE else None
+    if kind is WaitKind.WORKSPACE:
+        detail = await run.read(describe_place, run.session)
+    return not await run.write(session_end.park_for(run.holder, kind, ref=ref, detail=detail))
 
 
 async def _recover(run: Run, program: Program[..., Any], ledger: Ledger) -> bool:
@@ -218,6 +223,8 @@ async def _to_end(program: Program[..., Any], run: Run, ledger: Ledger) -> Compl
 async def _leave(run: Run, ended: Completion) -> bool:
     """Leave the session in a named state. True: it could not be left, run it again."""
     if run.stopped is not None:
+        if isinstance(run.stopped, ProgramChanged) and await hand_back(run, run.stopped):
+            logger.info("Session %s: its records do not fit this code; it waits for other code.", run.session.uid)
         raise run.stopped
     if run.restart is not None:
         given = await run.runtime.values.put_arguments(run.session.uid, run.holder.name, run.restart)

@@ -9,7 +9,7 @@ import msgspec
 from perdure.domain.session import Status
 from perdure.domain.wait import WaitKind
 from perdure.runtime.definitions.program import PROGRAMS
-from perdure.runtime.definitions.tool import TOOLS
+from perdure.runtime.deploy.code_version import meets
 from perdure.store.move import StoreTransaction
 from perdure.store.moves import session, wait
 
@@ -34,13 +34,15 @@ def entry(tx: StoreTransaction, uid: str) -> Entry | None:
     return None if row is None else Entry(*row)
 
 
-def runnable_family(tx: StoreTransaction, uid: str, dead: Collection[str], has_policy: bool) -> list[Entry]:
+def runnable_family(
+    tx: StoreTransaction, uid: str, dead: Collection[str], has_policy: bool, version: str
+) -> list[Entry]:
     """The session and its descendants that may be run here, in order; `dead` are workers by id.
 
     The session itself is run even if its code is not loaded: then it waits for its code, which a user can see.
     """
     found = [one for one in _family(tx, uid) if one.program in PROGRAMS or one.uid == uid]
-    able = [one for one in found if _may_run(tx, one, dead, has_policy)]
+    able = [one for one in found if _may_run(tx, one, dead, has_policy, version)]
     return sorted(able, key=lambda one: (-one.priority, one.updated_at, one.uid))
 
 
@@ -49,7 +51,7 @@ def _family(tx: StoreTransaction, uid: str) -> list[Entry]:
     return found + [one for child in session.children(tx, uid) for one in _family(tx, child)]
 
 
-def _may_run(tx: StoreTransaction, one: Entry, dead: Collection[str], has_policy: bool) -> bool:
+def _may_run(tx: StoreTransaction, one: Entry, dead: Collection[str], has_policy: bool, version: str) -> bool:
     """Whether a session is ready, was left by its worker, or waits for what this process has."""
     if one.status == Status.READY:
         return True
@@ -59,5 +61,5 @@ def _may_run(tx: StoreTransaction, one: Entry, dead: Collection[str], has_policy
         return True
     if wait.open_of_kind(tx, one.uid, WaitKind.SLOT):  # a run that was asked for needs no slot
         return True
-    missing = [asked.ref for asked in wait.open_of_kind(tx, one.uid, WaitKind.PROGRAM)]
-    return bool(missing) and all(name in PROGRAMS or name in TOOLS for name in missing)
+    missing = wait.open_of_kind(tx, one.uid, WaitKind.PROGRAM)
+    return bool(missing) and all(meets(asked, version) for asked in missing)

@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Any
 
 from perdure.domain.worker import Liveness, WorkerRecord
-from perdure.errors import StoreError
+from perdure.errors import PerdureError
 from perdure.ids import digest, encode, host, new_name
 from perdure.process import forget_in_child
-from perdure.runtime.workers.code_version import code_digests, current_version
+from perdure.runtime.deploy.code_version import code_digests, current_version
 from perdure.runtime.workers.liveness import (
     FIRST_NAMESPACE,
     UNKNOWN,
@@ -104,7 +104,7 @@ class WorkerIdentity:
         """
         while self._alive is not None:
             await asyncio.sleep(HEARTBEAT)
-            with suppress(StoreError):
+            with suppress(PerdureError):
                 if not await self._store.write(worker.heartbeat(self.id)):
                     await self._store.write(worker.register(self._alive.worker))
 

@@ -15,11 +15,14 @@ from typing import Any, Literal
 import msgspec
 
 from perdure.domain.lease import Holder
+from perdure.domain.session import Status
+from perdure.domain.wait import WaitKind
 from perdure.domain.worker import Liveness
-from perdure.errors import LeaseHeld, LeaseLost, StoreFull, StoreUnavailable
+from perdure.errors import LeaseHeld, LeaseLost, ProgramChanged, StoreFull, StoreUnavailable
 from perdure.ids import new_uid, random_fraction
 from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.ledger.attempt_registry import ACTING
+from perdure.runtime.queries import SessionView
 from perdure.runtime.run.session_lease import claim, give_back
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.workers.family import Entry, entry, runnable_family
@@ -177,7 +180,9 @@ class SessionTasks:
         store = self._runtime.store
         rows = await store.read(worker_rows.listing)
         dead = {one.id for one in rows if self._runtime.worker.life(one) is Liveness.DEAD}
-        for one in await store.read(runnable_family, uid, dead, self._runtime.policy.is_given):
+        for one in await store.read(
+            runnable_family, uid, dead, self._runtime.policy.is_given, self._runtime.worker.code_version
+        ):
             if len(self.running) >= self._concurrency:
                 return
             if one.uid not in self.running and self._may_try(one):
@@ -203,7 +208,7 @@ class SessionTasks:
         except Exception as error:
             await self._note_failure(uid, error)
             return
-        self._notify(WorkerNotice("worker.left", session=view.id, status=view.status))
+        self._note_left(view)
 
     async def _run_member(self, one: Entry) -> None:
         try:
@@ -211,6 +216,12 @@ class SessionTasks:
         except Exception as error:
             await self._note_failure(one.uid, error)
             return
+        self._note_left(view)
+
+    def _note_left(self, view: SessionView) -> None:
+        """A session has ended or waits. One that waits for another worker is left to that one for some time."""
+        if any(one.versions_tried or one.kind == WaitKind.WORKSPACE for one in view.waits):
+            self._failed_since[view.uid] = self._runtime.store.clock.boot()
         self._notify(WorkerNotice("worker.left", session=view.id, status=view.status))
 
     async def _note_failure(self, uid: str, error: Exception) -> None:
@@ -222,6 +233,9 @@ class SessionTasks:
             return
         if isinstance(error, StoreUnavailable | StoreFull):
             self._store_failed_at = self._runtime.store.clock.boot()  # late outcomes are written when the store is back
+            return
+        if isinstance(error, ProgramChanged) and (view := await self._runtime.get(uid)).status == Status.WAITING:
+            self._note_left(view)  # it was handed back
             return
         self._failed_since[uid] = self._runtime.store.clock.boot()
         now = await self._runtime.store.read(entry, uid)

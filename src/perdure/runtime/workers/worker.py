@@ -22,13 +22,13 @@ from perdure.domain.literals import PolicyAnswer
 from perdure.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from perdure.ids import check_name
 from perdure.runtime.definitions.durations import microseconds
+from perdure.runtime.deploy.missing_code import MissingCode
 from perdure.runtime.ledger.policy import Intent
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.runtime import open as open_runtime
 from perdure.runtime.services.registry import make_services
 from perdure.runtime.services.service import ServiceGroup
 from perdure.runtime.services.timers import Approvals, Timers
-from perdure.runtime.workers.missing_code import MissingCode
 from perdure.runtime.workers.session_tasks import POLL, SessionTasks, WorkerNotice
 from perdure.store.moves import wait
 from perdure.store.writer.wakeup import IDLE_POLL
@@ -80,9 +80,9 @@ class Worker:
         self._only = only
         self._notify = notify
         self._sessions = SessionTasks(self._runtime, only, concurrency, notify, names)
-        self._missing_code = MissingCode(self._runtime)
+        self._missing_code = MissingCode(self._runtime, names)
         self._services = self._make_services() if services else ServiceGroup([])
-        self._heartbeat: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []  # heartbeats, and a look for sessions that wait for this worker
         self._queues = names
         self._draining = False
         self._outage_since: int | None = None
@@ -167,8 +167,8 @@ class Worker:
                 await self._run(idle)
         finally:
             await self._sessions.stop()
-            if self._heartbeat is not None:
-                self._heartbeat.cancel()
+            for task in self._background:
+                task.cancel()
 
     async def _run(self, idle: float | None) -> None:
         store = self._runtime.store
@@ -185,8 +185,10 @@ class Worker:
             if self._outage_since is not None:
                 logger.info("The store is available again.")
                 self._outage_since = None
-            if self._heartbeat is None:
-                self._heartbeat = asyncio.ensure_future(self._runtime.worker.keep_seen())
+            if not self._background:
+                self._background.append(asyncio.ensure_future(self._runtime.worker.keep_seen()))
+                if self._only is None:
+                    self._background.append(asyncio.ensure_future(self._missing_code.watch()))
             running = self._sessions.running
             if not running and not self._sessions.is_recovering():
                 self._report_idle()

@@ -260,8 +260,8 @@ class _Claiming:
         tx, request = self._tx, self._request
         epoch = next_epoch(one.lease_epoch, tx.restore_epoch)
         columns: dict[str, Any] = {"status": Status.RUNNING, "waiting_since": None}
-        if one.code_version is None and request.code_version is not None:
-            columns["code_version"] = request.code_version
+        version = request.code_version if one.lease_epoch == 0 else None  # it begins only once
+        columns |= {"code_version": version} if one.code_version is None and version is not None else {}
         body = {"epoch": epoch, "from": None, "because": None, "rows": {"session": columns}}
         line = next_event(one.uid, one.cursor, one.chain, "lease.acquired", request.worker, tx.now, tx.move_id, body)
         tx.send("event.insert", **line)
@@ -269,7 +269,7 @@ class _Claiming:
         tx.send(
             "claim.take",
             uid=one.uid, holder=request.worker, nonce=request.nonce, epoch=epoch, until=tx.now + request.ttl,
-            alone=int(is_alone), code_version=request.code_version, cursor=line["number"], chain=line["chain"],
+            alone=int(is_alone), code_version=version, cursor=line["number"], chain=line["chain"],
             now=tx.now,
         )  # fmt: skip
         tx.appended.append((one.uid, line["number"]))

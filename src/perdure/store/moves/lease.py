@@ -102,16 +102,17 @@ def _take(
     crashed = head.status == Status.RUNNING
     if not crashed:
         check_move("session", MOVES, Status(head.status), Status.RUNNING)
+    began = code_version if head.lease_epoch == 0 else None  # later code is not the one that it began under
     crash_count, _, version = log.tx.one("lease.crash_record", uid=log.uid) or (0, None, None)
     log.tx.run(
         "session.lease",
         uid=log.uid, holder=log.actor, nonce=nonce, epoch=epoch, until=log.tx.now + ttl, alone=int(alone),
         crash_count=_crashes(log) if crashed else crash_count, suspected_at=log.tx.now if crashed else None,
-        code_version=code_version,
+        code_version=began,
     )  # fmt: skip
     columns: dict[str, Any] = {"status": Status.RUNNING, "waiting_since": None}
-    if version is None and code_version is not None:
-        columns["code_version"] = code_version
+    if version is None and began is not None:
+        columns["code_version"] = began
     body = {"epoch": epoch, "from": head.lease_holder, "because": because}
     log.append(kind, body, rows={"session": columns})
     holder = _holder(log, nonce, epoch, ttl)

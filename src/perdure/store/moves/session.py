@@ -60,6 +60,8 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     max_retries: int | None = None
     deadline_at: int | None = None
     pinned_at: int | None = None
+    code_version: str | None = None  # of the session that it is a branch of
+    workspace: str | None = None
     schedule_uid: str | None = None
     scheduled_at: int | None = None
 

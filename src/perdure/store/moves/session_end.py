@@ -2,6 +2,7 @@
 
     park      the session waits; refused if a wait is resolved already, if cancel or interrupt was requested meanwhile,
               or if it stopped for a pause whose request was withdrawn
+    park for  what the process of its holder does not have, such as code; nothing else of the session changes
     finish    the session ends; refused while an effect may be under way or an undo is requested
     cancel    requests cancellation, and ends the session at once if no worker runs it
     expire_deadline    the same, for a session whose deadline has passed
@@ -24,6 +25,7 @@ from perdure.errors import IllegalMove
 from perdure.store.move import Log, holder_move, outsider_move, read_head
 from perdure.store.moves import approval, doubt, inbox, interrupt, lease, session, wait
 from perdure.store.moves import effect as effects
+from perdure.store.topics import WORKERS
 
 CLOSED = "closed"  # resolves a wait that is no longer needed: it has no answer, and no branch inherits it
 STOPPED = {"type": "Cancelled", "code": "cancelled", "message": "The session was cancelled."}
@@ -60,6 +62,17 @@ def park(
     if pausing and not waits:
         waits = [wait.open_.on(log, f"paused-{log.cursor}", WaitKind.PAUSED).id]
     return not wait.park.on(log, waits)
+
+
+@holder_move
+def park_for(log: Log, kind: WaitKind, *, ref: str | None, detail: Any = None) -> bool:
+    """Release the lease and wait for what the process of the holder does not have; False if the session continues."""
+    there = [one.id for one in wait.open_of_kind(log.tx, log.uid, kind) if one.ref == ref]
+    if not there:
+        there = [wait.open_.on(log, f"{kind}-{log.cursor}", kind, ref=ref, detail=detail).id]
+    asked = {one.id for one in doubt.unfinished(log.tx, log.uid) if one.undo_requested_at is not None}
+    log.tx.wake_service(WORKERS)  # one of them may have it
+    return park.on(log, there[:1], stopping=True, undos=asked)
 
 
 @holder_move

@@ -185,6 +185,11 @@ def open_of_kind(tx: StoreTransaction, uid: str, kind: WaitKind) -> list[Wait]:
     return [Wait.from_row(row) for row in tx.all("wait.open_of_kind", uid=uid, kind=kind, limit=MANY)]
 
 
+def of_kind(tx: StoreTransaction, uid: str, kind: WaitKind) -> list[Wait]:
+    """Waits of a session of one kind, resolved or not."""
+    return [Wait.from_row(row) for row in tx.all("wait.of_kind", uid=uid, kind=kind, limit=MANY)]
+
+
 def open_waits(tx: StoreTransaction, *, kind: str | None = None, limit: int = 100) -> list[Wait]:
     """Open waits of all sessions, the longest wait first. A damaged row does not hide the others."""
     return records(tx, "wait", [], "wait.open", kind=kind, limit=limit)

@@ -4,12 +4,13 @@ insert into session (
     uid, id, program, arguments, title, repository, owner, queue, priority, concurrency_key, status, waiting_since,
     cursor, chain, parent_uid, parent_wait, forked_from, forked_at, branch, lease_epoch, restart_number, restart_arguments,
     crash_count, tokens_in, tokens_out, cost_micros, created_at, updated_at, version, policy_at, model, max_retries,
-    deadline_at, pinned_at, schedule_uid, scheduled_at, turn
+    deadline_at, pinned_at, code_version, workspace, schedule_uid, scheduled_at, turn
 ) values (
     :uid, :id, :program, :arguments, :title, :repository, :owner, :queue, :priority, :concurrency_key, :status,
     :waiting_since,
     0, :chain, :parent_uid, :parent_wait, :forked_from, :forked_at, :branch, 0, :restart_number, :restart_arguments,
-    0, 0, 0, 0, :now, :now, 1, :policy_at, :model, :max_retries, :deadline_at, :pinned_at, :schedule_uid, :scheduled_at,
+    0, 0, 0, 0, :now, :now, 1, :policy_at, :model, :max_retries, :deadline_at, :pinned_at, :code_version, :workspace,
+    :schedule_uid, :scheduled_at,
     {greatest}(
         coalesce((
             select min(turn) from session where status = 'ready' and queue = :queue and priority = :priority
@@ -150,6 +151,10 @@ update session set status = :status, waiting_since = null, arguments = '{}', res
     repository = null, owner = null, concurrency_key = null, restart_arguments = null, model = null, archived_at = null,
     cancel_requested_at = null, pause_requested_at = null, interrupt_requested_at = null, removed_at = :now
 where uid = :uid;
+
+-- name: session.unpin
+-- Let workers of any version run a session.
+update session set pinned_at = null where uid = :uid and pinned_at is not null;
 
 -- name: session.archive
 -- Hide a session from the list, or show it again.

@@ -40,6 +40,10 @@ select {columns:wait} from wait where session_uid = :uid and resolved_at is null
 select {columns:wait} from wait where session_uid = :uid and resolved_at is null and kind = :kind
 order by since, id limit :limit;
 
+-- name: wait.of_kind
+-- Waits of a session of one kind, resolved or not.
+select {columns:wait} from wait where session_uid = :uid and kind = :kind order by number limit :limit;
+
 -- name: wait.open
 -- Open waits of all sessions, the longest wait first.
 select {columns:wait} from wait where resolved_at is null and (cast(:kind as text) is null or kind = :kind)

@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from perdure.domain.wait import Wait
 from perdure.ids import digest
 from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.definitions.tool import TOOLS
@@ -29,6 +30,11 @@ def current_version(given: str | None = None) -> str:
     """The version of the code of this process: the given one, that of the environment, or a digest of its files."""
     named = (given or os.environ.get(ENVIRONMENT) or "").strip()
     return named[:LARGEST] or f"files-{files_digest(_functions().values())[:16]}"
+
+
+def meets(asked: Wait, version: str) -> bool:
+    """Whether the code of this process, which has this version, may run a session that waits for `program`."""
+    return (asked.ref in PROGRAMS or asked.ref in TOOLS) and version not in asked.versions_tried
 
 
 def code_digests() -> dict[str, str]:

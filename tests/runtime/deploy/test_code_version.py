@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure import Runtime
-from perdure.runtime.workers.code_version import current_version, files_digest, source_digest
+from perdure.runtime.deploy.code_version import current_version, files_digest, source_digest
 from perdure.runtime.workers.liveness import machine
 from perdure.store.moves import worker
 from perdure.store.store import Store
