@@ -60,7 +60,7 @@ def test_sessions_survive_deaths_of_workers_and_server(timed_server: PostgresSer
 def test_many_sessions_survive_many_deaths_on_sqlite(tmp_path: Path) -> None:
     target = str(tmp_path / "perdure.db")
     soak = Soak(tmp_path, target, workers=WORKERS, sessions=SESSIONS, lease=3, chance=chance())
-    verdict = soak.run(patience=3600, pause=1.5)
+    verdict = soak.run(patience=3600, pause=4)
     report("SQLite, long", verdict)
     assert verdict.wrong == []
 
@@ -72,7 +72,7 @@ def test_many_sessions_survive_many_deaths_on_postgres(timed_server: PostgresSer
     soak = Soak(
         tmp_path, url, workers=WORKERS, sessions=SESSIONS, lease=3, chance=chance(), server=timed_server
     )  # fmt: skip
-    verdict = soak.run(patience=3600, pause=1.5)
+    verdict = soak.run(patience=3600, pause=4)
     report("PostgreSQL, long", verdict)
     assert verdict.wrong == []
 

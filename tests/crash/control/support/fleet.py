@@ -39,7 +39,7 @@ class Fleet:
         self._environment = os.environ | {
             TOKEN: self.token, "PERDURE_SINK": sink, "PERDURE_LEASE": f"{lease}s", "PERDURE_IGNORE_FOLDER": "1",
             "XDG_RUNTIME_DIR": str(folder), "XDG_DATA_HOME": str(folder / "data"), "HOME": str(folder),
-            "PYTHONPATH": str(Path.cwd()),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")])),
         }  # fmt: skip
         self._stopped: dict[int, float] = {}
 

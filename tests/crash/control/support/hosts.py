@@ -94,7 +94,7 @@ class Host:
         environment = os.environ | {
             "PERDURE_SINK": sink, "PERDURE_LEASE": f"{self._lease}s", "PERDURE_IGNORE_FOLDER": "1",
             "XDG_RUNTIME_DIR": str(self._folder), "XDG_DATA_HOME": str(self._folder), "HOME": str(self._folder),
-            "PYTHONPATH": str(Path.cwd()),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")])),
         }  # fmt: skip
         with socket.socket(socket.AF_UNIX) as meeting, (self._folder / "worker.log").open("wb") as log:
             meeting.bind(str(path))

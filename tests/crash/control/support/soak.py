@@ -43,7 +43,7 @@ class Soak:
     def run(self, *, patience: float, pause: float, rounds: int = 1_000_000) -> Verdict:
         """Start the sessions and the workers. Every `pause` seconds something dies, until all sessions have ended.
 
-        In a round, everything that can die does so once.
+        In a round, everything that can die does so.
         """
         with Sink(self._folder / "sink") as sink, open_store(self._target) as store:
             wanted = self._start(store)
@@ -98,9 +98,9 @@ class Soak:
         return left
 
     def _deaths(self, fleet: Fleet) -> list[Callable[[], None]]:
-        """Every kind of death once, in an order by chance."""
+        """Every kind of death, in an order by chance; workers die more often than what they depend on."""
         kill, stop = (lambda: fleet.kill_worker(self._chance)), (lambda: fleet.stop_worker(self._chance))
-        found: list[Callable[[], None]] = [kill, kill, stop, fleet.kill_supervisor]
+        found: list[Callable[[], None]] = [kill, kill, kill, stop, stop, fleet.kill_supervisor]
         if self._server is not None:
             found += [lambda: self._restart_server(fleet), lambda: self._cut_connections(fleet)]
         self._chance.shuffle(found)
