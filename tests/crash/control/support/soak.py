@@ -24,7 +24,7 @@ from tests.crash.control.support.audit import QueueLimits, Verdict, doubled_and_
 from tests.crash.control.support.fleet import Fleet
 
 LIMITS = {"narrow": QueueLimits(concurrency=2), "keyed": QueueLimits(concurrency=4, per_key=1)}
-QUEUES = ("default", "narrow", "keyed")
+QUEUES = ("default", "keyed", "narrow", "default", "keyed", "default", "keyed", "default", "default", "default")
 PERSON = "ada"
 
 
@@ -66,7 +66,7 @@ class Soak:
             store.write_now(set_limits(name, PERSON, **limits._asdict()))
         wanted = []
         for n in range(self._sessions):
-            kind, queue = list(KINDS)[n % len(KINDS)], QUEUES[n % len(QUEUES)]
+            kind, queue = list(KINDS)[n % len(KINDS)], QUEUES[n // len(KINDS) % len(QUEUES)]
             bound = KINDS[kind](n)
             new = session.NewSession(
                 id=f"{kind}-{n}", program=bound.program.name, arguments=bound.arguments, queue=queue,
