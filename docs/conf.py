@@ -21,6 +21,7 @@ NAVIGATION = {
         "how-to/crash-sweep",
         "how-to/terminal",
         "how-to/interrupt",
+        "how-to/operate-many-workers",
         "how-to/serve",
         "how-to/stuck-sessions",
         "how-to/queues",

@@ -6,6 +6,7 @@ A level is reached when the inspection supports it, not when it is intended.
 from __future__ import annotations
 
 from perdure.control.doctor.report import Depth, DoctorReport
+from perdure.domain.worker import Liveness
 
 NAMES = {
     "D0": "notebook, one-shot job",
@@ -28,7 +29,9 @@ def of(report: DoctorReport) -> Depth:
     if report.kind == "files":
         return _at(level, ["a SQLite file in place of files:"])
     if report.kind == "sqlite":
-        return _at(level, ["`perdure serve`, which this version does not have yet"])
+        if any(one.role == "supervisor" and one.life is not Liveness.DEAD for one in report.workers):
+            return _at("D2", ["PostgreSQL, for workers on several machines"])
+        return _at(level, ["`perdure serve`, which runs workers for all users of the store"])
     return _at(level, _for_governed(report))
 
 

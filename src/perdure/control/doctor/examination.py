@@ -15,6 +15,7 @@ from typing import Literal
 from perdure.clock import SECOND, boot_time
 from perdure.control.doctor import depth, findings
 from perdure.control.doctor.report import DiskStatus, DoctorReport, Latency, Schema, StaleSession, WorkerStatus, wrong
+from perdure.control.doctor.schedule_findings import of_schedules
 from perdure.control.doctor.stuck_sessions import stuck
 from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.durable import FULL
@@ -28,7 +29,7 @@ from perdure.store.inspection import damage, read_access
 from perdure.store.inspection.read_access import StoreLocation, StoreReader
 from perdure.store.inspection.survey import survey as take_survey
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import restore
+from perdure.store.moves import restore, schedule
 from perdure.store.row_check import DamagedRow
 from perdure.store.writer.lock import life_of
 
@@ -36,6 +37,7 @@ SAMPLES = 20
 SHOWN = 20  # damaged rows with a finding each; --json lists all
 BLOCK = bytes(4096)
 WEEK = 7 * 86_400 * SECOND
+SCHEDULES = 1000  # that are examined
 
 
 def diagnose(target: str | None = None, *, deep: bool = False, connections: int = 8) -> DoctorReport:
@@ -153,10 +155,11 @@ def _inspect_rows(report: DoctorReport, place: StoreLocation, found: StoreReader
         StaleSession(one.id, one.lease_holder or "", found.tx.now - (one.lease_until or 0))
         for one in survey.stale_sessions
     ]
+    report.findings += of_schedules(schedule.listing(found.tx, limit=SCHEDULES), found.tx.now)
 
 
 def _with_life(one: WorkerRecord, life: Liveness) -> WorkerStatus:
-    return WorkerStatus(one.id, one.host, one.pid, life, one.seen_at)
+    return WorkerStatus(one.id, one.host, one.pid, life, one.seen_at, one.role)
 
 
 def _inspect_disk(report: DoctorReport, place: StoreLocation) -> None:

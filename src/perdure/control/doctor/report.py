@@ -87,6 +87,7 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     pid: int
     life: Liveness
     seen_at: int
+    role: str = "worker"  # or supervisor, service
 
 
 class StaleSession(msgspec.Struct, frozen=True):
