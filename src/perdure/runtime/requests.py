@@ -19,7 +19,7 @@ from perdure.domain.permission import PermissionWidth
 from perdure.domain.session import TERMINAL
 from perdure.domain.wait import Wait, WaitKind
 from perdure.domain.worker import Liveness
-from perdure.errors import ConfigError, Conflict, IllegalMove
+from perdure.errors import ConfigError, Conflict, IllegalMove, PerdureError
 from perdure.ids import check_text, encode, new_name, new_uid
 from perdure.runtime.calls.message_type import message_body
 from perdure.runtime.definitions.prompt import has_files, prompt_content
@@ -189,6 +189,12 @@ class Requests:
             if asked.kind == WaitKind.CHILD:
                 await self._values.claim(asked.session_uid, f"child:{child.id}", *large)
                 await self.resolve(asked, answer, f"child:{child.id}")
+
+    async def wake_stale_parents(self) -> None:
+        """Wake parents whose child has ended: the process that ran the child may have died before it woke them."""
+        for uid in await self._store.read(wait.ended_children):
+            with suppress(PerdureError):  # another process was first, or the parent is sealed
+                await self.wake_parent(uid)
 
     async def cancel_children(self, uid: str, by: str, *, now: bool = False) -> bool:
         """Ask the children of a session to stop; returns whether there were any.

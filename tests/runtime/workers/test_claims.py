@@ -142,3 +142,37 @@ async def test_a_run_that_was_asked_for_needs_no_slot(target: str) -> None:
             assert (await rt.run("second")).result == 2
             GO[-1].set()
             await until_ended(rt, "first")
+
+
+@TWO
+async def test_a_parent_is_woken_if_the_worker_of_its_child_died_first(target: str) -> None:
+    async with perdure.open(target) as rt:
+        await limit(rt, concurrency=1)
+        await rt.start(claims_parent.bind(), id="parent")
+        write = rt.requests.wake_parent
+
+        async def dies(uid: str) -> None:
+            """The worker that ended the child does nothing more for it."""
+
+        rt.requests.wake_parent = dies  # type: ignore[method-assign]
+        async with perdure.Worker(rt, concurrency=1), asyncio.timeout(60):
+            while MOST != [1, 1, 1] or any([one.status != "waiting" async for one in rt.sessions(status="running")]):
+                await asyncio.sleep(0.01)
+        assert (await rt.get("parent")).status == "waiting"
+        rt.requests.wake_parent = write  # type: ignore[method-assign]
+        async with perdure.Worker(rt, concurrency=1):
+            await until_ended(rt, "parent")
+
+
+@TWO
+async def test_many_claimed_sessions_keep_their_leases_until_they_begin(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with perdure.open(target) as rt:
+        for n in range(5):
+            await rt.start(claims_counted.bind(n), id=f"s{n}")
+        monkeypatch.setattr(rt.driver, "run_claimed", lambda *_: asyncio.Event().wait())
+        async with perdure.Worker(rt, concurrency=5, drain=0):
+            async with asyncio.timeout(60):
+                while len(rt.heartbeat.held) < 5:
+                    await asyncio.sleep(0.01)

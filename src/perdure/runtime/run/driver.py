@@ -27,7 +27,7 @@ from perdure.runtime.run.interruption import Interrupted
 from perdure.runtime.run.lineage import newest
 from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.run import Run
-from perdure.runtime.run.session_lease import give_back
+from perdure.runtime.run.session_lease import give_back_claimed
 from perdure.runtime.run.shared_runs import SharedRuns
 from perdure.runtime.start.deadline import watch_deadline
 from perdure.store.move import StoreTransaction
@@ -87,7 +87,7 @@ class Driver:
                         raise
         finally:
             if not is_started:
-                await asyncio.shield(give_back(self._runtime, holder))
+                await asyncio.shield(give_back_claimed(self._runtime, holder))
 
     async def complete(self, name: str, *, waits_out: Callable[[Wait], bool] = lambda _: True) -> SessionView:
         """Run a session to its end, timers and children included, or until only a person can continue it.

@@ -95,9 +95,18 @@ async def claim(runtime: Runtime, request: ClaimRequest) -> Claim:
             for holder in (await taking).holders:
                 await give_back(runtime, holder)
         raise
-    for holder in claimed.holders:
-        holder.boot_deadline = asked_at + request.ttl
+    for holder in claimed.holders:  # their runs begin one after another, so the leases are kept from now on
+        runtime.heartbeat.keep(holder, asked_at, lambda _: None)
     return claimed
+
+
+async def give_back_claimed(runtime: Runtime, holder: Holder) -> None:
+    """Give back a claimed session whose run has not begun."""
+    try:
+        if not await give_back(runtime, holder):
+            runtime.heartbeat.leave(holder)
+    finally:
+        runtime.heartbeat.drop(holder)
 
 
 async def free_holder(store: Store, holder: str, because: str, *, by: str) -> int:

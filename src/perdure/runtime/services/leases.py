@@ -72,6 +72,7 @@ class Leases(Service):
         by, because = self.runtime.worker.name, f"{row.holder} was found dead"
         for uid in await self.store.read(lease.of_holder, row.holder):
             await self._write(uid, lease.free(uid, by, holder=row.holder, because=because))
+        await self.runtime.requests.wake_stale_parents()  # it may have died after a child ended and before this
         self._freed.add(row.id)
         self._workers.remove(row)
 

@@ -70,6 +70,7 @@ class Timers(DueTimes):
         boot = self.store.clock.boot()
         if self._woke_branches_at is None or boot - self._woke_branches_at >= STALE:
             await wake_stale_branches(self.store, self.runtime.worker.name)
+            await self.runtime.requests.wake_stale_parents()
             self._woke_branches_at = boot
         return await super().look()
 

@@ -23,7 +23,7 @@ from perdure.ids import new_uid, random_fraction
 from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.ledger.attempt_registry import ACTING
 from perdure.runtime.queries import SessionView
-from perdure.runtime.run.session_lease import claim, give_back
+from perdure.runtime.run.session_lease import claim, give_back_claimed
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.workers.family import Entry, entry, runnable_family
 from perdure.store.moves import lease
@@ -77,6 +77,11 @@ class SessionTasks:
         self._suspected_since: int | None = None  # since when such a session waits for a worker that runs nothing
         self._patience = int(PATIENCE * (1 + random_fraction()) * 1_000_000)  # not all workers stop for one session
         self._store_failed_at: int | None = None  # when the store last failed a session that ran here
+
+    @property
+    def suspect(self) -> str | None:
+        """The uid of the session that runs alone: its progress lets others begin."""
+        return None if self._suspect is None else self._suspect.uid
 
     @property
     def poll(self) -> float:
@@ -201,7 +206,7 @@ class SessionTasks:
             try:
                 view = await self._runtime.get(uid)
             except BaseException:
-                await asyncio.shield(give_back(self._runtime, holder))
+                await asyncio.shield(give_back_claimed(self._runtime, holder))
                 raise
             await self._runtime.driver.run_claimed(view, holder)
             view = await self._runtime.get(uid)

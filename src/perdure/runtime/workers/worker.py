@@ -224,12 +224,14 @@ class Worker:
             self._notify(WorkerNotice("worker.idle", next_due=due))
 
     async def _wait(self, seen: int, seconds: float) -> None:
-        wakeups = self._runtime.store.wakeups
-        waiting = asyncio.ensure_future(
-            wakeups.wait(seen, None, seconds)
-            if self._only is not None
-            else wakeups.wait_queues(seen, self._queues, seconds)
-        )
+        wakeups, suspect = self._runtime.store.wakeups, self._sessions.suspect
+        if self._only is not None:
+            changed = wakeups.wait(seen, None, seconds)
+        elif suspect is not None:
+            changed = wakeups.wait(seen, suspect, seconds)
+        else:
+            changed = wakeups.wait_queues(seen, self._queues, seconds)
+        waiting = asyncio.ensure_future(changed)
         await asyncio.wait([waiting, *self._sessions.running.values()], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
@@ -244,6 +246,8 @@ class Worker:
             await self._sessions.start()
         if self._only is None:
             soon = self._services.next_due(Timers.name, Approvals.name)
+            if self._sessions.wake_at is not None:  # sessions are ready, and the limits of their queue hold them back
+                return True
             return soon is not None and soon - self._runtime.store.clock.now() <= SOON * SECOND
         view = await self._runtime.get(self._only)
         timed = any(one.due_at is not None and one.kind in ("timer", "input") for one in view.waits)

@@ -79,7 +79,7 @@ class QueueLimits:
             return
         if row.concurrency is not None:
             used = self._count("claim.in_use", limit=row.concurrency)
-            self._cap(row.concurrency - used, tx.now + RETRY)
+            self._cap(row.concurrency - used, tx.now + RETRY if row.concurrency else None)
         if row.per_worker is not None:
             self._cap(row.per_worker - self._count("claim.in_use_of_worker", holder=worker), None)
         if row.rate_count is not None and row.rate_period is not None:

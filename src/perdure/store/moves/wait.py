@@ -148,6 +148,11 @@ def for_ref(tx: StoreTransaction, ref: str) -> list[Wait]:
     return [Wait.from_row(row) for row in tx.all("wait.by_ref", ref=ref, limit=MANY)]
 
 
+def ended_children(tx: StoreTransaction, *, limit: int = 1000) -> list[str]:
+    """The uids of sessions that have ended while their parents wait for them."""
+    return [row[0] for row in tx.all("wait.ended_children", limit=limit)]
+
+
 def has_branches(tx: StoreTransaction, uid: str) -> bool:
     """Whether a session has branches, which may wait for its effects."""
     return tx.one("session.a_branch", uid=uid, limit=1) is not None

@@ -102,3 +102,9 @@ select {columns:wait} from wait where ref = :ref and resolved_at is null and not
     select 1 from session where session.uid = wait.session_uid and session.sealed_at is not null
 )
 order by session_uid, id limit :limit;
+
+-- name: wait.ended_children
+-- Sessions that have ended while a wait for them is open.
+select distinct session.uid from wait join session on session.uid = wait.ref
+where wait.kind = 'child' and wait.resolved_at is null and session.status in ('done', 'failed', 'cancelled')
+limit :limit;
