@@ -30,7 +30,7 @@ async def report(s: Session, name: str = "daily") -> str:
 
 
 @program
-async def asks(s: Session) -> str:
+async def schedule_asks(s: Session) -> str:
     return str(await s.ask("continue?"))
 
 
@@ -89,7 +89,7 @@ async def test_several_schedulers_start_one_session_for_each_tick(world: World) 
 
 
 async def test_tick_is_skipped_while_a_session_has_not_ended(world: World) -> None:
-    await add(world, asks.bind())
+    await add(world, schedule_asks.bind())
     await tick(world)
     (first,) = await sessions(world)
     await tick(world)
@@ -103,7 +103,7 @@ async def test_tick_is_skipped_while_a_session_has_not_ended(world: World) -> No
 
 
 async def test_queued_sessions_run_one_after_the_other(world: World) -> None:
-    await add(world, asks.bind(), overlap="queue")
+    await add(world, schedule_asks.bind(), overlap="queue")
     for _ in range(3):
         await tick(world)
     first, second, third = await sessions(world)
@@ -125,7 +125,7 @@ async def test_queued_sessions_run_one_after_the_other(world: World) -> None:
 async def test_scheduler_continues_a_line_that_a_dead_process_left(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await add(world, asks.bind(), overlap="queue")
+    await add(world, schedule_asks.bind(), overlap="queue")
     await tick(world)
     await tick(world)
     first, second = await sessions(world)
@@ -143,7 +143,7 @@ async def test_scheduler_continues_a_line_that_a_dead_process_left(
 
 
 async def test_tick_cancels_the_session_before_it(world: World) -> None:
-    await add(world, asks.bind(), overlap="cancel")
+    await add(world, schedule_asks.bind(), overlap="cancel")
     await tick(world)
     await tick(world)
     assert [one.status for one in await sessions(world)] == ["cancelled", "ready"]
@@ -240,14 +240,14 @@ async def test_backfill_starts_missing_ticks_once(world: World) -> None:
 
 
 async def test_triggered_session_follows_the_rule_for_overlap(world: World) -> None:
-    await add(world, asks.bind())
+    await add(world, schedule_asks.bind())
     await world.rt.pause_schedule("job")
     first = await world.rt.trigger_schedule("job", by="ada")
     with pytest.raises(Conflict, match=f"{first.id} of schedule job has not ended"):
         await world.rt.trigger_schedule("job")
-    await add(world, asks.bind(), overlap="queue")
+    await add(world, schedule_asks.bind(), overlap="queue")
     assert (await world.rt.trigger_schedule("job")).status == "waiting"
-    await add(world, asks.bind(), overlap="cancel")
+    await add(world, schedule_asks.bind(), overlap="cancel")
     assert (await world.rt.trigger_schedule("job")).status == "ready"
     assert (await world.rt.get(first.id)).status == "cancelled"
 

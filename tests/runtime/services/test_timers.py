@@ -30,7 +30,7 @@ async def guarded_by_time(path: str) -> str:
 
 
 @program
-async def asks_for_approval(s: Session) -> str:
+async def service_asks(s: Session) -> str:
     return str(await s.do(guarded_by_time, path="a"))
 
 
@@ -47,7 +47,7 @@ async def test_waits_are_resolved_when_they_are_due(world: World) -> None:
 
 
 async def test_each_service_has_its_own_waits(world: World) -> None:
-    await world.run(asks_for_approval.bind(), id="asks")
+    await world.run(service_asks.bind(), id="asks")
     await world.run(service_sleeps.bind(1), id="sleeps")
     world.clock.advance(hours=5)
     approvals = Approvals(world.rt)
