@@ -15,18 +15,18 @@ Receipt = dict[str, str]
 
 
 @tool(replay="idempotent", inflight=INFLIGHT, retry=100)
-def charge(call: Call, n: int) -> Receipt:
+def soak_charge(call: Call, n: int) -> Receipt:
     """Charge a number."""
     return _post(call.key, {"charge": n})
 
 
 @tool(replay="probe", inflight=INFLIGHT, retry=100)
-def comment(call: Call, n: int) -> Receipt:
+def soak_comment(call: Call, n: int) -> Receipt:
     """Comment on a number. The sink stores it again if it is posted again."""
     return _post(None, {"comment": n}, call.key)
 
 
-@comment.probe
+@soak_comment.probe
 def _(call: Call, n: int) -> Outcome:
     found = SinkClient.here().find(key=call.key)
     return Outcome.happened({"id": found[0]["id"]}) if found else Outcome.absent()
@@ -42,38 +42,38 @@ def _post(key: str | None, body: dict[str, int], marker: str | None = None) -> R
 
 @program
 async def soak_effects(s: Session, n: int) -> int:
-    await s.do(charge, n=n)
-    await s.do(comment, n=n)
+    await s.do(soak_charge, n=n)
+    await s.do(soak_comment, n=n)
     return n
 
 
 @program
 async def soak_charges(s: Session, n: int, count: int) -> int:
     for number in range(count):
-        await s.do(charge, n=1000 * n + number)
+        await s.do(soak_charge, n=1000 * n + number)
     return n
 
 
 @program
 async def soak_sleep(s: Session, n: int) -> int:
-    await s.do(charge, n=n)
+    await s.do(soak_charge, n=n)
     await s.sleep("300ms")
-    await s.do(comment, n=n)
+    await s.do(soak_comment, n=n)
     return n
 
 
 @program
 async def soak_question(s: Session, n: int) -> int:
-    await s.do(charge, n=n)
+    await s.do(soak_charge, n=n)
     await s.ask(f"Continue {n}?", choices=["yes"])
-    await s.do(comment, n=n)
+    await s.do(soak_comment, n=n)
     return n
 
 
 @program
 async def soak_parent(s: Session, n: int) -> int:
     await s.child(soak_effects.bind(n + CHILD))
-    await s.do(comment, n=n)
+    await s.do(soak_comment, n=n)
     return n
 
 
@@ -81,10 +81,10 @@ def _reply(request: Any) -> dict[str, Any]:
     if request.number > 0:
         return {"text": "Done."}
     number = int(str(request.turns[0].text).split()[-1])
-    return {"text": "I charge it.", "calls": [{"name": "charge", "arguments": {"n": number}}]}
+    return {"text": "I charge it.", "calls": [{"name": "soak_charge", "arguments": {"n": number}}]}
 
 
-soak_agent = Agent("soak_agent", model=ScriptedModel(_reply), instructions="Charge the number.", tools=[charge])
+soak_agent = Agent("soak_agent", model=ScriptedModel(_reply), instructions="Charge the number.", tools=[soak_charge])
 
 # What each kind of session leaves at the sink.
 KINDS: dict[str, Any] = {
