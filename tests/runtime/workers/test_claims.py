@@ -176,3 +176,4 @@ async def test_many_claimed_sessions_keep_their_leases_until_they_begin(
             async with asyncio.timeout(60):
                 while len(rt.heartbeat.held) < 5:
                     await asyncio.sleep(0.01)
+            assert {holder.uid for holder in rt.heartbeat.held} == {(await rt.get(f"s{n}")).uid for n in range(5)}
