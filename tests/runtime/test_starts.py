@@ -65,7 +65,8 @@ async def test_a_session_begins_at_a_time(world: World, build: Build) -> None:
      {"timeout": 0}, {"timeout": "soon"}, {"not_before": "soon"}, {"not_before": -1}, {"not_before": 1.5},
      {"not_before": datetime(2030, 1, 1, tzinfo=UTC).replace(tzinfo=None)}, {"key": ""}, {"debounce": "5s"},
      {"on_conflict": "keep"},
-     {"on_conflict": "fight", "key": "k"}, {"debounce": "5s", "key": "k", "not_before": "5s"}, {"key": "\ud800"}],
+     {"on_conflict": "fight", "key": "k"}, {"debounce": "5s", "key": "k", "not_before": "5s"}, {"key": "\ud800"},
+     {"key": "k" * 501}, {"key": 3}, {"owner": 3}, {"queue": None}, {"pin": "yes"}, {"key": "k", "debounce": 0}],
 )  # fmt: skip
 async def test_wrong_options_are_refused_before_anything_is_written(
     world: World, build: Build, wrong: dict[str, Any]

@@ -21,6 +21,7 @@ ConflictWord = Literal["queue", "keep", "replace"]
 CONFLICTS = ("queue", "keep", "replace")
 PRIORITIES = range(-1_000_000, 1_000_001)
 MOST_RETRIES = 1000
+LONGEST_KEY = 500  # characters: an index holds it
 LAST = 2**62  # microseconds: no store holds a later time
 
 
@@ -75,16 +76,15 @@ class StartOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             debounce=None if debounce is None else microseconds(debounce),
             on_conflict=on_conflict,
         )
-        made.check()
-        return made
+        return cls.from_stored(msgspec.structs.asdict(made))  # it checks the types
 
     @classmethod
     def from_stored(cls, stored: Any) -> Self:
-        """The options that `stored` returned."""
+        """The options that `stored` returned, or any others with the same names."""
         try:
             made = msgspec.convert(stored, cls)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"The options of a start cannot be read: {error}.") from None
+            raise ConfigError(f"The session cannot be started with these options: {error}.") from None
         made.check()
         return made
 
@@ -102,10 +102,10 @@ class StartOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             raise ConfigError(f"The priority {self.priority!r} is no number from {PRIORITIES[0]} to {PRIORITIES[-1]}.")
         if self.retries is not None and (type(self.retries) is not int or not 0 <= self.retries <= MOST_RETRIES):
             raise ConfigError(f"{self.retries!r} retries are not possible.", hint=f"Give 0 to {MOST_RETRIES}.")
-        if self.key == "":
-            raise ConfigError("The key is empty.", hint="Leave it out, or give a text.")
-        if self.timeout == 0:
-            raise ConfigError("The timeout is zero.", hint='Give a duration such as "15m".')
+        if self.key is not None and not 1 <= len(self.key) <= LONGEST_KEY:
+            raise ConfigError(f"The key has {len(self.key)} characters.", hint=f"Give 1 to {LONGEST_KEY}.")
+        if self.timeout == 0 or self.debounce == 0:
+            raise ConfigError("A timeout or a debounce time is zero.", hint='Give a duration such as "15m".')
         if self.on_conflict not in CONFLICTS:
             raise ConfigError(f"on_conflict is {self.on_conflict!r}.", hint=f"Give one of {', '.join(CONFLICTS)}.")
         if self.key is None and (self.debounce is not None or self.on_conflict != "queue"):

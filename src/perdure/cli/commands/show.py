@@ -25,6 +25,7 @@ from perdure.store.move import StoreTransaction
 from perdure.store.moves import approval, effect, event, session, wait
 from perdure.store.transfer.seal import refusal
 
+DEFAULT = "default"
 EFFECTS = 20
 
 
@@ -136,12 +137,24 @@ def _show_past(shell: Shell, tx: StoreTransaction, state: SessionState, events: 
     shell.echo(*_events(tx, state.session["uid"], events))
 
 
+def _limits(tx: StoreTransaction, row: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Its queue if it is not the usual one, its retries and its deadline."""
+    key = f", key {safe(row['concurrency_key'])}" if row.get("concurrency_key") else ""
+    if row.get("queue", DEFAULT) != DEFAULT or row.get("priority") or key:
+        yield "queue", f"{safe(row['queue'])}, priority {row['priority']}{key}"
+    if row.get("max_retries"):
+        yield "retries", f"{row.get('retries') or 0} of {row['max_retries']}"
+    if row.get("deadline_at") is not None and row["status"] not in TERMINAL:
+        yield "deadline", f"in {span(max(0, row['deadline_at'] - tx.now))}"
+
+
 def header(tx: StoreTransaction, row: dict[str, Any]) -> Iterator[str]:
     """The properties of the session, one per line."""
     yield f"{click.style('session', dim=True)}     {click.style(safe(row['id']), bold=True)}"
     lines = [("program", call(row["program"], row["arguments"])), ("status", _status(tx, row))]
     lines += [(name, safe(str(row[name]))) for name in ("title", "owner", "repository") if row.get(name)]
     lines += _origin(tx, row)
+    lines += _limits(tx, row)
     lines += _end(row)
     for name, text in lines:
         yield f"{click.style(name.ljust(10), dim=True)}  {text}"
