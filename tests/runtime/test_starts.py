@@ -220,6 +220,17 @@ async def test_many_sessions_are_started_and_a_repetition_starts_the_rest(world:
             await world.rt.start_many(bounds, ids=wrong)
 
 
+async def test_concurrent_bulk_starts_of_the_same_ids_do_not_block_each_other(world: World, build: Build) -> None:
+    other, numbers = world.open(), list(range(90))
+    orders = [(world.rt, numbers), (other, numbers[::-1])] * 3
+    made = await asyncio.gather(
+        *(rt.start_many([build.bind(n) for n in order], ids=[f"b-{n}" for n in order]) for rt, order in orders)
+    )
+    other.close()
+    assert made == [[f"b-{n}" for n in order] for _, order in orders]
+    assert await count(world) == 90
+
+
 async def test_a_batch_that_does_not_fit_starts_nothing(world: World, build: Build) -> None:
     await world.rt.set_queue("builds", max_depth=3)
     with pytest.raises(QueueFull):

@@ -48,17 +48,21 @@ class Starts:
     ) -> list[str]:
         """Start many sessions, so many in each transaction; returns their ids in order.
 
-        A process that is killed in between has started the first ones. With ids, the same call starts the others.
+        A process that is killed in between has started the first ones. With ids, the same call starts the others. Two
+        calls with the same ids must not wait for each other, so each transaction creates sessions in the order of ids.
         """
         if ids is not None and (len(ids) != len(bounds) or len(set(ids)) != len(ids)):
             raise ConfigError(f"{len(bounds)} sessions need as many different ids; {len(set(ids))} were given.")
         started: list[str] = []
         for first in range(0, len(bounds), BATCH):
-            places = range(first, min(first + BATCH, len(bounds)))
+            places = list(range(first, min(first + BATCH, len(bounds))))
+            if ids is not None:
+                places.sort(key=lambda one: ids[one])
             new = [await self._new(bounds[one], ids[one] if ids else None, options, {}) for one in places]
-            for made in await self._write(new, options):
-                await self._finish_replacement(made, options.owner or self._by)
-                started.append(made.session.id)
+            found = dict(zip(places, await self._write(new, options), strict=True))
+            for place in sorted(found):
+                await self._finish_replacement(found[place], options.owner or self._by)
+                started.append(found[place].session.id)
         return started
 
     async def _new(self, bound: Bound[Any], id: str | None, options: StartOptions, more: dict[str, Any]) -> NewSession:
