@@ -38,7 +38,7 @@ from perdure import faults, process
 from perdure.domain.restore import LossUnknown
 from perdure.errors import CommitUnknown, LeaseLost, StoreUnavailable
 from perdure.store import failover, migrate
-from perdure.store.databases.postgres.connection_settings import LIMITS, PooledConnection, connect
+from perdure.store.databases.postgres.connection_settings import PooledConnection, connect, limits_of
 from perdure.store.databases.postgres.history import ANOTHER_SERVER, ServerIdentity, is_warning
 from perdure.store.databases.postgres.migrator import PostgresMigrator, PostgresTransaction
 from perdure.store.databases.postgres.pipeline import StatementPipeline
@@ -156,7 +156,7 @@ class Connection:
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
         if isinstance(db, PooledConnection):  # which server answers is known only now
             same = load("postgres")["meta.same_server"].replace("%(server)s", str(self._at.started))
-            begin = f"{begin}; {LIMITS}; {same}"
+            begin = f"{begin}; {limits_of(db)}; {same}"
         db.execute(begin.encode())
 
     def write(self, move: Move[Any]) -> Any:

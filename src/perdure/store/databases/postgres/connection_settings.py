@@ -1,7 +1,7 @@
 """How a connection to PostgreSQL is opened: to the primary, with time limits, at one isolation level.
 
 The time limits are options of a connection of our own, and replace those of the server, database and role. Behind a
-pooler, where a connection keeps nothing, every transaction sets them for itself (`LIMITS`).
+pooler, where a connection keeps nothing, every transaction sets them for itself (`limits_of`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ _LIMITS = {
     "lock_timeout": "20s",
     "idle_in_transaction_session_timeout": "60s",
 }
-LIMITS = "SELECT " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in _LIMITS.items())
 OPTIONS = " ".join(f"-c {name}={value}" for name, value in _LIMITS.items()) + " -c idle_session_timeout=0"
 ISOLATION = "-c default_transaction_isolation=read\\ committed"
 
@@ -60,6 +59,8 @@ def connect(url: str) -> psycopg.Connection[Row]:
         db.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # of every `db.transaction()`
         if address.pooled:
             db.prepare_threshold = None  # no statement is prepared
+        elif db.info.server_version >= 170000 and "transaction_timeout" not in str(given["options"]):
+            db.execute("SET transaction_timeout = 0")  # older servers would refuse it as an option
         return db
     except psycopg.ProgrammingError as error:
         raise ConfigError(f"This is not a PostgreSQL address: {error}".strip() + ".") from error
@@ -79,10 +80,16 @@ def connect_direct(url: str) -> psycopg.Connection[Row]:
     return connect(direct)
 
 
+def limits_of(db: psycopg.Connection[Row]) -> str:
+    """The statement that sets the time limits of a transaction."""
+    limits = _LIMITS | ({"transaction_timeout": "0"} if db.info.server_version >= 170000 else {})
+    return "SELECT " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in limits.items())
+
+
 @contextmanager
 def limited_transaction(db: psycopg.Connection[Row]) -> Iterator[None]:
     """A transaction with our time limits, also behind a pooler."""
     with db.transaction():
         if isinstance(db, PooledConnection):
-            db.execute(LIMITS)
+            db.execute(limits_of(db).encode())
         yield

@@ -31,7 +31,7 @@ from psycopg.pq.abc import PGresult
 
 from perdure.ids import digest
 from perdure.store import migrate
-from perdure.store.databases.postgres.connection_settings import LIMITS, PooledConnection
+from perdure.store.databases.postgres.connection_settings import PooledConnection, limits_of
 from perdure.store.move import Row
 from perdure.store.statements import load
 
@@ -51,6 +51,7 @@ class StatementPipeline:
         self.db = db
         self.server = server
         self._pooled = isinstance(db, PooledConnection)
+        self._limits = limits_of(db).encode()
         self._libpq = db.pgconn
         self._in_pipeline = False
         self._prepared: set[Key] = set()
@@ -66,7 +67,7 @@ class StatementPipeline:
     def _begin(self) -> None:
         self._control(b"BEGIN ISOLATION LEVEL READ COMMITTED")
         if self._pooled:
-            self._control(LIMITS.encode())
+            self._control(self._limits)
 
     def commit(self) -> bool:
         """Commit, unless the schema is too new for this code, and return whether a standby has it too."""
