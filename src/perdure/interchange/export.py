@@ -145,7 +145,7 @@ def _read_line(tx: StoreTransaction, uid: str) -> tuple[list[StoredSession], Bun
     _refuse_damaged(tx, uid)
     line = session_export.read_lineage(tx, uid)
     _refuse_children(line)
-    if restore.unreleased_for(tx, session.get(tx, uid)) is not None:
+    if restore.unreleased_for(tx, uid) is not None:
         raise IllegalMove(
             "This store was put back to an earlier time, and what this session did since is not known.",
             hint="Look at what was lost, then `perdure restores --release --because TEXT`.",

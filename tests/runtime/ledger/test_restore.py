@@ -197,6 +197,32 @@ async def test_a_session_begun_after_the_restore_is_not_asked_about(folder: Path
         assert (await answer(runtime)).result == "acted"
 
 
+@pytest.mark.databases("sqlite", "postgres")
+async def test_a_restore_that_is_released_during_a_run_asks_nothing(target: str, sink: Sink) -> None:
+    """A run reads at its start that a restore is not released; after a failover that is released moments later."""
+    service = sink.run()
+
+    @tool(name="act_later", replay="escalate", inflight=SHORT)
+    def act_later() -> None:
+        service.post(None, {"n": 1})
+
+    async with open_runtime(target) as runtime:
+
+        def release() -> None:
+            runtime.store.write_now(restore.release(by="ada", because="nothing was lost"))
+
+        @program
+        async def released_meanwhile(s: Session) -> str:
+            await s.step("release", release)
+            await s.do(act_later)
+            return "acted"
+
+        session = await runtime.start(released_meanwhile.bind())
+        await runtime.store.write(declare())
+        view = await runtime.run(session.id)
+    assert (view.status, [one.kind for one in view.waits], len(service.kept())) == ("done", [], 1)
+
+
 @pytest.mark.anyio
 @pytest.mark.databases("sqlite", "postgres")
 async def test_a_process_that_has_the_store_open_obeys_a_declared_restore(target: str, sink: Sink) -> None:

@@ -154,7 +154,7 @@ class Ledger:
         site = self.host.act_site(tool)
         async with self._in_order():
             await self._refresh_lease()
-            if self.run.restore is not None and tool.undoes is None:
+            if tool.undoes is None and await self.run.unreleased_restore() is not None:
                 return await self.run.write(effects.plan(self.run.holder, intent))
             move = effects.plan_and_dispatch(self.run.holder, intent, self._dispatch(tool, site))
             try:

@@ -83,7 +83,7 @@ def _for(
     if asked is not None and awaits_approval(effect, asked, stopping):
         why = f"The gate {asked.gate} asks, and approval {asked.id} is undecided."
         return _say(effect, attempts, Action.WAIT_FOR_APPROVAL, why)
-    evidence = _evidence(attempts, life_of, tx.now, restore.unreleased_for(tx, session), stopping)
+    evidence = _evidence(attempts, life_of, tx.now, restore.unreleased_for(tx, session.uid), stopping)
     decision = recover(effect, evidence, rule)
     if decision.action is Action.PRESUME and evidence.restore is not None:  # what follows from it is what matters
         attempts = [*evidence.attempts, presumed_attempt(effect, attempts, evidence.restore, tx.now)]

@@ -290,8 +290,8 @@ class Recovery:
         if any(life is Liveness.DEAD for _, life in lives):
             attempts = await self._run.read(attempts_of, self._uid, effect.id)
         return Evidence(
-            attempts, self._run.clock.now(), combined([life for _, life in lives]), self._run.restore,
-            self._run.holder.cancel_requested,
+            attempts, self._run.clock.now(), combined([life for _, life in lives]),
+            await self._run.unreleased_restore(), self._run.holder.cancel_requested,
         )  # fmt: skip
 
     async def _until(self, effect: Effect, decision: RecoveryDecision, lane: ExecutionLane | None) -> None:

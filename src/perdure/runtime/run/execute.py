@@ -87,7 +87,7 @@ async def _once(
     run = Run(runtime, holder, records, is_agent=program is not None and program.reads_messages)
     runtime.heartbeat.keep(holder, holder.boot_deadline - runtime.heartbeat.ttl, run.stop)
     run.restore = await runtime.store.read(
-        restore.unreleased_for, run.session
+        restore.unreleased_for, run.session.uid
     )  # one may be declared while we have it open
     try:
         if run.session.cancel_requested_at is not None and await _stopped(run):

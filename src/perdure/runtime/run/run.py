@@ -25,7 +25,7 @@ from perdure.runtime.run.lineage import wake_branches_of_all
 from perdure.runtime.run.position import ExecutionLane
 from perdure.runtime.run.records import Records
 from perdure.store.move import Move, StoreTransaction
-from perdure.store.moves import wait
+from perdure.store.moves import restore, wait
 
 if TYPE_CHECKING:
     from perdure.runtime.runtime import Runtime
@@ -85,6 +85,12 @@ class Run:
             return await self.store.read(query, *args, **kwargs)
         except StoreError as error:
             raise self.give_up(error) from error
+
+    async def unreleased_restore(self) -> Restore | None:
+        """The unreleased restore that the session existed at. It may be released while the session runs."""
+        if self.restore is not None:
+            self.restore = await self.read(restore.unreleased_for, self.session.uid)
+        return self.restore
 
     async def see_through(self, work: Coroutine[Any, Any, T], *, unwinds: bool = False) -> T:
         """Finish the work even if the caller is cancelled meanwhile; the cancellation is raised afterwards.

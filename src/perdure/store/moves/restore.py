@@ -15,7 +15,6 @@ from __future__ import annotations
 from perdure.domain.effect import Effect, Rule
 from perdure.domain.lease import RESTORE_SHIFT
 from perdure.domain.restore import Cause, Restore, may_have_happened, presumed_attempt
-from perdure.domain.session import SessionRecord
 from perdure.errors import ConfigError, NotFound
 from perdure.ids import check_name, check_text, encode
 from perdure.store.move import Log, StoreTransaction, holder_move, plain_move
@@ -79,8 +78,8 @@ def release(tx: StoreTransaction, *, by: str, because: str) -> list[Restore]:
 def presume(log: Log, id: str, restore: Restore, rule: Rule) -> Effect:
     """Treat an effect as dispatched with an unknown outcome, because it may have happened in the time that was lost."""
     effect, attempts = effects.get(log.tx, log.uid, id), attempts_of(log.tx, log.uid, id)
-    if not may_have_happened(effect, attempts, restore, rule):
-        return effect
+    if not may_have_happened(effect, attempts, restore, rule) or unreleased_for(log.tx, log.uid) is None:
+        return effect  # it was released meanwhile, or this session is known to have lost nothing
     assert log.holder is not None
     taken = lease.claim(log, id, effect.position, effect.leases) if effect.leases else {}
     made = presumed_attempt(effect, attempts, restore, log.tx.now)
@@ -109,13 +108,13 @@ def newest(tx: StoreTransaction) -> Restore | None:
     return Restore.from_row(row) if row else None
 
 
-def unreleased_for(tx: StoreTransaction, session: SessionRecord) -> Restore | None:
+def unreleased_for(tx: StoreTransaction, uid: str) -> Restore | None:
     """The newest unreleased restore that happened during the life of a session.
 
     A child that is created again after a restore has the uid and the keys that it had in the lost time, but is younger
     than the restore. So its oldest ancestor counts.
     """
-    row = tx.one("restore.over", uid=session.uid)
+    row = tx.one("restore.over", uid=uid)
     return Restore.from_row(row) if row else None
 
 
