@@ -49,6 +49,7 @@ NAVIGATION = {
         "/README",
         "/ARCHITECTURE",
         "internals",
+        "scale",
         "decisions/README",
         "compatibility",
         "releasing",

@@ -291,11 +291,11 @@ async def test_restored_tick_creates_the_same_session_again(world: World) -> Non
     (again,) = await sessions(world)
     store_id = world.rt.store.read_now(schedule.store_id)
     assert (again.scheduled_at, again.uid) == (due, tick_uid(store_id, made, due))
-    assert world.rt.store.read_now(restore.unreleased_for, again) is not None
+    assert world.rt.store.read_now(restore.unreleased_for, again.uid) is not None
     await world.rt.run(again.id)
     await tick(world, 10)
     later = (await sessions(world))[-1]
-    assert world.rt.store.read_now(restore.unreleased_for, later) is None
+    assert world.rt.store.read_now(restore.unreleased_for, later.uid) is None
 
 
 @pytest.mark.databases("memory")

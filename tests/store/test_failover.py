@@ -184,7 +184,7 @@ def kinds(store: Store, uid: str) -> list[str]:
 
 
 def under_restore(store: Store, uid: str) -> bool:
-    return store.read_now(lambda tx: restore.unreleased_for(tx, sessions.get(tx, uid))) is not None
+    return store.read_now(lambda tx: restore.unreleased_for(tx, uid)) is not None
 
 
 def doctor_text(store: Store) -> str:

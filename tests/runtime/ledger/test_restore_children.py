@@ -40,7 +40,7 @@ def test_a_restore_is_over_a_child_as_old_as_its_oldest_ancestor(store: Store, c
     clock.advance(seconds=SECOND)
 
     def over(one: SessionRecord) -> Restore | None:
-        return store.read_now(restore.unreleased_for, one)
+        return store.read_now(restore.unreleased_for, one.uid)
 
     child = a_session(store, parent_uid=old.uid, parent_wait="w")
     grandchild = a_session(store, parent_uid=child.uid, parent_wait="w")
