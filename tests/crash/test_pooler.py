@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from perdure import Call, Session, program, tool
+from perdure.cli.text.doctor import fact_lines
 from perdure.control.doctor.examination import examine
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, StoreUnavailable
 from perdure.runtime.runtime import open as open_runtime
 from perdure.store.databases.postgres.connection import Connection
 from perdure.store.databases.postgres.database import PostgreSQL
@@ -89,6 +90,12 @@ async def test_sessions_behind_a_pooler_act_once_while_it_is_killed(pooler: PgBo
         assert len(sink.kept()) == SESSIONS * ACTS
 
 
+def test_a_pooler_that_is_not_named_in_the_address_gives_a_hint(pooler: PgBouncer, database: str) -> None:
+    with pytest.raises(StoreUnavailable, match="startup") as refused:
+        open_store(pooler.url_of(database).partition("?")[0])
+    assert "perdure_pooler=transaction" in refused.value.hint
+
+
 def test_a_new_store_behind_a_pooler_needs_the_direct_address(pooler: PgBouncer, database: str) -> None:
     with pytest.raises(ConfigError, match="perdure_direct_url"):
         open_store(pooler.url_of(database, direct=False))
@@ -120,6 +127,7 @@ def test_the_doctor_reports_a_pooler_without_direct_address(direct: bool, pooler
     open_store(database).close()
     report = examine(pooler.url_of(database, direct=direct))
     assert (report.pooler, report.direct) == ("transaction", direct)
+    assert "a process opens up to 16" in dict(fact_lines(report))["connections"]
     assert any("perdure_direct_url" in finding.do for finding in report.findings) is not direct
 
 

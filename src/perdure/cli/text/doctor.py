@@ -60,6 +60,9 @@ def _storage_lines(report: DoctorReport) -> Iterator[tuple[str, str]]:
         yield "durability", f"journal {report.durability.journal_mode}, synchronous {report.durability.synchronous}"
     if report.server:
         yield "server", f"PostgreSQL {report.server.version}, timeline {report.server.timeline}"
+        if report.server.most_connections:
+            used = f"{report.server.connections} of {report.server.most_connections} in use"
+            yield "connections", f"{used}; a process opens up to {report.connections_per_process}"
         yield (
             "durability",
             (

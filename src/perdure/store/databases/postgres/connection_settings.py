@@ -66,7 +66,10 @@ def connect(url: str) -> psycopg.Connection[Row]:
         raise ConfigError(f"This is not a PostgreSQL address: {error}".strip() + ".") from error
     except psycopg.OperationalError as error:
         reason = str(error).strip().splitlines()[0].removeprefix("connection failed: ").rstrip(".")
-        raise StoreUnavailable(f"PostgreSQL cannot be reached: {reason}.") from error
+        hint = (
+            f"A pooler in transaction mode needs {POOLER}=transaction in the address." if "startup" in reason else None
+        )
+        raise StoreUnavailable(f"PostgreSQL cannot be reached: {reason}.", hint=hint) from error
 
 
 def connect_direct(url: str) -> psycopg.Connection[Row]:
