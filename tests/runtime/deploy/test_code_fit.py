@@ -12,6 +12,8 @@ import pytest
 import perdure
 from perdure import ProgramChanged, Runtime, Session, SessionWaiting, program, tool
 from perdure.domain.wait import Wait, WaitKind
+from perdure.runtime.deploy import code_fit
+from perdure.runtime.run import execute
 from perdure.store.move import Move
 from perdure.store.moves import event, queue, wait
 from perdure.store.store import open_store
@@ -206,6 +208,48 @@ async def test_pinned_session_that_was_handed_back_continues_under_its_version(t
     with code(target, "v1") as rt:
         async with perdure.Worker(rt), asyncio.timeout(60):
             assert await rt.result("s") == 11
+
+
+async def test_cancelled_session_ends_instead_of_being_handed_back(target: str) -> None:
+    await begin(target)
+    with code(target, "v2") as rt:
+        cancelling = cancel_before_hand_back(rt)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(code_fit, "hand_back", cancelling)
+            patch.setattr(execute, "hand_back", cancelling)
+            with pytest.raises(ProgramChanged):
+                await rt.run("s")
+        assert (await rt.get("s")).status == "ready"
+        assert (await rt.run("s")).status == "cancelled"
+
+
+def cancel_before_hand_back(rt: Runtime) -> Any:
+    """Cancel the session after its program has ended and before it is handed back."""
+    hand_back = code_fit.hand_back
+
+    async def run(run: Any, error: ProgramChanged) -> bool:
+        await rt.cancel("s")
+        return await hand_back(run, error)
+
+    return run
+
+
+async def test_parent_waits_for_a_child_that_was_handed_back(target: str) -> None:
+    @program
+    async def parent(s: Session) -> int:
+        return await s.child(deployed.bind(), id="s")
+
+    with code(target, "v1") as rt:
+        await rt.start(parent.bind(), id="p")
+        await rt.run("p")
+        await rt.answer((await rt.get("s")).waits[0].id, 1)
+    with code(target, "v2") as rt:
+        view = await rt.run("p")
+        assert [one.kind for one in view.waits] == ["child"]
+        assert (await program_wait(rt)).versions_tried == {"v2"}
+    with code(target, "v1") as rt:
+        assert (await rt.complete("p")).result == 11
+    assert DONE == [1, 10]
 
 
 async def test_branch_begins_under_the_version_of_its_origin(target: str) -> None:

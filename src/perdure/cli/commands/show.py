@@ -153,6 +153,8 @@ def header(tx: StoreTransaction, row: dict[str, Any]) -> Iterator[str]:
     yield f"{click.style('session', dim=True)}     {click.style(safe(row['id']), bold=True)}"
     lines = [("program", call(row["program"], row["arguments"])), ("status", _status(tx, row))]
     lines += [(name, safe(str(row[name]))) for name in ("title", "owner", "repository") if row.get(name)]
+    if row.get("code_version") and (row.get("pinned_at") or not row["code_version"].startswith("files-")):
+        lines += [("version", safe(row["code_version"]) + (", pinned" if row.get("pinned_at") else ""))]
     lines += _origin(tx, row)
     lines += _limits(tx, row)
     lines += _end(row)

@@ -101,6 +101,7 @@ class Fleet:
 
 
 START = "Start a worker (`perdure worker`), or run the session (`perdure resume ID`)."
+FIT = "Start a worker with the module that defines it, in a version that fits. `perdure show ID` shows more."
 LOAD = "Start a worker with the module that defines it: `perdure worker --app MODULE`."
 
 
@@ -158,7 +159,7 @@ def _waiting(
 
 def _why_waiting(one: WaitingSession, kind: WaitKind) -> tuple[str, str]:
     if kind is WaitKind.PROGRAM:
-        return f"It waits for code that fits its records: {one.ref or one.program}.", LOAD
+        return f"It waits for code that fits its records: {one.ref or one.program}.", FIT
     if kind is WaitKind.WORKSPACE:
         return "Its files are on a machine where no worker takes it.", "Start a worker on the machine with its files."
     if kind is WaitKind.POLICY:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.domain.wait import Wait
-from perdure.ids import digest
+from perdure.ids import digest, storable
 from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.definitions.tool import TOOLS
 
@@ -29,7 +29,7 @@ OWN = Path(__file__).parents[2]
 def current_version(given: str | None = None) -> str:
     """The version of the code of this process: the given one, that of the environment, or a digest of its files."""
     named = (given or os.environ.get(ENVIRONMENT) or "").strip()
-    return named[:LARGEST] or f"files-{files_digest(_functions().values())[:16]}"
+    return storable(named[:LARGEST]) or f"files-{files_digest(_functions().values())[:16]}"
 
 
 def meets(asked: Wait, version: str) -> bool:

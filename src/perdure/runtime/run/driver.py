@@ -13,7 +13,15 @@ from perdure.domain.effect import Effect
 from perdure.domain.lease import Holder
 from perdure.domain.session import TERMINAL, SessionRecord, Status
 from perdure.domain.wait import Wait, WaitKind
-from perdure.errors import Conflict, IllegalMove, LeaseError, PerdureError, SessionFailed, SessionWaiting
+from perdure.errors import (
+    Conflict,
+    IllegalMove,
+    LeaseError,
+    PerdureError,
+    ProgramChanged,
+    SessionFailed,
+    SessionWaiting,
+)
 from perdure.ids import digest, encode
 from perdure.runtime.definitions.program import PROGRAMS, Bound, get_program
 from perdure.runtime.deploy.code_version import meets
@@ -165,8 +173,7 @@ class Driver:
             if one.due_at is not None and one.due_at <= self._store.clock.now():
                 await self.fire(one)
             elif one.kind == WaitKind.CHILD and one.ref is not None:
-                with suppress(LeaseError):  # another process runs it
-                    await self.run(one.ref)
+                await self._run_if_free(one.ref)
                 await self._runtime.requests.wake_parent(one.ref)
             elif one.kind == WaitKind.EFFECT and one.ref is not None:
                 found, is_open = await self._store.read(_newest, one.ref)
@@ -186,6 +193,16 @@ class Driver:
         else:
             await self._store.write(wait.fire(due.session_uid, wait.TIMER, due.id))
 
+    async def _run_if_free(self, uid: str) -> None:
+        """Run a child, unless another process runs it. One that is handed back waits for other code, as its parent."""
+        try:
+            await self.run(uid)
+        except LeaseError:
+            pass
+        except ProgramChanged:
+            if (await self._runtime.get(uid)).status != Status.WAITING:
+                raise
+
     async def run_child(
         self, run: Run, bound: Bound[Any], name: str, wait_id: str, lane: ExecutionLane | None, inherited: str | None
     ) -> Wait:
@@ -196,9 +213,7 @@ class Driver:
         with run.interruption.watch(lambda by: self._stop_child(run, uid, by)):
             try:
                 if not run.holder.is_limited:  # otherwise it is claimed when its queue allows it
-                    await self.run(uid)
-            except LeaseError:
-                pass  # another worker runs it; its end resolves the wait
+                    await self._run_if_free(uid)
             except PerdureError as error:  # the child cannot continue here, and its end is not known
                 raise run.give_up(error) from error
             await self._runtime.requests.wake_parent(uid)

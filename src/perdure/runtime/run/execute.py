@@ -223,6 +223,9 @@ async def _to_end(program: Program[..., Any], run: Run, ledger: Ledger) -> Compl
 async def _leave(run: Run, ended: Completion) -> bool:
     """Leave the session in a named state. True: it could not be left, run it again."""
     if run.stopped is not None:
+        is_changed = isinstance(run.stopped, ProgramChanged)
+        if is_changed and run.holder.cancel_requested and await _stopped(run):
+            return False
         if isinstance(run.stopped, ProgramChanged) and await hand_back(run, run.stopped):
             logger.info("Session %s: its records do not fit this code; it waits for other code.", run.session.uid)
         raise run.stopped

@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.errors import PerdureError
-from perdure.ids import digest, encode, host, new_name
+from perdure.ids import digest, encode, host, new_name, storable
 from perdure.process import forget_in_child
 from perdure.runtime.deploy.code_version import code_digests, current_version
 from perdure.runtime.workers.liveness import (
@@ -60,7 +60,7 @@ def workspace_name(given: str | None = None) -> str:
     By default it is the machine. Two containers on one machine have different files, so there the host name counts too.
     """
     if named := (given or os.environ.get(WORKSPACE) or "").strip():
-        return named
+        return storable(named)
     found = machine()
     if found != UNKNOWN and pid_namespace() in (FIRST_NAMESPACE, UNKNOWN):
         return found

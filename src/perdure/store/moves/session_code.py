@@ -14,7 +14,9 @@ from perdure.store.moves import session, session_end, wait
 
 @holder_move
 def hand_back(log: Log, program: str, version: str, *, because: str, pinned: str | None = None) -> bool:
-    """Release the lease and wait for other code of the program; False if the session must continue."""
+    """Release the lease and wait for other code of the program; False if the session was cancelled or must continue."""
+    if log.head.cancel_requested_at is not None and pinned is None:
+        return False
     restart = log.head.restart_number
     asked = wait.of_kind(log.tx, log.uid, WaitKind.PROGRAM)
     tried = {name for one in asked if one.restart_tried == restart for name in one.versions_tried}
