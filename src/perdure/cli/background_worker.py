@@ -37,11 +37,11 @@ def supports_background(shell: Shell) -> bool:
     return read_access.locate_store(shell.store).kind not in ("memory", "files")
 
 
-def check_background(shell: Shell) -> None:
+def check_background(shell: Shell, instead: str = "Leave --detach out") -> None:
     if not supports_background(shell):
         raise ConfigError(
             "Only one process at a time can use this store, so nothing can run in the background.",
-            hint="Leave --detach out, or use a SQLite file or PostgreSQL.",
+            hint=f"{instead}, or use a SQLite file or PostgreSQL.",
         )
 
 

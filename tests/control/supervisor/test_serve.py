@@ -23,7 +23,7 @@ async def test_sessions_survive_the_death_of_a_worker_and_of_the_supervisor(depl
     for id in gates:
         deployment.until_exists(f"{id}-waits")
 
-    holder = deployment.kill_worker_of("a")  # its lease lasts five minutes: only the supervisor's report frees it
+    holder = deployment.kill_worker_of("a")  # its lease lasts five minutes, but its process is known to be dead
     wait_until(lambda: deployment.session("a").lease_holder not in (None, holder), "another worker has taken it", 60)
     (deployment.folder / "go-a").touch()
     deployment.until_status("a", "done")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -76,6 +77,12 @@ def test_restart_storm_stops_at_the_budget(folder: Path) -> None:
 def test_command_that_cannot_be_started_counts_as_a_failure(folder: Path) -> None:
     with supervisor("missing", folder) as process:
         assert process.communicate(timeout=60)[0].startswith("a ended with exit code 127")
+
+
+def test_end_of_a_worker_is_reported_with_its_name(folder: Path) -> None:
+    with supervisor("worker", folder) as process:
+        said = process.communicate(timeout=60)[0]
+    assert re.fullmatch(r"w-1@host:7: process \d+ has ended\nstopped\n", said)
 
 
 def test_supervisor_reaps_orphans_that_it_adopts(folder: Path) -> None:

@@ -8,13 +8,17 @@ import pytest
 
 from perdure.cli.text.processes import NO_PROCESS, overview_lines, tree_lines
 from perdure.clock import SECOND
+from perdure.control.supervisor.notification import ManagerNotifier
 from perdure.control.supervisor.overview import process_overview, store_overview
 from perdure.control.supervisor.specification import check_ids, processes
+from perdure.control.supervisor.store_supervisor import StoreSupervisor
 from perdure.control.supervisor.tree import serve_tree
 from perdure.domain.worker import Liveness, WorkerRecord
+from perdure.runtime.runtime import Runtime
 from perdure.runtime.services.registry import SERVICES
-from perdure.store.moves import worker
+from perdure.store.moves import session, worker
 from perdure.store.store import Store
+from tests.store.support.sessions import a_holder
 
 
 def test_tree_has_every_service_before_the_workers() -> None:
@@ -75,3 +79,14 @@ def test_store_without_processes_is_shown(store: Store) -> None:
     found = store.read_now(store_overview, lambda _: Liveness.ALIVE)
     assert tree_lines(found) == [NO_PROCESS]
     assert overview_lines(found, 80) == [NO_PROCESS]
+
+
+@pytest.mark.databases("sqlite", "postgres")
+async def test_sessions_of_a_worker_that_has_ended_are_freed(store: Store) -> None:
+    holder = a_holder(store)
+    tree = serve_tree(("perdure",), (), parent="w-0", workers=1, drain=SECOND)
+    serving = StoreSupervisor(Runtime(store), tree, environment={}, notifier=ManagerNotifier(None))
+    await serving.report_end("w-other", "process 7 has ended")
+    assert store.read_now(session.get, holder.uid).status == "running"
+    await serving.report_end(holder.name, "process 7 has ended")
+    assert store.read_now(session.get, holder.uid).status == "ready"

@@ -24,7 +24,7 @@ def run_tree(
 ) -> int:
     """Run the tree until it is stopped; returns the exit code."""
     notifier = take_notifier()
-    check_background(shell)
+    check_background(shell, "Run `perdure worker`")
     environment = child_environment(shell)
     if lease is not None:
         microseconds(lease)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
@@ -17,7 +17,7 @@ from perdure.control.supervisor.notification import ManagerNotifier
 from perdure.control.supervisor.specification import GroupSpec
 from perdure.control.supervisor.state import TreeState
 from perdure.control.supervisor.supervisor import ChildReport, Supervisor
-from perdure.errors import StoreError
+from perdure.errors import StoreFull, StoreUnavailable
 from perdure.runtime.run.session_lease import free_holder
 from perdure.runtime.runtime import Runtime
 from perdure.store.moves import worker as worker_rows
@@ -35,7 +35,7 @@ class StoreSupervisor:
         self._runtime = runtime
         self.supervisor = Supervisor(
             tree, runtime.store.clock,
-            environment=environment, notifier=notifier, changed=self._record, worker_ended=self._free,
+            environment=environment, notifier=notifier, changed=self._record, worker_ended=self.report_end,
         )  # fmt: skip
 
     async def run(self) -> TreeState:
@@ -46,17 +46,27 @@ class StoreSupervisor:
             seen.cancel()
 
     async def _record(self, report: ChildReport) -> None:
-        try:
-            await self._runtime.store.write(worker_rows.set_tree(self._runtime.worker.id, msgspec.to_builtins(report)))
-        except StoreError as error:
-            logger.info("The tree is not recorded now [%s].", error.code)
+        await self._write("The tree", lambda: self._put_tree(report))
 
-    async def _free(self, worker: str, because: str) -> None:
-        """Make the sessions of a worker that has ended ready, however long the store is unavailable."""
+    async def _put_tree(self, report: ChildReport) -> None:
+        await self._runtime.store.write(worker_rows.set_tree(self._runtime.worker.id, msgspec.to_builtins(report)))
+
+    async def report_end(self, worker: str, because: str) -> None:
+        """Make the sessions of a worker that has ended ready."""
+        await self._write(f"The end of {worker}", lambda: self._free_sessions(worker, because))
+
+    async def _free_sessions(self, worker: str, because: str) -> None:
+        await free_holder(self._runtime.store, worker, because, by=self._runtime.worker.name)
+
+    async def _write(self, what: str, write: Callable[[], Awaitable[None]]) -> None:
+        """Write, however long the store is unavailable. Another error is logged: it must not end the supervisor."""
         while True:
             try:
-                await free_holder(self._runtime.store, worker, because, by=self._runtime.worker.name)
+                await write()
                 return
-            except StoreError as error:
-                logger.info("The sessions of %s cannot be freed yet [%s].", worker, error.code)
+            except (StoreUnavailable, StoreFull) as error:
+                logger.info("%s cannot be recorded yet [%s].", what, error.code)
                 await asyncio.sleep(AGAIN)
+            except Exception:
+                logger.exception("%s could not be recorded.", what)
+                return

@@ -41,6 +41,7 @@ from perdure.control.supervisor.state import (
 
 logger = logging.getLogger(__name__)
 NOT_STARTED = 127
+LAST_REPORTS = 5.0  # seconds to report the ends of workers after everything has stopped
 
 
 class ChildReport(msgspec.Struct, frozen=True):
@@ -104,7 +105,8 @@ class Supervisor:
             self._handle(Begin())
             while not self.state.is_over:
                 self._handle(await self._next_event())
-            await asyncio.gather(*self._tasks)
+            if self._tasks:  # an unavailable store must not keep a supervisor that was stopped
+                await asyncio.wait(self._tasks, timeout=LAST_REPORTS)
         finally:
             for process in self._processes.values():  # an error of the supervisor itself: leave nothing behind
                 process.kill()

@@ -8,7 +8,7 @@ import sys
 
 from perdure.clock import SECOND, SystemClock
 from perdure.control.supervisor.notification import take_notifier
-from perdure.control.supervisor.specification import ChildSpec, GroupSpec
+from perdure.control.supervisor.specification import ChildSpec, GroupSpec, Restart
 from perdure.control.supervisor.supervisor import Supervisor
 
 SUBREAPER = 36
@@ -20,6 +20,10 @@ echo $$ > leader
 wait
 """
 ORPHAN = "setsid sleep 0.1 > /dev/null & echo x >> starts; exec sleep 600"
+WORKER = """
+from perdure.control.supervisor.notification import take_notifier
+take_notifier().send(X_PERDURE_WORKER="w-1@host:7", READY=1)
+"""
 
 
 def shell(id: str, script: str, shutdown: int = SECOND // 5) -> ChildSpec:
@@ -33,6 +37,7 @@ TREES = {
     "stubborn": GroupSpec("root", (shell("a", STUBBORN),)),
     "failing": GroupSpec("root", (shell("a", "echo start >> starts; exit 7"),), restarts=2),
     "missing": GroupSpec("root", (ChildSpec("a", ("/does/not/exist",)),), restarts=1),
+    "worker": GroupSpec("root", (ChildSpec("a", (sys.executable, "-c", WORKER), Restart.TEMPORARY),)),
     "orphans": GroupSpec(
         "root", (shell("a", "setsid sleep 0.1 > /dev/null & sleep 0.01; echo x >> starts; exec sleep 600"),)
     ),
@@ -40,7 +45,10 @@ TREES = {
 
 
 async def main(name: str) -> int:
-    supervisor = Supervisor(TREES[name], SystemClock(), notifier=take_notifier())
+    async def report(worker: str, because: str) -> None:
+        print(f"{worker}: {because}")
+
+    supervisor = Supervisor(TREES[name], SystemClock(), notifier=take_notifier(), worker_ended=report)
     ended = await supervisor.run()
     print(ended.failure or "stopped")
     return ended.exit_code
