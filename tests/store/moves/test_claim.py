@@ -230,6 +230,19 @@ def test_neighbours_of_a_crash_are_suspected_and_not_blamed(store: Store) -> Non
     assert sum(session_of(store, uid).crash_count for uid in uids) == 1
 
 
+def test_a_suspect_that_waited_long_begins_beside_others_and_is_blamed(store: Store) -> None:
+    a_session(store, "suspect")
+    a_session(store, "neighbour")
+    free_all(store, ask(store))
+    first = ask(store)
+    got = ask(store, is_idle=False, takes_suspect=True, alone=[first.holders[0].uid])
+    assert (len(got.holders), got.is_alone, got.shared) == (1, True, (first.holders[0].uid,))
+    free_all(store, got)
+    free_all(store, first)
+    assert session_of(store, got.holders[0].uid).crash_count == 1
+    assert session_of(store, first.holders[0].uid).crash_count == 0
+
+
 def test_progress_ends_the_suspicion(store: Store) -> None:
     uid = a_session(store).uid
     free_all(store, ask(store))

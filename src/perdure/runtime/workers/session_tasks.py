@@ -2,7 +2,8 @@
 
 Crash containment. A session whose last worker died may end this one too. It is taken by a worker that runs nothing, and
 runs alone until it has made progress, or for `ALONE` seconds, so that it cannot take other sessions down with it. If it
-waits longer than `PATIENCE` for such a worker, a busy one takes nothing more until it runs nothing.
+waits longer than `PATIENCE` for such a worker, a busy one takes it, and nothing more until it has made progress. It
+is the first to blame then. Otherwise the long sessions of a dead worker would run one after another, each to its end.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class SessionTasks:
             queues=self._queues,
             code_version=self._runtime.worker.code_version,
             is_idle=not self.running,
-            only_suspects=self._is_stopping_for_suspect(),
+            takes_suspect=self._takes_suspect(),
             skip=self._skipped(),
             alone=[holder.uid for holder in held if holder.alone and holder.uid != suspect],
             rotation=self._rotation,
@@ -153,8 +154,8 @@ class SessionTasks:
         skipped |= {uid: None for uid, at in self._failed_since.items() if not self.is_past(at, FAILED_FOR)}
         return skipped | {attempt[0]: None for attempt in list(ACTING)}
 
-    def _is_stopping_for_suspect(self) -> bool:
-        """Whether a session that must run alone has waited so long that this worker takes nothing else first."""
+    def _takes_suspect(self) -> bool:
+        """Whether a session that must run alone has waited so long that it begins beside those that run here."""
         since, now = self._suspected_since, self._runtime.store.clock.now()
         return bool(self.running) and since is not None and now - since > self._patience
 

@@ -47,7 +47,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     queues: frozenset[str] | None = None  # None: all
     code_version: str | None = None
     is_idle: bool = True  # it runs nothing: only then it takes a session that must run alone
-    only_suspects: bool = False  # it takes nothing else
+    takes_suspect: bool = False  # it takes one although it runs others, because none was taken for long
     skip: Mapping[str, int | None] = {}  # sessions that it does not want, and where their logs end; None: anywhere
     alone: Sequence[str] = ()  # sessions that it runs and that are marked as alone
     rotation: int = 0  # which queue comes first among equals
@@ -89,14 +89,14 @@ class _Claiming:
             return adopted
         self._tx.one("claim.use_indexes")
         suspects = self._sources("claim.suspect_sources")
-        sources = [] if self._request.only_suspects else self._sources("claim.sources")
+        sources = self._sources("claim.sources")
         slots = [name for (name,) in self._tx.all("claim.slot_queues") if self._is_announced(name)]
         for name in sorted({*slots, *(queue for queue, _, _ in suspects + sources)}):
             self._limits[name] = self._lock(name)
         if sum(self._promote(name) for name in slots):
             suspects, sources = self._sources("claim.suspect_sources"), self._sources("claim.sources")
         self._take_suspect(suspects)
-        if not self._holders and not self._request.only_suspects:
+        if not self._holders:
             self._take_regular(sources)
         for name, limits in self._limits.items():
             limits.close(self._taken[name])
@@ -177,8 +177,8 @@ class _Claiming:
                 one = Candidate(*row)
                 if self._is_skipped(one) or self._must_wait(one):
                     continue
-                if self._request.is_idle:
-                    self._take(one)
+                if self._request.is_idle or self._request.takes_suspect:
+                    self._take(one, is_suspect=True)
                     self._has_suspect = True
                     return
                 self._suspected_since = min(self._suspected_since or 2**62, one.suspected_at or 0)
@@ -192,11 +192,8 @@ class _Claiming:
         rank = {name: (place - self._request.rotation) % len(names) for place, name in enumerate(names)}
         size = -(-self._request.limit // len(sources))
         heap: list[tuple[tuple[int, int, int, int, str], int, Candidate]] = []
-        open_ = []
-        for queue, program, version in sources:
-            free = self._limits[queue].free
-            if free > 0:
-                open_.append(Source(self._tx, queue, program, version, min(size, free)))
+        free = {name: limits.free for name, limits in self._limits.items()}
+        open_ = [Source(self._tx, *one, min(size, free[one[0]])) for one in sources if free[one[0]] > 0]
 
         def push(place: int) -> None:
             source = open_[place]
@@ -255,7 +252,7 @@ class _Claiming:
         log.close()
         self._moved += 1
 
-    def _take(self, one: Candidate) -> None:
+    def _take(self, one: Candidate, *, is_suspect: bool = False) -> None:
         """Lease a session to the worker."""
         tx, request = self._tx, self._request
         epoch = next_epoch(one.lease_epoch, tx.restore_epoch)
@@ -265,7 +262,7 @@ class _Claiming:
         body = {"epoch": epoch, "from": None, "because": None, "rows": {"session": columns}}
         line = next_event(one.uid, one.cursor, one.chain, "lease.acquired", request.worker, tx.now, tx.move_id, body)
         tx.send("event.insert", **line)
-        is_alone = request.is_idle and not self._holders
+        is_alone = is_suspect or (request.is_idle and not self._holders)
         tx.send(
             "claim.take",
             uid=one.uid, holder=request.worker, nonce=request.nonce, epoch=epoch, until=tx.now + request.ttl,
@@ -274,8 +271,10 @@ class _Claiming:
         )  # fmt: skip
         tx.appended.append((one.uid, line["number"]))
         tx.touched.add(one.uid)
-        if len(self._holders) == (1 if request.is_idle else 0):
-            self._share([*request.alone, *(holder.uid for holder in self._holders)])
+        if not self._holders:
+            self._share(request.alone)
+        elif self._holders[0].alone:
+            self._share([self._holders[0].uid])
         holder = self._holder(one, epoch, line["number"], line["chain"])
         holder.alone = is_alone
         limits = self._limits[one.queue]
