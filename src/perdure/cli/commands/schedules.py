@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 HEADINGS = ("schedule", "when~", "next", "last", "starts~", "state~")
 COMING = 5  # ticks that `show` lists
 SESSIONS = 5
-DROPPED = 86400 * 1_000_000  # how long missed ticks are mentioned, in microseconds
 
 
 @command
@@ -24,6 +23,7 @@ def ls(shell: Shell) -> None:
     from perdure.cli.store_access import read_store
     from perdure.cli.text.grid import grid
     from perdure.cli.text.plain import call, safe
+    from perdure.cli.text.schedules import describe_last, describe_next, describe_state, describe_times
     from perdure.store.moves import schedule
 
     with read_store(shell) as tx:
@@ -51,6 +51,7 @@ def show(shell: Shell, name: str) -> None:
     """Show a schedule: its next five ticks, what became of the last ones, and its newest sessions."""
     from perdure.cli.store_access import read_store
     from perdure.cli.text.plain import call, safe, value
+    from perdure.cli.text.schedules import describe_state, describe_times, local_time
     from perdure.clock import format_time
     from perdure.domain.schedule_times import coming_ticks
     from perdure.store.moves import schedule
@@ -71,7 +72,7 @@ def show(shell: Shell, name: str) -> None:
     if state := describe_state(found, now):
         shell.echo(f"state     {state}")
     for place, tick in enumerate(ticks):
-        shell.echo(f"{'next' if place == 0 else '':10}{format_time(tick)}{_local(tick, found)}")
+        shell.echo(f"{'next' if place == 0 else '':10}{format_time(tick)}{local_time(tick, found)}")
     for place, one in enumerate(sessions):
         shell.echo(f"{'sessions' if place == 0 else '':10}{safe(one.id)}  {one.status}")
 
@@ -129,9 +130,14 @@ def add(
     from perdure.cli.commands.run import check_options, find_prompt
     from perdure.cli.program_arguments import bind_program, find_program
     from perdure.cli.store_access import run_with_runtime
+    from perdure.errors import ConfigError
 
     shell.load()
     check_options(None, repo)
+    if what is None and prompt is None:  # it is not read from standard input
+        raise ConfigError(
+            "The program of the schedule is missing.", hint="Type `perdure schedules add NAME PROGRAM --every 1h`."
+        )
     agent = {key: options.pop(key) for key in ("model", "instructions", "tools", "allow", "network", "unsandboxed")}
     asked = find_prompt(what, arguments, prompt)
     if asked is None:
@@ -236,56 +242,6 @@ def _report(shell: Shell, made: Schedule, said: str) -> None:
         "" if made.paused_at or made.next_due is None else f" Its next session starts at {format_time(made.next_due)}."
     )
     shell.echo(f"The schedule {safe(made.name)} {said}.{later}")
-
-
-def describe_times(one: Schedule) -> str:
-    """When a schedule ticks, in words."""
-    from perdure.cli.text.plain import safe, span
-
-    when = f"every {span(one.every)}" if one.every is not None else f"{safe(one.cron or '')} {safe(one.timezone)}"
-    return when + (f", up to {span(one.jitter)} later" if one.jitter else "")
-
-
-def describe_next(one: Schedule, now: int) -> str:
-    from perdure.cli.text.plain import span
-
-    if one.paused_at is not None or one.next_due is None:
-        return ""
-    return f"in {span(one.next_due - now)}" if one.next_due >= now else f"overdue by {span(now - one.next_due)}"
-
-
-def describe_last(one: Schedule, now: int) -> str:
-    from perdure.cli.text.plain import span
-
-    started = one.outcomes.get("started")
-    return "" if started is None else f"{span(max(0, now - started['tick']))} ago"
-
-
-def describe_state(one: Schedule, now: int) -> str:
-    """What a person should know about a schedule; empty if all is well."""
-    from perdure.cli.text.plain import count, safe, short, span
-    from perdure.clock import format_time
-
-    skipped, dropped, refused = (one.outcomes.get(key) or {} for key in ("skipped", "dropped", "refused"))
-    found = [] if one.paused_at is None else [f"paused for {span(max(0, now - one.paused_at))}"]
-    if skipped.get("count"):
-        found.append(f"{count(skipped['count'], 'tick')} skipped: {safe(skipped['session'])} has not ended")
-    if refused:
-        found.append(f"cannot start: {short(refused['error'], 120)}")
-    if dropped and now - dropped["at"] < DROPPED:
-        found.append(f"missed {format_time(dropped['first'])} to {format_time(dropped['tick'])}")
-    return "; ".join(found)
-
-
-def _local(tick: int, one: Schedule) -> str:
-    """A tick in the time zone of its schedule."""
-    from datetime import timedelta
-
-    from perdure.domain.schedule_times import EPOCH, zone
-
-    if one.timezone == "UTC" or one.cron is None:
-        return ""
-    return (EPOCH + timedelta(microseconds=tick)).astimezone(zone(one.timezone)).strftime("  %a %H:%M %Z")
 
 
 schedules = ListingCommand(
