@@ -82,7 +82,7 @@ async def test_rows_are_the_same_at_the_target(target: str, opened: Open, sink: 
     assert new.events[:-1] == old.events
     assert {one["state"] for one in new.tables["effect"]} == {"acknowledged", "planned", "superseded"}
     differ = {name for name, value in new.session.items() if value != old.session[name]}
-    assert differ == {"cursor", "chain", "sealed_at", "updated_at"}
+    assert differ == {"cursor", "chain", "sealed_at", "updated_at", "code_version"}
     assert all(new.tables[table] for table in new.tables if table != "vote")
 
 

@@ -11,7 +11,7 @@ from perdure.domain.wait import WaitKind
 from perdure.domain.worker import WorkerRecord
 from perdure.ids import decode, encode
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import checkpoint, decision, event, fact, lease, session, task, wait, worker
+from perdure.store.moves import checkpoint, decision, event, fact, lease, queue, session, task, wait, worker
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
 from tests.store.support.random_moves import MOVES, RandomSession, stories
@@ -87,6 +87,7 @@ def test_every_row_is_there_when_the_store_is_opened_again(target: str, clock: M
         store.write_now(checkpoint.put(life.holder, number=2, codec="c", fingerprint="f", body='{"b": 1}'))
         store.write_now(lease.acquire_named("r", holder="w", nonce="n", ttl=TTL))
         store.write_now(worker.register(WorkerRecord("w", "h", "b", 1, "t", 1, 1, ["p"], 0, 0)))
+        store.write_now(queue.set_limits("default", "ada", concurrency=3))
         before = everything(store)
     assert [table for table, rows in before.items() if not rows] == []
     with open_store(target, clock=clock) as store:
