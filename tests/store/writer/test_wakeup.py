@@ -1,16 +1,22 @@
 """Wake-ups: a reader hears of news, in its own process or another; if it does not hear, it looks anyway."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
+import psycopg
 import pytest
 
 from perdure.domain.event import Event
 from perdure.domain.session import Status
+from perdure.store.databases.postgres.connection_settings import connect
+from perdure.store.databases.postgres.database import PostgreSQL
+from perdure.store.databases.postgres.notifications import Notifications
 from perdure.store.moves import event, inbox, session, step
 from perdure.store.moves.step import NewStep
 from perdure.store.store import Store, open_store
-from perdure.store.writer.wakeup import Wakeups
+from perdure.store.writer.wakeup import ALL_QUEUES, Wakeups, queue_topic
 from perdure.testing.proxy import wait_until
 from tests.store.support.process_group import ProcessGroup, Ready
 from tests.store.support.sessions import a_holder, a_session
@@ -144,3 +150,82 @@ async def test_a_follower_without_wakeups_polls(target: str, processes: ProcessG
         numbers, _ = await asyncio.gather(asyncio.wait_for(follower, SOON), writing)
     assert numbers == [2, 3, 4, 5, 6, 7]
     assert deaf.version == 0
+
+
+def create_session(ready: Ready, target: str, queue: str) -> None:
+    """Create a session in another process."""
+    with open_store(target, connections=1) as store:
+        ready()
+        a_session(store, f"of-{queue}", queue=queue)
+
+
+@pytest.mark.databases("sqlite", "postgres")
+@pytest.mark.slow
+async def test_new_work_wakes_only_the_workers_of_its_queue(target: str, processes: ProcessGroup) -> None:
+    with open_store(target) as store:
+        waiting = {
+            name: asyncio.ensure_future(waits_for_queue(store, queues))
+            for name, queues in (("all", None), ("builds", ["builds", "tests"]), ("night", ["night"]))
+        }
+        await until(lambda: len(store.wakeups._delivered) == 4, "each topic is delivered")
+        await asyncio.to_thread(processes.run, create_session, [(target, "builds")])
+        await asyncio.wait_for(asyncio.gather(waiting["all"], waiting["builds"]), SOON)
+        assert not waiting["night"].done()
+        await asyncio.to_thread(processes.run, create_session, [(target, "night")])
+        await asyncio.wait_for(waiting["night"], SOON)
+        assert waiting["night"].done()
+
+
+async def waits_for_queue(store: Store, queues: list[str] | None) -> None:
+    """Wait until a session of a queue was created. The first wait returns when wake-ups are delivered."""
+    while True:
+        seen = store.wakeups.version
+        found = await store.read(session.page)
+        if [one for one in found if queues is None or one.queue in queues]:
+            return
+        await store.wakeups.wait_queues(seen, queues, FOREVER)
+
+
+@pytest.mark.databases("postgres")
+async def test_readers_are_woken_once_after_the_listening_connection_was_lost(target: str) -> None:
+    with open_store(target) as store, psycopg.connect(target, autocommit=True) as admin:
+        waiting = asyncio.ensure_future(store.wakeups.wait_queues(store.wakeups.version, ["a"], FOREVER))
+        await asyncio.wait_for(waiting, SOON)  # it listens now
+        waiting = asyncio.ensure_future(store.wakeups.wait_queues(store.wakeups.version, ["a"], FOREVER))
+        ended = admin.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity "
+            "where datname = current_database() and query like 'LISTEN%'"
+        ).fetchall()
+        assert (True,) in ended
+        await asyncio.wait_for(waiting, SOON)
+
+
+@pytest.mark.databases("postgres")
+def test_channels_are_short_identifiers_that_differ_by_store(target: str) -> None:
+    with open_store(target) as store:
+        database = store.database
+        assert isinstance(database, PostgreSQL)
+        names = [queue_topic("x" * 10_000), queue_topic('it\'s, \n"odd"'), ALL_QUEUES, a_session(store).uid]
+        channels = {database.notifications.channel(name) for name in names}
+        a_session(store, "long", queue="x" * 10_000)
+    other = Notifications("another store", lambda: connect(target), None)
+    assert len(channels | {other.channel(name) for name in names}) == 2 * len(names)
+    assert all(re.fullmatch("[a-z0-9_]{1,63}", channel) for channel in channels)
+
+
+async def test_a_topic_that_changed_long_ago_is_remembered() -> None:
+    wakeups = Wakeups()
+    seen = wakeups.version
+    wakeups.bump(["first"])
+    for number in range(10_000):
+        wakeups.bump([str(number)])
+    assert wakeups.has_changed(seen, "first")
+    assert not wakeups.has_changed(wakeups.version, "first")
+    assert len(wakeups._changed) <= 4096
+
+
+async def test_topics_that_no_reader_waits_for_are_dropped(tmp_path: Path) -> None:
+    with open_store(tmp_path / "a.db") as store:
+        for number in range(400):
+            await store.wakeups.wait(store.wakeups.version, f"{number:032}", 0.0)
+        assert len(store.wakeups._delivered) <= 130
