@@ -16,7 +16,8 @@ from perdure.store.databases.postgres.notifications import Notifications
 from perdure.store.moves import event, inbox, session, step
 from perdure.store.moves.step import NewStep
 from perdure.store.store import Store, open_store
-from perdure.store.writer.wakeup import ALL_QUEUES, Wakeups, queue_topic
+from perdure.store.topics import ALL_QUEUES, queue_topic
+from perdure.store.writer.wakeup import Wakeups
 from perdure.testing.proxy import wait_until
 from tests.store.support.process_group import ProcessGroup, Ready
 from tests.store.support.sessions import a_holder, a_session

@@ -130,7 +130,9 @@ class Schedules:
 
     async def handle_due(self) -> int | None:
         """Handle every tick that is due; returns when the next one is. One bad schedule does not stop the others."""
-        for uid, found in await self._store.read(schedule.due):
+        due = await self._store.read(schedule.first_due)
+        is_due = due is not None and due <= self._store.clock.now()
+        for uid, found in await self._store.read(schedule.due) if is_due else ():
             try:
                 if isinstance(found, Damaged):
                     raise found
@@ -152,7 +154,8 @@ class Schedules:
                 raise
             except Exception as error:
                 logger.warning("Schedule %s: the next session in line could not begin (%s).", uid, error)
-        due = await self._store.read(schedule.first_due)
+        if is_due or lines:
+            due = await self._store.read(schedule.first_due)
         soon = self._store.clock.now() + LINE
         return due if not lines or (due is not None and due < soon) else soon
 

@@ -25,7 +25,7 @@ from perdure.store.moves import worker
 from perdure.store.store import Store
 
 WORKSPACE = "PERDURE_WORKSPACE"  # the environment variable that names the workspace
-HEARTBEAT = 30.0  # seconds between two heartbeats of a worker
+HEARTBEAT = 60.0  # seconds between two heartbeats of a worker
 OWN_WORKERS: set[str] = set()  # the ids of the workers that this process is or was; names and numbers are less certain
 forget_in_child(OWN_WORKERS.clear)
 

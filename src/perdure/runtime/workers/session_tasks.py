@@ -30,6 +30,8 @@ from perdure.runtime.workers.family import Entry, entry, runnable_family
 from perdure.store.moves import lease
 from perdure.store.moves import worker as worker_rows
 from perdure.store.moves.claim import Claim, ClaimRequest
+from perdure.store.moves.claim_limits import is_possible
+from perdure.store.topics import queue_topics
 from perdure.store.writer.wakeup import IDLE_POLL
 
 logger = logging.getLogger(__name__)
@@ -71,6 +73,8 @@ class SessionTasks:
         self._notify = notify
         self._queues = queues
         self._failed_since: dict[str, int] = {}
+        self._may_have_work = True  # since the last claim something ended here, or that claim found something
+        self._seen = -1  # the version of the wake-ups before the last claim
         self._nonce: str | None = None  # of a claim whose answer has not arrived
         self._rotation = 0
         self._suspect: Holder | None = None  # the session that runs alone, because its last worker died
@@ -100,6 +104,7 @@ class SessionTasks:
         return self._runtime.store.clock.boot() - since >= seconds * 1_000_000
 
     def forget_ended(self) -> None:
+        self._may_have_work |= any(task.done() for task in self.running.values())
         self.running = {uid: task for uid, task in self.running.items() if not task.done()}
 
     async def stop(self) -> None:
@@ -116,9 +121,19 @@ class SessionTasks:
             await self._start_family(self._only)
             return
         places = self._concurrency - len(self.running)
-        if places <= 0 or await self._runs_alone():
+        if places <= 0 or await self._runs_alone() or not await self._may_claim():
             return
         await self._start_claimed(places)
+
+    async def _may_claim(self) -> bool:
+        """Whether a claim may take anything: after a wake-up, and when a session has ended here; else the store is
+        asked, with one statement."""
+        store, topics = self._runtime.store, queue_topics(self._queues)
+        version = store.wakeups.version
+        if any(store.wakeups.has_changed(self._seen, one) for one in topics):
+            self._may_have_work = True  # until a claim has succeeded
+        self._seen = version
+        return self._may_have_work or await store.read(is_possible)
 
     async def _start_claimed(self, places: int) -> None:
         is_first, self._nonce = self._nonce is None, self._nonce or new_uid()
@@ -126,6 +141,7 @@ class SessionTasks:
         self._nonce, self.wake_at = None, claimed.wake_at
         self._rotation += 1
         self._note(claimed)
+        self._may_have_work = bool(claimed.holders) or claimed.wake_at is not None
         for holder in claimed.holders:
             self._begin(holder.uid, self._run_claimed(holder))
 

@@ -232,9 +232,11 @@ class Worker:
         else:
             changed = wakeups.wait_queues(seen, self._queues, seconds)
         waiting = asyncio.ensure_future(changed)
-        await asyncio.wait([waiting, *self._sessions.running.values()], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+        try:
+            await asyncio.wait([waiting, *self._sessions.running.values()], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
         self._sessions.forget_ended()
 
     async def _claim(self) -> bool:

@@ -13,6 +13,11 @@ from perdure.store.move import SessionHead, StoreTransaction
 RETRY = SECOND  # when a worker tries again whose queues are full: another worker may stop without taking more
 
 
+def is_possible(tx: StoreTransaction) -> bool:
+    """Whether any session is ready or waits for a slot: otherwise no claim takes anything."""
+    return tx.one("claim.is_possible") is not None
+
+
 class Candidate(SessionHead, frozen=True):
     """What a claim reads of a session."""
 

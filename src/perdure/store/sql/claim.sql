@@ -179,3 +179,8 @@ update session set status = 'waiting', waiting_since = :now, slot_since = :now w
 -- name: claim.give_slot
 -- A session that waited for a slot is ready again, at its old turn.
 update session set status = 'ready', waiting_since = null, slot_since = null where uid = :uid;
+
+-- name: claim.is_possible
+-- A row if any session is ready or waits for a slot.
+select 1 where exists (select 1 from session where status = 'ready' and sealed_at is null)
+    or exists (select 1 from session where status = 'waiting' and slot_since is not null);

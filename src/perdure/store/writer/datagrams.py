@@ -1,13 +1,13 @@
 """Wake-ups between the processes that share a SQLite file: one Unix datagram socket for each listening process.
 
-The sockets are in a folder beside the file. The name of a socket is an id and a bitmap of the topics that its process
-waits for, so one listing of the folder tells a committing process whom to send to; when the topics change, the
-socket is renamed. A datagram carries the topics of one commit, or nothing if there are too many: then all may have
+The sockets are in a folder beside the file. Beside each is an empty file whose name is a bitmap of the topics that the
+process waits for, so one listing of the folder tells a committing process whom to send to; when the topics change, that
+file is renamed. A datagram carries the topics of one commit, or nothing if there are too many: then all may have
 changed.
 
     killed listener     its socket refuses: the sender that finds it so removes it
     full queue          the datagram is dropped. The listener notices that its queue was full, and wakes all its readers
-    renamed socket      it is not found under its old name: the sender lists the folder again
+    no bitmap           it is being renamed, or could not be written: the datagram is sent
     no rights, no disk  the listener or the sender does without, and readers poll slowly
 
 Paths of sockets are limited to 108 bytes, so the folder is addressed by a descriptor.
@@ -34,7 +34,6 @@ logger = logging.getLogger(__name__)
 BITS = 256
 MOST = 300  # topics of a datagram
 LARGEST = 60_000
-TRIES = 5
 
 
 class Datagrams:
@@ -48,26 +47,23 @@ class Datagrams:
         self._place = -1  # a descriptor of the folder
         self._sender: socket.socket | None = None
         self._receiver: socket.socket | None = None
-        self._name = ""
+        self._marker = ""  # the name of the file that shows the topics
         self._topics: frozenset[str] = frozenset()
         self._thread: threading.Thread | None = None
         self._refused: set[str] = set()  # sockets of dead processes that may not be removed
         self._closed = False
 
     def listen(self, wakeups: Wakeups, topics: Collection[str]) -> None:
-        """Show the topics in the name of the socket. The first call makes it."""
+        """Show the topics. The first call makes the socket."""
         new = frozenset(topics) - self._topics
         self._topics = frozenset(topics)
         try:
             with self._lock:
                 if self._closed:
                     return
-                name = f"{self._id}.{bitmap(topics):0{BITS // 4}x}"
                 if self._receiver is None:
-                    self._bind(name)
-                elif name != self._name:
-                    os.rename(self._name, name, src_dir_fd=self._place, dst_dir_fd=self._place)
-                self._name = name
+                    self._bind()
+                self._show(f"{self._id}.{bitmap(topics):0{BITS // 4}x}")
                 if self._thread is None:
                     self._thread = threading.Thread(
                         target=self._receive, args=(wakeups,), name="perdure-wakeup", daemon=True
@@ -77,24 +73,31 @@ class Datagrams:
             logger.info("Changes by other processes are noticed by polling only: %s.", error.strerror or error)
         wakeups.bump(new)
 
-    def _bind(self, name: str) -> None:
+    def _bind(self) -> None:
         self._open()
         with process.no_fork():
             receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             process.leave_to_parent(receiver.fileno())
         try:
-            receiver.bind(self._address(name))
-            self._share(name)
+            receiver.bind(self._address(self._id))
+            self._share()
         except BaseException:
             receiver.close()
             raise
         self._receiver = receiver
 
-    def _share(self, name: str) -> None:
+    def _show(self, marker: str) -> None:
+        if not self._marker:
+            os.close(os.open(marker, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=self._place))
+        elif marker != self._marker:
+            os.rename(self._marker, marker, src_dir_fd=self._place, dst_dir_fd=self._place)
+        self._marker = marker
+
+    def _share(self) -> None:
         """Let those write to the socket who can write to the database."""
         with suppress(OSError):
             there = self._path.stat()
-            place = f"/proc/self/fd/{self._place}/{name}"
+            place = self._address(self._id)
             with suppress(PermissionError):
                 os.chown(place, -1, there.st_gid)
             os.chmod(place, stat.S_IMODE(there.st_mode) & 0o666)
@@ -152,25 +155,19 @@ class Datagrams:
             if not self._folder.exists():
                 return
             self._open()
-        wanted, reached = bitmap(topics), {self._id}
+        wanted = bitmap(topics)
         content = "\n".join(topics).encode() if len(topics) <= MOST else b""
         content = content if len(content) <= LARGEST else b""
-        for _ in range(TRIES):
-            missing = False
-            for name in os.listdir(self._place):
-                id, _, listed = name.partition(".")
-                if id in reached or name in self._refused or len(listed) != BITS // 4:
-                    continue
-                if int(listed, 16) & wanted:
-                    if self._reaches(name, content):
-                        reached.add(id)
-                    else:
-                        missing = True
-            if not missing:
-                return
+        names = os.listdir(self._place)
+        markers = [name.partition(".") for name in names if "." in name]
+        shown = {id: bits for id, _, bits in markers if len(bits) == BITS // 4}
+        for id in names:
+            if "." in id or id == self._id or id in self._refused:
+                continue
+            if id not in shown or int(shown[id], 16) & wanted:
+                self._send_to(id, shown.get(id), content)
 
-    def _reaches(self, name: str, content: bytes) -> bool:
-        """Send to one socket. False: it has another name by now."""
+    def _send_to(self, id: str, bits: str | None, content: bytes) -> None:
         for _ in range(2):
             try:
                 if self._sender is None:
@@ -178,36 +175,38 @@ class Datagrams:
                         self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
                         process.leave_to_parent(self._sender.fileno())
                     self._sender.setblocking(False)
-                self._sender.sendto(content, self._address(name))
+                self._sender.sendto(content, self._address(id))
             except BlockingIOError:  # its queue is full, or ours is, of datagrams for processes that do not read them
                 assert self._sender is not None
                 self._sender.close()
                 self._sender = None
                 continue
-            except FileNotFoundError:
-                return False
+            except FileNotFoundError:  # it has ended
+                return
             except ConnectionRefusedError:
-                self._remove(name)
+                self._remove(id, bits)
             except OSError as error:
                 if error.errno not in (errno.EPERM, errno.EACCES, errno.ENOBUFS, errno.EPROTOTYPE):
                     raise
-            return True
-        return True
+            return
 
-    def _remove(self, name: str) -> None:
-        try:
-            os.unlink(name, dir_fd=self._place)
-        except FileNotFoundError:
-            pass
-        except OSError:
-            self._refused.add(name)
+    def _remove(self, id: str, bits: str | None) -> None:
+        """Remove the files of a process that is dead; the socket last, so that none of them is left without it."""
+        for name in ([] if bits is None else [f"{id}.{bits}"]) + [id]:
+            try:
+                os.unlink(name, dir_fd=self._place)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                self._refused.add(id)
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
             if self._receiver is not None:
-                with suppress(OSError):
-                    os.unlink(self._name, dir_fd=self._place)
+                for name in (self._marker, self._id):
+                    with suppress(OSError):
+                        os.unlink(name, dir_fd=self._place)
                 with suppress(OSError):
                     self._receiver.shutdown(socket.SHUT_RDWR)
         if self._thread is not None and self._thread is not threading.current_thread():

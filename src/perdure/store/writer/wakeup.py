@@ -16,7 +16,7 @@ import threading
 from collections.abc import Collection, Iterable
 from typing import Protocol
 
-from perdure.store.topics import ALL_QUEUES, queue_topic
+from perdure.store.topics import ALL_QUEUES, queue_topics
 
 SLOW_POLL = 5.0  # seconds: readers of a session
 IDLE_POLL = 60.0  # seconds: workers and services
@@ -99,7 +99,7 @@ class Wakeups:
 
     async def wait_queues(self, seen: int, queues: Collection[str] | None = None, timeout: float = IDLE_POLL) -> None:
         """Return when one of these queues (None: any queue) has new work, or after the timeout."""
-        await self.wait_topics(seen, [ALL_QUEUES] if queues is None else [queue_topic(one) for one in queues], timeout)
+        await self.wait_topics(seen, queue_topics(queues), timeout)
 
     async def wait_topics(self, seen: int, topics: Collection[str], timeout: float = IDLE_POLL) -> None:
         """Return when one of these topics changed since `version` was `seen`, or after the timeout."""
