@@ -50,6 +50,7 @@ NAVIGATION = {
         "/ARCHITECTURE",
         "internals",
         "scale",
+        "figures",
         "decisions/README",
         "compatibility",
         "releasing",
