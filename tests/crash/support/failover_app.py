@@ -8,7 +8,7 @@ from perdure.testing import SinkClient
 ACTS = 4
 
 
-@tool(replay="escalate")
+@tool(replay="escalate", inflight="10ms")
 def post_once(session: str, number: int) -> None:
     SinkClient.here().post(None, {"of": session, "number": number})
 
