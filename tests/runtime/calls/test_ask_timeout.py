@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
-from perdure import ConfigError, Session, program
+from perdure import ConfigError, Session, SessionView, program
 from tests.runtime.support.scripted_world import World
 
 MEMORY = pytest.mark.databases("memory")
@@ -90,3 +93,25 @@ async def test_a_run_waits_for_the_timeout_of_a_question(world: World) -> None:
 
     started = await world.run(asks_briefly.bind())
     assert await world.rt.driver._next_due(started, set(), lambda _: True) == started.waits[0].due_at
+
+
+@MEMORY
+async def test_an_answer_given_while_a_session_is_parked_is_not_missed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @program
+    async def asks_with_a_limit(s: Session) -> str:
+        return str(await s.ask("Deploy?", timeout="1h"))
+
+    monkeypatch.setattr("perdure.runtime.run.driver.SLOW_POLL", 600.0)
+    next_due = world.rt.driver._next_due
+
+    async def answered_meanwhile(view: SessionView, *given: Any) -> int | None:
+        found = await next_due(view, *given)
+        await world.rt.answer(view.waits[0].id, "yes")
+        return found
+
+    monkeypatch.setattr(world.rt.driver, "_next_due", answered_meanwhile)
+    await world.rt.start(asks_with_a_limit.bind(), id="s")
+    async with asyncio.timeout(60):
+        assert (await world.rt.complete("s")).result == "yes"
