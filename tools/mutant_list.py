@@ -124,6 +124,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a direct run takes over before death is certain", "runtime/run/session_lease.py", "runtime.worker.life(row) is not Liveness.DEAD", "runtime.worker.life(row) is Liveness.ALIVE", ("tests/runtime/services/test_leases.py",)),
     Mutant("a stopping worker drops its sessions", "runtime/workers/worker.py", "        finally:\n            await self._sessions.stop()", "        finally:\n            pass", ("tests/runtime/workers/test_worker.py",)),
     Mutant("a supervisor restarts for ever", "control/supervisor/decision.py", "elif len(recent) >= group.restarts:", "elif False:", ("tests/control/supervisor/test_decision.py",)),
+    Mutant("children outlive their supervisor", "control/supervisor/process.py", "\nctypes.CDLL(None).prctl(1, 9, 0, 0, 0)\n", "\n", ("tests/control/supervisor/test_supervisor.py",)),
+    Mutant("a supervisor kills after the machine slept", "control/supervisor/supervisor.py", "            self._handle(Standstill())", "            pass", ("tests/control/supervisor/test_supervisor.py",)),
     Mutant("a tick is doubled after a restore", SCHEDULE, "uid = uid or tick_uid(store_id(tx), found, tick)", "uid = uid or new_uid()", TICKS),
     Mutant("a tick is handled again", SCHEDULE, 'columns = {"last_tick": tick,', 'columns = {"last_tick": found.last_tick,', TICKS),
     Mutant("a session does not wait in line", SCHEDULE, "in_line = found.overlap == Overlap.QUEUE and", "in_line = False and", TICKS),

@@ -27,6 +27,7 @@ from perdure.control.supervisor.state import (
     Phase,
     Ready,
     SignOfLife,
+    Standstill,
     Start,
     StopRequest,
     SupervisorEvent,
@@ -231,6 +232,24 @@ def test_process_without_sign_of_life_is_killed_once() -> None:
     assert simulated.wait() == [Kill("a")]
     assert simulated.send(Tick()) == []
     assert simulated.exit("a", -9) == [Start("a")]
+
+
+def test_standstill_of_the_supervisor_kills_no_process() -> None:
+    simulated = run(group(process("a", watchdog=10 * SECOND)))
+    simulated.send(Ready("a"))
+    simulated.now += 3600 * SECOND  # the machine slept
+    assert simulated.send(Standstill()) == []
+    simulated.send(StopRequest())
+    simulated.now += 3600 * SECOND
+    assert simulated.send(Standstill()) == []
+    simulated.now += SECOND
+    assert simulated.send(Tick()) == [Kill("a")]
+
+
+def test_supervisor_does_not_wake_while_a_restart_waits_for_another_process() -> None:
+    simulated = run(group(process("a", shutdown=60 * SECOND), process("b"), strategy=Strategy.ALL_FOR_ONE))
+    simulated.send(Exit("b", 1))  # a was asked to end, and takes its time
+    assert next_wake(simulated.state) == simulated.now + 60 * SECOND
 
 
 def test_second_stop_request_asks_again() -> None:

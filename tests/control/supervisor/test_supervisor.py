@@ -31,7 +31,9 @@ def supervisor(name: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.communicate()
+        process.wait()  # not for the end of its output: a child that was left behind would keep it open
+        assert process.stdout is not None
+        process.stdout.close()
 
 
 def pid_in(path: Path) -> int:
@@ -53,7 +55,21 @@ def test_death_of_the_supervisor_ends_its_processes(folder: Path) -> None:
         pids = [pid_in(folder / name) for name in ("a", "b")]
         process.kill()
         process.wait()
-        wait_until(lambda: not any(map(is_running, pids)), "the children have died")
+        try:
+            wait_until(lambda: not any(map(is_running, pids)), "the children have died")
+        finally:
+            for pid in filter(is_running, pids):
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_process_is_not_killed_for_the_time_that_the_machine_slept(folder: Path) -> None:
+    with supervisor("watched", folder) as process:
+        for name in ("silent-starts", "signing-starts"):
+            wait_until((folder / name).exists, f"{name} is written")
+        (folder / "slept").touch()
+        wait_until((folder / "signed").exists, "the supervisor has been woken")
+        process.terminate()
+        assert process.communicate(timeout=60)[0] == "silent: exit code 7\nsigning: exit code 7\nstopped\n"
 
 
 def test_process_that_ignores_the_signal_is_killed_with_its_group_only(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -14,11 +15,13 @@ from perdure.control.supervisor.specification import check_ids, processes
 from perdure.control.supervisor.store_supervisor import StoreSupervisor
 from perdure.control.supervisor.tree import serve_tree
 from perdure.domain.worker import Liveness, WorkerRecord
+from perdure.runtime.run.session_lease import free_holder
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.services.registry import SERVICES
+from perdure.runtime.workers import identity
 from perdure.store.moves import session, worker
 from perdure.store.store import Store
-from tests.store.support.sessions import a_holder
+from tests.store.support.sessions import a_holder, raw
 
 
 def test_tree_has_every_service_before_the_workers() -> None:
@@ -90,3 +93,34 @@ async def test_sessions_of_a_worker_that_has_ended_are_freed(store: Store) -> No
     assert store.read_now(session.get, holder.uid).status == "running"
     await serving.report_end(holder.name, "process 7 has ended")
     assert store.read_now(session.get, holder.uid).status == "ready"
+
+
+@pytest.mark.databases("sqlite", "postgres")
+async def test_damaged_session_does_not_hold_back_the_others_of_a_dead_worker(store: Store) -> None:
+    first, second = sorted((a_holder(store), a_holder(store)), key=lambda one: one.uid)
+    columns = "kind, actor, at, effect_id, move_id, body, salt, digest, chain"
+    copied = f"select session_uid, number + 1, {columns} from event where session_uid = '{first.uid}' and number = 2"
+    raw(store, f"insert into event (session_uid, number, {columns}) {copied}")  # a number that the log needs next
+    assert await free_holder(store, first.name, "process 7 has ended", by="w-0") == 1
+    assert [store.read_now(session.get, one.uid).status for one in (first, second)] == ["running", "ready"]
+
+
+@pytest.mark.databases("sqlite", "postgres")
+async def test_row_that_was_removed_is_written_again_with_the_last_tree(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identity, "HEARTBEAT", 0.01)
+    runtime = Runtime(store)
+    await runtime.worker.set_tree({"id": "serve"})
+    await store.write(worker.forget([runtime.worker.id]))
+    seen = asyncio.ensure_future(runtime.worker.keep_seen())
+    async with asyncio.timeout(60):
+        while (found := await store.read(worker.find, runtime.worker.id)) is None:
+            await asyncio.sleep(0.01)
+    seen.cancel()
+    assert found.tree == {"id": "serve"}
+
+
+def test_every_process_of_the_tree_must_give_signs_of_life() -> None:
+    tree = serve_tree(("perdure",), (), parent="w-0", workers=1, drain=SECOND)
+    assert all(one.watchdog is not None for one in processes(tree))

@@ -102,3 +102,22 @@ async def test_session_that_blocks_its_worker_does_not_hold_back_the_others(end:
     for id in ("a", "slow", "block"):
         deployment.until_status(id, "done")
     assert deployment.lines() == ["a 1", "a 2", "slow"]
+
+
+def test_service_gives_signs_of_life(deployment: Deployment, folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(folder / "notify"))
+        manager.settimeout(60)
+        deployment.environment |= {"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "200000"}
+        service = deployment.start("service", "timers")
+        assert manager.recv(1000).decode().endswith("\nREADY=1")
+        assert [manager.recv(1000) for _ in range(3)] == [b"WATCHDOG=1"] * 3
+        service.terminate()
+        assert service.wait(60) == 0
+
+
+async def test_supervised_worker_drains_when_a_program_interrupts_it(deployment: Deployment) -> None:
+    await deployment.start_sessions(a=served_trouble.bind(folder=str(deployment.folder), kind="interrupt"))
+    worker = deployment.start("worker", "--parent", "w-0")
+    assert worker.wait(60) == 0  # otherwise the worker fails, and the session ends one worker after another
+    assert deployment.session("a").status == "done"

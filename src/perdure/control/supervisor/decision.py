@@ -19,7 +19,7 @@ jitter, up to `LONGEST`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -27,11 +27,13 @@ from perdure.clock import SECOND
 from perdure.control.supervisor.specification import ChildSpec, GroupSpec, Restart, Spec, Strategy, groups, processes
 from perdure.control.supervisor.state import (
     Action,
+    ChildState,
     Exit,
     Kill,
     Phase,
     Ready,
     SignOfLife,
+    Standstill,
     Start,
     StopRequest,
     SupervisorEvent,
@@ -56,9 +58,10 @@ def decide(state: TreeState, event: SupervisorEvent, now: int) -> tuple[TreeStat
 def next_wake(state: TreeState) -> int | None:
     """When to send the next `Tick`, if nothing happens before."""
     times: list[int] = []
+    ending = _ending(state.children)
     for spec in processes(state.tree):
         one = state.children[spec.id]
-        if one.phase is Phase.WAITING and not state.stopping:
+        if one.phase is Phase.WAITING and not state.stopping and one.batch not in ending:
             times.append(one.start_at)
         if one.is_alive and one.kill_at is not None and not one.killed:
             times.append(one.kill_at)
@@ -97,6 +100,10 @@ class DecisionTurn:
     def handle(self, event: SupervisorEvent) -> None:
         if isinstance(event, StopRequest):
             self._stop_all()
+        elif isinstance(event, Standstill):
+            for id, one in list(self._children.items()):
+                kill_at = None if one.kill_at is None else self._now + self._specs[id].shutdown
+                self._change(id, heard_at=self._now, kill_at=kill_at)
         elif isinstance(event, Ready):
             self._change(event.id, ready=True, heard_at=self._now)
         elif isinstance(event, SignOfLife):
@@ -204,7 +211,7 @@ class DecisionTurn:
 
     def start_due(self) -> None:
         """Start what waits, in order; not while something that restarts with it still has to end."""
-        ending = {one.batch for one in self._children.values() if one.is_alive and one.stop}
+        ending = _ending(self._children)
         for id, one in list(self._children.items()):
             if one.phase is Phase.WAITING and one.start_at <= self._now and one.batch not in ending:
                 self._change(
@@ -221,6 +228,11 @@ class DecisionTurn:
             if one.is_alive and not one.killed and (is_late or is_silent):
                 self._change(id, killed=True)
                 self.actions.append(Kill(id))
+
+
+def _ending(children: Mapping[str, ChildState]) -> set[int]:
+    """The batches of which a process still has to end."""
+    return {one.batch for one in children.values() if one.is_alive and one.stop}
 
 
 def _affected(group: GroupSpec, failed: Spec) -> tuple[Spec, ...]:

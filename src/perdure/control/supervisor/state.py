@@ -63,6 +63,10 @@ class Tick(msgspec.Struct, frozen=True):
     """Time has passed."""
 
 
+class Standstill(msgspec.Struct, frozen=True):
+    """The supervisor itself was stopped, or the machine slept: no process had its time, so all times begin anew."""
+
+
 class StopRequest(msgspec.Struct, frozen=True):
     """The tree is to stop."""
 
@@ -86,7 +90,7 @@ class Exit(msgspec.Struct, frozen=True):
     status: int
 
 
-SupervisorEvent = Begin | Tick | StopRequest | Ready | SignOfLife | Exit
+SupervisorEvent = Begin | Tick | Standstill | StopRequest | Ready | SignOfLife | Exit
 
 
 class Start(msgspec.Struct, frozen=True):

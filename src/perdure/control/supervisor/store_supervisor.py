@@ -20,7 +20,6 @@ from perdure.control.supervisor.supervisor import ChildReport, Supervisor
 from perdure.errors import StoreFull, StoreUnavailable
 from perdure.runtime.run.session_lease import free_holder
 from perdure.runtime.runtime import Runtime
-from perdure.store.moves import worker as worker_rows
 
 logger = logging.getLogger(__name__)
 AGAIN = 1.0  # seconds until the store is tried again
@@ -49,7 +48,7 @@ class StoreSupervisor:
         await self._write("The tree", lambda: self._put_tree(report))
 
     async def _put_tree(self, report: ChildReport) -> None:
-        await self._runtime.store.write(worker_rows.set_tree(self._runtime.worker.id, msgspec.to_builtins(report)))
+        await self._runtime.worker.set_tree(msgspec.to_builtins(report))
 
     async def report_end(self, worker: str, because: str) -> None:
         """Make the sessions of a worker that has ended ready."""

@@ -30,6 +30,7 @@ from perdure.control.supervisor.state import (
     Phase,
     Ready,
     SignOfLife,
+    Standstill,
     Start,
     StopRequest,
     SupervisorEvent,
@@ -41,6 +42,7 @@ from perdure.control.supervisor.state import (
 
 logger = logging.getLogger(__name__)
 NOT_STARTED = 127
+STANDSTILL = 1 * SECOND  # if an event is decided so late, this process or the machine stood still
 LAST_REPORTS = 5.0  # seconds to report the ends of workers after everything has stopped
 
 
@@ -121,6 +123,7 @@ class Supervisor:
         return self.state
 
     async def _next_event(self) -> SupervisorEvent:
+        event: SupervisorEvent
         wake = next_wake(self.state)
         left = None if wake is None else max(0.0, (wake - self._clock.boot()) / SECOND)
         silence = None if self._notifier.watchdog is None else self._notifier.watchdog / 3
@@ -129,9 +132,13 @@ class Supervisor:
             self._sign_sent_at = self._clock.boot()
         try:
             async with asyncio.timeout(min((one for one in (left, silence) if one is not None), default=None)):
-                return await self._events.get()
+                event = await self._events.get()
         except TimeoutError:
-            return Tick()
+            event = Tick()
+        if wake is not None and self._clock.boot() - wake > STANDSTILL:
+            logger.info("The supervisor or the machine stood still; its processes are not judged by that time.")
+            self._handle(Standstill())
+        return event
 
     def _handle(self, event: SupervisorEvent) -> None:
         self.state, actions = decide(self.state, event, self._clock.boot())

@@ -38,7 +38,7 @@ def serve_tree(
     """The tree. `program` starts `perdure`, `worker_words` are the options of workers, `parent` is the supervisor."""
 
     def service(name: str) -> ChildSpec:
-        return ChildSpec(name, (*program, "service", name, "--parent", parent))
+        return ChildSpec(name, (*program, "service", name, "--parent", parent), watchdog=WATCHDOG)
 
     def worker(number: int) -> ChildSpec:
         command = (*program, "worker", *worker_words, "--parent", parent)

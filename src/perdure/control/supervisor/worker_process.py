@@ -24,7 +24,6 @@ from perdure.control.supervisor.specification import GIVEN_BACK
 from perdure.ids import random_fraction
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.workers.worker import Worker
-from perdure.store.moves import worker as worker_rows
 
 CHECK = 1.0  # seconds between two looks at the memory of this process
 
@@ -63,6 +62,8 @@ class WorkerProcess:
         loop = asyncio.get_running_loop()
         self._worker = worker
         loop.add_signal_handler(signal.SIGTERM, self.terminate)
+        if self._runtime.worker_about.get("parent") is not None:  # its terminal is the supervisor's: a program sent it
+            loop.add_signal_handler(signal.SIGINT, self.terminate)
         self._notifier.send(**{WORKER: self._runtime.worker.name}, READY=1)
         self._task = asyncio.ensure_future(worker.run(idle))
         limits = asyncio.ensure_future(self._watch_limits())
@@ -95,8 +96,7 @@ class WorkerProcess:
         self._draining = True
         self._worker.drain()
         self._notifier.send(STOPPING=1, STATUS=f"draining: {why}")
-        ticket = self._runtime.store.submit(worker_rows.set_draining(self._runtime.worker.id))
-        del ticket  # a hint for people: whether it is written does not matter
+        self._runtime.worker.set_draining()
         asyncio.get_running_loop().call_later(self._drain, self._give_back)
 
     def _give_back(self) -> None:

@@ -11,7 +11,7 @@ from perdure.clock import SECOND
 from perdure.domain.lease import RESTORE_SHIFT, Holder, is_void
 from perdure.domain.session import SessionRecord
 from perdure.domain.worker import Liveness
-from perdure.errors import LeaseHeld, NotFound, PerdureError, StoreError
+from perdure.errors import LeaseHeld, NotFound, PerdureError, StoreError, StoreFull, StoreUnavailable
 from perdure.ids import new_uid
 from perdure.runtime.ledger.attempt_registry import is_acting
 from perdure.store.moves import claim as claims
@@ -114,11 +114,17 @@ async def free_holder(store: Store, holder: str, because: str, *, by: str) -> in
 
     It frees leases only: whether an act of that process has ended is decided by the recovery of its effect.
     """
-    found = await store.read(lease.of_holder, holder)
-    freed = [await store.write(lease.free(uid, by, holder=holder, because=because)) for uid in found]
-    if any(freed):
-        logger.info("Sessions of %s were freed: %s (%s).", holder, sum(freed), because)
-    return sum(freed)
+    freed = 0
+    for uid in await store.read(lease.of_holder, holder):
+        try:
+            freed += await store.write(lease.free(uid, by, holder=holder, because=because))
+        except (StoreUnavailable, StoreFull):
+            raise
+        except Exception:  # such as a damaged row: the others must not wait for it
+            logger.exception("Session %s of %s could not be freed.", uid, holder)
+    if freed:
+        logger.info("Sessions of %s were freed: %s (%s).", holder, freed, because)
+    return freed
 
 
 async def give_back(runtime: Runtime, holder: Holder) -> bool:

@@ -7,6 +7,8 @@ import os
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from perdure.domain.worker import Liveness, WorkerRecord
 from perdure.errors import PerdureError
 from perdure.ids import digest, encode, host, new_name, storable
@@ -96,6 +98,21 @@ class WorkerIdentity:
         return about | {
             "code_version": self.code_version, "code": code_digests(), "workspaces": [self.workspace],
         }  # fmt: skip
+
+    async def set_tree(self, tree: Any) -> None:
+        """Record the children of this supervisor."""
+        self._change(tree=tree)
+        await self._store.write(worker.set_tree(self.id, tree))
+
+    def set_draining(self) -> None:
+        """Record that this worker takes nothing new. It is a hint for people, so its outcome is not awaited."""
+        self._change(draining_at=self._store.clock.now())
+        self._store.submit(worker.set_draining(self.id))
+
+    def _change(self, **columns: Any) -> None:
+        """Change the row as it is written again if it was removed, for instance by a restore."""
+        if self._alive is not None:
+            self._alive.worker = msgspec.structs.replace(self._alive.worker, **columns)
 
     async def keep_seen(self) -> None:
         """Record until cancelled that this worker is there, for machines that cannot test its lock.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -60,6 +61,9 @@ async def served_trouble(s: Session, folder: str, kind: str) -> str:
         Path(folder, f"{kind}-met").touch()
         if kind == "exit":
             os._exit(0)
+        if kind == "interrupt":
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0.1)
         if kind == "block":
             while not Path(folder, "mended").exists():
                 time.sleep(0.05)

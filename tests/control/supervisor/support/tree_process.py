@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import sys
+from pathlib import Path
 
 from perdure.clock import SECOND, SystemClock
 from perdure.control.supervisor.notification import take_notifier
@@ -24,6 +25,31 @@ WORKER = """
 from perdure.control.supervisor.notification import take_notifier
 take_notifier().send(X_PERDURE_WORKER="w-1@host:7", READY=1)
 """
+WATCHED = """
+import pathlib, signal, sys, time
+from perdure.control.supervisor.notification import take_notifier
+notifier = take_notifier()
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+notifier.send(READY=1)
+with open(f"{sys.argv[1]}-starts", "a") as file:
+    file.write("start\\n")
+while sys.argv[1] == "silent" or not pathlib.Path("slept").exists():
+    time.sleep(0.01)
+notifier.send(WATCHDOG=1)
+pathlib.Path("signed").touch()
+time.sleep(600)
+"""
+
+
+class SleepingClock(SystemClock):
+    """An hour later as soon as the file `slept` exists, as after a machine slept."""
+
+    def boot(self) -> int:
+        return super().boot() + (3600 * SECOND if Path("slept").exists() else 0)
+
+
+def watched(id: str) -> ChildSpec:
+    return ChildSpec(id, (sys.executable, "-c", WATCHED, id), watchdog=60 * SECOND)
 
 
 def shell(id: str, script: str, shutdown: int = SECOND // 5) -> ChildSpec:
@@ -38,6 +64,7 @@ TREES = {
     "failing": GroupSpec("root", (shell("a", "echo start >> starts; exit 7"),), restarts=2),
     "missing": GroupSpec("root", (ChildSpec("a", ("/does/not/exist",)),), restarts=1),
     "worker": GroupSpec("root", (ChildSpec("a", (sys.executable, "-c", WORKER), Restart.TEMPORARY),)),
+    "watched": GroupSpec("root", (watched("silent"), watched("signing"))),
     "orphans": GroupSpec(
         "root", (shell("a", "setsid sleep 0.1 > /dev/null & sleep 0.01; echo x >> starts; exec sleep 600"),)
     ),
@@ -48,8 +75,11 @@ async def main(name: str) -> int:
     async def report(worker: str, because: str) -> None:
         print(f"{worker}: {because}")
 
-    supervisor = Supervisor(TREES[name], SystemClock(), notifier=take_notifier(), worker_ended=report)
+    supervisor = Supervisor(TREES[name], SleepingClock(), notifier=take_notifier(), worker_ended=report)
     ended = await supervisor.run()
+    if name == "watched":
+        for id, one in ended.children.items():
+            print(f"{id}: {one.last_exit}")
     print(ended.failure or "stopped")
     return ended.exit_code
 
