@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from perdure.clock import SECOND
 from perdure.domain.artifact import Retention
 from perdure.domain.lease import Holder
 from perdure.domain.restore import Cause
@@ -16,6 +17,7 @@ from perdure.runtime.start.schedules import build_session
 from perdure.store.move import Move
 from perdure.store.moves import (
     artifact,
+    attempt,
     checkpoint,
     decision,
     event,
@@ -24,6 +26,7 @@ from perdure.store.moves import (
     lease,
     meta,
     queue,
+    rate_limit,
     restore,
     schedule,
     session,
@@ -35,8 +38,8 @@ from perdure.store.moves import (
 from perdure.store.moves.session import NewSession
 from perdure.store.store import Store
 from perdure.testing import ManualClock
-from tests.store.support.move_list import plain_moves
-from tests.store.support.sessions import TTL, a_holder, a_session, everything
+from tests.store.support.move_list import HOT, plain_moves
+from tests.store.support.sessions import DEFINITION, TTL, a_holder, a_session, everything
 
 Scene = Callable[[Store, ManualClock], Move[Any]]
 
@@ -64,12 +67,6 @@ def with_fact(make: Callable[[], Move[Any]]) -> Scene:
         return make()
 
     return scene
-
-
-DEFINITION: dict[str, Any] = {
-    "cron": None, "every": 600_000_000, "timezone": "UTC", "jitter": 0, "overlap": "queue", "catch_up": "last",
-    "program": "p", "arguments": {}, "options": {},
-}  # fmt: skip
 
 
 def with_schedule(make: Callable[[Schedule], Move[Any]]) -> Scene:
@@ -102,9 +99,29 @@ def fire(store: Store, clock: ManualClock) -> Move[Any]:
     return wait.fire(holder.uid, "timer", "t")
 
 
+def reported(store: Store, clock: ManualClock) -> Move[Any]:
+    holder = a_holder(store)
+    store.write_now(HOT["effect.plan_and_dispatch"](holder))
+    return attempt.report(holder.uid, "e-1", 1, '"half"')
+
+
+def correct(store: Store, clock: ManualClock) -> Move[Any]:
+    store.write_now(rate_limit.set_limit("anthropic", "ada", tokens=1000))
+    made = [store.write_now(rate_limit.reserve(["anthropic"], 900)) for _ in range(3)]
+    return rate_limit.correct(made[-1], 10)
+
+
+def block(store: Store, clock: ManualClock) -> Move[Any]:
+    return rate_limit.block(["anthropic:big", "anthropic"], clock.now() + 30 * SECOND)
+
+
 WORKER = WorkerRecord("w-1", "host", "boot", 1, "token", 1, 1, ["p"], 0, 0)
 
+# Run twice, it uses up the limit twice: later requests wait longer, as after a crash (`moves/test_rate_limit.py`).
+WASTEFUL = {"rate_limit.reserve"}
+
 PLAIN: dict[str, Scene] = {
+    "attempt.report": reported,
     "checkpoint.delete_all": with_holder(
         lambda holder: checkpoint.delete_all(),
         lambda holder: checkpoint.put(holder, number=1, codec="c", fingerprint="f", body="b"),
@@ -116,6 +133,9 @@ PLAIN: dict[str, Scene] = {
     "lease.release_named": with_lease(lease.release_named),
     "lease.renew_named": with_lease(lambda held: lease.renew_named(held, ttl=2 * TTL)),
     "queue.set_limits": lambda store, clock: queue.set_limits("builds", "ada", concurrency=3, paused=True),
+    "rate_limit.block": block,
+    "rate_limit.correct": correct,
+    "rate_limit.set_limit": lambda store, clock: rate_limit.set_limit("anthropic", "ada", requests=60, tokens=1000),
     "restore.declare": lambda store, clock: restore.declare(by="ada", because="from a backup", known=0),
     "restore.release": released,
     "meta.put": lambda store, clock: meta.put("colour", "red"),
@@ -189,7 +209,7 @@ RETRIED: dict[str, Scene] = {
 
 
 def test_every_plain_move_is_listed() -> None:
-    assert plain_moves().keys() == PLAIN.keys()
+    assert plain_moves().keys() == PLAIN.keys() | WASTEFUL
 
 
 @pytest.mark.parametrize("name", [*PLAIN, *WITHOUT_EVENT, *RETRIED])

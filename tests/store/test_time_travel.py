@@ -11,11 +11,25 @@ from perdure.domain.wait import WaitKind
 from perdure.domain.worker import WorkerRecord
 from perdure.ids import decode, encode
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import checkpoint, decision, event, fact, lease, queue, session, task, wait, worker
+from perdure.store.moves import (
+    checkpoint,
+    decision,
+    event,
+    fact,
+    lease,
+    queue,
+    rate_limit,
+    schedule,
+    session,
+    task,
+    wait,
+    worker,
+)
 from perdure.store.store import Store, open_store
 from perdure.testing import ManualClock
+from tests.store.support.move_list import HOT
 from tests.store.support.random_moves import MOVES, RandomSession, stories
-from tests.store.support.sessions import TTL, a_holder, a_session, everything
+from tests.store.support.sessions import DEFINITION, TTL, a_holder, a_session, everything
 
 Story = list[tuple[str, int, int]]
 
@@ -88,8 +102,11 @@ def test_every_row_is_there_when_the_store_is_opened_again(target: str, clock: M
         store.write_now(lease.acquire_named("r", holder="w", nonce="n", ttl=TTL))
         store.write_now(worker.register(WorkerRecord("w", "h", "b", 1, "t", 1, 1, ["p"], 0, 0)))
         store.write_now(queue.set_limits("default", "ada", concurrency=3))
+        store.write_now(rate_limit.set_limit("anthropic", "ada", requests=3))
+        store.write_now(schedule.put("nightly", DEFINITION, by="ada"))
+        store.write_now(HOT["effect.plan_and_dispatch"](a_holder(store)))
         before = everything(store)
-    assert [table for table, rows in before.items() if not rows] == []
+    assert [table for table, rows in before.items() if not rows] == ["approval", "vote", "restore"]
     with open_store(target, clock=clock) as store:
         assert everything(store) == before
         store.read_now(event.verify, life.uid)

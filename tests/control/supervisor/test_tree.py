@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +21,10 @@ from perdure.runtime.run.session_lease import free_holder
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.services.registry import SERVICES
 from perdure.runtime.workers import identity
+from perdure.store.databases.sqlite.location import MANY_PROCESSES, announce, companion
 from perdure.store.moves import session, worker
 from perdure.store.store import Store
+from perdure.store.writer.lock import Presence
 from tests.store.support.sessions import a_holder, raw
 
 
@@ -31,6 +35,18 @@ def test_tree_has_every_service_before_the_workers() -> None:
     assert set(names[:-2]) == set(SERVICES)
     assert names[-2:] == ["worker-1", "worker-2"]
     assert [one.command for one in processes(tree)][-1] == ("perdure", "worker", "--drain", "1s", "--parent", "w-0")
+
+
+def test_eight_workers_and_a_command_open_a_file_without_a_warning(tmp_path: Path) -> None:
+    tree = [one.id for one in processes(serve_tree(("perdure",), (), parent="w-0", workers=8, drain=SECOND))]
+    path = tmp_path / "s.db"
+    with ExitStack() as opened:
+        for name in ["supervisor", *tree]:
+            opened.callback(Presence(companion(path) / "present", name).close)
+        for _ in range(MANY_PROCESSES - len(tree) - 1):
+            opened.callback(announce(path).close)
+        with pytest.warns(UserWarning, match="17 processes have"):
+            announce(path).close()
 
 
 def register(store: Store, id: str, **about: Any) -> None:

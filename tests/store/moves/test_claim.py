@@ -14,7 +14,7 @@ from perdure.store.moves.claim import Claim, ClaimRequest, claim
 from perdure.store.store import Store
 from perdure.testing import ManualClock
 from tests.store.support.claim_cost import cost_of_claim, many_sessions
-from tests.store.support.sessions import TTL, a_session, session_of
+from tests.store.support.sessions import TTL, a_session, rows, session_of
 
 TWO = pytest.mark.databases("sqlite", "postgres")
 _numbers = iter(range(1, 10**9))
@@ -193,6 +193,16 @@ def test_a_rate_bounds_the_runs_of_every_period(store: Store, clock: ManualClock
         clock.advance(seconds=max(0, got.wake_at - clock.now()) / SECOND)
     assert len(begun) >= 35
     assert max(sum(one <= two < one + 10 * SECOND for two in begun) for one in begun) == 5
+
+
+def test_a_repeated_claim_uses_its_rate_once(store: Store) -> None:
+    a_session(store)
+    a_session(store)
+    limit(store, rate_count=4, rate_period=10 * SECOND)
+    first = ask(store, 1, nonce="lost")
+    used = rows(store, "queue")
+    assert [one.uid for one in ask(store, 1, nonce="lost").holders] == [one.uid for one in first.holders]
+    assert rows(store, "queue") == used
 
 
 def test_sessions_of_a_dead_holder_are_freed_and_others_are_not(store: Store) -> None:

@@ -61,6 +61,18 @@ def test_tokens_that_were_not_used_are_free_again(store: Store) -> None:
     assert 0 < seconds_until(store, 1) <= LONGEST / SECOND
 
 
+def test_a_reservation_that_runs_twice_delays_and_exceeds_no_limit(store: Store) -> None:
+    store.write_now(rate_limit.set_limit("anthropic", "ada", requests=10, tokens=40_000))
+    times = []
+    for _ in range(20):
+        move = rate_limit.reserve(NAMES, 3000)
+        first, again = store.write_now(move), store.write_now(move)
+        assert first.at <= again.at
+        times.append(again.at)
+    assert most_in_a_minute(times) <= 10
+    assert most_in_a_minute(times) * 3000 <= 43_000
+
+
 def test_the_stricter_of_two_limits_holds(store: Store) -> None:
     store.write_now(rate_limit.set_limit("anthropic", "ada", requests=60))
     store.write_now(rate_limit.set_limit("anthropic:big", "ada", requests=1))

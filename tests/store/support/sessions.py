@@ -17,8 +17,15 @@ from perdure.store.store import Store
 TTL = 60 * SECOND
 TABLES = (
     *("session", "event", "wait", "inbox", "step", "task", "decision", "fact"),
-    *("lease", "checkpoint", "artifact", "worker", "meta", "queue"),
+    *("lease", "checkpoint", "artifact", "worker", "meta", "queue", "schedule", "rate_limit"),
+    *("effect", "attempt", "approval", "vote", "restore"),
 )
+
+# A schedule of every ten minutes.
+DEFINITION: dict[str, Any] = {
+    "cron": None, "every": 600_000_000, "timezone": "UTC", "jitter": 0, "overlap": "queue", "catch_up": "last",
+    "program": "p", "arguments": {}, "options": {},
+}  # fmt: skip
 
 _numbers = count(1)
 

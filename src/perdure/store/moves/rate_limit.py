@@ -4,7 +4,9 @@
     correct    after the answer: the tokens that were used, in place of the estimate
     block      the provider asked for a delay: all callers wait
 
-A crash after `reserve` wastes the reservation and nothing else. Each limit is a generic cell rate algorithm (GCRA): a
+A crash after `reserve` wastes the reservation and nothing else. So does a `reserve` that runs again because its commit
+is unknown: later callers wait longer, and no limit is exceeded. A `correct` that runs again gives nothing back a second
+time; only that could exceed a limit. Each limit is a generic cell rate algorithm (GCRA): a
 row holds the time up to which its limit is used up, and no list of requests. A tenth of a limit may be used at once;
 the rest is spread, so that no minute has more requests than the limit allows. Tokens may exceed theirs by one call,
 because a call cannot be divided.
@@ -30,12 +32,13 @@ MOST = 2**40
 BY = "perdure"
 
 
-class Reservation(msgspec.Struct, frozen=True):
+class Reservation(msgspec.Struct):
     """When a request may be sent, and the limits that it counts for."""
 
     at: int
     names: tuple[str, ...] = ()
     tokens: int = 0
+    is_returned: bool = False  # its unused tokens were given back, perhaps in a commit whose outcome is unknown
 
 
 class Rate(NamedTuple):
@@ -77,6 +80,10 @@ def reserve(tx: StoreTransaction, /, names: Sequence[str], tokens: int) -> Reser
 @plain_move
 def correct(tx: StoreTransaction, /, made: Reservation, used: int) -> None:
     """Count the tokens that a request has used, in place of those that were estimated."""
+    if used < made.tokens:
+        if made.is_returned:
+            return
+        made.is_returned = True
     for name in made.names:
         row = _lock(tx, name)
         if row is not None and row.tokens is not None and row.tokens_at is not None:

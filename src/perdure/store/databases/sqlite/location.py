@@ -27,7 +27,7 @@ from perdure.store.writer.lock import Presence, present_names
 T = TypeVar("T")
 
 FIXED_IN = 3_051_003  # 3.7.0 up to this version can corrupt a WAL file when it is reset under a reader
-MANY_PROCESSES = 8
+MANY_PROCESSES = 16  # `perdure serve` with eight workers is a supervisor, five services and them; two are for commands
 NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs", "lustre"})
 
 
