@@ -46,6 +46,7 @@ class Holder:
         "name",
         "nonce",
         "pause_requested",
+        "program",
         "touched_at",
         "ttl",
         "uid",
@@ -64,6 +65,7 @@ class Holder:
         self.pause_requested = False
         self.interrupt_requested = False
         self.alone = True  # its process runs no other session, as far as the store knows
+        self.program = ""  # of a session that was claimed
         self.is_limited = False  # its queue has limits: its children are claimed like other sessions
 
     @property

@@ -16,7 +16,7 @@ from perdure.domain.approval import Approval, ApprovalDecision
 from perdure.domain.effect import Effect, Verdict
 from perdure.domain.inbox import InboxMessage, InboxMode
 from perdure.domain.permission import PermissionWidth
-from perdure.domain.session import TERMINAL
+from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.domain.wait import Wait, WaitKind
 from perdure.domain.worker import Liveness
 from perdure.errors import ConfigError, Conflict, IllegalMove, PerdureError
@@ -177,15 +177,16 @@ class Requests:
 
     async def wake_parent(self, uid: str) -> None:
         """Resolve the waits for a finished child, and those of branches for its effects. Repeating it is harmless."""
-        child = await self._store.read(sessions.get, uid)
+        child, has_branches, has_next, waiting = await self._store.read(_ended, uid)
         if child.status not in TERMINAL:
             return
-        await wake_branches_of_session(self._store, uid, self._by)
-        if child.schedule_uid is not None and await self._store.read(schedules.has_next, child.schedule_uid):
+        if has_branches:
+            await wake_branches_of_session(self._store, uid, self._by)
+        if child.schedule_uid is not None and has_next:
             await self._store.write(schedules.promote(child.schedule_uid))
         answer = {"id": child.id, "status": child.status, "result": child.result, "error": child.error}
         large = await self._claims(child.uid, child.result)
-        for asked in await self._store.read(wait.for_ref, child.uid):
+        for asked in waiting:
             if asked.kind == WaitKind.CHILD:
                 await self._values.claim(asked.session_uid, f"child:{child.id}", *large)
                 await self.resolve(asked, answer, f"child:{child.id}")
@@ -317,6 +318,13 @@ class Requests:
     async def _claims(self, uid: str, *arguments: Any) -> tuple[ArtifactClaim, ...]:
         names = {kept_as(one) for one in arguments} - {None}
         return await self._store.read(_claims, uid, names) if names else ()
+
+
+def _ended(tx: StoreTransaction, uid: str) -> tuple[SessionRecord, bool, bool, list[Wait]]:
+    """A session, whether it has branches, whether the next of its schedule may begin, and the waits for it."""
+    found = sessions.get(tx, uid)
+    has_next = found.schedule_uid is not None and schedules.has_next(tx, found.schedule_uid)
+    return found, wait.has_branches(tx, uid), has_next, wait.for_ref(tx, uid)
 
 
 def _claims(tx: StoreTransaction, uid: str, names: set[str | None]) -> tuple[ArtifactClaim, ...]:

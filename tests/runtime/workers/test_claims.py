@@ -118,6 +118,24 @@ async def test_sessions_of_a_claim_whose_answer_was_lost_are_adopted(
 
 
 @TWO
+async def test_a_claimed_session_is_read_three_times(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before its program runs, for those who wait for its end, and for the notice of the worker."""
+    async with perdure.open(target) as rt:
+        uid = (await rt.start(claims_counted.bind(1), id="one")).uid
+        read, reads = rt.store.read, []
+
+        async def counting(query: Any, *given: Any, **options: Any) -> Any:
+            reads.extend([query] if uid in given else [])
+            return await read(query, *given, **options)
+
+        monkeypatch.setattr(rt.store, "read", counting)
+        async with perdure.Worker(rt) as worker:
+            await worker.idle()
+        assert len(reads) == 3
+        assert (await rt.get("one")).status == "done"
+
+
+@TWO
 async def test_a_worker_takes_sessions_of_its_queues_only(target: str) -> None:
     async with perdure.open(target) as rt:
         await rt.start(claims_counted.bind(1), id="day", queue="day")

@@ -30,7 +30,7 @@ from perdure.runtime.description import recorded_summary
 from perdure.runtime.ledger import leases
 from perdure.runtime.ledger.late_outcomes import write_late_outcomes
 from perdure.runtime.queries import SessionView, waiting_sentence
-from perdure.runtime.run.execute import execute
+from perdure.runtime.run.execute import execute, run_held
 from perdure.runtime.run.interruption import Interrupted
 from perdure.runtime.run.lineage import newest
 from perdure.runtime.run.position import ExecutionLane
@@ -77,19 +77,19 @@ class Driver:
                 raise  # otherwise another worker finished or parked it before the lease was requested
         return await self._runtime.get(view.uid)
 
-    async def run_claimed(self, view: SessionView, holder: Holder) -> None:
+    async def run_claimed(self, holder: Holder) -> None:
         """Run a session that a worker has claimed."""
         is_started = False
 
         async def start() -> None:
             nonlocal is_started
             is_started = True
-            await execute(self._runtime, view, holder=holder)
+            await run_held(self._runtime, holder, holder.program)
 
         try:
             while not is_started:  # otherwise it has joined an earlier run, which is ending
                 try:
-                    await self._shared_runs.join(view.uid, start)
+                    await self._shared_runs.join(holder.uid, start)
                 except PerdureError:
                     if is_started:
                         raise

@@ -34,10 +34,10 @@ from perdure.runtime.recovery.recovery import tool_of
 from perdure.runtime.recovery.undo import take_back
 from perdure.runtime.run.failure_cause import cause_of
 from perdure.runtime.run.interruption import Interrupted
-from perdure.runtime.run.records import load_session_only
+from perdure.runtime.run.records import read_state
 from perdure.runtime.run.run import Run
 from perdure.runtime.run.session_lease import acquire_shielded, give_back, reacquire
-from perdure.store.moves import doubt, restore, session_end, session_retry
+from perdure.store.moves import doubt, session_end, session_retry
 from perdure.store.moves import session as sessions
 
 if TYPE_CHECKING:
@@ -46,32 +46,35 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-async def execute(
-    runtime: Runtime, session: SessionRecord, *, only_settle: bool = False, holder: Holder | None = None
-) -> None:
-    """Run a session here until it finishes or waits, or only recover its effects. `holder` is from a claim."""
-    holder = holder or await acquire_shielded(runtime, session)
-    logger.info("Session %s (%s): the run begins.", session.uid, session.program)
+async def execute(runtime: Runtime, session: SessionRecord, *, only_settle: bool = False) -> None:
+    """Run a session here until it finishes or waits, or only recover its effects."""
+    holder = await acquire_shielded(runtime, session)
+    await run_held(runtime, holder, session.program, only_settle=only_settle)
+
+
+async def run_held(runtime: Runtime, holder: Holder, program: str, *, only_settle: bool = False) -> None:
+    """The same for a session whose lease this process holds, such as a claimed one."""
+    logger.info("Session %s (%s): the run begins.", holder.uid, program)
     while True:
         try:
-            await _hold(runtime, session, holder, only_settle=only_settle)
+            await _hold(runtime, holder, program, only_settle=only_settle)
             return
         except LeaseLost:
             if (again := await reacquire(runtime, holder)) is None:
                 raise
-            logger.info("Session %s: the lease was lost and taken again.", session.uid)
+            logger.info("Session %s: the lease was lost and taken again.", holder.uid)
             holder = again
 
 
-async def _hold(runtime: Runtime, session: SessionRecord, holder: Holder, *, only_settle: bool) -> None:
+async def _hold(runtime: Runtime, holder: Holder, program: str, *, only_settle: bool) -> None:
     """Run a session under one lease, and leave it."""
     try:
-        while await _once(runtime, holder, PROGRAMS.get(session.program), only_settle=only_settle):
+        while await _once(runtime, holder, PROGRAMS.get(program), only_settle=only_settle):
             pass
     except LeaseLost:
         raise
     except (Exception, asyncio.CancelledError):
-        unfinished = is_acting(session.uid) or has_late_outcome(session.uid)
+        unfinished = is_acting(holder.uid) or has_late_outcome(holder.uid)
         if unfinished or not await asyncio.shield(give_back(runtime, holder)):
             runtime.heartbeat.leave(holder)  # it gives it back when that has ended, or the store is there again
         raise
@@ -83,12 +86,10 @@ async def _once(
     runtime: Runtime, holder: Holder, program: Program[..., Any] | None, *, only_settle: bool = False
 ) -> bool:
     """One run of the program. True: something changed meanwhile, run it again."""
-    records = await runtime.store.read(program.read if program else load_session_only, holder.uid)
-    run = Run(runtime, holder, records, is_agent=program is not None and program.reads_messages)
+    state = await runtime.store.read(read_state, holder.uid, program.read if program else None)
+    run = Run(runtime, holder, state.records, is_agent=program is not None and program.reads_messages)
+    run.restore = state.restore
     runtime.heartbeat.keep(holder, holder.boot_deadline - runtime.heartbeat.ttl, run.stop)
-    run.restore = await runtime.store.read(
-        restore.unreleased_for, run.session.uid
-    )  # one may be declared while we have it open
     try:
         if run.session.cancel_requested_at is not None and await _stopped(run):
             return False
@@ -98,7 +99,7 @@ async def _once(
             return await _park_for(run, *held)
         assert program is not None
         ledger = program.ledger(run)
-        if not await _recover(run, program, ledger):
+        if not await _recover(run, program, ledger, state.unfinished):
             return await _suspend(run)
         if only_settle:
             await run.write(sessions.release(holder))
@@ -151,14 +152,15 @@ async def _park_for(run: Run, kind: WaitKind, ref: str | None) -> bool:
     return not await run.write(session_end.park_for(run.holder, kind, ref=ref, detail=detail))
 
 
-async def _recover(run: Run, program: Program[..., Any], ledger: Ledger) -> bool:
+async def _recover(run: Run, program: Program[..., Any], ledger: Ledger, found: list[Effect]) -> bool:
     """Settle unfinished effects before the program runs again. False: the session must wait first."""
     paid = await write_late_outcomes(run.runtime, run.session.uid, run.holder.name)
     if run.needs_leases:
         await leases.wake_waiting(
             run.store, run.holder.name
         )  # the process that gave a lease back may have died before this
-    found = await run.read(doubt.unfinished, run.session.uid)
+    if paid or run.session.cancel_requested_at is not None:  # effects have changed since the run began
+        found = await run.read(doubt.unfinished, run.session.uid)
     run.undos = {one.id for one in found if one.undo_requested_at is not None}
     under_way = {one.id: one for one in found if one.state == EffectState.DISPATCHED or one.id in run.undos}
     left = [one for one in under_way.values() if one.position[0] != "undo" or one.position[1] not in under_way]

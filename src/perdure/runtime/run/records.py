@@ -8,13 +8,14 @@ its next record has a name, a generation or an id of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from perdure.domain.effect import Effect, EffectState, Replay, next_generation
 from perdure.domain.fact import private_scope
+from perdure.domain.restore import Restore
 from perdure.domain.session import SessionRecord
 from perdure.domain.step import AGAIN, Step
 from perdure.domain.wait import Wait, WaitKind
@@ -22,8 +23,8 @@ from perdure.errors import Damaged, ProgramChanged
 from perdure.ids import digest, encode
 from perdure.runtime.run.position import CallPosition
 from perdure.store.move import StoreTransaction
+from perdure.store.moves import doubt, event, fact, restore, session_retry
 from perdure.store.moves import effect as effects
-from perdure.store.moves import event, fact, session_retry
 from perdure.store.moves import session as sessions
 from perdure.store.moves import step as steps
 from perdure.store.moves import wait as waits
@@ -109,9 +110,19 @@ class Records:
         return effect.session_uid != self.session.uid
 
 
-def load_session_only(tx: StoreTransaction, uid: str) -> Records:
-    """The session alone: what is recorded of it is read by the code of its program, and that is not loaded here."""
-    return Records(sessions.get(tx, uid))
+class RunState(msgspec.Struct, frozen=True):
+    """What a run knows when it begins: one read under its lease."""
+
+    records: Records
+    restore: Restore | None  # one may be declared while this process has the store open
+    unfinished: list[Effect]
+
+
+def read_state(tx: StoreTransaction, uid: str, read: Callable[[StoreTransaction, str], Records] | None) -> RunState:
+    """`read` belongs to the program of the session. If that is not loaded here, only the session is read."""
+    if read is None:
+        return RunState(Records(sessions.get(tx, uid)), restore.unreleased_for(tx, uid), [])
+    return RunState(read(tx, uid), restore.unreleased_for(tx, uid), doubt.unfinished(tx, uid))
 
 
 def load(tx: StoreTransaction, uid: str) -> Records:

@@ -10,24 +10,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from perdure.domain.lease import Holder
-from perdure.domain.session import Status
-from perdure.domain.wait import WaitKind
+from perdure.domain.session import TERMINAL, SessionRecord, Status
+from perdure.domain.wait import Wait, WaitKind
 from perdure.domain.worker import Liveness
 from perdure.errors import LeaseHeld, LeaseLost, ProgramChanged, StoreFull, StoreUnavailable
 from perdure.ids import new_uid, random_fraction
 from perdure.runtime.definitions.program import PROGRAMS
 from perdure.runtime.ledger.attempt_registry import ACTING
-from perdure.runtime.queries import SessionView
-from perdure.runtime.run.session_lease import claim, give_back_claimed
+from perdure.runtime.run.session_lease import claim
 from perdure.runtime.runtime import Runtime
 from perdure.runtime.workers.family import Entry, entry, runnable_family
-from perdure.store.moves import lease
+from perdure.store.move import StoreTransaction
+from perdure.store.moves import lease, wait
+from perdure.store.moves import session as sessions
 from perdure.store.moves import worker as worker_rows
 from perdure.store.moves.claim import Claim, ClaimRequest
 from perdure.store.moves.claim_limits import is_possible
@@ -218,19 +219,13 @@ class SessionTasks:
         self.running[uid] = asyncio.ensure_future(run)
 
     async def _run_claimed(self, holder: Holder) -> None:
-        uid = holder.uid
         try:
-            try:
-                view = await self._runtime.get(uid)
-            except BaseException:
-                await asyncio.shield(give_back_claimed(self._runtime, holder))
-                raise
-            await self._runtime.driver.run_claimed(view, holder)
-            view = await self._runtime.get(uid)
+            await self._runtime.driver.run_claimed(holder)
+            left = await self._runtime.store.read(_left, holder.uid)
         except Exception as error:
-            await self._note_failure(uid, error)
+            await self._note_failure(holder.uid, error)
             return
-        self._note_left(view)
+        self._note_left(*left)
 
     async def _run_member(self, one: Entry) -> None:
         try:
@@ -238,13 +233,13 @@ class SessionTasks:
         except Exception as error:
             await self._note_failure(one.uid, error)
             return
-        self._note_left(view)
+        self._note_left(view, view.waits)
 
-    def _note_left(self, view: SessionView) -> None:
+    def _note_left(self, session: SessionRecord, waits: Sequence[Wait]) -> None:
         """A session has ended or waits. One that waits for another worker is left to that one for some time."""
-        if any(one.versions_tried or one.kind == WaitKind.WORKSPACE for one in view.waits):
-            self._failed_since[view.uid] = self._runtime.store.clock.boot()
-        self._notify(WorkerNotice("worker.left", session=view.id, status=view.status))
+        if any(one.versions_tried or one.kind == WaitKind.WORKSPACE for one in waits):
+            self._failed_since[session.uid] = self._runtime.store.clock.boot()
+        self._notify(WorkerNotice("worker.left", session=session.id, status=session.status))
 
     async def _note_failure(self, uid: str, error: Exception) -> None:
         """A session that cannot be run must not block the others."""
@@ -257,7 +252,7 @@ class SessionTasks:
             self._store_failed_at = self._runtime.store.clock.boot()  # late outcomes are written when the store is back
             return
         if isinstance(error, ProgramChanged) and (view := await self._runtime.get(uid)).status == Status.WAITING:
-            self._note_left(view)  # it was handed back
+            self._note_left(view, view.waits)  # it was handed back
             return
         self._failed_since[uid] = self._runtime.store.clock.boot()
         now = await self._runtime.store.read(entry, uid)
@@ -267,3 +262,9 @@ class SessionTasks:
         logger.info("Session %s: it cannot be run here (%s).", uid, type(error).__name__)
         name = uid if now is None else now.id
         self._notify(WorkerNotice("worker.failed", session=name, error=error))
+
+
+def _left(tx: StoreTransaction, uid: str) -> tuple[SessionRecord, list[Wait]]:
+    """A session after a run, and what it waits for."""
+    found = sessions.get(tx, uid)
+    return found, [] if found.status in TERMINAL else wait.open_of_session(tx, uid)

@@ -218,8 +218,7 @@ class _Claiming:
             self._tx.wake(queue)  # other workers skipped these sessions while this transaction held their rows
 
     def _is_skipped(self, one: Candidate) -> bool:
-        wanted = self._request.skip
-        return one.uid in wanted and wanted[one.uid] in (None, one.cursor)
+        return one.uid in self._request.skip and self._request.skip[one.uid] in (None, one.cursor)
 
     def _must_wait(self, one: Candidate) -> bool:
         """Whether other sessions of its key use all slots; then it waits for one."""
@@ -294,6 +293,7 @@ class _Claiming:
     def _holder(self, one: Candidate, epoch: int, cursor: int, chain: str) -> Holder:
         holder = Holder(one.uid, self._request.worker, self._request.nonce, epoch, cursor, chain)
         holder.ttl = self._request.ttl
+        holder.program = one.program
         note_requests(holder, one)
         self._holders.append(holder)
         return holder

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from perdure.domain.effect import EffectState
+from perdure.domain.effect import Effect, EffectState
 from perdure.domain.session import TERMINAL, Status
 from perdure.domain.wait import Wait, WaitKind
 from perdure.errors import IllegalMove
@@ -190,18 +190,20 @@ def is_under_way(log: Log) -> bool:
     return any(one.state == EffectState.DISPATCHED or one.undo_requested_at is not None for one in left)
 
 
-def _refuse_planned(log: Log, because: str) -> None:
-    for one in effects.unsettled(log.tx, log.uid):
+def _refuse_planned(log: Log, because: str) -> list[Effect]:
+    """Refuse planned effects; returns those that may be under way."""
+    unsettled = effects.unsettled(log.tx, log.uid)
+    for one in unsettled:
         if one.state == EffectState.PLANNED:
             effects.refuse.on(log, one.id, CANCELLED, because)
             if one.approval_id is not None:
                 approval.lapse(log, one.approval_id, because)
+    return [one for one in unsettled if one.state != EffectState.PLANNED]
 
 
 def close_waits(log: Log, because: str) -> None:
     """Refuse planned effects, and resolve every wait that is not for an effect under way."""
-    _refuse_planned(log, because)
-    under_way = {one.id for one in effects.unsettled(log.tx, log.uid)}
+    under_way = {one.id for one in _refuse_planned(log, because)}
     log.actor, actor = CLOSED, log.actor
     for one in wait.open_of_session(log.tx, log.uid):
         if one.kind == WaitKind.EFFECT or one.ref not in under_way:
