@@ -59,6 +59,28 @@ async def test_a_deadline_does_not_change_a_session_that_has_ended(world: World)
     assert (await world.rt.get("stopped")).error["code"] == "cancelled"
 
 
+async def test_a_retry_after_the_deadline_is_not_cancelled_by_it(world: World) -> None:
+    broken = True
+
+    @program
+    async def flaky(s: Session) -> int:
+        if broken:
+            raise ValueError("broken")
+        return 1
+
+    @program
+    async def parent(s: Session) -> int:
+        return await s.child(flaky.bind())
+
+    assert (await world.run(parent.bind(), timeout="1m")).status == "failed"
+    world.clock.advance(seconds=61)
+    broken = False
+    await world.rt.retry("s")
+    await Timers(world.rt).look_if_due()
+    assert (await world.rt.complete("s")).result == 1
+    world.verify("s")
+
+
 async def test_a_late_deadline_is_not_applied_after_the_clock_was_set_back(world: World) -> None:
     @program
     async def quick(s: Session) -> int:

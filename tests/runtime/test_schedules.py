@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import perdure
 from perdure import ConfigError, Conflict, NotFound, Session, program
 from perdure.clock import SECOND
 from perdure.domain.literals import CatchUpWord
@@ -120,6 +123,20 @@ async def test_queued_sessions_run_one_after_the_other(world: World) -> None:
     assert (await world.rt.get(third.id)).status == "ready"
     for one in (first, second, third):
         world.verify(one.id)
+
+
+async def test_session_in_line_that_is_moved_to_another_store_runs_there(world: World, tmp_path: Path) -> None:
+    await add(world, schedule_asks.bind(), overlap="queue")
+    await tick(world)
+    await tick(world)
+    _, second = await sessions(world)
+    stream = io.BytesIO()
+    await world.rt.export(second.id, stream, move=True)
+    stream.seek(0)
+    async with perdure.open(tmp_path / "other.db") as other:
+        await other.import_(stream)
+        assert ((moved := await other.get(second.id)).status, moved.waits) == ("ready", ())
+        assert (await other.verify()).damaged == []
 
 
 async def test_scheduler_continues_a_line_that_a_dead_process_left(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -116,6 +117,13 @@ async def test_closed_and_full_queues_refuse_new_sessions(world: World, build: B
     await world.rt.start(build.bind(3), queue="builds")
 
 
+async def test_a_session_that_was_moved_out_does_not_fill_its_queue(world: World, build: Build) -> None:
+    await world.rt.set_queue("builds", max_depth=1)
+    await world.rt.start(build.bind(1), id="moved", queue="builds")
+    await world.rt.export("moved", io.BytesIO(), move=True)
+    assert (await world.rt.start(build.bind(2), queue="builds")).status == "ready"
+
+
 async def test_children_start_in_a_closed_and_full_queue(world: World, build: Build) -> None:
     @program
     async def parent(s: Session) -> int:
@@ -149,6 +157,27 @@ async def test_debounce_does_not_change_a_session_that_was_only_delayed(world: W
     made = await world.rt.start(build.bind(2), key="repo", debounce="10s")
     assert made.id != delayed.id
     assert (await world.rt.get(delayed.id)).arguments == {"n": 1}
+
+
+async def test_a_resumed_or_interrupted_session_does_not_begin_before_its_time(world: World) -> None:
+    @program
+    async def asking(s: Session, n: int) -> str:
+        return str(await s.ask(f"{n}?"))
+
+    for id in ("paused", "interrupted"):
+        await world.rt.start(asking.bind(1), id=id, key=id, debounce="10s")
+    await world.rt.pause("paused")
+    await world.rt.resume("paused")
+    await world.rt.interrupt("interrupted")
+    for id in ("paused", "interrupted"):
+        assert [one.id for one in (await world.again(id)).waits] == ["start"]
+        joined = await world.rt.start(asking.bind(2), key=id, debounce="10s")
+        assert (joined.id, joined.arguments) == (id, {"n": 2})
+    world.clock.advance(seconds=10)
+    assert (await world.again("paused")).waits[0].detail["question"] == "2?"
+    assert (await world.again("interrupted")).waits[0].kind == "paused"
+    world.verify("paused")
+    world.verify("interrupted")
 
 
 async def test_a_session_of_the_same_key_is_kept(world: World, build: Build) -> None:

@@ -167,6 +167,28 @@ def test_sessions_of_a_full_key_wait_for_a_slot_and_hold_none(store: Store) -> N
     assert ids(store, ask(store)) == ["k-2", "k-3"]
 
 
+def test_a_taken_session_no_longer_waits_for_a_slot(store: Store) -> None:
+    _, second = (a_session(store, id, concurrency_key="repo") for id in ("k-0", "k-1"))
+    limit(store, per_key=1)
+    got = ask(store)
+    assert slot_wait(store, second) == ["repo"]
+    store.write_now(session.wake_up(second.uid, "ada"))  # as an answer to another wait does
+    end(store, got)
+    assert ids(store, ask(store)) == ["k-1"]
+    assert slot_wait(store, second) == []
+    store.read_now(event.verify, second.uid)
+
+
+def test_a_session_that_is_moved_to_another_queue_gets_its_turn_there(store: Store) -> None:
+    for number in range(20):
+        a_session(store, f"ada-{number}", owner="ada", queue="long")
+    moved = session_of(store, a_session(store, "moved", owner="ada", queue="long").uid)
+    a_session(store, "bob", owner="bob")
+    store.write_now(session.describe(moved.uid, "ada", expected=moved.version, queue="default"))
+    a_session(store, "eve", owner="eve")
+    assert ids(store, ask(store, queues=frozenset({"default"}))) == ["moved", "bob", "eve"]
+
+
 def test_many_sessions_of_a_full_key_do_not_hide_others(store: Store) -> None:
     for number in range(30):
         a_session(store, f"k-{number}", concurrency_key="repo", priority=1)

@@ -25,8 +25,9 @@ create index session_claimable on session (
 create index session_suspect on session (
     queue, program, (case when pinned_at is null then '' else coalesce(code_version, '') end), priority desc, turn, uid
 ) where status = 'ready' and sealed_at is null and suspected_at is not null;
-create index session_turn on session (queue, priority, turn) where status = 'ready';
-create index session_owner_turn on session (queue, priority, coalesce(owner, ''), turn) where status = 'ready';
+create index session_turn on session (queue, priority, turn) where status = 'ready' and sealed_at is null;
+create index session_owner_turn on session (queue, priority, coalesce(owner, ''), turn)
+where status = 'ready' and sealed_at is null;
 create index session_slot on session (queue, concurrency_key, priority desc, turn, uid)
 where status = 'waiting' and slot_since is not null;
 create index session_by_key on session (queue, concurrency_key)

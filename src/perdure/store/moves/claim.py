@@ -27,10 +27,10 @@ import msgspec
 from perdure.domain.lease import Holder, next_epoch
 from perdure.domain.queue import Queue
 from perdure.domain.session import Status
-from perdure.domain.wait import Wait, WaitKind
 from perdure.ids import check_name
 from perdure.store.move import Log, Move, StoreTransaction, next_event, note_requests
 from perdure.store.moves.claim_limits import RETRY, Candidate, QueueLimits, Source
+from perdure.store.moves.claim_slots import end_slot_wait, give_slot, wait_for_slot
 
 MOVED = 4  # sessions that wait for a slot after one claim, for each that it may take
 
@@ -83,6 +83,7 @@ class _Claiming:
         self._has_suspect = False
         self._suspected_since: int | None = None
         self._limits: dict[str, QueueLimits] = {}
+        self._promoted: dict[str, str] = {}  # the queues of sessions that got a slot and are not taken yet
 
     def run(self) -> Claim:
         if not self._request.is_first and (adopted := self._adopt()) is not None:
@@ -100,6 +101,8 @@ class _Claiming:
             self._take_regular(sources)
         for name, limits in self._limits.items():
             limits.close(self._taken[name])
+        for name in sorted(set(self._promoted.values())):
+            self._tx.wake(name)  # this worker has no place for them, or not their code
         wakes = [one.wake_at for one in self._limits.values() if one.wake_at is not None and one.free <= 0]
         if self._moved >= MOVED * self._request.limit:
             wakes.append(self._tx.now)
@@ -116,6 +119,8 @@ class _Claiming:
             self._tx.send("session.renew", uid=one.uid, epoch=one.lease_epoch, nonce=self._request.nonce, until=until)
             holder = self._holder(one, one.lease_epoch, one.cursor, one.chain)
             holder.alone = one.lease_alone == 1
+            row = self._tx.one("queue.get", name=one.queue)  # not locked: claims lock queues before sessions
+            holder.is_limited = row is not None and Queue.from_row(row).limits_claims
         if not rows:
             return None
         is_alone = len(rows) == 1 and rows[0].suspected_at is not None
@@ -149,23 +154,11 @@ class _Claiming:
             free = limits.free_of_key(key)
             rows = self._tx.all("claim.slot_waiters", queue=queue, key=key, limit=free) if free > 0 else []
             for row in rows:
-                self._give_slot(Candidate(*row))
+                one = Candidate(*row)
+                give_slot(self._tx, one, self._request.worker)
+                self._promoted[one.uid] = queue
                 promoted += 1
         return promoted
-
-    def _give_slot(self, one: Candidate) -> None:
-        log = Log(self._tx, one, self._request.worker)
-        for row in self._tx.all("wait.open_of_kind", uid=one.uid, kind=WaitKind.SLOT, limit=1):
-            asked, number = Wait.from_row(row), log.cursor + 1
-            end = {"resolved_by": log.actor, "resolved_at": self._tx.now, "resolved_number": number}
-            self._tx.send(
-                "wait.resolve", uid=one.uid, id=asked.id, answer=None, by=log.actor, now=self._tx.now, number=number
-            )
-            ready = {"status": Status.READY, "waiting_since": None}
-            rows = {"wait": [{"id": asked.id, "answer": None} | end], "session": ready}
-            log.append("wait.resolved", {"kind": asked.kind}, rows=rows)
-        self._tx.send("claim.give_slot", uid=one.uid)
-        log.close()
 
     def _take_suspect(self, sources: list[tuple[str, str, str]]) -> None:
         """Take one session that must run alone, if this worker runs nothing; else note since when one waits."""
@@ -227,39 +220,23 @@ class _Claiming:
             return False
         if limits.free_of_key(one.concurrency_key) > 0:
             return False
-        self._wait_for_slot(one)
-        return True
-
-    def _wait_for_slot(self, one: Candidate) -> None:
-        log, tx = Log(self._tx, one, self._request.worker), self._tx
-        waiting = {"status": Status.WAITING, "waiting_since": tx.now}
-        open_ = tx.all("wait.open_of_kind", uid=one.uid, kind=WaitKind.SLOT, limit=1)
-        if not open_:
-            number = log.cursor + 1
-            asked = Wait(
-                one.uid, f"slot-{number}", WaitKind.SLOT, one.concurrency_key, None, None, tx.now, None, None, None,
-                number, None,
-            )  # fmt: skip
-            tx.send(
-                "wait.insert", uid=one.uid, id=asked.id, kind=asked.kind, ref=asked.ref, detail=None, due_at=None,
-                now=tx.now, number=number,
-            )  # fmt: skip
-            log.append("wait.opened", rows={"wait": [asked.to_dict()], "session": waiting})
-        else:
-            log.append("session.parked", {"waits": [Wait.from_row(open_[0]).id]}, rows={"session": waiting})
-        tx.send("claim.wait_for_slot", uid=one.uid, now=tx.now)
-        log.close()
+        wait_for_slot(self._tx, one, self._request.worker)
         self._moved += 1
+        self._promoted.pop(one.uid, None)
+        return True
 
     def _take(self, one: Candidate, *, is_suspect: bool = False) -> None:
         """Lease a session to the worker."""
         tx, request = self._tx, self._request
         epoch = next_epoch(one.lease_epoch, tx.restore_epoch)
+        log = Log(tx, one, request.worker)
+        if one.concurrency_key is not None:  # an answer to another wait may have made it ready before it got a slot
+            end_slot_wait(log)
         columns: dict[str, Any] = {"status": Status.RUNNING, "waiting_since": None}
         version = request.code_version if one.lease_epoch == 0 else None  # it begins only once
         columns |= {"code_version": version} if one.code_version is None and version is not None else {}
         body = {"epoch": epoch, "from": None, "because": None, "rows": {"session": columns}}
-        line = next_event(one.uid, one.cursor, one.chain, "lease.acquired", request.worker, tx.now, tx.move_id, body)
+        line = next_event(one.uid, log.cursor, log.chain, "lease.acquired", request.worker, tx.now, tx.move_id, body)
         tx.send("event.insert", **line)
         is_alone = is_suspect or (request.is_idle and not self._holders)
         tx.send(
@@ -280,6 +257,7 @@ class _Claiming:
         holder.is_limited = limits.row is not None
         limits.take(one)
         self._taken[one.queue] += 1
+        self._promoted.pop(one.uid, None)
 
     def _share(self, uids: Collection[str]) -> None:
         """The worker no longer runs only one session. A row that another move holds is left for the next claim."""

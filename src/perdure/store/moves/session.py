@@ -252,10 +252,12 @@ def set_archived(log: Log, at: int | None) -> None:
 
 
 def make_ready(log: Log) -> dict[str, Any]:
-    """Make a waiting session ready, and return the columns that changed; a session in another state stays in it."""
-    if log.head.status != Status.WAITING:
+    """Make a waiting session ready, and return the columns that changed.
+
+    A session in another state stays in it, and so does one that is to start later: only the end of that wait begins it.
+    """
+    if log.head.status != Status.WAITING or not log.tx.run("session.enqueue", uid=log.uid):
         return {}
-    log.tx.run("session.enqueue", uid=log.uid)
     log.tx.wake(log.head.queue)
     return {"status": Status.READY, "waiting_since": None}
 

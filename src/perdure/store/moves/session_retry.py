@@ -42,6 +42,7 @@ from perdure.store.moves import effect as effects
 from perdure.store.moves import event, session, wait
 from perdure.store.moves import step as steps
 from perdure.store.moves.session_end import CANCELLED, CLOSED, close_waits, is_under_way
+from perdure.store.topics import TIMERS
 
 KIND = "session.retried"
 DENIED = ("approval-denied", "policy-denied")
@@ -51,15 +52,22 @@ FIRST_DELAY, LONGEST_DELAY = 10 * SECOND, 3600 * SECOND
 
 @outsider_move
 def retry(log: Log, *, with_parent: bool = False, lines: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Make a failed session ready. `lines` are added to an agent's transcript. A child is retried `with_parent`."""
+    """Make a failed session ready. `lines` are added to an agent's transcript. A child is retried `with_parent`.
+
+    A deadline that has passed is removed: it would cancel the session at once, and no retry could take that back.
+    """
     now = session.get(log.tx, log.uid)
     again = check(log.tx, now, with_parent=with_parent)
     changed: dict[str, Any] = {"status": Status.READY, "error": None, "retries": (now.retries or 0) + 1}
-    log.tx.run("session.retry", uid=log.uid, retries=changed["retries"], now=log.tx.now)
+    deadline_at = now.deadline_at if (now.deadline_at or 0) > log.tx.now else None
+    log.tx.run("session.retry", uid=log.uid, retries=changed["retries"], deadline_at=deadline_at, now=log.tx.now)
     log.tx.run("session.enqueue", uid=log.uid)
     log.tx.wake(log.head.queue)
     requests = ("cancel_requested_at", "pause_requested_at", "interrupt_requested_at", "archived_at")
-    log.append(KIND, {"again": again}, rows={"session": changed | dict.fromkeys(requests)})
+    changed |= dict.fromkeys(requests) | {"deadline_at": deadline_at}
+    log.append(KIND, {"again": again}, rows={"session": changed})
+    if deadline_at is not None:
+        log.tx.wake_service(TIMERS)
     for line in lines:
         log.append("message", line)
 

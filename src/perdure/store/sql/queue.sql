@@ -38,19 +38,19 @@ where status = 'failed' and archived_at is null and removed_at is null and paren
 
 -- name: queue.depth
 -- How many sessions of a queue are ready, counted up to a number.
-select count(*) from (select 1 from session where status = 'ready' and queue = :queue limit :most) as ready;
+select count(*) from (select 1 from session where status = 'ready' and sealed_at is null and queue = :queue limit :most) as ready;
 
 -- name: queue.oldest_ready
 -- Since when the next sessions of each priority have been ready; of each priority the first hundred are read.
 with recursive level (priority) as (
-    select min(priority) from session where status = 'ready' and queue = :queue
+    select min(priority) from session where status = 'ready' and sealed_at is null and queue = :queue
     union all
-    select (select min(priority) from session where status = 'ready' and queue = :queue and priority > level.priority)
+    select (select min(priority) from session where status = 'ready' and sealed_at is null and queue = :queue and priority > level.priority)
     from level where level.priority is not null
 )
 select min((
     select min(updated_at) from (
         select updated_at from session
-        where status = 'ready' and queue = :queue and priority = level.priority order by turn limit 100
+        where status = 'ready' and sealed_at is null and queue = :queue and priority = level.priority order by turn limit 100
     ) as next
 )) from level;

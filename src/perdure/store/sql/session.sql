@@ -13,11 +13,12 @@ insert into session (
     :schedule_uid, :scheduled_at,
     {greatest}(
         coalesce((
-            select min(turn) from session where status = 'ready' and queue = :queue and priority = :priority
+            select min(turn) from session
+            where status = 'ready' and sealed_at is null and queue = :queue and priority = :priority
         ), 0),
         coalesce((
             select max(turn) + 1 from session
-            where status = 'ready' and queue = :queue and priority = :priority
+            where status = 'ready' and sealed_at is null and queue = :queue and priority = :priority
                 and coalesce(owner, '') = coalesce(cast(:owner as text), '')
         ), 0)
     )
@@ -67,19 +68,23 @@ update session set updated_at = updated_at where uid = :session_uid;
 update session set status = :status, waiting_since = :waiting_since, error = null where uid = :uid;
 
 -- name: session.enqueue
--- Make a waiting session ready, behind the others of its owner and before those that have had their turn.
+-- Make a waiting session ready, behind the others of its owner and before those that have had their turn. One that is
+-- to start later stays as it is: its program must not begin, whatever else happens to it.
 update session set status = 'ready', waiting_since = null, slot_since = null, error = null, turn = {greatest}(
     coalesce((
         select min(other.turn) from session as other
-        where other.status = 'ready' and other.queue = session.queue and other.priority = session.priority
+        where other.status = 'ready' and other.sealed_at is null and other.queue = session.queue
+            and other.priority = session.priority
     ), 0),
     coalesce((
         select max(other.turn) + 1 from session as other
-        where other.status = 'ready' and other.queue = session.queue and other.priority = session.priority
-            and coalesce(other.owner, '') = coalesce(session.owner, '')
+        where other.status = 'ready' and other.sealed_at is null and other.queue = session.queue
+            and other.priority = session.priority and coalesce(other.owner, '') = coalesce(session.owner, '')
     ), 0)
 )
-where uid = :uid;
+where uid = :uid and not exists (
+    select 1 from wait where wait.session_uid = :uid and wait.id = 'start' and wait.resolved_at is null
+);
 
 -- name: session.lease
 -- Give the session to a holder.
@@ -137,8 +142,20 @@ update session set interrupt_requested_at = :at where uid = :uid;
 select interrupt_requested_at from session where uid = :uid;
 
 -- name: session.describe
--- Change title, owner, queue and priority.
-update session set title = :title, owner = :owner, queue = :queue, priority = :priority, version = :version
+-- Change title, owner, queue and priority. In another queue or priority it has another turn.
+update session set title = :title, owner = :owner, queue = :queue, priority = :priority, version = :version,
+    turn = case when queue = :queue and priority = :priority then turn else {greatest}(
+        coalesce((
+            select min(other.turn) from session as other
+            where other.status = 'ready' and other.sealed_at is null and other.queue = :queue
+                and other.priority = :priority
+        ), 0),
+        coalesce((
+            select max(other.turn) + 1 from session as other
+            where other.status = 'ready' and other.sealed_at is null and other.queue = :queue
+                and other.priority = :priority and coalesce(other.owner, '') = coalesce(cast(:owner as text), '')
+        ), 0)
+    ) end
 where uid = :uid and version = :was;
 
 -- name: session.set_arguments
@@ -163,7 +180,8 @@ update session set archived_at = :at where uid = :uid;
 -- name: session.retry
 -- Take a failed session out of its end; it is made ready next.
 update session set status = 'waiting', waiting_since = :now, error = null, retries = :retries, cancel_requested_at = null,
-    pause_requested_at = null, interrupt_requested_at = null, archived_at = null, crash_count = 0
+    pause_requested_at = null, interrupt_requested_at = null, archived_at = null, crash_count = 0,
+    deadline_at = :deadline_at
 where uid = :uid;
 
 -- name: session.count_retry

@@ -23,19 +23,21 @@ from perdure.domain.event import genesis
 from perdure.domain.fact import private_scope
 from perdure.domain.session import SessionRecord, Status
 from perdure.domain.state import NOT_STATE
+from perdure.domain.wait import WaitKind
 from perdure.errors import BundleInvalid, Conflict, IllegalMove
 from perdure.ids import check_name, check_text, encode
-from perdure.store.move import Move, SessionHead, StoreTransaction, enter
+from perdure.store.move import Log, Move, SessionHead, StoreTransaction, enter
 from perdure.store.moves import effect as effects
-from perdure.store.moves import session
+from perdure.store.moves import session, wait
 from perdure.store.topics import TIMERS
 from perdure.store.transfer.imported_approval import VoidedVotes, void_approvals
 from perdure.store.transfer.session_export import MANY, TABLES, Columns, StoredSession
 
 BATCH = 500
-LOCAL: Columns = {"turn": 0, **dict.fromkeys(  # what is true of a session in the store that it came from only
-    ("code_version", "pinned_at", "workspace", "suspected_at", "lease_alone", "schedule_uid", "scheduled_at")
-)}  # fmt: skip
+# What is true of a session only in the store that it came from. Its log says the first part; sealed history keeps that.
+RECORDED: Columns = dict.fromkeys(("pinned_at", "schedule_uid", "scheduled_at"))
+UNRECORDED: Columns = {"turn": 0, "workspace": None, "suspected_at": None, "lease_alone": None}
+LOCAL: Columns = RECORDED | UNRECORDED
 
 
 class SessionImport(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,10 +157,11 @@ def _import_live(tx: StoreTransaction, stored: StoredSession, request: SessionIm
         id = _check_id_is_free(tx, request.id or stored.session["id"], stored.uid)
         if not _insert(tx, stored, id=id, sealed_at=None):
             return _import_live(tx, stored, request, by)
+        changed |= RECORDED
     elif head.cursor < len(stored.events):
         _refuse_live(head)
         own = session.get(tx, stored.uid)  # its permissions were granted here
-        changed = {"arguments": own.arguments, "repository": own.repository}
+        changed = {"arguments": own.arguments, "repository": own.repository} | RECORDED
         stored.session |= {"arguments": encode(own.arguments), "repository": own.repository}
         _extend(tx, stored, head, sealed_at=None)
         id = head.id
@@ -174,10 +177,19 @@ def _import_live(tx: StoreTransaction, stored: StoredSession, request: SessionIm
     log = enter(tx, stored.uid, by)
     rows = {"session": {"id": id, "sealed_at": None} | changed} | void.rows
     log.append("note", {"moved": request.origin} | void.body, rows=rows)
+    _leave_line(log)
     log.close()
     tx.wake(log.head.queue)
     tx.wake_service(TIMERS)
     return ImportResult(session.get(tx, stored.uid), True, tuple(void.voters))
+
+
+def _leave_line(log: Log) -> None:
+    """A session that waited for earlier ones of its schedule waits no longer: here it belongs to no schedule."""
+    if session.get(log.tx, log.uid).schedule_uid is None:
+        for asked in wait.open_of_kind(log.tx, log.uid, WaitKind.SLOT):
+            if asked.id == session.START:
+                wait.settle(log, asked, None)
 
 
 def _branch(tx: StoreTransaction, stored: StoredSession, request: SessionImport, by: str) -> ImportResult:
@@ -233,13 +245,18 @@ def _conflict(id: str, what: str, hint: str) -> Conflict:
 def _insert(tx: StoreTransaction, stored: StoredSession, *, id: str, sealed_at: int | None) -> bool:
     """Insert a session. False: another process inserted it meanwhile, and the caller must start again."""
     parent = stored.session["parent_uid"]
-    row = stored.session | LOCAL | {"id": id, "sealed_at": sealed_at}
+    row = stored.session | _reset(sealed_at) | {"id": id, "sealed_at": sealed_at}
     if parent is not None and tx.one("session.get", uid=parent) is None:
         row |= {"parent_uid": None, "parent_wait": None}
     if not tx.run("transfer.insert_session", **row):
         return False
     _write(tx, stored, 0, {})
     return True
+
+
+def _reset(sealed_at: int | None) -> Columns:
+    """The columns that an imported row does not keep."""
+    return LOCAL if sealed_at is None else UNRECORDED
 
 
 def _extend(tx: StoreTransaction, stored: StoredSession, head: SessionHead, *, sealed_at: int | None) -> None:
@@ -251,7 +268,7 @@ def _extend(tx: StoreTransaction, stored: StoredSession, head: SessionHead, *, s
         if (scope, key) not in remembered:
             tx.run("fact.delete", scope=scope, key=key, version=version)
     epoch = max(head.lease_epoch, stored.session["lease_epoch"])  # a restore here may have raised it
-    row = stored.session | LOCAL | {"sealed_at": sealed_at, "lease_epoch": epoch}
+    row = stored.session | _reset(sealed_at) | {"sealed_at": sealed_at, "lease_epoch": epoch}
     for status in _shortest_path(session_domain.MOVES, head.status, row["status"])[:-1]:
         if status == Status.RUNNING:
             held = {"holder": "transfer", "nonce": "transfer", "until": tx.now, "epoch": epoch, "alone": None}
