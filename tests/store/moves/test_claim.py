@@ -113,6 +113,15 @@ def test_the_same_nonce_adopts_what_the_lost_answer_took(store: Store, clock: Ma
     assert len(ask(store).holders) == 1
 
 
+def test_an_adopted_session_knows_that_its_queue_has_limits(store: Store) -> None:
+    a_session(store, "one", queue="small")
+    a_session(store, "two")
+    limit(store, "small", concurrency=1)
+    ask(store, nonce="lost")
+    adopted = {session_of(store, one.uid).id: one.is_limited for one in ask(store, nonce="lost").holders}
+    assert adopted == {"one": True, "two": False}
+
+
 def test_a_queue_runs_no_more_than_its_concurrency(store: Store) -> None:
     for number in range(5):
         a_session(store, f"q-{number}", queue="small")
