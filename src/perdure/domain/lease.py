@@ -42,6 +42,7 @@ class Holder:
         "epoch",
         "head",
         "interrupt_requested",
+        "is_claimed",
         "is_limited",
         "name",
         "nonce",
@@ -66,6 +67,7 @@ class Holder:
         self.interrupt_requested = False
         self.alone = True  # its process runs no other session, as far as the store knows
         self.program = ""  # of a session that was claimed
+        self.is_claimed = False  # a worker took the session because it was ready; no caller waits for the run
         self.is_limited = False  # its queue has limits: its children are claimed like other sessions
 
     @property

@@ -80,6 +80,11 @@ class Wait(Record, frozen=True):
         return self.detail.get("restart") if isinstance(self.detail, dict) else None
 
     @property
+    def is_for_other_code(self) -> bool:
+        """Whether it is for code that fits the records, and not for the version that the session is pinned to."""
+        return self.kind == WaitKind.PROGRAM and bool(self.versions_tried) and "pinned" not in self.detail
+
+    @property
     def is_of_program(self) -> bool:
         """Whether it is for a message to a program (`s.receive`), and not to an agent."""
         return self.kind == WaitKind.INPUT and isinstance(self.detail, dict) and "receive" in self.detail

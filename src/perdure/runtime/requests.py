@@ -260,14 +260,14 @@ class Requests:
         return await self._queries.get(view.uid)
 
     async def resume(self, name: str, *, by: str | None = None) -> SessionView:
-        """Let a session continue that was paused, or that waits because its workers crashed."""
+        """Let a session continue that was paused, or that waits because its workers crashed or its code did not fit."""
         view = await self._queries.get(name)
         if view.interrupt_requested_at is not None and not await self._store.read(is_agent, view):
             await self._store.write(interrupt.withdraw(view.uid, by or self._by))  # it would only pause again
         if view.pause_requested_at is not None or any(one.kind == WaitKind.PAUSED for one in view.waits):
             await self._store.write(wait.resume(view.uid, by or self._by))
         for one in view.waits:
-            if one.kind == WaitKind.QUARANTINE:
+            if one.kind == WaitKind.QUARANTINE or one.is_for_other_code:
                 await self.resolve(one, None, by or self._by)
             elif one.kind == WaitKind.CHILD and one.ref is not None:
                 await self.resume(one.ref, by=by)  # an interrupt pauses the children too

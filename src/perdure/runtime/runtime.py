@@ -488,7 +488,7 @@ class Runtime:
         return await self.requests.pause(name, by=by)
 
     async def resume(self, name: str, *, by: str | None = None) -> SessionView:
-        """Let a session continue that was paused, or that waits because its workers crashed."""
+        """Let a session continue that was paused, or that waits because its workers crashed or its code did not fit."""
         return await self.requests.resume(name, by=by)
 
     async def fork(

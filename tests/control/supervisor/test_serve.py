@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.testing.proxy import wait_until
-from tests.control.supervisor.support.deployment import Deployment
+from tests.control.supervisor.support.deployment import APP, COMMAND, Deployment
 from tests.control.supervisor.support.served_programs import served_stages, served_trouble
 from tests.control.supervisor.test_supervisor import is_running
 
@@ -87,3 +90,30 @@ async def test_trouble_of_one_isolated_session_takes_no_other_along(deployment: 
     deployment.until_status("block", "done")
     worker.terminate()
     assert worker.wait(60) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.databases("sqlite", "postgres")
+def test_detached_session_is_left_to_a_worker_that_takes_it(deployment: Deployment) -> None:
+    (deployment.folder / "go").touch()
+    (deployment.folder / "other.py").write_text("import perdure\n@perdure.tool\ndef other() -> None: ...\n")
+
+    def start(id: str, *options: str) -> dict[str, Any]:
+        words = ("run", "served_stages", f"folder={deployment.folder}", "--id", id, "--detach", "--json", *options)
+        printed = subprocess.run(
+            [*COMMAND, *words], env=deployment.environment, cwd=deployment.folder, capture_output=True, check=True
+        ).stdout
+        return dict(json.loads(printed))
+
+    worker = deployment.start("worker", "--queues", "default")
+    wait_until(lambda: [one.state for one in deployment.processes()] == ["running"], "the worker runs", 60)
+    served = start("a")
+    assert (served["worker"], served["served_by"].endswith(f":{worker.pid}")) == (None, True)
+    other_queue, other_code = start("b", "--queue", "night"), start("c", "--app", APP, "--app", "other.py")
+    assert [(one["worker"] is None, one["served_by"]) for one in (other_queue, other_code)] == [(False, None)] * 2
+    for id in ("a", "b", "c"):
+        deployment.until_status(id, "done")
+    worker.terminate()
+    assert worker.wait(60) == 0
+    assert start("d")["served_by"] is None
+    deployment.until_status("d", "done")

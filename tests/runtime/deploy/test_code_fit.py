@@ -105,6 +105,21 @@ async def test_changed_call_under_the_first_version_leaves_the_session_ready(tar
         assert (await rt.get("s")).status == "ready"
 
 
+async def test_worker_hands_back_a_session_that_its_own_version_cannot_run(target: str) -> None:
+    await begin(target)
+    with code(target, "v1") as rt, pytest.MonkeyPatch.context() as patch:
+        patch.setitem(FITS, "v1", 5)
+        async with perdure.Worker(rt) as worker:
+            await worker.idle()
+        assert (await program_wait(rt)).versions_tried == {"v1"}
+    with code(target, "v1") as rt:
+        with pytest.raises(SessionWaiting):
+            await rt.complete("s")
+        await rt.resume("s")
+        assert (await rt.complete("s")).result == 11
+    assert DONE == [1, 10]
+
+
 async def test_session_that_began_without_a_version_is_handed_back(target: str) -> None:
     await begin(target)
     with code(target, "v1") as rt:

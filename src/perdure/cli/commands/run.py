@@ -20,7 +20,9 @@ from perdure.cli.program_arguments import bind_program, find_program
 from perdure.cli.shell import Shell, by_option, command
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import safe
+from perdure.cli.workers.serving_worker import find_serving_worker
 from perdure.domain.text import content_text
+from perdure.domain.worker import WorkerRecord
 from perdure.errors import ConfigError
 from perdure.runtime.definitions.program import PROGRAMS, Bound
 from perdure.runtime.runtime import Runtime, SessionView
@@ -155,15 +157,27 @@ def unquoted(what: str | None, word: str, words: Sequence[str], agent: str = "")
 
 
 def start_detached(shell: Shell, begin: Callable[[Runtime], Awaitable[SessionView]]) -> int:
-    """Start a session, leave it to a worker in the background, and print how to return to it."""
+    """Start a session, leave it to a worker in the background, and print how to return to it.
+
+    If workers of a service take it, no other worker is started.
+    """
     check_background(shell)
-    view = run_with_runtime(shell, begin, create=True)
-    worker = start_worker(shell, view.uid)
+
+    async def start(runtime: Runtime) -> tuple[SessionView, WorkerRecord | None]:
+        view = await begin(runtime)
+        return view, await find_serving_worker(runtime, view)
+
+    view, serving = run_with_runtime(shell, start, create=True)
+    worker = start_worker(shell, view.uid) if serving is None else None
     if shell.json:
         shown = {"id": view.id, "uid": view.uid, "program": view.program, "title": view.title}
-        shell.echo_json({"type": "session.started", "session": shown, "worker": worker.to_json()})
+        about = {"worker": worker and worker.to_json(), "served_by": serving and serving.holder}
+        shell.echo_json({"type": "session.started", "session": shown, **about})
         return 0
     shell.echo(safe(view.id))
-    shell.note(f"It runs in the background: worker {worker.process.pid}, log {worker.log}.")
+    if worker is not None:
+        shell.note(f"It runs in the background: worker {worker.process.pid}, log {worker.log}.")
+    elif serving is not None:
+        shell.note(f"Workers of this store run it, such as {safe(serving.holder)}.")
     shell.note(f"Run `{shell.suggest('attach', view.id, app=True)}` to watch it and answer its questions.")
     return 0

@@ -50,7 +50,7 @@ def worker(shell: Shell, id: str | None, idle: float | None, parent: str | None,
     shell.load()
 
     async def work(runtime: Runtime) -> int:
-        runtime.worker_about |= {"parent": parent, "concurrency": options["concurrency"], "queues": options["queues"]}
+        runtime.worker_about["parent"] = parent
         if options["code_version"] is not None:
             runtime.worker_about["code_version"] = options["code_version"]
         return await run_worker(shell, runtime, notifier, id, idle, options)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import click
 
@@ -19,6 +20,7 @@ from perdure.cli.live.session_renderer import emit_last_object, is_agent, is_int
 from perdure.cli.shell import Shell, is_terminal
 from perdure.cli.store_access import run_with_runtime
 from perdure.cli.text.plain import safe
+from perdure.cli.workers.serving_worker import find_serving_worker
 from perdure.domain.session import TERMINAL, SessionRecord
 from perdure.errors import LeaseHeld, PerdureError, SessionWaiting
 from perdure.runtime.live_text import Delta
@@ -112,7 +114,7 @@ async def _run_live(shell: Shell, runtime: Runtime, view: SessionView, agent: bo
     try:
         await conversation.run()
         if conversation.end == "detached":
-            await _detach(shell, conversation)
+            await _detach(shell, runtime, conversation)
         await conversation.driver.rest(REST)
     except PerdureError as error:
         _add_hint(shell, view, error)
@@ -136,10 +138,17 @@ def _add_hint(shell: Shell, view: SessionView, error: PerdureError) -> None:
         error.hint = f"`{watch}` watches it and takes your answers; `{take}` continues it if its worker is dead."
 
 
-async def _detach(shell: Shell, conversation: Conversation) -> None:
+async def _is_served(runtime: Runtime, uid: str) -> bool:
+    """Whether workers of a service take the session when this process has left it."""
+    with suppress(PerdureError):  # such as a store that is not available: a worker of its own waits for it
+        return await find_serving_worker(runtime, await runtime.get(uid)) is not None
+    return False
+
+
+async def _detach(shell: Shell, runtime: Runtime, conversation: Conversation) -> None:
     """Leave immediately: a worker continues, and recovers an attempt in progress as after any process that ended."""
     continues = supports_background(shell)
-    if continues:
+    if continues and not await _is_served(runtime, conversation.session.uid):
         start_worker(shell, conversation.session.uid)
     given_back = await conversation.driver.leave(GRACE)
     shell.echo(*left_lines(shell, conversation.session.id, continues=continues))

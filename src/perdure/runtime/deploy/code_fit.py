@@ -2,7 +2,8 @@
 
 During a rolling deploy a session may be run by other code than it began under. If its records do not fit that code, the
 session is handed back: it waits for `program`, and code of a version that was not tried yet may run it. Nothing is lost
-and nothing fails. Under the version that it began under it is the program's own fault, and the run raises it.
+and nothing fails. Under the version that it began under it is the program's own fault: a run that was asked for raises
+it. A worker hands the session back in this case too, so that it is not tried again and again.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def read_record(run: Run, read: Callable[[], T], *, is_old: bool = True) -> T:
 
 
 async def hand_back(run: Run, error: ProgramChanged) -> bool:
-    """Let the session wait for other code; False if it stays, because its code is the one that it began under."""
-    if not is_other_code(run):
+    """Let the session wait for other code; False if it stays, for the caller that runs it under its own code."""
+    if not is_other_code(run) and not run.holder.is_claimed:
         return False
     version = run.runtime.worker.code_version
     return await run.write(session_code.hand_back(run.holder, run.session.program, version, because=error.message))

@@ -63,6 +63,7 @@ async def run_held(runtime: Runtime, holder: Holder, program: str, *, only_settl
             if (again := await reacquire(runtime, holder)) is None:
                 raise
             logger.info("Session %s: the lease was lost and taken again.", holder.uid)
+            again.is_claimed = holder.is_claimed
             holder = again
 
 

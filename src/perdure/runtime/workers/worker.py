@@ -77,6 +77,7 @@ class Worker:
         self._runtime = (
             store if isinstance(store, Runtime) else open_runtime(store, policy=policy, by=by, artifacts=artifacts)
         )
+        self._runtime.worker_about |= {"concurrency": concurrency, "queues": _announced(names, only)}
         self._only = only
         self._notify = notify
         self._sessions = SessionTasks(self._runtime, only, concurrency, notify, names)
@@ -262,3 +263,10 @@ class Worker:
         view = await self._runtime.get(self._only)
         stuck = view.status == "ready" and self._sessions.failed_at_cursor.get(view.uid) == view.cursor
         return view.status in ("done", "failed", "cancelled") or stuck
+
+
+def _announced(queues: Collection[str] | None, only: str | None) -> list[str] | None:
+    """The queues that a worker takes sessions of; None: all. A worker for one session takes none of any queue."""
+    if only is not None:
+        return []
+    return None if queues is None else sorted(queues)

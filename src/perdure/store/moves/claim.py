@@ -272,6 +272,7 @@ class _Claiming:
         holder = Holder(one.uid, self._request.worker, self._request.nonce, epoch, cursor, chain)
         holder.ttl = self._request.ttl
         holder.program = one.program
+        holder.is_claimed = True
         note_requests(holder, one)
         self._holders.append(holder)
         return holder
