@@ -152,7 +152,7 @@ def test_error_has_a_message_a_code_and_a_hint(capsys: pytest.CaptureFixture[str
     sentence, hint = said.err.splitlines()
     assert sentence.startswith("error: There is no store at ")
     assert sentence.endswith(". [not-found]")
-    assert hint == " hint: The first session makes it."
+    assert hint == " hint: The first session creates it."
 
 
 def test_error_is_an_object_with_json(capsys: pytest.CaptureFixture[str]) -> None:

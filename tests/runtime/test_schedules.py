@@ -252,7 +252,7 @@ async def test_backfill_starts_missing_ticks_once(world: World) -> None:
     for since, until in (("2020-06-01", "2020-06-01"), ("1990-01-01", "2020-01-01"), ("2020-01-01", "2999-01-01")):
         with pytest.raises(ConfigError):
             await world.rt.backfill("job", since, until)
-    with pytest.raises(ConfigError, match="is no time"):
+    with pytest.raises(ConfigError, match="is not a time"):
         await world.rt.backfill("job", "yesterday", "today")
 
 
@@ -319,9 +319,9 @@ async def test_restored_tick_creates_the_same_session_again(world: World) -> Non
 async def test_wrong_definitions_are_refused(world: World) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"cron": "x"}, "not a cron expression"), ({"cron": "* * * * *", "timezone": "Mars"}, "no time zone"),
-        ({"every": "0s"}, "period"), ({"every": "soon"}, "no duration"), ({}, "either"),
+        ({"every": "0s"}, "period"), ({"every": "soon"}, "not a duration"), ({}, "either"),
         ({"every": "1m", "overlap": "x"}, "not one of"), ({"every": "1m", "catch_up": "x"}, "not one of"),
-        ({"every": "1m", "jitter": "-1s"}, "no duration"),
+        ({"every": "1m", "jitter": "-1s"}, "not a duration"),
     ]  # fmt: skip
     for options, message in cases:
         with pytest.raises(ConfigError, match=message):

@@ -71,7 +71,7 @@ GROUPS = {
         "top": "Show processes, queues and stuck sessions, live.",
         "worker": "Run sessions that are ready, until it is stopped.",
         "queues": "List queues with their limits and the numbers of their sessions.",
-        "schedules": "List schedules with their next tick, and what became of the last one.",
+        "schedules": "List schedules with their next tick, and what the last one did.",
         "limits": "List the limits of model providers, which all workers share.",
         "doctor": "Check the health of the store, which guarantees hold, and what to do.",
         "migrate": "Bring the store's schema up to date.",
@@ -210,7 +210,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def wrong_use(error: click.ClickException) -> ConfigError:
     """An error of the command line, with the option that may have been meant."""
     context: click.Context | None = getattr(error, "ctx", None)
-    message = error.format_message()
+    message = error.format_message().replace("a valid integer range", "a whole number")
+    message = message.replace("a valid float range", "a number")
     if isinstance(error, click.NoSuchOption) and context is not None:
         known = [name for one in context.command.get_params(context) for name in one.opts if name.startswith("--")]
         message = f"There is no option {error.option_name}.{did_you_mean(error.option_name, known)}"

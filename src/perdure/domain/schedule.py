@@ -25,7 +25,7 @@ class CatchUp(StrEnum):
 
 
 class TickOutcome(StrEnum):
-    """What became of a tick."""
+    """The outcome of a tick."""
 
     STARTED = "started"
     SKIPPED = "skipped"  # a session of the schedule had not ended

@@ -48,7 +48,8 @@ def check_times(cron: str | None, every: int | None, timezone: str, jitter: int,
     """Refuse times that cannot be used, or that never come."""
     if (cron is None) == (every is None):
         raise ConfigError(
-            "A schedule has either a cron expression or a period.", hint='Give one: cron="0 3 * * *", or every="10m".'
+            "A schedule has either a cron expression or a period.",
+            hint='Give one of them: cron "0 3 * * *", or every "10m".',
         )
     zone(timezone)
     if every is not None and not SHORTEST <= every <= LONGEST:

@@ -99,7 +99,9 @@ class StartOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         for name in ("owner", "title", "key", "repository"):
             check_text(f"The session's {name}", getattr(self, name) or "")
         if type(self.priority) is not int or self.priority not in PRIORITIES:
-            raise ConfigError(f"The priority {self.priority!r} is no number from {PRIORITIES[0]} to {PRIORITIES[-1]}.")
+            raise ConfigError(
+                f"The priority {self.priority!r} is not a number from {PRIORITIES[0]} to {PRIORITIES[-1]}."
+            )
         if self.retries is not None and (type(self.retries) is not int or not 0 <= self.retries <= MOST_RETRIES):
             raise ConfigError(f"{self.retries!r} retries are not possible.", hint=f"Give 0 to {MOST_RETRIES}.")
         if self.key is not None and not 1 <= len(self.key) <= LONGEST_KEY:
@@ -110,7 +112,7 @@ class StartOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             raise ConfigError(f"on_conflict is {self.on_conflict!r}.", hint=f"Give one of {', '.join(CONFLICTS)}.")
         if self.key is None and (self.debounce is not None or self.on_conflict != "queue"):
             option = "debounce" if self.debounce is not None else "on_conflict"
-            raise ConfigError(f"`{option}` needs a key.", hint="Give the key that such sessions share.")
+            raise ConfigError(f"`{option}` needs a key.", hint="Give the key that such sessions share: `--key`.")
         if self.debounce is not None and (self.not_before is not None or self.delay is not None):
             raise ConfigError("`debounce` sets the start itself.", hint="Leave `not_before` out.")
 
@@ -148,7 +150,7 @@ def _not_before(given: datetime | str | int | None) -> tuple[int | None, int | N
         return max(0, int(given.timestamp() * 1_000_000)), None
     if type(given) is not int or not 0 <= given <= LAST:
         raise ConfigError(
-            f"{given!r} is no time at which a session may begin.",
+            f"{given!r} is not a time at which a session may begin.",
             hint='Give a datetime, a duration such as "10m", or microseconds since 1970.',
         )
     return given, None

@@ -20,11 +20,13 @@ def test_limits_are_set_shown_and_removed(terminal: Terminal) -> None:
 
 
 def test_wrong_limits_are_refused(terminal: Terminal) -> None:
+    number = terminal("queues", "set", "builds", "--concurrency", "x")
+    assert "'x' is not a number from 0 on, and not `none`." in number.err
     for wrong in (["--concurrency", "-1"], ["--per-key", "0"], ["--rate", "ten"], ["--rate", "0/1m"], ["--rate", "3/"]):
         refused = terminal("queues", "set", "builds", *wrong)
         assert refused.code == 2, wrong
     nothing = terminal("queues", "set", "builds")
-    assert (nothing.code, "Nothing of the queue builds" in nothing.err) == (2, True)
+    assert (nothing.code, "No change of the queue builds was given." in nothing.err) == (2, True)
     assert terminal("queues").out == "No queue has sessions or limits.\n"
 
 
@@ -45,12 +47,14 @@ def test_failed_sessions_are_retried_and_archived_in_bulk(terminal: Terminal) ->
     refused = terminal("retry", "--all", *app)
     assert (refused.code, "3 sessions would be retried, and no one can be asked" in refused.err) == (2, True)
     nothing = terminal("retry", "--all", "--error", "no-such-code", "--yes", *app)
-    assert (nothing.code, nothing.out) == (0, "0 sessions would be retried.\n")
+    assert (nothing.code, nothing.out) == (0, "No failed session matches.\n")
+    unmatched = terminal("retry", "--all", "--error", "no-such-code", "--yes", "--json", *app)
+    assert unmatched.json == {"changed": [], "refused": {}}
     done = terminal("retry", "--all", "--queue", "builds", "--error", "ValueError", "--since", "1h", "--yes", *app)
     assert (done.code, done.out) == (0, "2 sessions are retried.\n")
     (builds, default) = terminal("queues", "--json").lines
     assert (builds["ready"], builds["failed"], default["failed"]) == (2, 0, 1)
-    assert terminal("archive", "--all", "--owner", "nobody-else", "--yes").out == "0 sessions would be archived.\n"
+    assert terminal("archive", "--all", "--owner", "nobody-else", "--yes").out == "No failed session matches.\n"
     assert terminal("archive", "--all", "--yes", "--json").json == {"changed": ["s-3"], "refused": {}}
     assert terminal("ls", "--failed", "--json").lines == []
 

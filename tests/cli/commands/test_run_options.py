@@ -24,6 +24,7 @@ def test_a_closed_queue_refuses_with_its_code(terminal: Terminal) -> None:
     terminal("queues", "set", "builds", "--close")
     refused = terminal("run", "user_values", "number=3", "--queue", "builds", *APP)
     assert (refused.code, "[queue-closed]" in refused.err) == (1, True)
+    assert "`perdure queues set builds --open`" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,8 @@ def test_ids_of_lines_are_a_prefix_and_a_number(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["[1]", "{", '{"number": "x"}', '{"colour": 1, "number": 1}', '{"id": 3, "number": 1}']
+    "wrong",
+    ["[1]", "{", '{"number": "x"}', '{"colour": 1, "number": 1}', '{"id": 3, "number": 1}', '{"id": "", "number": 1}'],
 )
 def test_a_wrong_line_is_named_and_nothing_starts(terminal: Terminal, wrong: str) -> None:
     file = terminal.folder / "lines.jsonl"
@@ -70,3 +72,4 @@ def test_each_needs_a_program_and_a_file(terminal: Terminal) -> None:
     for wrong in (["run", "no_such", "--each", "x"], ["run", "user_values", "--each", "no-such-file"],
                   ["run", "user_values", "--each", "x", "--detach"]):  # fmt: skip
         assert terminal(*wrong, *APP).code == 2, wrong
+    assert "--each cannot be used with --detach." in terminal("run", "user_values", "--each", "x", "--detach", *APP).err

@@ -65,7 +65,7 @@ def test_prompt_is_scheduled_as_an_agent_that_ends_with_its_answer(terminal: Ter
         (["nightly", "user_fails", "--cron", "* * * * *", "--tz", "Mars/Base"], "There is no time zone 'Mars/Base'."),
         (["nightly", "--every", "1m"], "The program of the schedule is missing."),
         (["nightly", "user_fails"], "A schedule has either a cron expression or a period."),
-        (["nightly", "user_fails", "--every", "soon"], "'soon' is no duration."),
+        (["nightly", "user_fails", "--every", "soon"], "'soon' is not a duration."),
         (["nightly", "user_fails", "n=1", "--every", "1m"], "user_fails"),
         (["nightly", "missing", "--every", "1m"], "There is no program or agent 'missing'."),
         (["a b", "user_fails", "--every", "1m"], "is not a valid name"),

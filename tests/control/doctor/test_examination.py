@@ -89,6 +89,17 @@ def test_workers_are_dead_alive_or_unknown(target: str) -> None:
 
 
 @pytest.mark.databases("sqlite")
+def test_store_with_a_running_supervisor_is_served(target: str) -> None:
+    with open_store(target) as store, locks_of_store(store).enter(store) as me:
+        afar = msgspec.structs.replace(me.worker, id="w-afar", host="elsewhere", boot_id="b", start_token="1 m f 2")
+        store.write_now(worker.register(msgspec.structs.replace(afar, role="supervisor")))
+        report = examine(target)
+    assert {one.id: one.role for one in report.workers} == {me.id: "worker", "w-afar": "supervisor"}
+    assert report.depth is not None
+    assert report.depth.holds == "D2"
+
+
+@pytest.mark.databases("sqlite")
 def test_processes_with_an_open_store_are_listed(target: str) -> None:
     with open_store(target):
         assert examine(target).processes == [f"process {os.getpid()}"]

@@ -413,5 +413,5 @@ def test_sets_inside_values_stored_as_lists_are_sorted(type_: Any, value: Any, s
 
 @pytest.mark.parametrize("duration", [float("inf"), float("nan"), -1, 1e300, "9" * 400 + "s"])
 def test_impossible_durations_are_config_errors(duration: float | str) -> None:
-    with pytest.raises(ConfigError, match="is no duration"):
+    with pytest.raises(ConfigError, match="is not a duration"):
         microseconds(duration)

@@ -22,10 +22,15 @@ class Limit(click.ParamType[Any]):
     name = "number"
 
     def __init__(self, least: int) -> None:
-        self._number = click.IntRange(least, 2**62)
+        self._least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return value if value == NONE else self._number.convert(value, param, ctx)
+        if value == NONE or isinstance(value, int):
+            return value
+        number = int(value) if value.isascii() and value.isdecimal() and len(value) < 19 else -1
+        if number < self._least:
+            self.fail(f"{value!r} is not a number from {self._least} on, and not `none`.", param, ctx)
+        return number
 
 
 @command
@@ -64,7 +69,7 @@ def ls(shell: Shell) -> None:
 @click.option("--concurrency", type=Limit(0), metavar="N", help="How many sessions run at a time, in all.")
 @click.option("--per-key", type=Limit(1), metavar="N", help="How many sessions of each key run at a time.")
 @click.option("--per-worker", type=Limit(1), metavar="N", help="How many sessions run at a time in each worker.")
-@click.option("--rate", metavar="N/TIME", help='How many runs may begin in a time: "10/1m".')
+@click.option("--rate", metavar="N/DURATION", help='How many runs may begin in a time: "10/1m".')
 @click.option("--max-depth", type=Limit(1), metavar="N", help="How many sessions may be ready before more are refused.")
 @click.option("--pause/--resume", "paused", default=None, help="Claim nothing from it, or claim again.")
 @click.option("--close/--open", "closed", default=None, help="Start nothing new in it, or start again.")

@@ -28,8 +28,8 @@ def retry(shell: Shell, id: str | None, model: str | None, detach: bool, everyth
     abandoned or undone stays that way; the message then says what to do instead. A session that waits for its next
     retry is retried now.
 
-    With --all, the failed sessions are made ready, and workers run them. One that cannot be retried is named, and the
-    exit code is 1.
+    With --all, the failed sessions are made ready, and workers run them. It needs their programs (--app). One that
+    cannot be retried is named, and the exit code is 1.
     """
     check_bulk(id, everything, given, model=model, detach=detach)
     shell.load()

@@ -87,9 +87,8 @@ def run(
     starting = given_start_options(options)
     about: dict[str, Any] = {"owner": owner or shell.by, "repository": repo, "title": title}
     if each is not None:
-        if prompt is not None or detach or what not in PROGRAMS:
-            raise ConfigError("--each needs the name of a program.", hint="perdure run PROGRAM --each FILE")
-        return start_each(shell, find_program(what), arguments, each, id, about | starting)
+        check_each(what, prompt, detach)
+        return start_each(shell, find_program(what or ""), arguments, each, id, about | starting)
     if (asked := find_prompt(what, arguments, prompt)) is None:
         bound = bind_program(find_program(what or ""), arguments)
     else:
@@ -108,6 +107,14 @@ def bind_prompt(shell: Shell, asked: AgentPrompt, folder: Path, options: dict[st
     limits = {key: value for key in ("turns", "cost") if (value := options.pop(key)) is not None}
     lists = {key: list(options.pop(key)) for key in ("tools", "allow")}
     return bind_agent(shell, asked.agent, asked.text, folder, limits=limits, **lists, **options)
+
+
+def check_each(what: str | None, prompt: str | None, detach: bool) -> None:
+    """Refuse --each with what it cannot start."""
+    if detach:
+        raise ConfigError("--each cannot be used with --detach.", hint="Leave --detach out: workers run the sessions.")
+    if prompt is not None or what not in PROGRAMS:
+        raise ConfigError("--each needs the name of a program.", hint="perdure run PROGRAM --each FILE")
 
 
 def check_options(id: str | None, repo: str | None) -> None:

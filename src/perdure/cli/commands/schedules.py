@@ -19,7 +19,7 @@ SESSIONS = 5
 
 @command
 def ls(shell: Shell) -> None:
-    """List schedules with their next tick, and what became of the last one."""
+    """List schedules with their next tick, and what the last one did."""
     from perdure.cli.store_access import read_store
     from perdure.cli.text.grid import grid
     from perdure.cli.text.plain import call, safe
@@ -48,7 +48,7 @@ def ls(shell: Shell) -> None:
 @command
 @click.argument("name")
 def show(shell: Shell, name: str) -> None:
-    """Show a schedule: its next five ticks, what became of the last ones, and its newest sessions."""
+    """Show a schedule: its next five ticks, what the last ticks did, and its newest sessions."""
     from perdure.cli.store_access import read_store
     from perdure.cli.text.plain import call, safe, value
     from perdure.cli.text.schedules import describe_state, describe_times, local_time
@@ -82,9 +82,9 @@ def show(shell: Shell, name: str) -> None:
 @click.argument("what", required=False, metavar='[PROGRAM|AGENT|"PROMPT"]')
 @click.argument("arguments", nargs=-1, metavar='[KEY=VALUE|"PROMPT"]...')
 @click.option("--cron", metavar="FIELDS", help='When it ticks: "30 8 * * MON-FRI".')
-@click.option("--every", metavar="TIME", help='Or how often: "10m", "24h".')
+@click.option("--every", metavar="DURATION", help='Or how often: "10m", "24h".')
 @click.option("--tz", "timezone", default="UTC", show_default=True, metavar="ZONE", help="The time zone of --cron.")
-@click.option("--jitter", default="0s", metavar="TIME", help="Start each session later by up to this time.")
+@click.option("--jitter", default="0s", metavar="DURATION", help="Start each session later by up to this time.")
 @click.option(
     "--overlap",
     type=click.Choice(["skip", "queue", "cancel"]),
@@ -107,10 +107,13 @@ def show(shell: Shell, name: str) -> None:
 @click.option("--network", is_flag=True, help="Give its commands access to the network.")
 @click.option("--unsandboxed", is_flag=True, help="Run its commands even if no sandbox is available.")
 @click.option("--queue", default="default", show_default=True, metavar="NAME", help="The queue of its sessions.")
-@click.option("--priority", type=int, default=0, show_default=True, help="Higher priorities run first.")
+@click.option(
+    "--priority", type=click.IntRange(-1000, 1000), default=0, show_default=True,
+    help="Workers run sessions with a higher priority first.",
+)  # fmt: skip
 @click.option("--key", metavar="TEXT", help="The key of its sessions, for limits of the queue.")
-@click.option("--retries", type=click.IntRange(0), metavar="N", help="How often a failed session is retried.")
-@click.option("--timeout", metavar="TIME", help="Cancel a session that has not ended after this time.")
+@click.option("--retries", type=click.IntRange(0, 1000), metavar="N", help="How often a failed session is retried.")
+@click.option("--timeout", metavar="DURATION", help="Cancel a session that has not ended after this time.")
 @click.option("--repo", metavar="DIR", help="The repository that its sessions work on.")
 @click.option("--owner", metavar="NAME", help="The owner of its sessions (default: the user who adds it).")
 @click.option("--title", metavar="TEXT", help="A title for people.")

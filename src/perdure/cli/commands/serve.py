@@ -17,10 +17,12 @@ from perdure.cli.workers.supervised_tree import run_tree
     "--workers", type=click.IntRange(1, 256), metavar="N", help="Run N worker processes (default: one for each CPU)."
 )
 @worker_options
-@click.option("--lease", metavar="TIME", help="How long leases last without renewal (default: the setting, or 15s).")
+@click.option(
+    "--lease", metavar="DURATION", help="How long leases last without renewal (default: the setting, or 15s)."
+)
 @click.option(
     "--restarts", type=click.IntRange(0), metavar="N",
-    help="How often workers may fail within a minute (default: 10, and 10 for each).",
+    help="How often workers may fail within a minute (default: 10, and 10 more for each worker).",
 )  # fmt: skip
 @by_option
 def serve(shell: Shell, workers: int | None, lease: str | None, restarts: int | None, **options: Any) -> int:
@@ -32,6 +34,7 @@ def serve(shell: Shell, workers: int | None, lease: str | None, restarts: int | 
 
     With --isolate there is a process for each session that runs, up to the product of --workers and --concurrency.
 
-    SIGTERM and Ctrl-C stop the tree: workers drain first, then services end. A second signal gives back at once.
+    SIGTERM and Ctrl-C stop the tree: workers drain first, then services end. After a second signal
+    workers give their sessions back at once.
     """
     return run_tree(shell, options, workers=workers or len(os.sched_getaffinity(0)), lease=lease, restarts=restarts)

@@ -33,8 +33,8 @@ def worker(shell: Shell, id: str | None, idle: float | None, parent: str | None,
     A worker runs the sessions whose program it has loaded, and those whose worker died: higher priority first, then
     the oldest. A session whose worker died runs alone at first; after five such deaths without progress it waits for a
     person. With ID, the worker runs only that session and its children, and stays while the session waits for a timer.
-    Without ID, --idle lets it exit even if a timer is due more than a minute from now; it then prints when to start a
-    worker again. It is safe to kill a worker at any time.
+    Without ID, --idle lets it exit although timers are due later; it then prints when to start a worker again. For a
+    timer that is due within a minute it stays, unless SECONDS is 0. It is safe to kill a worker at any time.
 
     SIGTERM lets it drain: it takes nothing new and exits with 0 when its sessions have finished or wait, or with 5 if
     it gave sessions back after the time of --drain. A second SIGTERM gives them back at once.

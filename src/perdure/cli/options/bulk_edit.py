@@ -31,7 +31,9 @@ def bulk_options(function: F) -> F:
         click.option("--program", metavar="NAME", help="With --all: only sessions of this program."),
         click.option("--owner", metavar="NAME", help="With --all: only sessions of this owner."),
         click.option("--error", metavar="CODE", help="With --all: only sessions that ended with this code or type."),
-        click.option("--since", metavar="DURATION", help='With --all: only sessions that failed within it ("2h").'),
+        click.option(
+            "--since", metavar="DURATION", help='With --all: only sessions that failed within this time: "2h".'
+        ),
         click.option("--dry-run", is_flag=True, help="With --all: only list the sessions."),
         click.option("--yes", is_flag=True, help="With --all: do not ask."),
     ]
@@ -60,14 +62,17 @@ def edit_in_bulk(
         return [one async for one in runtime.failed(**filters)]
 
     found = run_with_runtime(shell, find)
-    if given["dry_run"] or not found:
+    if not found and not shell.json:
+        shell.echo("No failed session matches.")
+        return 0
+    if given["dry_run"]:
         if shell.json:
             for one in found:
                 shell.echo_json(one)
         else:
             shell.echo(*(_line(one) for one in found), f"{count(len(found), 'session')} would be {verb}.")
         return 0
-    if not given["yes"] and not _is_confirmed(shell, verb, found):
+    if found and not given["yes"] and not _is_confirmed(shell, verb, found):
         shell.echo("Nothing was changed.")
         return 0
     done = run_with_runtime(shell, lambda runtime: change(runtime, filters))

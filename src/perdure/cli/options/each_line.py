@@ -49,7 +49,8 @@ def start_each(
             shell.echo_json({"type": "session.started", "session": {"id": id, "program": program.name}})
         else:
             shell.echo(safe(id))
-    shell.note(f"{count(len(started), 'session')} started. `{shell.suggest('worker', app=True)}` runs them.")
+    found = "" if given is None else ", or found by their ids"
+    shell.note(f"{count(len(started), 'session')} started{found}. `{shell.suggest('worker', app=True)}` runs them.")
     return 0
 
 
@@ -64,10 +65,12 @@ def read_lines(
         try:
             values = msgspec.json.decode(line, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise ConfigError(f"{where} is no JSON object: {error}.", hint="Write one object on each line.") from None
+            raise ConfigError(
+                f"{where} is not a JSON object: {error}.", hint="Write one object on each line."
+            ) from None
         id = values.pop("id", None) if with_id else None
-        if id is not None and not isinstance(id, str):
-            raise ConfigError(f"{where}: the id of a session is a text.")
+        if id is not None and (not isinstance(id, str) or not id):
+            raise ConfigError(f"{where}: the id of a session is a text that is not empty.")
         try:
             yield SessionLine(Bound(program, program.signature.bind((), shared | values)), id)
         except ConfigError as error:

@@ -26,8 +26,8 @@ def start_options(function: F) -> F:
         ),
         click.option("--not-before", metavar="TIME", help='When it may begin: "10m", or 2030-01-31T08:00Z.'),
         click.option("--key", metavar="TEXT", help="What it is about; limits per key count sessions of the same key."),
-        click.option("--retries", type=click.IntRange(0, 1000), metavar="N", help="How often to retry it."),
-        click.option("--timeout", metavar="DURATION", help="Cancel it if it has not ended by then."),
+        click.option("--retries", type=click.IntRange(0, 1000), metavar="N", help="How often it is retried."),
+        click.option("--timeout", metavar="DURATION", help="Cancel it if it has not ended after this time."),
         click.option("--pin", is_flag=True, help="Run it only with the version of the code that it began with."),
         click.option("--debounce", metavar="DURATION", help="One session for all requests of a key in this time."),
         click.option(
@@ -53,6 +53,9 @@ def parse_time(text: str) -> datetime | str:
     try:
         then = datetime.fromisoformat(text)
     except ValueError:
+        if not text[:1].isdigit():
+            hint = 'Write a duration ("10m", "24h"), or a time such as 2030-01-31T08:00Z.'
+            raise ConfigError(f"{text!r:.60} is not a time.", hint=hint) from None
         return text
     if then.tzinfo is None:
         raise ConfigError(f"The time {text} has no time zone.", hint="Write 2030-01-31T08:00Z, or +02:00 for Z.")

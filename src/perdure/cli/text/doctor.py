@@ -84,8 +84,10 @@ def _storage_lines(report: DoctorReport) -> Iterator[tuple[str, str]]:
 
 
 def _workers(report: DoctorReport) -> str:
-    lives = [str(one.life) for one in report.workers]
-    return ", ".join(f"{lives.count(life)} {life}" for life in dict.fromkeys(lives)) or "none registered"
+    lives = [str(one.life) for one in report.workers if one.role == "worker"]
+    others = len(report.workers) - len(lives)
+    counts = ", ".join(f"{lives.count(life)} {life}" for life in dict.fromkeys(lives)) or "none registered"
+    return f"{counts}; supervisors and services: {others}" if others else counts
 
 
 def conclusion(report: DoctorReport) -> Iterator[str]:

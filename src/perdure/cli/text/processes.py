@@ -12,7 +12,7 @@ from perdure.control.supervisor.overview import Overview, ProcessView
 PROCESSES = ("process", "state", "pid", "sessions", "restarts", "age", "queues~")
 QUEUES = ("queue", "ready", "running", "for a slot", "failed", "oldest ready", "limits~")
 STUCK = ("session", "since", "reason~", "what to do~")
-NO_PROCESS = "No process is registered."
+NO_PROCESS = "No process is registered. `perdure serve` or `perdure worker` starts one."
 DEAD_SUPERVISOR = "The supervisor is dead: what follows is what it left. `perdure serve` starts a new one."
 
 

@@ -28,7 +28,7 @@ def _size(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
     digits = text.rstrip("kmgt")
     unit = UNITS.get(text[len(digits) :])
     if unit is None or not digits.isdecimal() or not digits.isascii() or not 0 < int(digits) * unit < 2**62:
-        raise click.BadParameter(f"{value!r} is no size. Write 512M or 2G.")
+        raise click.BadParameter(f"{value!r} is not a size. Write 512M or 2G.")
     return int(digits) * unit
 
 
@@ -50,14 +50,14 @@ OPTIONS = [
     ),
     click.option("--isolate", is_flag=True, help="Run each session in a process of its own."),
     click.option(
-        "--drain", callback=_duration, metavar="TIME", default="30s", show_default=True,
-        help="After SIGTERM, give running sessions TIME to finish or wait; then other workers continue them.",
+        "--drain", callback=_duration, metavar="DURATION", default="30s", show_default=True,
+        help="After SIGTERM, give running sessions this long to finish or wait; then other workers continue them.",
     ),
     click.option(
-        "--hang", callback=_duration, metavar="TIME", default="30s", show_default=True,
-        help="Act if one session blocks the others for TIME; 0s: never.",
+        "--hang", callback=_duration, metavar="DURATION", default="30s", show_default=True,
+        help="Act if one session blocks the others for so long; 0s: never.",
     ),
-    click.option("--recycle-after", callback=_duration, metavar="TIME", help="Drain and exit after TIME."),
+    click.option("--recycle-after", callback=_duration, metavar="DURATION", help="Drain and exit after this time."),
     click.option("--recycle-sessions", type=click.IntRange(1), metavar="N", help="The same after N sessions."),
     click.option("--recycle-memory", callback=_size, metavar="SIZE", help="The same when it uses SIZE of memory (2G)."),
     click.option("--code-version", metavar="V", help="The version of the code that it runs (default: a digest of it)."),

@@ -8,6 +8,7 @@ from typing import Any
 from perdure.cli.background_worker import COMMAND, check_background, child_environment
 from perdure.cli.shell import Shell
 from perdure.cli.store_access import run_with_runtime
+from perdure.cli.text.plain import count
 from perdure.cli.workers.options import worker_words
 from perdure.control.supervisor.notification import take_notifier
 from perdure.control.supervisor.specification import GIVEN_BACK, WRONG_USE
@@ -45,7 +46,7 @@ def run_tree(
         if shell.json:
             shell.echo_json({"type": "serve.started", "supervisor": name, "workers": workers})
         else:
-            shell.echo(f"supervisor {name}, {workers} workers. `{shell.suggest('top')}` shows them.")
+            shell.echo(f"supervisor {name}, {count(workers, 'worker')}. `{shell.suggest('top')}` shows them.")
         return _exit_code(await StoreSupervisor(runtime, tree, environment=environment, notifier=notifier).run())
 
     return run_with_runtime(shell, work, create=True)

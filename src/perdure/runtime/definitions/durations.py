@@ -19,4 +19,4 @@ def microseconds(duration: str | float) -> int:
         found = float(match[1]) * _UNITS[match[2]]
     if 0 <= found < _LONGEST:
         return int(found)
-    raise ConfigError(f"{duration!r} is no duration.", hint='Write "500ms", "20s", "15m", "24h" or "7d".')
+    raise ConfigError(f"{duration!r} is not a duration.", hint='Write "500ms", "20s", "15m", "24h" or "7d".')

@@ -37,7 +37,10 @@ class Queues:
         if not isinstance(rate, UnsetType):
             given["rate_count"], given["rate_period"] = (None, None) if rate is None else parse_rate(rate)
         if not given:
-            raise ConfigError(f"Nothing of the queue {name} was to be changed.", hint="Name a limit, or pause it.")
+            raise ConfigError(
+                f"No change of the queue {name} was given.",
+                hint="Give a limit, such as concurrency; or pause or close it.",
+            )
         for state in ("paused", "closed"):
             if not isinstance(given.get(state, False), bool):
                 raise ConfigError(f"`{state}` is true or false.")
@@ -49,5 +52,5 @@ def parse_rate(text: str) -> tuple[int, int]:
     found = _RATE.match(text)
     count, period = (int(found[1]), microseconds(found[2])) if found else (0, 0)
     if count < 1 or period < 1:
-        raise ConfigError(f"{text!r} is no rate.", hint='Write a number and a duration: "10/1m", "3/500ms".')
+        raise ConfigError(f"{text!r} is not a rate.", hint='Write a number and a duration: "10/1m", "3/500ms".')
     return count, period

@@ -28,5 +28,5 @@ class RateLimits:
     ) -> RateLimit:
         """Change a limit; what is UNSET stays."""
         if requests is UNSET and tokens is UNSET:
-            raise ConfigError(f"Nothing of the limit {name} was to be changed.", hint="Name requests, tokens or both.")
+            raise ConfigError(f"No change of the limit {name} was given.", hint="Give requests, tokens or both.")
         return await self._store.write(rate_limit.set_limit(name, by or self._by, requests, tokens))

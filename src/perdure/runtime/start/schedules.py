@@ -120,7 +120,9 @@ class Schedules:
         found = await self.get(name)
         first, end = (_moment(one, found) for one in (since, until))
         if end > self._store.clock.now():
-            raise ConfigError("The end of a backfill is in the future.", hint="Ticks to come start their sessions.")
+            raise ConfigError(
+                "The end of a backfill is in the future.", hint="Future ticks start their sessions when they are due."
+            )
         missing = list(_limited(found, first, end))
         started: list[TickResult] = []
         for tick in missing:
@@ -203,13 +205,15 @@ def _moment(given: datetime | str, found: Schedule) -> int:
             moment = moment.replace(tzinfo=schedule_times.zone(found.timezone))
         return int((moment - schedule_times.EPOCH).total_seconds() * SECOND)
     except (ValueError, OverflowError):
-        raise ConfigError(f"{given!r:.60} is no time.", hint="Write it as 2026-11-16T17:05, or 2026-11-16.") from None
+        raise ConfigError(
+            f"{given!r:.60} is not a time.", hint="Write it as 2026-11-16T17:05, or 2026-11-16."
+        ) from None
 
 
 def _limited(found: Schedule, first: int, end: int) -> list[int]:
     """The ticks from a time up to another, that one not included."""
     if first >= end:
-        raise ConfigError("The end of a backfill is not after its begin.")
+        raise ConfigError("The end of a backfill is not after its beginning.")
     ticks: list[int] = []
     for tick in schedule_times.ticks(found, first - 1, end - 1):
         ticks.append(tick)

@@ -52,7 +52,7 @@ class Starts:
         calls with the same ids must not wait for each other, so each transaction creates sessions in the order of ids.
         """
         if ids is not None and (len(ids) != len(bounds) or len(set(ids)) != len(ids)):
-            raise ConfigError(f"{len(bounds)} sessions need as many different ids; {len(set(ids))} were given.")
+            raise ConfigError(f"{len(bounds)} sessions need {len(bounds)} different ids; {len(set(ids))} given.")
         started: list[str] = []
         for first in range(0, len(bounds), BATCH):
             places = list(range(first, min(first + BATCH, len(bounds))))

@@ -83,6 +83,7 @@ class Worker:
         self._sessions = SessionTasks(self._runtime, only, concurrency, notify, names)
         self._missing_code = MissingCode(self._runtime, names)
         self._services = self._make_services() if services else ServiceGroup([])
+        self._fires_timers = services
         self._background: list[asyncio.Task[None]] = []  # heartbeats, and a look for sessions that wait for this worker
         self._queues = names
         self._draining = False
@@ -219,7 +220,9 @@ class Worker:
             raise error
 
     async def _report_next_due(self) -> None:
-        """Report when the next timer is due: no process fires it after this worker has exited."""
+        """Report when the next timer is due, unless other processes fire timers."""
+        if not self._fires_timers:
+            return
         due = await self._runtime.store.read(wait.next_due, self._runtime.store.clock.now())
         if self._only is None and due is not None:
             self._notify(WorkerNotice("worker.idle", next_due=due))

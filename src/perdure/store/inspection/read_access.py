@@ -101,7 +101,7 @@ def read_store(location: StoreLocation) -> Iterator[StoreReader]:
 @contextmanager
 def _read_file(location: StoreLocation) -> Iterator[StoreReader]:
     if location.path is None or not location.path.exists():
-        raise NotFound(f"There is no store at {location.shown}.", hint="The first session makes it.")
+        raise NotFound(f"There is no store at {location.shown}.", hint="The first session creates it.")
     if location.path.is_dir():
         raise ConfigError(
             f"{location.shown} is a folder.", hint=f"For a store of text files, use files:{location.shown}"
@@ -121,7 +121,7 @@ def _read_files(location: StoreLocation) -> Iterator[StoreReader]:
 
     assert location.folder is not None
     if not (location.folder / "store.jsonl").exists():
-        raise NotFound(f"There is no store at {location.shown}.", hint="The first session makes it.")
+        raise NotFound(f"There is no store at {location.shown}.", hint="The first session creates it.")
     with _lock_of_files(location) as holder:
         if holder is not None:
             raise StoreUnavailable(

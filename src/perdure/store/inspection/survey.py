@@ -6,9 +6,9 @@ import msgspec
 
 from perdure.domain.session import SessionRecord
 from perdure.domain.worker import WorkerRecord
-from perdure.store.inspection.read_access import SOME, workers
+from perdure.store.inspection.read_access import MANY, SOME
 from perdure.store.move import StoreTransaction
-from perdure.store.moves import session
+from perdure.store.moves import session, worker
 
 OVERDUE = 60_000_000  # microseconds that a worker may take to notice a due wait
 
@@ -34,6 +34,6 @@ def survey(tx: StoreTransaction) -> Survey:
     quarantined = [row[0] for row in tx.all("doctor.quarantined", limit=SOME)]
     overdue = [row[0] for row in tx.all("doctor.overdue", before=tx.now - OVERDUE, limit=SOME)]
     return Survey(
-        session.count(tx), stale, session.expired(tx, limit=SOME), workers(tx), undecided, in_doubt, quarantined,
-        overdue,
+        session.count(tx), stale, session.expired(tx, limit=SOME), worker.listing(tx, limit=MANY), undecided, in_doubt,
+        quarantined, overdue,
     )  # fmt: skip

@@ -169,7 +169,7 @@ def trigger(uid: str, build: Builder, *, by: str, session_uid: str) -> Move[Sess
         if found.overlap == Overlap.SKIP and (still := open_sessions(tx, uid, limit=1)):
             raise Conflict(
                 f"Session {still[0].id} of schedule {found.name} has not ended.",
-                hint="Wait for it or cancel it; or let sessions queue: overlap queue.",
+                hint="Wait for it, or cancel it. With `--overlap queue` sessions of a schedule wait in line.",
             )
         return _create(tx, found, tx.now, build, by, session_uid)
 

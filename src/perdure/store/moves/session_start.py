@@ -114,7 +114,11 @@ class _Start:
     def _take_room(self, rules: Queue, *, is_ready: bool) -> None:
         """Refuse a new session if its queue is closed or full."""
         if rules.closed_at is not None:
-            raise QueueClosed(f"The queue {rules.name} is closed; nothing was started.", queue=rules.name)
+            raise QueueClosed(
+                f"The queue {rules.name} is closed; nothing was started.",
+                hint=f"Choose another queue, or open it: `perdure queues set {rules.name} --open`.",
+                queue=rules.name,
+            )
         if rules.max_depth is None:
             return
         if rules.name not in self._room:
