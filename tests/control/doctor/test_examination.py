@@ -326,7 +326,7 @@ def test_each_fault_of_a_server_has_its_finding(changes: dict[str, object], leve
         ({"durability": Durability("wal", "normal")}, "wrong", "power failure"),
         ({"durability": Durability("delete", "unknown")}, "wrong", "power failure"),
         ({"in_doubt": 2}, "note", "2 effects are in doubt"),
-        ({"processes": [str(n) for n in range(9)]}, "note", "9 processes"),
+        ({"processes": [str(n) for n in range(17)]}, "note", "17 processes"),
         (
             {"stale": 2, "stale_sessions": [StaleSession("a", "w", 1), StaleSession("b", "w", 1)]},
             "stuck",
