@@ -35,7 +35,7 @@ from perdure.store.transfer.session_export import MANY, TABLES, Columns, StoredS
 
 BATCH = 500
 # What is true of a session only in the store that it came from. Its log says the first part; sealed history keeps that.
-RECORDED: Columns = dict.fromkeys(("pinned_at", "schedule_uid", "scheduled_at"))
+RECORDED: Columns = dict.fromkeys(("code_version", "pinned_at", "schedule_uid", "scheduled_at"))
 UNRECORDED: Columns = {"turn": 0, "workspace": None, "suspected_at": None, "lease_alone": None}
 LOCAL: Columns = RECORDED | UNRECORDED
 
