@@ -16,7 +16,6 @@ from perdure.errors import ConfigError, StoreUnavailable
 from perdure.runtime.runtime import open as open_runtime
 from perdure.store.databases.postgres.connection import Connection
 from perdure.store.databases.postgres.database import PostgreSQL
-from perdure.store.databases.postgres.history import ServerIdentity
 from perdure.store.move import Row, StoreTransaction, plain_move
 from perdure.store.moves import inbox, meta
 from perdure.store.store import open_store
@@ -136,10 +135,10 @@ def test_a_read_behind_a_pooler_notices_another_server(pooler: PgBouncer, databa
     connection = Connection(server)
     try:
         connection.read(read_move(meta.properties))
-        before = connection._at
-        connection._at = ServerIdentity(before.timeline, before.started - 1)
+        started = connection._at.started
+        connection._pipeline.server = started - 1
         assert connection.read(read_move(meta.properties))["store_id"]
-        assert connection._at == before
+        assert connection._pipeline.server == started
     finally:
         connection.close()
         server.close()

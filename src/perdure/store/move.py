@@ -94,6 +94,10 @@ class StoreTransaction(ABC):
     def all(self, name: str, /, **values: Any) -> list[Row]:
         """All rows of a named query."""
 
+    def all_of(self, *names: str) -> list[list[Row]]:
+        """All rows of several queries without parameters, one after another; they may share a round trip."""
+        return [self.all(name) for name in names]
+
 
 class Move(Generic[T]):
     """One move, ready to be written. `hot` writes it without reading first; an `urgent` one never waits for a lock."""

@@ -2,7 +2,10 @@
 
 import psycopg
 import pytest
+from psycopg.pq import ExecStatus
 
+from perdure.store.databases.postgres.pipeline import READERS, TEXTS, numbered_statement
+from perdure.store.statements import load
 from tests.conftest import Scratch
 
 pytestmark = pytest.mark.postgres
@@ -37,3 +40,15 @@ def test_hot_tables_are_vacuumed_after_a_number_of_changes(scratch: Scratch) -> 
     for name, given in options.items():
         assert float(given["autovacuum_vacuum_scale_factor"]) <= 0.02, name
         assert int(given["fillfactor"]) <= 80, name
+
+
+def test_columns_of_statements_have_types_that_are_read(scratch: Scratch) -> None:
+    known = {*READERS, *TEXTS}
+    unknown = []
+    with psycopg.connect(scratch.url, autocommit=True) as db:
+        for name in load("postgres"):
+            db.pgconn.prepare(b"", numbered_statement(name)[0])
+            described = db.pgconn.describe_prepared(b"")
+            assert described.status == ExecStatus.COMMAND_OK, name
+            unknown += [(name, kind) for kind in map(described.ftype, range(described.nfields)) if kind not in known]
+    assert unknown == []

@@ -32,6 +32,7 @@ from perdure.store.move import Log, Move, StoreTransaction, next_event, note_req
 from perdure.store.moves.claim_limits import RETRY, Candidate, QueueLimits, Source
 from perdure.store.moves.claim_slots import end_slot_wait, give_slot, wait_for_slot
 
+SOURCES = ("claim.suspect_sources", "claim.sources")
 MOVED = 4  # sessions that wait for a slot after one claim, for each that it may take
 
 
@@ -88,14 +89,13 @@ class _Claiming:
     def run(self) -> Claim:
         if not self._request.is_first and (adopted := self._adopt()) is not None:
             return adopted
-        self._tx.one("claim.use_indexes")
-        suspects = self._sources("claim.suspect_sources")
-        sources = self._sources("claim.sources")
-        slots = [name for (name,) in self._tx.all("claim.slot_queues") if self._is_announced(name)]
+        _, *found, queues = self._tx.all_of("claim.use_indexes", *SOURCES, "claim.slot_queues")
+        suspects, sources = map(self._sources, found)
+        slots = [name for (name,) in queues if self._is_announced(name)]
         for name in sorted({*slots, *(queue for queue, _, _ in suspects + sources)}):
             self._limits[name] = self._lock(name)
         if sum(self._promote(name) for name in slots):
-            suspects, sources = self._sources("claim.suspect_sources"), self._sources("claim.sources")
+            suspects, sources = map(self._sources, self._tx.all_of(*SOURCES))
         self._take_suspect(suspects)
         if not self._holders:
             self._take_regular(sources)
@@ -129,12 +129,12 @@ class _Claiming:
     def _is_announced(self, queue: str) -> bool:
         return self._request.queues is None or queue in self._request.queues
 
-    def _sources(self, statement: str) -> list[tuple[str, str, str]]:
+    def _sources(self, rows: Sequence[Sequence[Any]]) -> list[tuple[str, str, str]]:
         """The sources that this worker may take from: its queues and programs, and sessions pinned to its code."""
         versions = ("", self._request.code_version)
         return [
             (queue, program, version)
-            for queue, program, version in self._tx.all(statement)
+            for queue, program, version in rows
             if self._is_announced(queue)
             and program in self._request.programs
             and version in versions

@@ -38,7 +38,7 @@ from perdure import faults, process
 from perdure.domain.restore import LossUnknown
 from perdure.errors import CommitUnknown, LeaseLost, StoreUnavailable
 from perdure.store import failover, migrate
-from perdure.store.databases.postgres.connection_settings import PooledConnection, connect, limits_of
+from perdure.store.databases.postgres.connection_settings import connect
 from perdure.store.databases.postgres.history import ANOTHER_SERVER, ServerIdentity, is_warning
 from perdure.store.databases.postgres.migrator import PostgresMigrator, PostgresTransaction
 from perdure.store.databases.postgres.pipeline import StatementPipeline
@@ -102,6 +102,9 @@ class Connection:
         try:
             self._line = socket.socket(fileno=process.leave_to_parent(os.dup(self._db.fileno())))
             self._db.add_notice_handler(self._heard)
+            self._db.prepare_threshold = (
+                None  # psycopg would drop its prepared statements, and the pipeline's with them
+            )
             self._at = self._server.history.check_timeline(self._db)
             self._pipeline = StatementPipeline(self._db, self._at.started)
             self._measure_clock()
@@ -137,11 +140,11 @@ class Connection:
                 db = self._within(until, self.db)
                 self._waits()
                 try:
-                    self._begin_read(db)
-                    return move.run(self._transaction(PostgresTransaction, db, move))
+                    self._pipeline.begin_read()
+                    return move.run(self._transaction(PipelinedTransaction, self._pipeline, move))
                 finally:
                     if not db.closed:
-                        db.execute("ROLLBACK")
+                        self._pipeline.roll_back()
             except psycopg.DatabaseError as error:
                 replaced = error.sqlstate == ANOTHER_SERVER
                 if not left or not (self._gone() or replaced or isinstance(error, ROLLED_BACK)):
@@ -151,13 +154,6 @@ class Connection:
             finally:
                 self._server.stall_watch.forget(self)
         raise AssertionError
-
-    def _begin_read(self, db: psycopg.Connection[Row]) -> None:
-        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-        if isinstance(db, PooledConnection):  # which server answers is known only now
-            same = load("postgres")["meta.same_server"].replace("%(server)s", str(self._at.started))
-            begin = f"{begin}; {limits_of(db)}; {same}"
-        db.execute(begin.encode())
 
     def write(self, move: Move[Any]) -> Any:
         """Commit a move, even if the connection is lost meanwhile."""
@@ -215,7 +211,6 @@ class Connection:
     def _registered(self) -> psycopg.Connection[Row]:
         """Connect, and register before the first write."""
         db, history = self.db(), self._server.history
-        db.prepare_threshold = None  # psycopg drops its prepared statements at a rollback, and the pipeline's with them
         if self._server.clock.boot() >= history.registered_until:
             history.register(db, self._at)
         return db

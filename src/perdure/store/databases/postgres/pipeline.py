@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 import select
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -36,7 +36,10 @@ from perdure.store.move import Row
 from perdure.store.statements import load
 
 UNKNOWN, BIGINT, TEXT, BINARY = 0, 20, 25, 1
-WHOLE_NUMBERS = frozenset({20, 21, 23})
+READERS: dict[int, Callable[[bytes], Any]] = {
+    16: lambda value: value == b"t", 20: int, 21: int, 23: int, 1700: int,  # numeric: a sum of integers
+}  # fmt: skip
+TEXTS = frozenset({TEXT, 19, 2278, 3220})  # name, void, position in the log
 Key = tuple[str, tuple[int, ...]]
 
 _PARAMETER = re.compile(r"%\((\w+)\)s")
@@ -63,6 +66,13 @@ class StatementPipeline:
         """Begin a transaction. On another server than before, all its statements are refused."""
         self._begin()
         self.send("meta.same_server", {"server": self.server})
+
+    def begin_read(self) -> None:
+        """Begin to read one snapshot. Behind a pooler, which server answers is known only now."""
+        self._control(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        if self._pooled:
+            self._control(self._limits)
+            self.send("meta.same_server", {"server": self.server})
 
     def _begin(self) -> None:
         self._control(b"BEGIN ISOLATION LEVEL READ COMMITTED")
@@ -130,6 +140,14 @@ class StatementPipeline:
         answer = self.settle()
         assert answer is not None
         return answer
+
+    def ask_all(self, names: Sequence[str]) -> list[PGresult]:
+        """The same for several statements without parameters: one answer for each."""
+        for name in names:
+            self.send(name, {})
+        sent = list(self._unread)
+        answers = [answer for key, answer in zip(sent, self._settle(), strict=True) if key is None]
+        return answers[-len(names) :]
 
     def settle(self) -> PGresult | None:
         """Wait until everything that was sent is answered; return the last answer, or raise the first error."""
@@ -225,10 +243,10 @@ def _prepared_name(key: Key) -> bytes:
 
 
 def rows_of(answer: PGresult) -> list[Row]:
-    """The rows of an answer: text, integers, and None."""
-    numbers = [answer.ftype(column) in WHOLE_NUMBERS for column in range(answer.nfields)]
+    """The rows of an answer: text, integers, booleans, and None."""
+    readers = [READERS.get(answer.ftype(column), bytes.decode) for column in range(answer.nfields)]
     return [
-        tuple([_read(answer.get_value(row, column), number) for column, number in enumerate(numbers)])
+        tuple([_read(answer.get_value(row, column), reader) for column, reader in enumerate(readers)])
         for row in range(answer.ntuples)
     ]
 
@@ -243,10 +261,8 @@ def waits_for_standby(durability: str) -> bool:
     return level in ("on", "remote_apply") and bool(standbys.strip())
 
 
-def _read(value: bytes | None, number: bool) -> Any:
-    if value is None:
-        return None
-    return int(value) if number else value.decode()
+def _read(value: bytes | None, reader: Callable[[bytes], Any]) -> Any:
+    return None if value is None else reader(value)
 
 
 def _binary(value: int) -> bytes:

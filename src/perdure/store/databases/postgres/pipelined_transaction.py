@@ -67,3 +67,7 @@ class PipelinedTransaction(PostgresTransaction):
     def all(self, name: str, /, **values: Any) -> list[Row]:
         self.waits()
         return rows_of(self.pipeline.ask(name, values))
+
+    def all_of(self, *names: str) -> list[list[Row]]:
+        self.waits()
+        return [rows_of(answer) for answer in self.pipeline.ask_all(names)]
