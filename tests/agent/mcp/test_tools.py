@@ -20,7 +20,7 @@ from perdure.errors import ConfigError, NotDone, SessionWaiting
 from perdure.runtime.definitions.tool import TOOLS
 from tests.agent.conftest import open_runtime
 from tests.agent.support.conversation import RecordingModel, calls, lines
-from tests.agent.support.mcp_worker import declare_server
+from tests.agent.support.mcp_worker import ROOT, declare_server
 from tests.agent.support.requirements import need_bubblewrap
 
 pytestmark = [pytest.mark.databases("sqlite"), pytest.mark.slow]
@@ -187,8 +187,11 @@ async def test_killed_worker_ends_its_server_and_does_not_repeat_the_call(target
     assert log.read_text().count("hang") == 1
 
 
-async def test_server_runs_in_the_sandbox_of_commands(target: str, log: Path, tmp_path: Path) -> None:
+async def test_server_runs_in_the_sandbox_of_commands(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     need_bubblewrap()
+    monkeypatch.setenv("PERDURE_READABLE", str(ROOT / "tests"))  # also if it is below `/tmp`
     folder = tmp_path / "work"
     folder.mkdir()
     server = declare_server(folder / "log", sandbox=True)
