@@ -79,7 +79,9 @@ class WorkloadSession:
         return private_scope(self.uid)
 
     def create(self) -> Move[SessionRecord]:
-        return session.create(session.NewSession(id=self.id, program="workload", arguments={"n": 1}), by="ada")
+        owner = f"owner-{self.id}"  # each its own: the turn of a session depends on others of its owner
+        new = session.NewSession(id=self.id, program="workload", arguments={"n": 1}, owner=owner)
+        return session.create(new, by="ada")
 
     def acquire(self, nonce: str) -> Move[Holder]:
         return lease.acquire(self.uid, "worker-1", nonce=nonce, ttl=TTL)
